@@ -1,0 +1,46 @@
+"""The command line: one file a verb, each a shell over a Python function.
+
+Exit codes: 0 done, 1 a finding or bad data, 2 bad use, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from bridgemil.cli import folds, inspect, prepare
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="From EEG recordings to an honest subject-level diagnosis model.",
+)
+for verb in (prepare, inspect, folds):
+    app.command(verb.NAME, no_args_is_help=True)(verb.run)
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    if version:
+        from bridgemil import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; errors of this package become one message and an exit code."""
+    from bridgemil.errors import BridgeMILError
+
+    try:
+        app()
+    except BridgeMILError as error:
+        typer.echo(f"bridgemil: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("bridgemil: interrupted; the same command goes on where it stopped", err=True)
+        sys.exit(130)

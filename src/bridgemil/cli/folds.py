@@ -1,0 +1,48 @@
+"""``bridgemil folds``: the subject-level split of a cohort, shown and saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgemil.cli import options
+
+NAME = "folds"
+
+
+def run(
+    cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
+    out: Annotated[Path | None, typer.Option(help="Write the split here, as JSON for --split.")] = None,
+    folds: Annotated[int | None, typer.Option(help="Number of folds.  [default: the cohort's]")] = None,
+    split_seed: Annotated[int, typer.Option(help="Seed of the split (not of the weights).")] = 0,
+    groups: Annotated[str | None, typer.Option(help="Keep subjects together that share this column's value.")] = None,
+    scheme: Annotated[str, typer.Option(help="array_split (the paper's) or sklearn.")] = "array_split",
+    json: options.Json = False,
+) -> None:
+    """Deal a cohort's subjects into folds, stratified by class; no subject is ever in two.
+
+    Example: `bridgemil folds adftd.cohort --out split.json`
+    """
+    from bridgemil.cohort.folds import SubjectKFold
+    from bridgemil.cohort.store import Cohort
+    from bridgemil.errors import BadUse
+
+    if scheme not in ("array_split", "sklearn"):
+        raise BadUse(f"--scheme must be array_split or sklearn, got {scheme!r}")
+    opened = Cohort.open(cohort)
+    splitter = SubjectKFold(folds or opened.folds, split_seed, "sklearn" if scheme == "sklearn" else "array_split")
+    plan = splitter.plan(opened.subjects, opened.labels, opened.column(groups) if groups else None)
+    if out is not None:
+        plan.save(out)
+    if json:
+        options.print_json({"split_seed": split_seed, "folds": [list(fold) for fold in plan.folds]})
+        return
+    labels = dict(zip(opened.subjects, opened.labels, strict=True))
+    for number, fold in enumerate(plan.folds):
+        own = [labels[subject] for subject in fold]
+        counts = ", ".join(f"{own.count(name)} {name}" for name in opened.classes)
+        typer.echo(f"fold {number}: {len(fold):3d} subjects ({counts})  {' '.join(fold)}")
+    if out is not None:
+        typer.echo(f"\nSplit: {out}")

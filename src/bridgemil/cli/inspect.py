@@ -1,0 +1,35 @@
+"""``bridgemil inspect``: what a cohort holds, and a picture of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgemil.cli import options
+
+NAME = "inspect"
+
+
+def run(
+    cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
+    picture: Annotated[Path | None, typer.Option(help="Where to write the picture.  [default: COHORT/inspect.png]")] = None,
+    json: options.Json = False,
+) -> None:
+    """Show a cohort's subjects, minutes, channels and what was left out; draw power spectra by class.
+
+    Example: `bridgemil inspect adftd.cohort`
+    """
+    from bridgemil.cohort.store import Cohort
+    from bridgemil.report.cohort_figure import draw
+    from bridgemil.report.cohort_summary import print_summary, summary
+
+    opened = Cohort.open(cohort)
+    target = picture or cohort / "inspect.png"
+    draw(opened, target, show=not json)
+    if json:
+        options.print_json(summary(opened) | {"picture": str(target)})
+    else:
+        print_summary(opened)
+        typer.echo(f"\nPicture: {target}")

@@ -1,0 +1,40 @@
+"""Options that several verbs share, and reading of comma-separated values."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """``A,B`` as a tuple; None if the option was not given."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def mapping(text: str | None) -> dict[str, str] | None:
+    """``A=AD,C=HC`` as a dict; a name without ``=`` stands for itself."""
+    if text is None:
+        return None
+    pairs = [part.partition("=") for part in names(text) or ()]
+    return {old.strip(): (new if equals else old).strip() for old, equals, new in pairs}
+
+
+def edge(text: str | None) -> float | str | None:
+    """A filter edge in Hz; ``none`` switches the filter off."""
+    if text is None:
+        return None
+    if text.strip().lower() == "none":
+        return "none"
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected a number in Hz or 'none', got {text!r}") from None
+
+
+def print_json(content: Any) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(content, indent=1, ensure_ascii=False))

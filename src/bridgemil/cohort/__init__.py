@@ -1,0 +1,1 @@
+"""From recordings to a cohort: listing, checking, preprocessing, storing, and splitting by subject."""

@@ -1,0 +1,81 @@
+"""Electrode names: one electrode however its recorder spells it, and the order electrodes are kept in.
+
+Recorders write the same site as ``EEG Fp1-LE``, ``Fp1.``, ``FP1`` or ``Fp1-Ref``, and the 10-20 names T3, T4, T5,
+T6 became T7, T8, P7, P8 in the 10-10 system. ``electrode`` reduces all of these to one 10-10 name, and returns None
+for anything that is not a scalp site: bipolar leads (``Fp1-F7``), ears and mastoids, EXG, triggers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+ADFTD_ORDER = tuple("Fp1 Fp2 F7 F3 Fz F4 F8 T3 C3 Cz C4 T4 T5 P3 Pz P4 T6 O1 O2".split())
+MUMTAZ2017_ORDER = tuple("Fp1 Fp2 F3 F4 C3 C4 P3 P4 O1 O2 F7 F8 T3 T4 T5 T6 Fz Cz Pz".split())
+ROCKHILL2021_ORDER = tuple(
+    "Fp1 AF3 F7 F3 FC1 FC5 T7 C3 CP1 CP5 P7 P3 Pz PO3 O1 Oz O2 PO4 P4 P8 CP6 CP2 C4 T8 FC6 FC2 F4 F8 AF4 Fp2 Fz Cz".split()
+)
+
+OLD_TO_NEW = {"T3": "T7", "T4": "T8", "T5": "P7", "T6": "P8"}
+
+# Rows of the 10-10 and 10-5 systems from the nose to the neck; a row's central and temporal parts share a rank.
+_ROWS = (
+    ("N",), ("Fp",), ("AFp",), ("AF",), ("AFF",), ("F",), ("FFC", "FFT"), ("FC", "FT"), ("FCC", "FTT"),
+    ("C", "T"), ("CCP", "TTP"), ("CP", "TP"), ("CPP", "TPP"), ("P",), ("PPO",), ("PO",), ("POO",), ("O",), ("OI",), ("I",),
+)  # fmt: skip
+_RANK = {row.lower(): (rank, row) for rank, rows in enumerate(_ROWS) for row in rows}
+_SITE = re.compile(r"^([a-z]+?)(z|10|[1-9])(h?)$")
+# What may follow a hyphen and still leave the lead a single electrode against a reference.
+_REFERENCES = {"le", "re", "ref", "ref1", "a1", "a2", "a1a2", "m1", "m2", "m1m2", "ar", "av", "avg", "avgref", "car", "linked", "org", "0", "1", "ll", "g2"}  # fmt: skip
+
+
+def _spelling(name: str) -> str | None:
+    """The electrode's name in the usual capitals, old names (T3) left as they are; None if it is no scalp site."""
+    text = re.sub(r"^eeg[\s_:.-]*", "", name.strip().lower())
+    text = re.sub(r"[\s._]+$", "", text)
+    site, _, reference = text.partition("-")
+    if reference and re.sub(r"[\s_./+()]+", "", reference) not in _REFERENCES:
+        return None
+    match = _SITE.match(re.sub(r"[\s._]+", "", site))
+    if match is None or match[1] not in _RANK:
+        return None
+    return _RANK[match[1]][1] + match[2] + match[3]
+
+
+def electrode(name: str) -> str | None:
+    """The 10-10 name of the scalp electrode that a recording's channel name stands for, or None."""
+    spelling = _spelling(name)
+    return OLD_TO_NEW.get(spelling, spelling) if spelling else None
+
+
+def key(name: str) -> str:
+    """What two channel names must share to be one channel: the electrode, or the name itself if it is no electrode."""
+    return electrode(name) or name.strip()
+
+
+def order(electrodes: Iterable[str]) -> list[str]:
+    """Sort 10-10 names: the ADFTD montage first, in its order, then the others front to back and left to right."""
+    first = [key(name) for name in ADFTD_ORDER]
+
+    def position(name: str) -> tuple[int, float, float, str]:
+        if name in first:
+            return 0, first.index(name), 0, name
+        match = _SITE.match(name.lower())
+        if match is None:  # a channel the user picked by its own name
+            return 2, 0, 0, name
+        rank = _RANK[match[1]][0]
+        if match[2] == "z":
+            return 1, rank, 0, name
+        number = int(match[2])
+        distance: float = number if number % 2 else number - 1  # 1 and 2 lie equally far from the midline
+        if match[3]:
+            distance = max(distance - 1, 0.5)  # an "h" site lies half a step towards the midline
+        return 1, rank, -distance if number % 2 else distance, name
+
+    return sorted(electrodes, key=position)
+
+
+def display(electrodes: Sequence[str], spelled_by: Iterable[str]) -> list[str]:
+    """Name electrodes as the given recording does (T3 or T7), in the usual capitals."""
+    names = {key(name): _spelling(name) or name.strip() for name in spelled_by}
+    return [names.get(e, e) for e in electrodes]

@@ -1,0 +1,225 @@
+"""Judging recordings before anything is written: every problem at once, and how each good recording will be cut."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bridgemil.cohort import channels
+from bridgemil.cohort.listing import LeftOut, Listing
+from bridgemil.cohort.preprocessing import Plan, touching
+from bridgemil.cohort.reading import Facts
+from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.errors import Problem
+
+FLAT_UV = 0.1  # a channel whose standard deviation over the recording is below this is flat
+
+
+@dataclass
+class Verdict:
+    """What to cut, what is wrong, and what the cohort's record must say."""
+
+    channels: list[str] = field(default_factory=list)  # as the cohort names them
+    plans: list[Plan] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def judge(listing: Listing, looked: Sequence[Facts], settings: PrepareSettings) -> Verdict:
+    """Decide what can be cut and list everything that cannot. ``looked`` is in the listing's order."""
+    verdict = Verdict(problems=list(listing.problems), left_out=list(listing.left_out), notes=list(listing.notes))
+    usable = [facts for facts in looked if facts.error is None]
+    verdict.problems += [_problem(facts, facts.error) for facts in looked if facts.error]
+    for facts in usable:
+        _find_bad_channels(facts)
+    refused = _duplicates(usable, verdict)
+    keep = _choose_channels(usable, settings, verdict)
+    verdict.channels = channels.display(keep, usable[0].spellings.values()) if usable else []
+    if settings.channels is not None:
+        verdict.channels = list(settings.channels)
+    for facts in usable:
+        found = _refusals(facts, keep, settings)
+        verdict.problems += [_problem(facts, what) for what in found]
+        if not found and id(facts) not in refused and keep:
+            verdict.plans.append(_plan(facts, keep, settings, verdict))
+    _subjects_left(listing, looked, verdict)
+    return verdict
+
+
+def _problem(facts: Facts, what: str | None) -> Problem:
+    return Problem(what or "", facts.recording.subject, facts.recording.name)
+
+
+def _find_bad_channels(facts: Facts) -> None:
+    """Flat channels and channels with missing values are bad channels, as those marked bad are."""
+    for channel, std in facts.std.items():
+        if facts.non_finite[channel]:
+            facts.bad.setdefault(channel, f"has {facts.non_finite[channel]} NaN or infinite samples")
+        elif std < FLAT_UV:
+            facts.bad.setdefault(channel, f"is flat (standard deviation {std:.3g} µV, flat is under {FLAT_UV} µV)")
+
+
+def _choose_channels(usable: Sequence[Facts], settings: PrepareSettings, verdict: Verdict) -> list[str]:
+    """The channels of the cohort: those asked for, or the scalp electrodes that all recordings share."""
+    present = [set(facts.spellings) - set(facts.ambiguous) for facts in usable]
+    if settings.bad_channels == "drop":
+        present = [own - set(facts.bad) for own, facts in zip(present, usable, strict=True)]
+    anywhere = {channel for facts in usable for channel in facts.spellings}
+    if settings.channels is not None:
+        keep = [channels.key(name) for name in settings.channels]
+    else:
+        electrodes = [{c for c in own if channels.electrode(c)} for own in present]
+        keep = channels.order(set.intersection(*electrodes)) if electrodes else []
+        if usable and not keep:
+            seen = sorted(anywhere)[:12]
+            what = f"no scalp electrode is shared by all recordings (channels seen: {', '.join(seen)} …); name the ones to keep with --channels"
+            verdict.problems.append(Problem(what))
+    for channel in channels.order(anywhere - set(keep)):
+        having = [facts for facts, own in zip(usable, present, strict=True) if channel in own]
+        lacking = sorted({facts.recording.subject for facts in usable} - {facts.recording.subject for facts in having})
+        name = next(facts.spellings[channel] for facts in usable if channel in facts.spellings)
+        if settings.channels is not None:
+            why = "not among the channels asked for"
+        elif channels.electrode(channel) is None:
+            why = "no scalp electrode"
+        else:
+            why = f"not usable in every recording (lacking in {_some(lacking)})"
+        verdict.left_out.append(LeftOut(f"channel {name}", f"{why}; in {len(having)} of {len(usable)} recordings"))
+    typed = sorted({name for facts in usable for name in facts.other if name not in facts.spellings.values()})
+    verdict.left_out += [LeftOut(f"channel {name}", "not of type EEG") for name in typed]
+    return keep
+
+
+def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> list[str]:
+    """Why this recording cannot be cut as the cohort needs it."""
+    found = []
+    absent = [channel for channel in keep if channel not in facts.spellings]
+    if settings.bad_channels == "drop":
+        absent += [channel for channel in keep if channel in facts.bad and channel not in absent]
+    if absent:
+        found.append(f"missing electrode {', '.join(absent)} (it has {', '.join(facts.spellings.values())})")
+    for channel in keep:
+        if channel in facts.ambiguous:
+            found.append(f"electrode {channel} is there more than once: {', '.join(facts.ambiguous[channel])}")
+        if channel in facts.bad and settings.bad_channels == "stop":
+            found.append(f"channel {facts.spellings[channel]} {facts.bad[channel]} (see --bad-channels)")
+    good = [c for c in facts.spellings if c not in facts.bad and channels.electrode(c)]
+    if settings.bad_channels == "interpolate" and any(c in facts.bad for c in keep):
+        unplaced = [c for c in keep if c in facts.bad and channels.electrode(c) is None]
+        if unplaced or len(good) < 4:
+            found.append(f"cannot interpolate {', '.join(unplaced) or 'with fewer than 4 good electrodes'}")
+    names = {channels.key(name) for name in settings.reference} - {"average"} - set(facts.spellings)
+    if names:
+        found.append(f"has no reference channel {', '.join(sorted(names))}")
+    nyquist = facts.sfreq / 2
+    beyond = [edge for edge in (settings.high, *settings.notch) if edge is not None and edge >= nyquist]
+    if beyond and not settings.allow_low_rate:
+        found.append(
+            f"sampled at {facts.sfreq:g} Hz, so a filter edge of {max(beyond):g} Hz is at or beyond its Nyquist frequency "
+            f"{nyquist:g} Hz; lower --high, or pass --allow-low-rate to leave that filter out"
+        )
+    n_times = round(facts.n_times * settings.sfreq / facts.sfreq)
+    starts = np.arange(0, n_times - settings.window_samples + 1, settings.step_samples) / settings.sfreq
+    marked = touching(starts, settings.window_seconds, facts.bad_spans)
+    if len(starts) == 0:
+        found.append(f"no usable window: {facts.seconds:.2f} s long, a window is {settings.window_seconds:g} s")
+    elif settings.bad_annotations == "drop" and marked.all():
+        found.append(f"no usable window: all {len(starts)} touch a stretch marked bad")
+    return found
+
+
+def _plan(facts: Facts, keep: Sequence[str], settings: PrepareSettings, verdict: Verdict) -> Plan:
+    interpolate = tuple(channel for channel in keep if channel in facts.bad)
+    good = {c: n for c, n in facts.spellings.items() if c not in facts.bad and c not in facts.ambiguous}
+    supports = {c: n for c, n in good.items() if interpolate and c not in keep and channels.electrode(c)}
+    nyquist = facts.sfreq / 2
+    notch = tuple(edge for edge in settings.notch if edge < nyquist)
+    high = settings.high if settings.high is None or settings.high < nyquist else None
+    if high != settings.high or notch != settings.notch:
+        what = f"{facts.recording.subject}, {facts.recording.name}: sampled at {facts.sfreq:g} Hz;"
+        verdict.notes.append(f"{what} filters at or beyond {nyquist:g} Hz were left out")
+    for channel in interpolate:
+        why = facts.bad[channel]
+        verdict.notes.append(f"{facts.recording.subject}, {facts.recording.name}: {channel} {why}; interpolated")
+    return Plan(
+        recording=facts.recording,
+        settings=settings,
+        spellings={channel: facts.spellings[channel] for channel in keep},
+        interpolate=interpolate,
+        supports=supports,
+        references=tuple(facts.spellings[channels.key(name)] for name in settings.reference if name != "average"),
+        high=high,
+        notch=notch,
+    )
+
+
+def _duplicates(usable: Sequence[Facts], verdict: Verdict) -> set[int]:
+    """Find recordings that are one and the same, by bytes or by samples; return the ones not to be used.
+
+    Of copies within one subject the first is good; copies in two subjects are all refused, since nobody can tell
+    whose they are.
+    """
+    copies = _identical(usable)
+    refused: set[int] = set()
+    for first, second, how in copies:
+        other = first.recording
+        if first.recording.subject == second.recording.subject:
+            refused.add(id(second))
+            verdict.problems.append(_problem(second, f"duplicate: {how} identical to {other.name} of the same subject"))
+        else:
+            refused |= {id(first), id(second)}
+            what = f"duplicate: {how} identical to {other.name} of {other.subject}"
+            verdict.problems.append(_problem(second, what))
+    return refused
+
+
+def _identical(usable: Sequence[Facts]) -> list[tuple[Facts, Facts, str]]:
+    """Pairs of recordings with the same bytes, or the same samples on every channel they share.
+
+    Samples are compared by mean absolute amplitude in 16 stretches of each channel, to one part in 10,000: a copy
+    stored in another format with its rounding still matches, two different recordings never do.
+    """
+    pairs = []
+    groups: dict[tuple[int, float], list[Facts]] = defaultdict(list)
+    for facts in usable:
+        group = groups[facts.n_times, facts.sfreq]
+        for earlier in group:
+            if earlier.sha256 == facts.sha256:
+                pairs.append((earlier, facts, "byte for byte"))
+                break
+            shared = [c for c in facts.fingerprint if c in earlier.fingerprint and facts.std[c] >= FLAT_UV]
+            if not shared:
+                continue
+            one, two = earlier.fingerprint[shared[0]][0], facts.fingerprint[shared[0]][0]
+            if abs(one - two) > 1e-4 * two:  # one number rules nearly every pair out
+                continue
+            if all(np.allclose(earlier.fingerprint[c], facts.fingerprint[c], rtol=1e-4) for c in shared):
+                pairs.append((earlier, facts, "sample for sample"))
+                break
+        group.append(facts)
+    return pairs
+
+
+def _subjects_left(listing: Listing, looked: Sequence[Facts], verdict: Verdict) -> None:
+    """Problems of whole subjects and classes."""
+    planned = {plan.recording.subject for plan in verdict.plans}
+    with_files = {facts.recording.subject for facts in looked}
+    for subject in sorted(with_files - planned):
+        verdict.problems.append(Problem("no usable recording is left", subject))
+    folded: dict[str, str] = {}
+    for subject in sorted(planned):
+        twin = folded.setdefault(subject.lower(), subject)
+        if twin != subject:
+            verdict.problems.append(Problem(f"differs from {twin!r} only in capitals; some file systems cannot tell", subject))
+    classes = {listing.labels[subject] for subject in planned}
+    if len(classes) < 2 and planned:
+        verdict.problems.append(Problem(f"only one class ({', '.join(classes)}) among {len(planned)} usable subjects"))
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

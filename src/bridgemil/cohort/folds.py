@@ -1,0 +1,160 @@
+"""Subject-level folds: a scikit-learn style splitter, and the plan it makes, saved and replayed as JSON.
+
+Fold i is the test set of round i, fold (i + 1) mod k its validation set, the rest its training set. ``split_seed`` is
+not the seed of the weights: every seed of an experiment shares one split.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.errors import BadData, BadUse
+
+Scheme = Literal["array_split", "sklearn"]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of cross-validation: whose windows train, select and test."""
+
+    fold: int
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    test: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FoldPlan:
+    """Which subject is in which fold. ``folds[i]`` lists the subjects of fold i."""
+
+    folds: tuple[tuple[str, ...], ...]
+    split_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        counts = Counter(subject for fold in self.folds for subject in fold)
+        twice = sorted(subject for subject, count in counts.items() if count > 1)
+        if twice:
+            raise BadData(f"a split may hold a subject once; in several places: {', '.join(twice)}")
+        if len(self.folds) < 3:
+            raise BadUse(f"a split needs at least 3 folds (training, validation, test), not {len(self.folds)}")
+        if not all(self.folds):
+            raise BadData("a split has an empty fold")
+
+    @property
+    def k(self) -> int:
+        """The number of folds."""
+        return len(self.folds)
+
+    def rounds(self) -> list[Round]:
+        """All k rounds."""
+        rounds = []
+        for i in range(self.k):
+            validation = (i + 1) % self.k
+            train = tuple(s for j, fold in enumerate(self.folds) if j not in (i, validation) for s in fold)
+            rounds.append(Round(i, train, self.folds[validation], self.folds[i]))
+        return rounds
+
+    def check(self, subjects: Sequence[str]) -> None:
+        """Refuse a plan that was made for other subjects."""
+        planned, known = {s for fold in self.folds for s in fold}, set(subjects)
+        if planned != known:
+            absent, strange = sorted(known - planned), sorted(planned - known)
+            raise BadData(
+                f"the split is for other subjects: not in the split: {', '.join(absent) or 'none'}; "
+                f"not in the cohort: {', '.join(strange) or 'none'}"
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as JSON."""
+        content = {"split_seed": self.split_seed, "folds": [list(fold) for fold in self.folds]}
+        Path(path).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> FoldPlan:
+        """Read a plan written by ``save``, or by hand: ``{"folds": [["sub-1", ...], ...]}``."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            folds = tuple(tuple(map(str, fold)) for fold in content["folds"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadData(f'{path}: no split file; expected {{"folds": [[subject, ...], ...]}} ({error})') from None
+        return cls(folds, content.get("split_seed"))
+
+
+class SubjectKFold:
+    """Stratified k-fold over subjects: per class, shuffle with ``split_seed`` and deal into k parts.
+
+    Parameters
+    ----------
+    n_splits
+        The number of folds k.
+    split_seed
+        Seeds the shuffle.
+    scheme
+        ``"array_split"``, as the paper; or ``"sklearn"``, scikit-learn's StratifiedKFold.
+
+    With ``groups`` (the same person twice, a family, a site), subjects of one group stay in one fold, by scikit-learn's
+    StratifiedGroupKFold.
+    """
+
+    def __init__(self, n_splits: int = 10, split_seed: int = 0, scheme: Scheme = "array_split") -> None:
+        self.n_splits = n_splits
+        self.split_seed = split_seed
+        self.scheme = scheme
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """The number of rounds."""
+        return self.n_splits
+
+    def split(
+        self, X: Sequence[Any], y: Sequence[Any], groups: Sequence[Any] | None = None
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield scikit-learn's (train, test) indices; the training side holds the validation fold too."""
+        for test in self._parts(y, groups):
+            yield np.setdiff1d(np.arange(len(y)), test), test
+
+    def plan(self, subjects: Sequence[str], labels: Sequence[str], groups: Sequence[Any] | None = None) -> FoldPlan:
+        """The plan for these subjects: what ``evaluate`` follows."""
+        if len(set(subjects)) < len(subjects):
+            raise BadData("a subject is named twice")
+        parts = self._parts(labels, groups)
+        return FoldPlan(tuple(tuple(subjects[i] for i in part) for part in parts), self.split_seed)
+
+    def _parts(self, y: Sequence[Any], groups: Sequence[Any] | None) -> list[NDArray[np.intp]]:
+        labels = np.asarray(y)
+        self._check_sizes(labels, groups)
+        if groups is not None or self.scheme == "sklearn":
+            from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+            splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
+            rounds = splitter(self.n_splits, shuffle=True, random_state=self.split_seed).split(labels, labels, groups)
+            parts = [np.asarray(test, dtype=np.intp) for _, test in rounds]
+            if not all(len(part) for part in parts):
+                raise BadData(f"the groups cannot be dealt into {self.n_splits} folds without an empty one; use fewer folds")
+            return parts
+        rng = np.random.default_rng(self.split_seed)
+        dealt: list[list[NDArray[np.intp]]] = [[] for _ in range(self.n_splits)]
+        for label in np.unique(labels):
+            shuffled = rng.permutation(np.flatnonzero(labels == label))
+            for fold, part in zip(dealt, np.array_split(shuffled, self.n_splits), strict=True):
+                fold.append(part)
+        return [np.sort(np.concatenate(fold)) for fold in dealt]
+
+    def _check_sizes(self, labels: NDArray[Any], groups: Sequence[Any] | None) -> None:
+        if self.n_splits < 3:
+            raise BadUse(f"at least 3 folds are needed (training, validation, test), not {self.n_splits}")
+        for label in np.unique(labels):
+            members = np.flatnonzero(labels == label)
+            units = len(members) if groups is None else len({groups[i] for i in members})
+            if units < self.n_splits:
+                kind = "subjects" if groups is None else "groups"
+                raise BadData(
+                    f"class {str(label)!r} has {units} {kind}, fewer than the {self.n_splits} folds; use at most --folds {units}"
+                )

@@ -1,0 +1,68 @@
+"""What a source finds in a folder before any signal is read: recordings, one label per subject, and what it left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridgemil.errors import BadUse, Problem
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One file of one subject; ``name`` is its path relative to the source, for messages and the cohort's record."""
+
+    subject: str
+    path: Path
+    name: str
+    channels_tsv: Path | None = None  # BIDS sidecars: channel types and bad channels, marked stretches
+    events_tsv: Path | None = None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something the cohort does not contain, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass
+class Listing:
+    """All recordings to prepare, in the order their windows are kept, with everything that must be said about them."""
+
+    source: str
+    root: Path
+    recordings: list[Recording] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, dict[str, object]] = field(default_factory=dict)  # what else is known of a subject
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def name(self, path: Path) -> str:
+        """The path as messages and records show it: relative to the source where it lies inside."""
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+
+    def add(self, subject: str, path: Path, channels_tsv: Path | None = None, events_tsv: Path | None = None) -> None:
+        """List a file as the subject's next recording."""
+        self.recordings.append(Recording(subject, path, self.name(path), channels_tsv, events_tsv))
+
+    def rename_classes(self, mapping: Mapping[str, str]) -> None:
+        """Keep the classes named in ``mapping`` under their new names; drop and list the subjects of every other one."""
+        found = Counter(self.labels.values())
+        unknown = [old for old in mapping if old not in found]
+        if unknown:
+            raise BadUse(f"--classes names {_quoted(unknown)}, but the labels are {_quoted(sorted(found))}")
+        for label in sorted(set(found) - set(mapping)):
+            dropped = sorted(s for s, own in self.labels.items() if own == label)
+            why = f"class {label!r} is not among the classes asked for"
+            self.left_out += [LeftOut(subject, why) for subject in dropped]
+        self.labels = {s: mapping[own] for s, own in self.labels.items() if own in mapping}
+        self.recordings = [r for r in self.recordings if r.subject in self.labels]
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(map(repr, names))

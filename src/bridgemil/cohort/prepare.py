@@ -1,0 +1,295 @@
+"""``prepare``: list, look, judge, cut, store. Nothing is written until everything was looked at and judged good."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from bridgemil import __version__
+from bridgemil.cohort import sources
+from bridgemil.cohort.checks import Verdict, judge
+from bridgemil.cohort.listing import Listing, Recording
+from bridgemil.cohort.preprocessing import Plan, cut
+from bridgemil.cohort.reading import Facts, look
+from bridgemil.cohort.settings import PRESETS, PrepareSettings
+from bridgemil.cohort.store import FORMAT, Cohort, SubjectRecord, default_folds, describe
+from bridgemil.cohort.writing import SUBJECTS, subject_folder, write_cohort, write_subject
+from bridgemil.errors import BadData, BadUse, Problem
+from bridgemil.parallel import cores, each
+
+RECIPE_VERSION = 1  # raise when the same settings give other windows
+
+
+def prepare(
+    source: str | Path,
+    out: str | Path,
+    *,
+    preset: str | None = None,
+    label: str | None = None,
+    task: str | None = None,
+    session: str | None = None,
+    raw: bool = False,
+    classes: Mapping[str, str] | None = None,
+    jobs: int | None = None,
+    skip_bad: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+    **settings: Any,
+) -> Cohort:
+    """Turn recordings into a cohort folder.
+
+    Parameters
+    ----------
+    source
+        A BIDS folder, a manifest (CSV of ``subject,label,file``) or a folder with ``manifest.csv``, or with ``preset``
+        the folder of that data set.
+    out
+        The cohort's folder. Interrupted, the same call goes on where it stopped; finished, it does nothing.
+    preset
+        ``adftd``, ``mumtaz2017`` or ``rockhill2021``: the paper's settings for these data sets.
+    label, task, session
+        For BIDS: the column of participants.tsv with the diagnosis; restrictions to one task or session.
+    raw
+        For ADFTD: the raw recordings instead of the authors' cleaned ones.
+    classes
+        Old label to new; subjects with other labels are left out and listed.
+    jobs
+        Processes; by default the cores available.
+    skip_bad
+        Leave out what is bad, and list it, instead of stopping.
+    overwrite
+        Replace a finished cohort that was prepared from other files or settings.
+    settings
+        Fields of ``PrepareSettings``.
+
+    Raises
+    ------
+    BadData
+        With every problem found; nothing was written then.
+    """
+    source, out = Path(source), Path(out)
+    chosen = _settings(preset, settings)
+    options = sources.SourceOptions(label=label, task=task, session=session, raw=raw)
+    listing = _list(source, preset, options, classes)
+    workers = jobs or cores()
+
+    looked: dict[Recording, Facts] = {}
+    for recording, facts in each(look, listing.recordings, jobs=workers, label="checking", show=progress):
+        looked[recording] = facts
+    verdict = judge(listing, [looked[recording] for recording in listing.recordings], chosen)
+    if verdict.problems and not skip_bad:
+        raise BadData(f"{source}: {len(verdict.problems)} problems; nothing was written (--skip-bad goes on without them)", verdict.problems)
+    if not verdict.plans:
+        raise BadData(f"{source}: no usable recording", verdict.problems)
+
+    tasks = _tasks(listing, verdict, looked, out)
+    recipe = _digest([[task.recipe for task in tasks], verdict.channels, chosen.folds, chosen.burn_in, listing.columns])
+    if _finished(out, recipe, overwrite):
+        return Cohort.open(out)
+    return _write(out, tasks, recipe, listing, verdict, chosen, workers, skip_bad, progress)
+
+
+def _settings(preset: str | None, given: Mapping[str, Any]) -> PrepareSettings:
+    if preset is not None and preset not in PRESETS:
+        raise BadUse(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
+    base = PRESETS[preset].model_dump() if preset else {}
+    try:
+        return PrepareSettings(**(base | dict(given)))
+    except ValidationError as error:
+        lines = [": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in error.errors()]
+        raise BadUse("settings of prepare: " + "; ".join(lines)) from None
+
+
+def _list(source: Path, preset: str | None, options: sources.SourceOptions, classes: Mapping[str, str] | None) -> Listing:
+    if not source.exists():
+        raise BadUse(f"{source}: no such folder or manifest")
+    if preset is not None:
+        kind, root = preset, source
+    elif source.is_file():
+        kind, root = "manifest", source
+    elif (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file():
+        kind, root = "manifest", source / "manifest.csv"
+    else:
+        kind, root = "bids", source
+    listing = sources.find(kind, root, options)
+    if classes:
+        listing.rename_classes(classes)
+    return listing
+
+
+@dataclass(frozen=True)
+class SubjectTask:
+    """Everything a worker needs to prepare one subject; ``recipe`` identifies its result."""
+
+    out: Path
+    subject: str
+    label: str
+    plans: tuple[Plan, ...]
+    files: tuple[dict[str, Any], ...]
+    recipe: str
+
+
+def _tasks(listing: Listing, verdict: Verdict, looked: Mapping[Recording, Facts], out: Path) -> list[SubjectTask]:
+    import mne
+
+    plans: dict[str, list[Plan]] = {}
+    for plan in verdict.plans:
+        plans.setdefault(plan.recording.subject, []).append(plan)
+    tasks = []
+    for subject, own in plans.items():
+        facts = [looked[plan.recording] for plan in own]
+        files = tuple(
+            {"file": f.recording.name, "sha256": f.sha256, "bytes": f.n_bytes, "sfreq": f.sfreq, "seconds": f.seconds,
+             "reader_warnings": f.warnings}
+            for f in facts
+        )  # fmt: skip
+        cutting = [
+            [f.sha256, p.spellings, p.interpolate, p.supports, p.references, p.high, p.notch, f.bad_spans]
+            for p, f in zip(own, facts, strict=True)
+        ]
+        settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels"})
+        label = listing.labels[subject]
+        recipe = _digest([RECIPE_VERSION, mne.__version__, subject, label, settings, cutting])
+        tasks.append(SubjectTask(out, subject, label, tuple(own), files, recipe))
+    return tasks
+
+
+def _finished(out: Path, recipe: str, overwrite: bool) -> bool:
+    """Whether ``out`` already is this cohort; refuses folders that hold anything else."""
+    if out.is_file():
+        raise BadUse(f"{out}: is a file; name a folder for the cohort")
+    about = out / "cohort.json"
+    if about.is_file():
+        if json.loads(about.read_text(encoding="utf-8")).get("recipe") == recipe:
+            return True
+        if not overwrite:
+            raise BadUse(f"{out}: holds a cohort prepared from other files or settings; choose another OUT, or --overwrite")
+        about.unlink()  # from here on it is an unfinished cohort
+    elif out.is_dir() and any(out.iterdir()) and not (out / SUBJECTS).is_dir():
+        raise BadUse(f"{out}: exists and is no cohort; choose another OUT")
+    return False
+
+
+def _write(
+    out: Path,
+    tasks: list[SubjectTask],
+    recipe: str,
+    listing: Listing,
+    verdict: Verdict,
+    settings: PrepareSettings,
+    jobs: int,
+    skip_bad: bool,
+    progress: bool,
+) -> Cohort:
+    from filelock import FileLock, Timeout
+
+    (out / SUBJECTS).mkdir(parents=True, exist_ok=True)
+    lock = out / ".lock"
+    try:
+        with FileLock(lock, timeout=0):
+            done = _already_done(out, tasks)
+            rest = [task for task in tasks if task.subject not in done]
+            for task, record in each(cut_subject, rest, jobs=jobs, label="preparing", show=progress):
+                done[task.subject] = record
+            empty = [task for task in tasks if done[task.subject] is None]
+            problems = [Problem("no usable window is left after amplitude rejection", task.subject) for task in empty]
+            if problems and not skip_bad:
+                raise BadData(f"{len(problems)} problems; the cohort is not finished (--skip-bad goes on without them)", problems)
+            verdict.problems += problems
+            records = [record for task in tasks if (record := done[task.subject]) is not None]
+            _finish(out, records, recipe, listing, verdict, settings)
+    except Timeout:
+        raise BadUse(f"{out}: another `prepare` is writing there") from None
+    lock.unlink(missing_ok=True)
+    return Cohort.open(out)
+
+
+def _already_done(out: Path, tasks: list[SubjectTask]) -> dict[str, dict[str, Any] | None]:
+    """The records of subjects that an earlier call finished by the same recipe; everything else is removed."""
+    done: dict[str, dict[str, Any] | None] = {}
+    for task in tasks:
+        file = subject_folder(out, task.subject) / "record.json"
+        if file.is_file():
+            record = json.loads(file.read_text(encoding="utf-8"))
+            if record["recipe"] == task.recipe:
+                done[task.subject] = record
+    wanted = {subject_folder(out, subject).name for subject in done}
+    for folder in (out / SUBJECTS).iterdir():
+        if folder.name not in wanted:
+            shutil.rmtree(folder)
+    return done
+
+
+def cut_subject(task: SubjectTask) -> dict[str, Any] | None:
+    """Cut all recordings of one subject and write its folder; returns its record, or None if no window is left."""
+    cuts = [cut(plan) for plan in task.plans]
+    lengths = [len(piece.windows) for piece in cuts]
+    if not sum(lengths):
+        return None
+    windows = cuts[0].windows if len(cuts) == 1 else np.concatenate([piece.windows for piece in cuts])
+    starts = np.concatenate([piece.starts for piece in cuts])
+    names = [plan.recording.name for plan in task.plans]
+    record = asdict(describe(task.subject, task.label, windows, names, lengths)) | {"recipe": task.recipe}
+    record["files"] = [
+        {**file, "windows": len(piece.windows), "marked_bad": piece.n_marked, "dropped_marked_bad": piece.n_dropped_marked,
+         "dropped_amplitude": piece.n_dropped_amplitude, "filter_warnings": piece.warnings}
+        for file, piece in zip(task.files, cuts, strict=True)
+    ]  # fmt: skip
+    write_subject(task.out, task.subject, windows, starts, record)
+    return record
+
+
+def _finish(
+    out: Path,
+    records: list[dict[str, Any]],
+    recipe: str,
+    listing: Listing,
+    verdict: Verdict,
+    settings: PrepareSettings,
+) -> None:
+    """Gather the subjects' records into the cohort's two files."""
+    if not records:
+        raise BadData(f"{out}: no subject has a usable window")
+    own = SubjectRecord.__dataclass_fields__
+    subjects = [SubjectRecord(**{key: tuple(r[key]) if isinstance(r[key], list) else r[key] for key in own}) for r in records]
+    about = {
+        "format": FORMAT,
+        "source": listing.source,
+        "channels": verdict.channels,
+        "sfreq": settings.sfreq,
+        "n_times": settings.window_samples,
+        "folds": settings.folds or default_folds([subject.label for subject in subjects]),
+        "burn_in": settings.burn_in,
+        "settings": settings.model_dump(mode="json"),
+        "versions": _versions(),
+        "recipe": recipe,
+        "left_out": [asdict(item) for item in verdict.left_out],
+        "skipped": [str(problem) for problem in verdict.problems],
+        "notes": verdict.notes,
+        "files": [{"subject": r["subject"], **file} for r in records for file in r["files"]],
+    }
+    clash = {name: f"{name}_source" for name in own}
+    columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}
+    cohort = Cohort(subjects, about, columns, out)
+    write_cohort(out, about | {"hash": cohort.hash}, cohort.rows())
+
+
+def _versions() -> dict[str, str]:
+    import mne
+    import scipy
+
+    return {"bridgemil": __version__, "python": platform.python_version(), "mne": mne.__version__,
+            "numpy": np.__version__, "scipy": scipy.__version__}  # fmt: skip
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

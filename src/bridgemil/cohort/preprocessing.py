@@ -1,0 +1,123 @@
+"""From one recording to its windows: pick, (interpolate, re-reference,) band-pass, notch, resample, cut.
+
+MNE's own filters with their defaults, filter before resampling, microvolts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.cohort.listing import Recording
+from bridgemil.cohort.reading import bad_spans, collected_warnings, open_raw
+from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.errors import BridgeMILError
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one recording is to be cut; decided for the whole cohort before any is."""
+
+    recording: Recording
+    settings: PrepareSettings
+    spellings: dict[str, str]  # channel to keep, in order -> its name in this file
+    interpolate: tuple[str, ...]  # those of them to rebuild from the others
+    supports: dict[str, str]  # further electrodes that help to rebuild them
+    references: tuple[str, ...]  # names in this file to re-reference to
+    high: float | None  # low-pass and notches as this recording's rate allows
+    notch: tuple[float, ...]
+
+
+@dataclass
+class Cut:
+    """The windows of one recording and what was dropped on the way."""
+
+    windows: NDArray[np.float32]  # n x channels x time, microvolt
+    starts: NDArray[np.float64]  # seconds from the recording's start
+    n_marked: int  # windows that touch a bad stretch, kept or dropped
+    n_dropped_marked: int
+    n_dropped_amplitude: int
+    warnings: list[str] = field(default_factory=list)
+
+
+def cut(plan: Plan) -> Cut:
+    """Read, clean and cut one recording."""
+    settings, notes = plan.settings, list[str]()
+    with collected_warnings(notes):
+        raw = open_raw(plan.recording.path)
+        spans = bad_spans(raw, plan.recording.events_tsv)
+        signal = preprocess(raw, plan).astype(np.float32)  # channels x time
+    length, step = settings.window_samples, settings.step_samples
+    firsts = np.arange(0, signal.shape[1] - length + 1, step)
+    starts = firsts / settings.sfreq
+    marked = touching(starts, settings.window_seconds, spans)
+    keep = ~marked if settings.bad_annotations == "drop" else np.ones_like(marked)
+    windows = np.lib.stride_tricks.sliding_window_view(signal, length, axis=1)  # channels x positions x time
+    windows = windows[:, firsts[keep]].transpose(1, 0, 2)
+    quiet = np.ones(len(windows), dtype=bool)
+    if settings.reject_uv is not None:
+        quiet = np.ptp(windows, axis=2).max(axis=1, initial=0) <= settings.reject_uv
+    return Cut(
+        windows=np.ascontiguousarray(windows[quiet]),
+        starts=starts[keep][quiet],
+        n_marked=int(marked.sum()),
+        n_dropped_marked=int((~keep).sum()),
+        n_dropped_amplitude=int((~quiet).sum()),
+        warnings=notes,
+    )
+
+
+def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float64]:
+    """The picked channels in their order, filtered and resampled, in microvolts (channels x time)."""
+    settings = plan.settings
+    names = {name: channel for channel, name in (plan.spellings | plan.supports).items()}
+    raw.pick(list(dict.fromkeys([*names, *plan.references])))
+    raw.load_data(verbose="WARNING")
+    raw.set_channel_types(dict.fromkeys(raw.ch_names, "eeg"), verbose="ERROR")
+    if plan.references:
+        raw.set_eeg_reference(list(plan.references), verbose="ERROR")
+    raw.rename_channels(names, verbose="ERROR")
+    if plan.interpolate:
+        _interpolate(raw, list(names.values()), plan)
+    raw.reorder_channels(list(plan.spellings))  # drops the supports and the references
+    if settings.reference == ("average",):
+        raw.set_eeg_reference("average", verbose="ERROR")
+    raw.filter(settings.low, plan.high, picks="all", verbose="WARNING")
+    if plan.notch:
+        raw.notch_filter(plan.notch, picks="all", verbose="WARNING")
+    if raw.info["sfreq"] != settings.sfreq:
+        raw.resample(settings.sfreq, verbose="WARNING")
+    signal: NDArray[np.float64] = raw.get_data(verbose="WARNING")
+    signal *= 1e6
+    if not np.isfinite(signal).all():
+        raise BridgeMILError(f"{plan.recording.subject}, {plan.recording.name}: filtering gave NaN or infinite values")
+    return signal
+
+
+def _interpolate(raw: BaseRaw, electrodes: list[str], plan: Plan) -> None:
+    """Rebuild bad channels by spherical splines from every electrode of the recording with a known place."""
+    import mne
+
+    raw.pick(electrodes)
+    montage = mne.channels.make_standard_montage("standard_1005")
+    raw.set_montage(montage, match_case=False, on_missing="raise", verbose="ERROR")
+    raw.info["bads"] = list(plan.interpolate)
+    raw.interpolate_bads(reset_bads=True, verbose="WARNING")
+
+
+def touching(
+    starts: NDArray[np.float64], length: float, spans: list[tuple[float, float]]
+) -> NDArray[np.bool_]:
+    """Which windows [start, start + length) touch a marked stretch; a mark without duration is a point."""
+    hit = np.zeros(len(starts), dtype=bool)
+    for onset, duration in spans:
+        begins_before_end = onset < starts + length - 1e-9
+        ends_after_start = onset + duration > starts + 1e-9 if duration else onset >= starts - 1e-9
+        hit |= begins_before_end & ends_after_start
+    return hit

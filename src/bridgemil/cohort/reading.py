@@ -1,0 +1,175 @@
+"""Reading one recording through MNE: what it contains (``look``), and the marks that make a stretch or channel bad."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.cohort import channels
+from bridgemil.cohort.listing import Recording
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
+
+FINGERPRINT_PIECES = 16
+
+
+@dataclass
+class Facts:
+    """What a first look at a recording shows. Per-channel values are keyed by channel (see ``channels.key``)."""
+
+    recording: Recording
+    error: str | None = None  # why the file cannot be read; nothing below is set then
+    sha256: str = ""
+    n_bytes: int = 0
+    sfreq: float = 0.0
+    n_times: int = 0
+    spellings: dict[str, str] = field(default_factory=dict)  # channel -> its name in the file
+    ambiguous: dict[str, list[str]] = field(default_factory=dict)  # channel -> several names in the file
+    other: list[str] = field(default_factory=list)  # names in the file that are no EEG electrode
+    bad: dict[str, str] = field(default_factory=dict)  # channel -> why it is bad
+    std: dict[str, float] = field(default_factory=dict)  # microvolt
+    non_finite: dict[str, int] = field(default_factory=dict)
+    fingerprint: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    bad_spans: list[tuple[float, float]] = field(default_factory=list)  # onset and duration in seconds
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """The recording's length."""
+        return self.n_times / self.sfreq if self.sfreq else 0.0
+
+
+@contextmanager
+def collected_warnings(into: list[str]) -> Iterator[None]:
+    """Keep the readers' warnings for the record instead of printing them hundreds of times."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        text = " ".join(str(warning.message).split())
+        if text not in into:
+            into.append(text)
+
+
+def open_raw(path: Path) -> BaseRaw:
+    """Open any file MNE has a reader for, without loading its signal."""
+    import mne
+
+    return mne.io.read_raw(path, preload=False, verbose="WARNING")
+
+
+def look(recording: Recording) -> Facts:
+    """Read a recording once and say what it holds; a file that cannot be read gives ``Facts.error``."""
+    facts = Facts(recording)
+    try:
+        facts.n_bytes, facts.sha256 = _hash(recording.path)
+        if facts.n_bytes == 0:
+            facts.error = "the file is empty (0 bytes)"
+            return facts
+        with collected_warnings(facts.warnings):
+            raw = open_raw(recording.path)
+            _read_facts(raw, facts)
+    except Exception as error:  # any reader may fail in its own way: the message is the finding
+        facts.error = f"unreadable: {type(error).__name__}: {' '.join(str(error).split())}"
+        return facts
+    truncated = [text for text in facts.warnings if "does not match the file size" in text]
+    if truncated:
+        facts.error = f"truncated: {truncated[0]}"
+    elif facts.n_times == 0:
+        facts.error = "zero length: the file holds no sample"
+    return facts
+
+
+def _read_facts(raw: BaseRaw, facts: Facts) -> None:
+    facts.sfreq, facts.n_times = float(raw.info["sfreq"]), int(raw.n_times)
+    types, marked_bad = _sidecar_channels(facts.recording.channels_tsv)
+    for name, kind in zip(raw.ch_names, raw.get_channel_types(), strict=True):
+        channel = channels.key(name)
+        if kind in ("stim", "eog", "ecg", "emg") or types.get(channel, "EEG") not in ("EEG", "MISC"):
+            facts.other.append(name)
+        elif channel in facts.spellings:
+            facts.ambiguous.setdefault(channel, [facts.spellings[channel]]).append(name)
+        else:
+            facts.spellings[channel] = name
+            if channels.electrode(name) is None:
+                facts.other.append(name)
+    for channel, name in facts.spellings.items():
+        if name in raw.info["bads"] or channel in marked_bad:
+            facts.bad[channel] = "marked bad"
+    facts.bad_spans = bad_spans(raw, facts.recording.events_tsv)
+    for channel, name in facts.spellings.items() if facts.n_times else ():
+        signal = raw.get_data(picks=[name])[0] * 1e6
+        finite = np.isfinite(signal)
+        facts.non_finite[channel] = int(signal.size - finite.sum())
+        if facts.non_finite[channel]:
+            signal = signal[finite]
+        facts.std[channel] = float(signal.std()) if signal.size else 0.0
+        pieces = np.array_split(signal, FINGERPRINT_PIECES)
+        facts.fingerprint[channel] = np.array([np.abs(piece).mean() if piece.size else 0.0 for piece in pieces])
+
+
+def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
+    """Stretches marked BAD*, EDGE* or boundary, in the file or in its events.tsv: onset and duration in seconds."""
+    onsets = raw.annotations.onset - raw.first_time
+    spans = {
+        (round(float(onset), 6), float(duration))
+        for onset, duration, text in zip(onsets, raw.annotations.duration, raw.annotations.description, strict=True)
+        if is_bad_mark(text)
+    }
+    if events_tsv is not None:
+        import pandas as pd
+
+        events = pd.read_csv(events_tsv, sep="\t", dtype=str, keep_default_na=False)
+        for column in ("trial_type", "value"):
+            if {"onset", column} <= set(events.columns):
+                marked = events[events[column].map(is_bad_mark)]
+                lengths = pd.to_numeric(marked.get("duration"), errors="coerce")
+                for onset, length in zip(marked["onset"].astype(float), lengths.fillna(0.0), strict=True):
+                    spans.add((round(float(onset), 6), float(length)))
+    return sorted(spans)
+
+
+def is_bad_mark(text: str) -> bool:
+    """Whether an annotation says that the signal there is not to be trusted."""
+    return text.strip().lower().startswith(("bad", "edge", "boundary"))
+
+
+def _sidecar_channels(path: Path | None) -> tuple[dict[str, str], set[str]]:
+    """Types and bad channels from a BIDS channels.tsv."""
+    if path is None:
+        return {}, set()
+    import pandas as pd
+
+    table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
+    names = [channels.key(name) for name in table["name"]]
+    types = dict(zip(names, table["type"].str.upper(), strict=True)) if "type" in table else {}
+    status = table["status"].str.strip().str.lower() if "status" in table else pd.Series("", index=table.index)
+    return types, {name for name, value in zip(names, status, strict=True) if value == "bad"}
+
+
+def _hash(path: Path) -> tuple[int, str]:
+    """Size and hash of a recording; a folder (some makers' format) is hashed file by file."""
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path, *_data_files(path)]
+    digest, size = hashlib.sha256(), 0
+    for file in files:
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+                size += len(block)
+    return size, digest.hexdigest()
+
+
+def _data_files(path: Path) -> list[Path]:
+    """The second file of formats that keep their samples beside the header."""
+    beside = {".vhdr": ".eeg", ".set": ".fdt"}.get(path.suffix.lower())
+    file = path.with_suffix(beside) if beside else None
+    return [file] if file is not None and file.is_file() else []

@@ -1,0 +1,68 @@
+"""Every setting of ``prepare`` in one object, and the three data sets of the paper as values of it."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL2021_ORDER
+
+
+class PrepareSettings(BaseModel):
+    """How recordings become windows. The defaults are those for any BIDS folder or manifest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    channels: tuple[str, ...] | None = Field(None, description="electrodes to keep, in this order; none: all shared")
+    low: float | None = Field(0.5, gt=0, description="high-pass edge in Hz")
+    high: float | None = Field(45.0, gt=0, description="low-pass edge in Hz")
+    notch: tuple[float, ...] = Field((), description="notch frequencies in Hz")
+    sfreq: float = Field(200.0, gt=0, description="sampling rate of the windows in Hz")
+    reference: tuple[str, ...] = Field((), description="re-reference to these channels, or to 'average'")
+    window_seconds: float = Field(1.0, gt=0, description="length of a window in seconds")
+    overlap: float = Field(0.0, ge=0, lt=1, description="share of a window that the next one repeats")
+    bad_annotations: Literal["drop", "keep"] = Field("drop", description="windows touching BAD, EDGE or boundary marks")
+    bad_channels: Literal["stop", "drop", "interpolate"] = Field("stop", description="channels marked bad, flat or NaN")
+    allow_low_rate: bool = Field(False, description="leave the low-pass out where it is beyond a recording's Nyquist")
+    reject_uv: float | None = Field(None, gt=0, description="drop windows whose peak-to-peak exceeds this, in microvolt")
+    folds: int | None = Field(None, ge=2, description="folds k; none: 10, or the smallest class if that is smaller")
+    burn_in: int = Field(10, ge=0, description="epochs before a checkpoint may be selected")
+
+    @field_validator("channels", "reference", mode="after")
+    @classmethod
+    def _no_repeats(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if names and len(set(names)) < len(names):
+            raise ValueError("a channel is named twice")
+        return names
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.low and self.high and self.low >= self.high:
+            raise ValueError(f"the low edge {self.low} Hz must lie below the high edge {self.high} Hz")
+        if self.high and self.high >= self.sfreq / 2:
+            raise ValueError(f"the high edge {self.high} Hz must lie below half the rate of the windows, {self.sfreq / 2} Hz")
+        if abs(self.window_seconds * self.sfreq - self.window_samples) > 1e-6 or self.window_samples < 2:
+            raise ValueError(f"a window of {self.window_seconds} s at {self.sfreq} Hz is no whole number of samples")
+        return self
+
+    @property
+    def window_samples(self) -> int:
+        """Samples in a window."""
+        return round(self.window_seconds * self.sfreq)
+
+    @property
+    def step_samples(self) -> int:
+        """Samples from one window's start to the next one's."""
+        return max(1, round(self.window_samples * (1 - self.overlap)))
+
+
+PRESETS: dict[str, PrepareSettings] = {
+    "adftd": PrepareSettings(channels=ADFTD_ORDER, bad_annotations="keep", folds=10, burn_in=10),
+    "mumtaz2017": PrepareSettings(
+        channels=MUMTAZ2017_ORDER, low=0.3, high=75.0, notch=(50.0,), bad_annotations="keep", folds=10, burn_in=0
+    ),
+    "rockhill2021": PrepareSettings(
+        channels=ROCKHILL2021_ORDER, high=40.0, overlap=0.5, bad_annotations="keep", folds=5, burn_in=15
+    ),
+}

@@ -1,0 +1,40 @@
+"""ADFTD (OpenNeuro ds004504): 36 AD, 23 FTD, 29 HC, eyes closed; the authors' cleaned derivative, or the raw files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridgemil.cohort.listing import Listing
+from bridgemil.cohort.sources import SourceOptions, bids
+from bridgemil.errors import BadData, Problem
+
+CLASSES = {"A": "AD", "F": "FTD", "C": "HC"}
+
+
+def find(root: Path, options: SourceOptions) -> Listing:
+    """List ``derivatives/sub-*/eeg/*_eeg.set``, or with ``raw`` the recordings at the top level."""
+    if options.raw:
+        listing = bids.find(root, options.model_copy(update={"label": "Group"}))
+        listing.rename_classes(CLASSES)
+        listing.source = "adftd"
+        return listing
+
+    derivatives = root / "derivatives"
+    if not any(derivatives.glob("sub-*/eeg/*_eeg.set")):
+        raise BadData(
+            f"{derivatives}: no sub-*/eeg/*_eeg.set, the data set's cleaned recordings; fetch them, or pass --raw to "
+            "use the recordings at the top level"
+        )
+    listing = Listing("adftd", root)
+    for subject, row in bids.read_participants(root).iterrows():
+        name, group = str(subject), str(row["Group"])
+        path = derivatives / name / "eeg" / f"{name}_task-eyesclosed_eeg.set"
+        if group not in CLASSES:
+            listing.problems.append(Problem(f"unknown class {group!r} in Group, expected A, F or C", name))
+        elif not path.is_file():
+            listing.problems.append(Problem("file not found", name, listing.name(path)))
+        else:
+            listing.labels[name] = CLASSES[group]
+            listing.columns[name] = {str(column): value for column, value in row.items()}
+            listing.add(name, path)
+    return listing

@@ -1,0 +1,56 @@
+"""Mumtaz2017 (figshare 4244171): a flat folder of ``MDD S<n> <EC|EO|TASK>.edf`` and ``H S<n> <EC|EO|TASK>.edf``.
+
+Group and number together are the subject: H S1 and MDD S1 are two people. Eyes closed stands before eyes open; TASK
+is not used. One recording (H S15 EO) exists twice under numeric prefixes: the first by name is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bridgemil.cohort.listing import LeftOut, Listing
+from bridgemil.cohort.sources import SourceOptions
+from bridgemil.errors import BadData, Problem
+
+NAME = re.compile(r"^(?:\d+_)?(MDD|H)\s+S(\d+)\s+(EC|EO|TASK)\s*\.edf$", re.IGNORECASE)
+CLASSES = {"MDD": "MDD", "H": "HC"}
+
+
+def find(root: Path, options: SourceOptions) -> Listing:
+    """List eyes-closed then eyes-open recordings per subject."""
+    listing = Listing("mumtaz2017", root)
+    chosen: dict[tuple[str, int, str], Path] = {}
+    tasks = []
+    for path in sorted(root.rglob("*.[eE][dD][fF]")):
+        match = NAME.match(path.name)
+        if match is None:
+            listing.left_out.append(LeftOut(listing.name(path), "its name is not '<MDD|H> S<n> <EC|EO|TASK>.edf'"))
+            continue
+        group, number, condition = match[1].upper(), int(match[2]), match[3].upper()
+        key = (group, number, condition)
+        if condition == "TASK":
+            tasks.append((group, number, path))
+        elif key not in chosen:
+            chosen[key] = path
+        elif path.stat().st_size == chosen[key].stat().st_size and path.read_bytes() == chosen[key].read_bytes():
+            listing.left_out.append(LeftOut(listing.name(path), f"identical to {listing.name(chosen[key])}"))
+        else:
+            what = f"a second {condition} recording that differs from {listing.name(chosen[key])}"
+            listing.problems.append(Problem(what, _subject(group, number), listing.name(path)))
+    if not chosen:
+        raise BadData(f"{root}: no file named like 'MDD S1 EC.edf' or 'H S1 EO.edf'")
+
+    for group, number, _ in sorted(chosen):  # EC sorts before EO
+        listing.labels[_subject(group, number)] = CLASSES[group]
+    for (group, number, _), path in sorted(chosen.items()):
+        listing.add(_subject(group, number), path)
+    for group, number, path in tasks:
+        used = _subject(group, number) in listing.labels
+        why = "TASK recordings are not used" if used else "its subject has neither an EC nor an EO recording"
+        listing.left_out.append(LeftOut(listing.name(path), why))
+    return listing
+
+
+def _subject(group: str, number: int) -> str:
+    return f"{group}{number:02d}"

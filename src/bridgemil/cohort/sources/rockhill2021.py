@@ -1,0 +1,39 @@
+"""Rockhill2021 (OpenNeuro ds002778): 15 PD on medication and 16 HC, BDF.
+
+The class is in the subject's name; ``ses-off`` recordings are not used. Two ``ses-on`` recordings were restored from
+preprocessed files, which a model could recognise: they are noted in the cohort's record.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridgemil.cohort.listing import LeftOut, Listing
+from bridgemil.cohort.sources import SourceOptions, bids
+from bridgemil.errors import Problem
+
+SESSIONS = {"pd": ("PD", "on"), "hc": ("HC", "hc")}
+
+
+def find(root: Path, options: SourceOptions) -> Listing:
+    """List ``ses-on`` of PD and ``ses-hc`` of HC subjects."""
+    listing = Listing("rockhill2021", root)
+    participants = bids.read_participants(root)
+    for path in bids.recordings(root, options):
+        label, session = SESSIONS.get(path.subject[:2], (None, None))
+        if label is None:
+            listing.left_out.append(LeftOut(listing.name(path.fpath), "its subject is neither sub-pd* nor sub-hc*"))
+        elif path.session != session:
+            listing.left_out.append(LeftOut(listing.name(path.fpath), f"only ses-{session} of {label} is used"))
+        else:
+            listing.labels[f"sub-{path.subject}"] = label
+            bids.add(listing, path)
+    for name in sorted(set(participants.index) | set(listing.labels)):
+        if name not in listing.labels:
+            listing.problems.append(Problem("listed in participants.tsv but its recording was not found", name))
+        elif name in participants.index:
+            row = participants.loc[name]
+            listing.columns[name] = {str(column): value for column, value in row.items()}
+            if "preprocessed" in row.get("notes", ""):
+                listing.notes.append(f"possible shortcut: {name} comes from a preprocessed file ({row['notes']})")
+    return listing

@@ -1,0 +1,70 @@
+"""Writing a cohort's files, each in one step: to a temporary name, to the disk, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SUBJECTS = "subjects"
+
+
+def subject_folder(cohort: Path, subject: str) -> Path:
+    """Where a subject's windows lie; characters that file systems dislike are percent-encoded."""
+    name = urllib.parse.quote(subject, safe=" +-_.@()")
+    return cohort / SUBJECTS / (name.replace(".", "%2E", 1) if name.startswith(".") else name)
+
+
+def write_subject(
+    cohort: Path,
+    subject: str,
+    windows: NDArray[np.float32],
+    starts: NDArray[np.float64],
+    record: Mapping[str, Any],
+) -> None:
+    """Write one subject's folder; it appears whole or not at all."""
+    final = subject_folder(cohort, subject)
+    partial = final.with_name(f".{final.name}.{os.getpid()}.part")
+    partial.mkdir(parents=True, exist_ok=True)
+    for name, array in (("windows.npy", windows), ("starts.npy", starts)):
+        with (partial / name).open("wb") as stream:
+            np.save(stream, array, allow_pickle=False)
+            _flush(stream)
+    write_json(partial / "record.json", record)
+    if final.exists():
+        shutil.rmtree(final)
+    partial.rename(final)
+
+
+def write_cohort(cohort: Path, about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write subjects.parquet, then cohort.json: the cohort exists once the latter does."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = cohort / "subjects.parquet"
+    partial = table.with_name(f".{table.name}.{os.getpid()}.part")
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    pq.write_table(pa.Table.from_pylist([{key: row.get(key) for key in keys} for row in rows]), partial)
+    partial.replace(table)
+    write_json(cohort / "cohort.json", about)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON in one step."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with partial.open("w", encoding="utf-8") as stream:
+        json.dump(content, stream, indent=1, ensure_ascii=False)
+        _flush(stream)
+    partial.replace(path)
+
+
+def _flush(stream: Any) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())

@@ -1,0 +1,43 @@
+"""What can go wrong, in two kinds: the data are bad (exit 1), or the call is (exit 2).
+
+Every message names the file, subject or setting that is wrong, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class BridgeMILError(Exception):
+    """The root of every error this package raises on purpose."""
+
+    exit_code = 1
+
+
+class BadUse(BridgeMILError, ValueError):
+    """A setting or an argument is wrong; nothing was done."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with the input, said so that a user can find it."""
+
+    what: str
+    subject: str | None = None
+    file: str | None = None
+
+    def __str__(self) -> str:
+        where = ", ".join(part for part in (self.subject, self.file) if part)
+        return f"{where}: {self.what}" if where else self.what
+
+
+class BadData(BridgeMILError):
+    """The recordings or their labels cannot be used as they are; lists every problem at once."""
+
+    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+        self.message = message
+        self.problems = list(problems)
+        super().__init__("\n".join([message, *(f"  - {p}" for p in self.problems)]))

@@ -1,0 +1,88 @@
+"""What a cohort holds, for people (terminal) and machines (JSON)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from bridgemil.cohort.store import Cohort
+
+
+def summary(cohort: Cohort) -> dict[str, Any]:
+    """The cohort in numbers, with everything that was left out."""
+    files = cohort.about["files"]
+    step = cohort.about["settings"].get("overlap", 0)
+    seconds = cohort.n_times / cohort.sfreq * (1 - step)
+    per_class = Counter(cohort.labels)
+    return {
+        "path": str(cohort.path) if cohort.path else None,
+        "hash": cohort.hash,
+        "source": cohort.about["source"],
+        "n_subjects": len(cohort),
+        "classes": {
+            name: {
+                "subjects": per_class[name],
+                "windows": sum(r.n_windows for r in cohort.records.values() if r.label == name),
+            }
+            for name in cohort.classes
+        },
+        "n_recordings": sum(len(r.recordings) for r in cohort.records.values()),
+        "n_windows": cohort.n_windows,
+        "minutes": round(cohort.n_windows * seconds / 60, 1),
+        "channels": cohort.channels,
+        "sfreq": cohort.sfreq,
+        "window_samples": cohort.n_times,
+        "native_rates": sorted({file["sfreq"] for file in files}),
+        "folds": cohort.folds,
+        "burn_in": cohort.burn_in,
+        "settings": cohort.about["settings"],
+        "windows_marked_bad": sum(file["marked_bad"] for file in files),
+        "windows_dropped_marked_bad": sum(file["dropped_marked_bad"] for file in files),
+        "windows_dropped_amplitude": sum(file["dropped_amplitude"] for file in files),
+        "left_out": cohort.about["left_out"],
+        "skipped": cohort.about.get("skipped", []),
+        "notes": cohort.about["notes"],
+    }
+
+
+def print_summary(cohort: Cohort) -> None:
+    """Print the summary for a person."""
+    from rich.console import Console
+    from rich.table import Table
+
+    facts = summary(cohort)
+    console = Console(highlight=False)
+    title = f"{cohort.path or 'cohort in memory'} ({facts['source']})"
+    table = Table("class", "subjects", "windows", title=title, title_justify="left", title_style="bold")
+    for name, own in facts["classes"].items():
+        table.add_row(name, str(own["subjects"]), f"{own['windows']:,}")
+    table.add_section()
+    table.add_row("all", str(facts["n_subjects"]), f"{facts['n_windows']:,}")
+    console.print(table)
+    rates = ", ".join(f"{rate:g}" for rate in facts["native_rates"])
+    recorded = f", recorded at {rates} Hz" if rates else ""
+    console.print(f"{facts['n_recordings']} recordings, {facts['minutes']:,} minutes{recorded}")
+    console.print(f"windows: {len(cohort.channels)} channels x {cohort.n_times} samples at {cohort.sfreq:g} Hz")
+    console.print(f"channels: {' '.join(cohort.channels)}")
+    band = cohort.about["settings"]
+    if band:
+        edges = f"{band['low'] or 0:g}-{band['high']:g} Hz" if band["high"] else f"above {band['low'] or 0:g} Hz"
+        notch = f", notch {', '.join(f'{f:g}' for f in band['notch'])} Hz" if band["notch"] else ""
+        console.print(f"band: {edges}{notch}; overlap {band['overlap']:.0%}; default folds {cohort.folds}")
+    marked, dropped = facts["windows_marked_bad"], facts["windows_dropped_marked_bad"]
+    if marked:
+        console.print(f"windows touching a bad mark: {marked} ({'dropped' if dropped else 'kept'})")
+    if facts["windows_dropped_amplitude"]:
+        console.print(f"windows dropped for their amplitude: {facts['windows_dropped_amplitude']}")
+    _print_list(console, "Left out", [f"{item['what']}: {item['why']}" for item in facts["left_out"]])
+    _print_list(console, "Skipped as bad", facts["skipped"])
+    _print_list(console, "Notes", facts["notes"])
+
+
+def _print_list(console: Any, title: str, lines: list[str], most: int = 20) -> None:
+    if lines:
+        console.print(f"\n[bold]{title}[/bold]")
+        for line in lines[:most]:
+            console.print(f"  - {line}", markup=False)
+        if len(lines) > most:
+            console.print(f"  ... and {len(lines) - most} more, in cohort.json")
