@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from bridgemil.cli import folds, inspect, prepare
+from bridgemil.cli import demo, folds, inspect, prepare, synth
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,8 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="From EEG recordings to an honest subject-level diagnosis model.",
 )
-for verb in (prepare, inspect, folds):
-    app.command(verb.NAME, no_args_is_help=True)(verb.run)
+for verb in (demo, synth, prepare, inspect, folds):
+    app.command(verb.NAME, no_args_is_help=verb is not demo)(verb.run)
 
 
 @app.callback(invoke_without_command=True)

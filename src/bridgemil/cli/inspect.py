@@ -14,7 +14,9 @@ NAME = "inspect"
 
 def run(
     cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
-    picture: Annotated[Path | None, typer.Option(help="Where to write the picture.  [default: COHORT/inspect.png]")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Where to write the picture.  [default: COHORT/inspect.png]")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Show a cohort's subjects, minutes, channels and what was left out; draw power spectra by class.

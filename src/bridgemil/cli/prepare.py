@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,35 +11,40 @@ import typer
 from bridgemil.cli import options
 
 NAME = "prepare"
-SOURCES, CUTTING, BAD, RUNNING = "Which recordings", "How they are cut", "What to do with bad data", "Running"
+
+which = partial(typer.Option, rich_help_panel="Which recordings")
+cutting = partial(typer.Option, rich_help_panel="How they are cut")
+bad = partial(typer.Option, rich_help_panel="What to do with bad data")
+running = partial(typer.Option, rich_help_panel="Running")
+CORES = "Processes.  [default: the cores available]"
 
 
 def run(
     source: Annotated[Path, typer.Argument(help="BIDS folder, manifest CSV (subject,label,file) or preset's folder.")],
     out: Annotated[Path, typer.Argument(help="Folder to write the cohort to.")],
-    preset: Annotated[str | None, typer.Option(help="adftd, mumtaz2017 or rockhill2021.", rich_help_panel=SOURCES)] = None,
-    label: Annotated[str | None, typer.Option(help="Column of participants.tsv with the diagnosis.", rich_help_panel=SOURCES)] = None,
-    task: Annotated[str | None, typer.Option(help="Only this BIDS task.", rich_help_panel=SOURCES)] = None,
-    session: Annotated[str | None, typer.Option(help="Only this BIDS session.", rich_help_panel=SOURCES)] = None,
-    classes: Annotated[str | None, typer.Option(help="Classes to keep and their new names: A=AD,C=HC.", rich_help_panel=SOURCES)] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="adftd: raw recordings, not the cleaned ones.", rich_help_panel=SOURCES)] = False,
-    channels: Annotated[str | None, typer.Option(help="Electrodes to keep, in order: Fp1,Fp2,...  [default: all shared]", rich_help_panel=CUTTING)] = None,
-    low: Annotated[str | None, typer.Option(help="High-pass edge in Hz, or none.  [default: 0.5]", rich_help_panel=CUTTING)] = None,
-    high: Annotated[str | None, typer.Option(help="Low-pass edge in Hz, or none.  [default: 45]", rich_help_panel=CUTTING)] = None,
-    notch: Annotated[str | None, typer.Option(help="Notch frequencies in Hz: 50,100.", rich_help_panel=CUTTING)] = None,
-    sfreq: Annotated[float | None, typer.Option(help="Rate of the windows in Hz.  [default: 200]", rich_help_panel=CUTTING)] = None,
-    reference: Annotated[str | None, typer.Option(help="Re-reference: average, or channels A1,A2.", rich_help_panel=CUTTING)] = None,
-    window: Annotated[float | None, typer.Option(help="Window length in seconds.  [default: 1]", rich_help_panel=CUTTING)] = None,
-    overlap: Annotated[float | None, typer.Option(help="Overlap of windows, 0 to below 1.  [default: 0]", rich_help_panel=CUTTING)] = None,
-    folds: Annotated[int | None, typer.Option(help="Default folds of the cohort.  [default: 10, or the smallest class]", rich_help_panel=CUTTING)] = None,
-    burn_in: Annotated[int | None, typer.Option(help="Default burn-in epochs of the cohort.  [default: 10]", rich_help_panel=CUTTING)] = None,
-    bad_annotations: Annotated[str | None, typer.Option(help="Windows touching BAD, EDGE or boundary marks: drop or keep.", rich_help_panel=BAD)] = None,
-    bad_channels: Annotated[str | None, typer.Option(help="Channels marked bad, flat or NaN: stop, drop or interpolate.", rich_help_panel=BAD)] = None,
-    reject_uv: Annotated[float | None, typer.Option(help="Drop windows with a larger peak-to-peak, in µV.", rich_help_panel=BAD)] = None,
-    allow_low_rate: Annotated[bool, typer.Option("--allow-low-rate", help="Leave filters beyond a recording's Nyquist out.", rich_help_panel=BAD)] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without bad recordings and list them.", rich_help_panel=BAD)] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.  [default: the cores available]", rich_help_panel=RUNNING)] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a cohort made from other files or settings.", rich_help_panel=RUNNING)] = False,
+    preset: Annotated[str | None, which(help="adftd, mumtaz2017 or rockhill2021.")] = None,
+    label: Annotated[str | None, which(help="BIDS: column of participants.tsv with the diagnosis.")] = None,
+    task: Annotated[str | None, which(help="BIDS: only this task.")] = None,
+    session: Annotated[str | None, which(help="BIDS: only this session.")] = None,
+    classes: Annotated[str | None, which(help="Classes to keep, and their new names: A=AD,C=HC.")] = None,
+    raw: Annotated[bool, which("--raw", help="adftd: the raw recordings, not the cleaned ones.")] = False,
+    channels: Annotated[str | None, cutting(help="Electrodes, in order: Fp1,Fp2,...  [default: all shared]")] = None,
+    low: Annotated[str | None, cutting(help="High-pass edge in Hz, or none.  [default: 0.5]")] = None,
+    high: Annotated[str | None, cutting(help="Low-pass edge in Hz, or none.  [default: 45]")] = None,
+    notch: Annotated[str | None, cutting(help="Notch frequencies in Hz: 50,100.")] = None,
+    sfreq: Annotated[float | None, cutting(help="Rate of the windows in Hz.  [default: 200]")] = None,
+    reference: Annotated[str | None, cutting(help="Re-reference to average, or to channels: A1,A2.")] = None,
+    window: Annotated[float | None, cutting(help="Window length in seconds.  [default: 1]")] = None,
+    overlap: Annotated[float | None, cutting(help="Overlap of windows, 0 to below 1.  [default: 0]")] = None,
+    folds: Annotated[int | None, cutting(help="Folds by default.  [default: 10, or the smallest class]")] = None,
+    burn_in: Annotated[int | None, cutting(help="Burn-in epochs by default.  [default: 10]")] = None,
+    bad_annotations: Annotated[str | None, bad(help="Windows at BAD, EDGE, boundary: drop or keep.")] = None,
+    bad_channels: Annotated[str | None, bad(help="Marked bad, flat or NaN: stop, drop or interpolate.")] = None,
+    reject_uv: Annotated[float | None, bad(help="Drop windows with a larger peak-to-peak, in µV.")] = None,
+    allow_low_rate: Annotated[bool, bad("--allow-low-rate", help="Leave filters beyond Nyquist out.")] = False,
+    skip_bad: Annotated[bool, bad("--skip-bad", help="Go on without what is bad, and list it.")] = False,
+    jobs: Annotated[int | None, running(min=1, help=CORES)] = None,
+    overwrite: Annotated[bool, running("--overwrite", help="Replace a cohort of other files or settings.")] = False,
     json: options.Json = False,
 ) -> None:
     """Turn recordings into a cohort: checked, filtered, resampled, cut into windows, stored per subject.
@@ -51,6 +57,7 @@ def run(
     command goes on where it stopped.
     """
     from bridgemil.cohort.prepare import prepare
+    from bridgemil.report.cohort_summary import print_summary, summary
 
     given: dict[str, Any] = {
         "channels": options.names(channels),
@@ -67,14 +74,15 @@ def run(
         "bad_channels": bad_channels,
         "reject_uv": reject_uv,
         "allow_low_rate": allow_low_rate or None,
+        "preset": preset,
+        "label": label,
+        "task": task,
+        "session": session,
+        "classes": options.mapping(classes),
+        "jobs": jobs,
     }
-    settings = {key: None if value == "none" else value for key, value in given.items() if value is not None}
-    cohort = prepare(
-        source, out, preset=preset, label=label, task=task, session=session, raw=raw, classes=options.mapping(classes),
-        jobs=jobs, skip_bad=skip_bad, overwrite=overwrite, **settings,
-    )  # fmt: skip
-    from bridgemil.report.cohort_summary import print_summary, summary
-
+    chosen = {key: None if value == "none" else value for key, value in given.items() if value is not None}
+    cohort = prepare(source, out, raw=raw, skip_bad=skip_bad, overwrite=overwrite, **chosen)
     if json:
         options.print_json(summary(cohort))
     else:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 ADFTD_ORDER = tuple("Fp1 Fp2 F7 F3 Fz F4 F8 T3 C3 Cz C4 T4 T5 P3 Pz P4 T6 O1 O2".split())
 MUMTAZ2017_ORDER = tuple("Fp1 Fp2 F3 F4 C3 C4 P3 P4 O1 O2 F7 F8 T3 T4 T5 T6 Fz Cz Pz".split())
 ROCKHILL2021_ORDER = tuple(
-    "Fp1 AF3 F7 F3 FC1 FC5 T7 C3 CP1 CP5 P7 P3 Pz PO3 O1 Oz O2 PO4 P4 P8 CP6 CP2 C4 T8 FC6 FC2 F4 F8 AF4 Fp2 Fz Cz".split()
+    "Fp1 AF3 F7 F3 FC1 FC5 T7 C3 CP1 CP5 P7 P3 Pz PO3 O1 Oz "
+    "O2 PO4 P4 P8 CP6 CP2 C4 T8 FC6 FC2 F4 F8 AF4 Fp2 Fz Cz".split()
 )
 
 OLD_TO_NEW = {"T3": "T7", "T4": "T8", "T5": "P7", "T6": "P8"}
@@ -21,12 +22,13 @@ OLD_TO_NEW = {"T3": "T7", "T4": "T8", "T5": "P7", "T6": "P8"}
 # Rows of the 10-10 and 10-5 systems from the nose to the neck; a row's central and temporal parts share a rank.
 _ROWS = (
     ("N",), ("Fp",), ("AFp",), ("AF",), ("AFF",), ("F",), ("FFC", "FFT"), ("FC", "FT"), ("FCC", "FTT"),
-    ("C", "T"), ("CCP", "TTP"), ("CP", "TP"), ("CPP", "TPP"), ("P",), ("PPO",), ("PO",), ("POO",), ("O",), ("OI",), ("I",),
+    ("C", "T"), ("CCP", "TTP"), ("CP", "TP"), ("CPP", "TPP"), ("P",), ("PPO",), ("PO",), ("POO",), ("O",), ("OI",),
+    ("I",),
 )  # fmt: skip
 _RANK = {row.lower(): (rank, row) for rank, rows in enumerate(_ROWS) for row in rows}
 _SITE = re.compile(r"^([a-z]+?)(z|10|[1-9])(h?)$")
 # What may follow a hyphen and still leave the lead a single electrode against a reference.
-_REFERENCES = {"le", "re", "ref", "ref1", "a1", "a2", "a1a2", "m1", "m2", "m1m2", "ar", "av", "avg", "avgref", "car", "linked", "org", "0", "1", "ll", "g2"}  # fmt: skip
+_REFERENCES = set("le re ref a1 a2 a1a2 m1 m2 m1m2 ar av avg avgref car linked org g2 0 1".split())
 
 
 def _spelling(name: str) -> str | None:

@@ -76,8 +76,8 @@ def _choose_channels(usable: Sequence[Facts], settings: PrepareSettings, verdict
         keep = channels.order(set.intersection(*electrodes)) if electrodes else []
         if usable and not keep:
             seen = sorted(anywhere)[:12]
-            what = f"no scalp electrode is shared by all recordings (channels seen: {', '.join(seen)} …); name the ones to keep with --channels"
-            verdict.problems.append(Problem(what))
+            what = f"no scalp electrode is shared by all recordings (channels seen: {', '.join(seen)} …)"
+            verdict.problems.append(Problem(f"{what}; name the ones to keep with --channels"))
     for channel in channels.order(anywhere - set(keep)):
         having = [facts for facts, own in zip(usable, present, strict=True) if channel in own]
         lacking = sorted({facts.recording.subject for facts in usable} - {facts.recording.subject for facts in having})
@@ -119,7 +119,7 @@ def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> l
     beyond = [edge for edge in (settings.high, *settings.notch) if edge is not None and edge >= nyquist]
     if beyond and not settings.allow_low_rate:
         found.append(
-            f"sampled at {facts.sfreq:g} Hz, so a filter edge of {max(beyond):g} Hz is at or beyond its Nyquist frequency "
+            f"sampled at {facts.sfreq:g} Hz: a filter edge of {max(beyond):g} Hz is at or beyond its Nyquist frequency, "
             f"{nyquist:g} Hz; lower --high, or pass --allow-low-rate to leave that filter out"
         )
     n_times = round(facts.n_times * settings.sfreq / facts.sfreq)
@@ -214,7 +214,9 @@ def _subjects_left(listing: Listing, looked: Sequence[Facts], verdict: Verdict) 
     for subject in sorted(planned):
         twin = folded.setdefault(subject.lower(), subject)
         if twin != subject:
-            verdict.problems.append(Problem(f"differs from {twin!r} only in capitals; some file systems cannot tell", subject))
+            verdict.problems.append(
+                Problem(f"differs from {twin!r} only in capitals; some file systems cannot tell", subject)
+            )
     classes = {listing.labels[subject] for subject in planned}
     if len(classes) < 2 and planned:
         verdict.problems.append(Problem(f"only one class ({', '.join(classes)}) among {len(planned)} usable subjects"))

@@ -137,7 +137,9 @@ class SubjectKFold:
             rounds = splitter(self.n_splits, shuffle=True, random_state=self.split_seed).split(labels, labels, groups)
             parts = [np.asarray(test, dtype=np.intp) for _, test in rounds]
             if not all(len(part) for part in parts):
-                raise BadData(f"the groups cannot be dealt into {self.n_splits} folds without an empty one; use fewer folds")
+                raise BadData(
+                    f"the groups cannot be dealt into {self.n_splits} folds without an empty one; use fewer folds"
+                )
             return parts
         rng = np.random.default_rng(self.split_seed)
         dealt: list[list[NDArray[np.intp]]] = [[] for _ in range(self.n_splits)]
@@ -152,9 +154,10 @@ class SubjectKFold:
             raise BadUse(f"at least 3 folds are needed (training, validation, test), not {self.n_splits}")
         for label in np.unique(labels):
             members = np.flatnonzero(labels == label)
-            units = len(members) if groups is None else len({groups[i] for i in members})
+            units = len(members) if groups is None else len({groups[int(i)] for i in members})
             if units < self.n_splits:
                 kind = "subjects" if groups is None else "groups"
                 raise BadData(
-                    f"class {str(label)!r} has {units} {kind}, fewer than the {self.n_splits} folds; use at most --folds {units}"
+                    f"class {str(label)!r} has {units} {kind}, fewer than the {self.n_splits} folds; "
+                    f"use at most --folds {units}"
                 )

@@ -1,4 +1,4 @@
-"""What a source finds in a folder before any signal is read: recordings, one label per subject, and what it left out."""
+"""What a source finds before any signal is read: recordings, one label per subject, and what it left out."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Listing:
         self.recordings.append(Recording(subject, path, self.name(path), channels_tsv, events_tsv))
 
     def rename_classes(self, mapping: Mapping[str, str]) -> None:
-        """Keep the classes named in ``mapping`` under their new names; drop and list the subjects of every other one."""
+        """Keep the classes named in ``mapping`` under their new names; drop and list every other subject."""
         found = Counter(self.labels.values())
         unknown = [old for old in mapping if old not in found]
         if unknown:

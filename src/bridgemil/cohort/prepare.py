@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from bridgemil import __version__
 from bridgemil.cohort import sources
@@ -25,6 +24,7 @@ from bridgemil.cohort.store import FORMAT, Cohort, SubjectRecord, default_folds,
 from bridgemil.cohort.writing import SUBJECTS, subject_folder, write_cohort, write_subject
 from bridgemil.errors import BadData, BadUse, Problem
 from bridgemil.parallel import cores, each
+from bridgemil.settings import parse
 
 RECIPE_VERSION = 1  # raise when the same settings give other windows
 
@@ -87,7 +87,10 @@ def prepare(
         looked[recording] = facts
     verdict = judge(listing, [looked[recording] for recording in listing.recordings], chosen)
     if verdict.problems and not skip_bad:
-        raise BadData(f"{source}: {len(verdict.problems)} problems; nothing was written (--skip-bad goes on without them)", verdict.problems)
+        raise BadData(
+            f"{source}: {len(verdict.problems)} problems; nothing was written (--skip-bad goes on without them)",
+            verdict.problems,
+        )
     if not verdict.plans:
         raise BadData(f"{source}: no usable recording", verdict.problems)
 
@@ -102,14 +105,12 @@ def _settings(preset: str | None, given: Mapping[str, Any]) -> PrepareSettings:
     if preset is not None and preset not in PRESETS:
         raise BadUse(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
     base = PRESETS[preset].model_dump() if preset else {}
-    try:
-        return PrepareSettings(**(base | dict(given)))
-    except ValidationError as error:
-        lines = [": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in error.errors()]
-        raise BadUse("settings of prepare: " + "; ".join(lines)) from None
+    return parse(PrepareSettings, base | dict(given))
 
 
-def _list(source: Path, preset: str | None, options: sources.SourceOptions, classes: Mapping[str, str] | None) -> Listing:
+def _list(
+    source: Path, preset: str | None, options: sources.SourceOptions, classes: Mapping[str, str] | None
+) -> Listing:
     if not source.exists():
         raise BadUse(f"{source}: no such folder or manifest")
     if preset is not None:
@@ -172,7 +173,9 @@ def _finished(out: Path, recipe: str, overwrite: bool) -> bool:
         if json.loads(about.read_text(encoding="utf-8")).get("recipe") == recipe:
             return True
         if not overwrite:
-            raise BadUse(f"{out}: holds a cohort prepared from other files or settings; choose another OUT, or --overwrite")
+            raise BadUse(
+                f"{out}: holds a cohort prepared from other files or settings; choose another OUT, or --overwrite"
+            )
         about.unlink()  # from here on it is an unfinished cohort
     elif out.is_dir() and any(out.iterdir()) and not (out / SUBJECTS).is_dir():
         raise BadUse(f"{out}: exists and is no cohort; choose another OUT")
@@ -203,7 +206,9 @@ def _write(
             empty = [task for task in tasks if done[task.subject] is None]
             problems = [Problem("no usable window is left after amplitude rejection", task.subject) for task in empty]
             if problems and not skip_bad:
-                raise BadData(f"{len(problems)} problems; the cohort is not finished (--skip-bad goes on without them)", problems)
+                raise BadData(
+                    f"{len(problems)} problems; the cohort is not finished (--skip-bad goes on without them)", problems
+                )
             verdict.problems += problems
             records = [record for task in tasks if (record := done[task.subject]) is not None]
             _finish(out, records, recipe, listing, verdict, settings)
@@ -240,10 +245,16 @@ def cut_subject(task: SubjectTask) -> dict[str, Any] | None:
     names = [plan.recording.name for plan in task.plans]
     record = asdict(describe(task.subject, task.label, windows, names, lengths)) | {"recipe": task.recipe}
     record["files"] = [
-        {**file, "windows": len(piece.windows), "marked_bad": piece.n_marked, "dropped_marked_bad": piece.n_dropped_marked,
-         "dropped_amplitude": piece.n_dropped_amplitude, "filter_warnings": piece.warnings}
+        {
+            **file,
+            "windows": len(piece.windows),
+            "marked_bad": piece.n_marked,
+            "dropped_marked_bad": piece.n_dropped_marked,
+            "dropped_amplitude": piece.n_dropped_amplitude,
+            "filter_warnings": piece.warnings,
+        }
         for file, piece in zip(task.files, cuts, strict=True)
-    ]  # fmt: skip
+    ]
     write_subject(task.out, task.subject, windows, starts, record)
     return record
 
@@ -260,7 +271,7 @@ def _finish(
     if not records:
         raise BadData(f"{out}: no subject has a usable window")
     own = SubjectRecord.__dataclass_fields__
-    subjects = [SubjectRecord(**{key: tuple(r[key]) if isinstance(r[key], list) else r[key] for key in own}) for r in records]
+    subjects = [SubjectRecord.from_row(record) for record in records]
     about = {
         "format": FORMAT,
         "source": listing.source,

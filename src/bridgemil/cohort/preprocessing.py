@@ -111,9 +111,7 @@ def _interpolate(raw: BaseRaw, electrodes: list[str], plan: Plan) -> None:
     raw.interpolate_bads(reset_bads=True, verbose="WARNING")
 
 
-def touching(
-    starts: NDArray[np.float64], length: float, spans: list[tuple[float, float]]
-) -> NDArray[np.bool_]:
+def touching(starts: NDArray[np.float64], length: float, spans: list[tuple[float, float]]) -> NDArray[np.bool_]:
     """Which windows [start, start + length) touch a marked stretch; a mark without duration is a point."""
     hit = np.zeros(len(starts), dtype=bool)
     for onset, duration in spans:

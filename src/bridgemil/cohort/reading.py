@@ -132,7 +132,7 @@ def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]
         for column in ("trial_type", "value"):
             if {"onset", column} <= set(events.columns):
                 marked = events[events[column].map(is_bad_mark)]
-                lengths = pd.to_numeric(marked.get("duration"), errors="coerce")
+                lengths = pd.to_numeric(marked.reindex(columns=["duration"])["duration"], errors="coerce")
                 for onset, length in zip(marked["onset"].astype(float), lengths.fillna(0.0), strict=True):
                     spans.add((round(float(onset), 6), float(length)))
     return sorted(spans)

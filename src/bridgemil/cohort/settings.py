@@ -25,7 +25,9 @@ class PrepareSettings(BaseModel):
     bad_annotations: Literal["drop", "keep"] = Field("drop", description="windows touching BAD, EDGE or boundary marks")
     bad_channels: Literal["stop", "drop", "interpolate"] = Field("stop", description="channels marked bad, flat or NaN")
     allow_low_rate: bool = Field(False, description="leave the low-pass out where it is beyond a recording's Nyquist")
-    reject_uv: float | None = Field(None, gt=0, description="drop windows whose peak-to-peak exceeds this, in microvolt")
+    reject_uv: float | None = Field(
+        None, gt=0, description="drop windows whose peak-to-peak exceeds this, in microvolt"
+    )
     folds: int | None = Field(None, ge=2, description="folds k; none: 10, or the smallest class if that is smaller")
     burn_in: int = Field(10, ge=0, description="epochs before a checkpoint may be selected")
 
@@ -41,7 +43,9 @@ class PrepareSettings(BaseModel):
         if self.low and self.high and self.low >= self.high:
             raise ValueError(f"the low edge {self.low} Hz must lie below the high edge {self.high} Hz")
         if self.high and self.high >= self.sfreq / 2:
-            raise ValueError(f"the high edge {self.high} Hz must lie below half the rate of the windows, {self.sfreq / 2} Hz")
+            raise ValueError(
+                f"the high edge {self.high} Hz must lie below half the rate of the windows, {self.sfreq / 2} Hz"
+            )
         if abs(self.window_seconds * self.sfreq - self.window_samples) > 1e-6 or self.window_samples < 2:
             raise ValueError(f"a window of {self.window_seconds} s at {self.sfreq} Hz is no whole number of samples")
         return self

@@ -44,6 +44,12 @@ class SubjectRecord:
     centred_squares: tuple[float, ...]  # per channel: sum of (x - own mean)^2
     signal_hash: str
 
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> SubjectRecord:
+        """A record from a row of subjects.parquet or a record.json."""
+        values: dict[str, Any] = {key: row[key] for key in cls.__dataclass_fields__}
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+
     @property
     def n_windows(self) -> int:
         """Windows in the bag."""
@@ -104,8 +110,7 @@ class Cohort:
         own = SubjectRecord.__dataclass_fields__
         records, columns = [], {}
         for row in pq.read_table(table_file).to_pylist():
-            values = {key: tuple(row[key]) if isinstance(row[key], list) else row[key] for key in own}
-            records.append(SubjectRecord(**values))
+            records.append(SubjectRecord.from_row(row))
             columns[row["subject"]] = {key: value for key, value in row.items() if key not in own}
         return cls(records, about, columns, path)
 
@@ -261,7 +266,9 @@ class Cohort:
         between = counts[:, None] * (sums / counts[:, None] - mean) ** 2
         squares = np.array([record.centred_squares for record in records]) + between
         std = np.sqrt(squares.sum(axis=0) / counts.sum())
-        constant = [name for name, value in zip(self.channels, std, strict=True) if value <= 1e-7 * (1 + abs(mean).max())]
+        constant = [
+            name for name, value in zip(self.channels, std, strict=True) if value <= 1e-7 * (1 + abs(mean).max())
+        ]
         if constant:
             raise BadData(f"channel {', '.join(constant)} is constant over the {len(records)} training subjects")
         return mean, std
@@ -310,7 +317,9 @@ class Cohort:
 
     def __repr__(self) -> str:
         where = self.path or "memory"
-        return f"<Cohort {where}: {len(self)} subjects, {self.n_windows} windows of {len(self.channels)} x {self.n_times}>"
+        return (
+            f"<Cohort {where}: {len(self)} subjects, {self.n_windows} windows of {len(self.channels)} x {self.n_times}>"
+        )
 
 
 def default_folds(labels: Sequence[str]) -> int:

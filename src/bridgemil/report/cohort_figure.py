@@ -1,4 +1,4 @@
-"""A picture of a cohort: power spectra by class with the spread over subjects, and how much there is of each subject."""
+"""A picture of a cohort: power spectra by class with their spread over subjects, and the size of every bag."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def draw(cohort: Cohort, path: Path, show: bool = True) -> None:
     left.legend(title="class (subjects)", frameon=False)
     right.set(ylabel="windows", title="windows of each subject", xticks=range(len(cohort.classes)))
     right.set_xticklabels(cohort.classes)
-    right.set_ylim(bottom=0)
+    right.set_ylim(0, 1.08 * max(record.n_windows for record in cohort.records.values()))
     for axis in (left, right):
         axis.spines[["top", "right"]].set_visible(False)
     words = f"{len(cohort)} subjects, {cohort.n_windows:,} windows, {len(cohort.channels)} channels"

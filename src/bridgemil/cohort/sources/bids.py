@@ -38,15 +38,18 @@ def find(root: Path, options: SourceOptions) -> Listing:
         elif not participants.at[subject, column]:
             listing.problems.append(Problem(f"missing label: {column} is empty or n/a in participants.tsv", subject))
         else:
-            listing.labels[subject] = participants.at[subject, column]
-            listing.columns[subject] = participants.loc[subject].to_dict()
+            row = participants.loc[subject]
+            listing.labels[subject] = str(row[column])
+            listing.columns[subject] = {str(name): value for name, value in row.items()}
     for path in paths:
         if f"sub-{path.subject}" in listing.labels:
             add(listing, path)
     for entity in ("task", "session"):
         values = sorted({getattr(path, entity) for path in paths if getattr(path, entity)})
         if len(values) > 1:
-            listing.notes.append(f"{len(values)} {entity}s are used together: {', '.join(values)} (narrow with --{entity})")
+            listing.notes.append(
+                f"{len(values)} {entity}s are used together: {', '.join(values)} (narrow with --{entity})"
+            )
     return listing
 
 
@@ -69,7 +72,8 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
 def add(listing: Listing, path: BIDSPath) -> None:
     """List a BIDS recording with the sidecars that apply to it."""
     sidecars = [
-        path.find_matching_sidecar(suffix=suffix, extension=".tsv", on_error="ignore") for suffix in ("channels", "events")
+        path.find_matching_sidecar(suffix=suffix, extension=".tsv", on_error="ignore")
+        for suffix in ("channels", "events")
     ]
     channels, events = (None if file is None else Path(file) for file in sidecars)
     listing.add(f"sub-{path.subject}", path.fpath, channels, events)
@@ -91,7 +95,8 @@ def read_participants(root: Path) -> pd.DataFrame:
     twice = sorted(set(table.index[table.index.duplicated()]))
     if twice:
         raise BadData(f"{path}: subjects listed more than once", [Problem("has several rows", name) for name in twice])
-    return table.drop(columns="participant_id")
+    known: pd.DataFrame = table.drop(columns="participant_id")
+    return known
 
 
 def _sought(options: SourceOptions) -> str:

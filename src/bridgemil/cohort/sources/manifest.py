@@ -21,7 +21,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
     table = pd.read_csv(root, dtype=str, keep_default_na=False, encoding="utf-8-sig", skipinitialspace=True)
     absent = [name for name in REQUIRED if name not in table.columns]
     if absent:
-        raise BadUse(f"{root}: needs the columns {', '.join(REQUIRED)}; {', '.join(absent)} missing in {', '.join(table.columns)}")
+        raise BadUse(f"{root}: lacks the column {', '.join(absent)}; it has {', '.join(table.columns)}")
     if table.empty:
         raise BadData(f"{root}: lists no recording")
     if options.task or options.session or (options.label and options.label != "label"):

@@ -1,0 +1,1 @@
+"""What is not a network: the floor that stands beside every deep method."""
