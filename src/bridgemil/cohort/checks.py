@@ -119,7 +119,7 @@ def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> l
     beyond = [edge for edge in (settings.high, *settings.notch) if edge is not None and edge >= nyquist]
     if beyond and not settings.allow_low_rate:
         found.append(
-            f"sampled at {facts.sfreq:g} Hz: a filter edge of {max(beyond):g} Hz is at or beyond its Nyquist frequency, "
+            f"sampled at {facts.sfreq:g} Hz: a filter edge of {max(beyond):g} Hz is at or beyond its Nyquist, "
             f"{nyquist:g} Hz; lower --high, or pass --allow-low-rate to leave that filter out"
         )
     n_times = round(facts.n_times * settings.sfreq / facts.sfreq)

@@ -47,8 +47,10 @@ class SubjectRecord:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> SubjectRecord:
         """A record from a row of subjects.parquet or a record.json."""
-        values: dict[str, Any] = {key: row[key] for key in cls.__dataclass_fields__}
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        values: dict[str, Any] = {}
+        for key in cls.__dataclass_fields__:
+            values[key] = tuple(row[key]) if isinstance(row[key], list) else row[key]
+        return cls(**values)
 
     @property
     def n_windows(self) -> int:

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import mne
+import numpy as np
+import pytest
+
+from bridgemil import Cohort
+from bridgemil.cohort.store import SubjectRecord
+from bridgemil.cohort.writing import subject_folder, write_cohort
+from bridgemil.errors import BadData, BadUse
+
+
+def bags(n: int = 4, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(5 * i, 1 + i, (3 + i, 2, 50)).astype(np.float32) for i in range(n)]
+
+
+def cohort_of(arrays: list, **more: object) -> Cohort:
+    labels = ["b", "a"] * (len(arrays) // 2)
+    return Cohort.from_arrays(arrays, labels, sfreq=50, channels=["C3", "C4"], **more)
+
+
+def test_from_arrays_keeps_what_it_was_given() -> None:
+    arrays = bags()
+    cohort = cohort_of(arrays, subjects=["p1", "p2", "p3", "p4"])
+    assert cohort.subjects == ["p1", "p2", "p3", "p4"]
+    assert cohort.labels == ["b", "a", "b", "a"]
+    assert cohort.classes == ["a", "b"]
+    assert cohort.y.tolist() == [1, 0, 1, 0]
+    assert cohort.channels == ["C3", "C4"]
+    assert cohort.sfreq == 50
+    assert cohort.n_windows == 3 + 4 + 5 + 6
+    np.testing.assert_array_equal(cohort.windows("p3"), arrays[2])
+
+
+def test_saved_and_opened_it_is_the_same(tmp_path: Path) -> None:
+    arrays = [[b[:2], b[2:]] for b in bags()]  # two recordings each
+    cohort = cohort_of(arrays, subjects=["a/b", ".hidden", "ümlaut 1", "plain"])
+    again = cohort.save(tmp_path / "c")
+    assert again.hash == cohort.hash
+    assert again.subjects == cohort.subjects
+    assert again.records == cohort.records
+    assert again.records["a/b"].recording_windows == (2, 1)
+    for subject in cohort.subjects:
+        np.testing.assert_array_equal(again.windows(subject), cohort.windows(subject))
+        np.testing.assert_array_equal(again.window_starts(subject), cohort.window_starts(subject))
+    assert isinstance(again.windows("plain"), np.memmap)
+
+
+def test_hash_changes_with_a_sample_a_label_and_a_boundary() -> None:
+    arrays = bags()
+    hashes = {cohort_of(arrays).hash, Cohort.from_arrays(arrays, list("abba"), sfreq=50, channels=["C3", "C4"]).hash}
+    changed = [a.copy() for a in arrays]
+    changed[1][0, 0, 0] += 1
+    hashes |= {cohort_of(changed).hash, cohort_of([[a[:1], a[1:]] for a in arrays]).hash}
+    assert len(hashes) == 4
+    assert cohort_of([a.copy() for a in arrays]).hash in hashes
+
+
+def test_normalisation_is_that_of_the_pooled_windows_of_these_subjects_only() -> None:
+    arrays = bags()
+    mean, std = cohort_of(arrays).normalisation(["subject-001", "subject-003"])
+    pooled = np.concatenate([arrays[0], arrays[2]]).astype(np.float64)
+    np.testing.assert_allclose(mean, pooled.mean(axis=(0, 2)), rtol=1e-12)
+    np.testing.assert_allclose(std, pooled.std(axis=(0, 2)), rtol=1e-12)
+
+
+def test_normalisation_survives_a_large_offset() -> None:
+    arrays = [b * 1e-2 + 3e4 for b in bags()]
+    _, std = cohort_of(arrays).normalisation(["subject-001", "subject-002"])
+    pooled = np.concatenate([arrays[0], arrays[1]]).astype(np.float64)
+    np.testing.assert_allclose(std, pooled.std(axis=(0, 2)), rtol=1e-9)
+
+
+def test_a_constant_channel_cannot_be_normalised() -> None:
+    arrays = bags()
+    for array in arrays[:2]:
+        array[:, 1] = 7
+    with pytest.raises(BadData, match="channel C4 is constant over the 2 training subjects"):
+        cohort_of(arrays).normalisation(["subject-001", "subject-002"])
+
+
+def test_epochs_come_in_volts_and_bring_their_channels() -> None:
+    info = mne.create_info(["C3", "C4"], 50, "eeg")
+    epochs = [mne.EpochsArray(b.astype(float) * 1e-6, info, verbose="ERROR") for b in bags()]
+    cohort = Cohort.from_arrays(epochs, ["x", "y", "x", "y"])
+    assert (cohort.channels, cohort.sfreq) == (["C3", "C4"], 50)
+    np.testing.assert_allclose(cohort.windows("subject-002"), bags()[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": ["a"]}, "one of each per subject"),
+        ({"subjects": ["x", "x", "y", "z"]}, "named twice"),
+        ({"sfreq": None}, "sfreq and channels are needed"),
+        ({"channels": ["C3"]}, "1 channels x time"),
+        ({"bags": [np.zeros((2, 50))] * 4}, "n_windows, n_channels, n_times"),
+        ({"bags": [np.full((2, 2, 50), np.nan)] * 4}, "NaN"),
+    ],
+)
+def test_wrong_arrays_are_refused(change: dict, message: str) -> None:
+    given = {"bags": bags(), "labels": list("abab"), "sfreq": 50, "channels": ["C3", "C4"]} | change
+    with pytest.raises((BadUse, BadData), match=message):
+        Cohort.from_arrays(**given)
+
+
+def test_opening_what_is_no_cohort_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="bridgemil prepare SOURCE OUT"):
+        Cohort.open(tmp_path)
+    (tmp_path / "subjects").mkdir()
+    with pytest.raises(BadData, match="not finished"):
+        Cohort.open(tmp_path)
+    with pytest.raises(KeyError, match="no subject 'nobody'"):
+        cohort_of(bags()).windows("nobody")
+
+
+def test_a_thousand_subjects_open_at_once_and_without_their_signal(tmp_path: Path) -> None:
+    few = cohort_of(bags())
+    channels = [f"C{i}" for i in range(19)]
+    records = [
+        SubjectRecord(f"s{i}", "ab"[i % 2], ("f",), (300,), (0.0,) * 19, (1.0,) * 19, "0" * 64) for i in range(1000)
+    ]
+    cohort = Cohort(records, few.about | {"channels": channels}, {r.subject: {"site": "x"} for r in records})
+    write_cohort(tmp_path, cohort.about, cohort.rows())
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        opened = Cohort.open(tmp_path)
+        times.append(time.perf_counter() - start)
+    assert len(opened) == 1000
+    assert opened.column("site") == ["x"] * 1000
+    assert min(times) < 0.5
+    assert not subject_folder(tmp_path, "s0").exists()
+
+
+def test_unknown_columns_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadUse, match="has no column 'site'"):
+        cohort_of(bags()).column("site")
