@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "bridgemil"
 # What stands later may import what stands earlier, never the reverse.
 ORDER = [
     "errors", "settings", "parallel", "cohort", "backbones", "aggregators", "learning", "pretraining", "baselines",
-    "methods", "runs", "evaluation", "audit", "engine", "studies", "report", "estimator", "bundle", "cli",
+    "methods", "runs", "evaluation", "audit", "engine", "studies", "report", "estimator", "bundle", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -21,5 +21,6 @@ def parse(model: type[Model], values: Mapping[str, Any]) -> Model:
         for detail in error.errors():
             name = ".".join(map(str, detail["loc"]))
             known = f"; the settings are {', '.join(model.model_fields)}" if detail["type"] == "extra_forbidden" else ""
-            found.append(f"{name}: {detail['msg']}{known}" if name else detail["msg"])
+            words = detail["msg"].removeprefix("Value error, ") + known
+            found.append(f"{name}: {words}" if name else words)
         raise BadUse(f"{'; '.join(found)} (of {model.__name__})") from None

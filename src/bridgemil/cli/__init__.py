@@ -12,6 +12,7 @@ import typer
 
 from bridgemil.cli import demo, folds, inspect, prepare, synth
 
+INTERRUPTED = 130
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -41,6 +42,7 @@ def main() -> None:
     except BridgeMILError as error:
         typer.echo(f"bridgemil: {error}", err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("bridgemil: interrupted; the same command goes on where it stopped", err=True)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer turns Ctrl-C into this code without a word
+            typer.echo("bridgemil: interrupted; the same command goes on where it stopped", err=True)
+        raise

@@ -63,7 +63,7 @@ def order(electrodes: Iterable[str]) -> list[str]:
         if name in first:
             return 0, first.index(name), 0, name
         match = _SITE.match(name.lower())
-        if match is None:  # a channel the user picked by its own name
+        if match is None or match[1] not in _RANK:  # no electrode: after all of them
             return 2, 0, 0, name
         rank = _RANK[match[1]][0]
         if match[2] == "z":

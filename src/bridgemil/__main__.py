@@ -1,0 +1,5 @@
+"""``python -m bridgemil``."""
+
+from bridgemil.cli import main
+
+main()

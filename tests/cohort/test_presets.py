@@ -1,0 +1,69 @@
+"""The three data sets of the paper on their true layouts, with short synthetic signals; full lengths in tests/real."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bridgemil import prepare
+from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL2021_ORDER
+from bridgemil.errors import BadData
+from layouts import fill_ds002778, fill_ds004504, fill_mumtaz2017
+
+
+def test_adftd(shared: Path, tmp_path: Path) -> None:
+    root = fill_ds004504(shared / "layouts/ds004504", tmp_path / "ds", seconds=3)
+    cohort = prepare(root, tmp_path / "c", preset="adftd", progress=False)
+    assert Counter(cohort.labels) == {"AD": 36, "FTD": 23, "HC": 29}
+    assert tuple(cohort.channels) == ADFTD_ORDER
+    assert cohort.n_windows == 3 * 88
+    assert (cohort.folds, cohort.burn_in) == (10, 10)
+    assert cohort.column("MMSE")[0] == "16"
+    assert all(file["file"].startswith("derivatives/") for file in cohort.about["files"])
+
+    (root / "derivatives/sub-001/eeg/sub-001_task-eyesclosed_eeg.set").unlink()
+    with pytest.raises(BadData, match=r"sub-001, derivatives/sub-001/.*: file not found"):
+        prepare(root, tmp_path / "d", preset="adftd", progress=False)
+
+
+def test_adftd_without_derivatives_points_to_raw(shared: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="pass --raw"):
+        prepare(shared / "adftd-300s", tmp_path / "c", preset="adftd", progress=False)
+
+
+def test_mumtaz2017(shared: Path, tmp_path: Path) -> None:
+    root = fill_mumtaz2017(shared / "layouts/mumtaz2017-files.tsv", tmp_path / "ds", seconds=2)
+    cohort = prepare(root, tmp_path / "c", preset="mumtaz2017", progress=False)
+    assert Counter(cohort.labels) == {"MDD": 33, "HC": 30}
+    assert tuple(cohort.channels) == MUMTAZ2017_ORDER
+    assert {"H01", "MDD01"} <= set(cohort.subjects)
+    assert cohort.records["H01"].recordings == ("H S1 EC.edf", "H S1 EO.edf")  # eyes closed first
+    assert cohort.records["H01"].signal_hash != cohort.records["MDD01"].signal_hash
+    assert cohort.records["H15"].recordings == ("H S15 EC.edf", "6921143_H S15 EO.edf")
+    assert (cohort.folds, cohort.burn_in) == (10, 0)
+    left_out = {item["what"]: item["why"] for item in cohort.about["left_out"]}
+    assert left_out["6921959_H S15 EO.edf"] == "identical to 6921143_H S15 EO.edf"
+    assert left_out["H S1 TASK.edf"] == "TASK recordings are not used"
+    assert "neither an EC nor an EO" in left_out["MDD S8 TASK.edf"]
+    for lead in ("A2-A1", "23A-23R", "24A-24R"):
+        assert f"channel EEG {lead}" in left_out
+
+
+def test_rockhill2021(shared: Path, tmp_path: Path) -> None:
+    root = fill_ds002778(shared / "layouts/ds002778", tmp_path / "ds", seconds=2)
+    cohort = prepare(root, tmp_path / "c", preset="rockhill2021", progress=False)
+    assert Counter(cohort.labels) == {"PD": 15, "HC": 16}
+    assert tuple(cohort.channels) == ROCKHILL2021_ORDER
+    assert cohort.n_windows == 3 * 31  # half-overlapping windows of 2 s
+    assert (cohort.folds, cohort.burn_in) == (5, 15)
+    assert not any("ses-off" in file["file"] for file in cohort.about["files"])
+    left_out = [item["what"] for item in cohort.about["left_out"]]
+    assert sum("ses-off" in what for what in left_out) == 15
+    assert {f"channel EXG{i}" for i in range(1, 9)} <= set(left_out)
+    assert any("Status" in what for what in left_out)
+    shortcuts = [note for note in cohort.about["notes"] if note.startswith("possible shortcut")]
+    assert [note.split()[2] for note in shortcuts] == ["sub-pd16", "sub-pd6"]
+    assert np.isfinite(cohort.windows("sub-pd6")).all()
