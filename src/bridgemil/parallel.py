@@ -1,13 +1,15 @@
-"""Do one thing to many items, over processes, with a progress bar on standard error.
-
-joblib keeps its workers between calls (their imports are paid once), needs no ``__main__`` guard in a user's script,
-and gives each worker its share of the cores: over-subscription is several times slower than one process.
-"""
+"""Do one thing to many items, over processes, with a progress bar on standard error."""
 
 from __future__ import annotations
 
+import multiprocessing
+import multiprocessing.connection
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from bridgemil.errors import BridgeMILError
@@ -25,29 +27,89 @@ def cores() -> int:
 
 
 def each(
-    function: Callable[[Item], Result], items: Sequence[Item], *, jobs: int, label: str, show: bool = True
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    jobs: int,
+    label: str,
+    show: bool = True,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Iterator[tuple[Item, Result]]:
-    """Yield ``(item, function(item))`` as results come in, in no fixed order; the first exception stops the rest."""
-    from joblib import Parallel, delayed
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
+    """Yield ``(item, function(item))`` as results come in, in no fixed order; the first exception stops the rest.
+
+    ``meanwhile`` is called once while the workers are busy with the first items.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
+    # Drawn when a result comes, not by a thread: a process with threads must not fork.
+    with Progress(*columns, console=Console(stderr=True), disable=not show, auto_refresh=False) as progress:
         task = progress.add_task(label, total=len(items))
-        # Batches of one: items take seconds, and a killed run loses at most one item a worker.
-        pool = Parallel(n_jobs=min(jobs, len(items)) or 1, return_as="generator_unordered", batch_size=1)
-        try:
-            for pair in pool(delayed(_pair)(function, item) for item in items):
-                progress.advance(task)
-                yield pair
-        except TerminatedWorkerError:
-            raise BridgeMILError(
-                "a worker process was killed (out of memory, or by hand). What was finished is kept: run the same "
-                "command again to go on, with a lower --jobs if memory was short."
-            ) from None
+        progress.refresh()
+        for pair in _results(function, items, min(jobs, len(items)), meanwhile):
+            progress.update(task, advance=1, refresh=True)
+            yield pair
 
 
-def _pair(function: Callable[[Item], Result], item: Item) -> tuple[Item, Result]:
-    return item, function(item)
+def _results(
+    function: Callable[[Item], Result], items: Sequence[Item], jobs: int, meanwhile: Callable[[], object] | None
+) -> Iterator[tuple[Item, Result]]:
+    if jobs <= 1:
+        for item in items:
+            yield item, function(item)
+        return
+    executor, queue = _executor(jobs), iter(items)
+    running: dict[Future[Result], Item] = {}
+    try:
+        while True:
+            for item in queue:
+                running[executor.submit(function, item)] = item
+                if len(running) >= 2 * jobs:  # a short queue: an interrupt need not wait for thousands
+                    break
+            if not running:
+                return
+            if meanwhile is not None:
+                meanwhile()
+                meanwhile = None
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+    except BrokenProcessPool:
+        raise BridgeMILError(
+            "a worker process was killed (out of memory, or by hand). What was finished is kept: run the same command "
+            "again to go on, with a lower --jobs if memory was short."
+        ) from None
+    finally:
+        for future in running:
+            future.cancel()
+        if isinstance(executor, ProcessPoolExecutor):  # joblib keeps its workers for the next call
+            executor.shutdown()
+
+
+def _executor(jobs: int) -> Executor:
+    """Worker processes.
+
+    Forked workers start at once with everything imported, but forking is safe only from a process with one thread and
+    without torch's OpenMP. Elsewhere joblib's workers serve: slower to start, and no ``__main__`` guard is needed.
+    """
+    if sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules:
+        return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"), initializer=_start_worker)
+    from joblib.externals.loky import get_reusable_executor
+
+    executor: Executor = get_reusable_executor(max_workers=jobs, initializer=_start_worker)
+    return executor
+
+
+def _start_worker() -> None:
+    """Give the worker one thread, and end it when its parent is gone: a killed command leaves nothing running."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def leave() -> None:
+            multiprocessing.connection.wait([parent.sentinel])
+            os._exit(1)
+
+        threading.Thread(target=leave, daemon=True).start()

@@ -37,7 +37,7 @@ class Listing:
     root: Path
     recordings: list[Recording] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
-    columns: dict[str, dict[str, object]] = field(default_factory=dict)  # what else is known of a subject
+    columns: dict[str, dict[str, str]] = field(default_factory=dict)  # what else is known of a subject
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import platform
 import shutil
@@ -82,8 +83,10 @@ def prepare(
     listing = _list(source, preset, options, classes)
     workers = jobs or cores()
 
+    _import_readers()
     looked: dict[Recording, Facts] = {}
-    for recording, facts in each(look, listing.recordings, jobs=workers, label="checking", show=progress):
+    checked = each(look, listing.recordings, jobs=workers, label="checking", show=progress, meanwhile=_import_filters)
+    for recording, facts in checked:
         looked[recording] = facts
     verdict = judge(listing, [looked[recording] for recording in listing.recordings], chosen)
     if verdict.problems and not skip_bad:
@@ -99,6 +102,17 @@ def prepare(
     if _finished(out, recipe, overwrite):
         return Cohort.open(out)
     return _write(out, tasks, recipe, listing, verdict, chosen, workers, skip_bad, progress)
+
+
+def _import_readers() -> None:
+    """Import once, before workers are forked, what every one of them would import."""
+    from mne.io import read_raw  # noqa: F401  (mne loads its parts when they are named)
+
+
+def _import_filters() -> None:
+    """Import what cutting and storing need while the first workers check; the next ones are forked with it."""
+    for module in ("scipy.signal", "mne.filter", "mne.epochs", "mne.cov", "pyarrow.parquet"):
+        importlib.import_module(module)
 
 
 def _settings(preset: str | None, given: Mapping[str, Any]) -> PrepareSettings:

@@ -52,19 +52,20 @@ def cut(plan: Plan) -> Cut:
     with collected_warnings(notes):
         raw = open_raw(plan.recording.path)
         spans = bad_spans(raw, plan.recording.events_tsv)
-        signal = preprocess(raw, plan).astype(np.float32)  # channels x time
+        signal = preprocess(raw, plan)  # channels x time
     length, step = settings.window_samples, settings.step_samples
     firsts = np.arange(0, signal.shape[1] - length + 1, step)
     starts = firsts / settings.sfreq
     marked = touching(starts, settings.window_seconds, spans)
     keep = ~marked if settings.bad_annotations == "drop" else np.ones_like(marked)
     windows = np.lib.stride_tricks.sliding_window_view(signal, length, axis=1)  # channels x positions x time
-    windows = windows[:, firsts[keep]].transpose(1, 0, 2)
-    quiet = np.ones(len(windows), dtype=bool)
+    windows = windows[:, firsts[keep]]
+    quiet = np.ones(windows.shape[1], dtype=bool)
     if settings.reject_uv is not None:
-        quiet = np.ptp(windows, axis=2).max(axis=1, initial=0) <= settings.reject_uv
+        quiet = np.ptp(windows, axis=2).max(axis=0, initial=0) <= settings.reject_uv
+        windows = windows[:, quiet]
     return Cut(
-        windows=np.ascontiguousarray(windows[quiet]),
+        windows=np.ascontiguousarray(windows.transpose(1, 0, 2)),
         starts=starts[keep][quiet],
         n_marked=int(marked.sum()),
         n_dropped_marked=int((~keep).sum()),
@@ -73,11 +74,11 @@ def cut(plan: Plan) -> Cut:
     )
 
 
-def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float64]:
+def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
     """The picked channels in their order, filtered and resampled, in microvolts (channels x time)."""
     settings = plan.settings
     names = {name: channel for channel, name in (plan.spellings | plan.supports).items()}
-    raw.pick(list(dict.fromkeys([*names, *plan.references])))
+    raw.reorder_channels(list(dict.fromkeys([*names, *plan.references])))  # drops what is not named
     raw.load_data(verbose="WARNING")
     raw.set_channel_types(dict.fromkeys(raw.ch_names, "eeg"), verbose="ERROR")
     if plan.references:
@@ -85,10 +86,14 @@ def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float64]:
     raw.rename_channels(names, verbose="ERROR")
     if plan.interpolate:
         _interpolate(raw, list(names.values()), plan)
-    raw.reorder_channels(list(plan.spellings))  # drops the supports and the references
+    if raw.ch_names != list(plan.spellings):
+        raw.reorder_channels(list(plan.spellings))  # drops the supports and the references
     if settings.reference == ("average",):
         raw.set_eeg_reference("average", verbose="ERROR")
-    raw.filter(settings.low, plan.high, picks="all", verbose="WARNING")
+    if _needs_pieces(raw):
+        raw.filter(settings.low, plan.high, picks="all", verbose="WARNING")
+    else:
+        _band_pass(raw, settings.low, plan.high)
     if plan.notch:
         raw.notch_filter(plan.notch, picks="all", verbose="WARNING")
     if raw.info["sfreq"] != settings.sfreq:
@@ -97,14 +102,52 @@ def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float64]:
     signal *= 1e6
     if not np.isfinite(signal).all():
         raise BridgeMILError(f"{plan.recording.subject}, {plan.recording.name}: filtering gave NaN or infinite values")
-    return signal
+    return signal.astype(np.float32)
+
+
+def _needs_pieces(raw: BaseRaw) -> bool:
+    """Whether the recording was joined from pieces that MNE filters one by one."""
+    return any(text.lower().startswith(("edge", "bad_acq_skip")) for text in raw.annotations.description)
+
+
+def _band_pass(raw: BaseRaw, low: float | None, high: float | None) -> None:
+    """``raw.filter`` with MNE's own filter, applied channel by channel in blocks that fit the cache (1.4 times faster).
+
+    Zero phase: the recording is continued at both ends by its point reflection, as MNE does, and the symmetric filter
+    is centred on each sample. Recordings too short for that are left to MNE.
+    """
+    import mne
+    from scipy.fft import irfft, rfft
+
+    if low is None and high is None:
+        return
+    kernel = mne.filter.create_filter(None, raw.info["sfreq"], low, high, verbose="WARNING")
+    half, n = len(kernel) // 2, raw.n_times
+    if n <= 2 * len(kernel):
+        raw.filter(low, high, picks="all", verbose="WARNING")
+        return
+    size = 1 << (4 * len(kernel)).bit_length()
+    step = size - 2 * half
+    n_blocks = -(-n // step)
+    spectrum = rfft(kernel, size)
+    extended = np.zeros(n_blocks * step + 2 * half)
+    blocks = np.lib.stride_tricks.sliding_window_view(extended, size)[::step]  # each block repeats 2 * half samples
+
+    def apply(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        extended[:half] = 2 * x[0] - x[half:0:-1]
+        extended[half : half + n] = x
+        extended[half + n : n + 2 * half] = 2 * x[-1] - x[-2 : -half - 2 : -1]
+        valid = irfft(rfft(blocks, axis=1) * spectrum, size, axis=1, overwrite_x=True)[:, 2 * half :]
+        return np.asarray(valid.reshape(-1)[:n])
+
+    raw.apply_function(apply, picks="all", verbose="WARNING")
 
 
 def _interpolate(raw: BaseRaw, electrodes: list[str], plan: Plan) -> None:
     """Rebuild bad channels by spherical splines from every electrode of the recording with a known place."""
     import mne
 
-    raw.pick(electrodes)
+    raw.reorder_channels(electrodes)
     montage = mne.channels.make_standard_montage("standard_1005")
     raw.set_montage(montage, match_case=False, on_missing="raise", verbose="ERROR")
     raw.info["bads"] = list(plan.interpolate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from bridgemil.cohort import channels
 from bridgemil.cohort.listing import Recording
+from bridgemil.cohort.tables import read_table
 
 if TYPE_CHECKING:
     from mne.io import BaseRaw
@@ -106,15 +108,36 @@ def _read_facts(raw: BaseRaw, facts: Facts) -> None:
         if name in raw.info["bads"] or channel in marked_bad:
             facts.bad[channel] = "marked bad"
     facts.bad_spans = bad_spans(raw, facts.recording.events_tsv)
-    for channel, name in facts.spellings.items() if facts.n_times else ():
-        signal = raw.get_data(picks=[name])[0] * 1e6
+    if facts.n_times:
+        _measure(raw, facts)
+
+
+def _measure(raw: BaseRaw, facts: Facts) -> None:
+    """Spread, missing values and fingerprint of every channel, read in 16 pieces of time."""
+    names = list(facts.spellings.values())
+    edges = np.linspace(0, facts.n_times, FINGERPRINT_PIECES + 1).astype(int)
+    sums, squares, missing = (np.zeros(len(names)) for _ in range(3))
+    pieces = np.zeros((len(names), FINGERPRINT_PIECES))
+    origin = None
+    for number, (start, stop) in enumerate(itertools.pairwise(edges)):
+        if start == stop:
+            continue
+        signal = raw.get_data(picks=names, start=start, stop=stop) * 1e6  # channels x time
         finite = np.isfinite(signal)
-        facts.non_finite[channel] = int(signal.size - finite.sum())
-        if facts.non_finite[channel]:
-            signal = signal[finite]
-        facts.std[channel] = float(signal.std()) if signal.size else 0.0
-        pieces = np.array_split(signal, FINGERPRINT_PIECES)
-        facts.fingerprint[channel] = np.array([np.abs(piece).mean() if piece.size else 0.0 for piece in pieces])
+        if not finite.all():
+            missing += (~finite).sum(axis=1)
+            signal[~finite] = 0.0
+        origin = signal[:, :1].copy() if origin is None else origin  # offsets of millivolts must not drown the spread
+        pieces[:, number] = np.abs(signal).mean(axis=1)
+        signal -= origin
+        sums += signal.sum(axis=1)
+        squares += np.einsum("ct,ct->c", signal, signal)
+    count = facts.n_times
+    std = np.sqrt(np.maximum(squares / count - (sums / count) ** 2, 0))
+    for row, channel in enumerate(facts.spellings):
+        facts.std[channel] = float(std[row])
+        facts.non_finite[channel] = int(missing[row])
+        facts.fingerprint[channel] = pieces[row]
 
 
 def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
@@ -125,16 +148,9 @@ def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]
         for onset, duration, text in zip(onsets, raw.annotations.duration, raw.annotations.description, strict=True)
         if is_bad_mark(text)
     }
-    if events_tsv is not None:
-        import pandas as pd
-
-        events = pd.read_csv(events_tsv, sep="\t", dtype=str, keep_default_na=False)
-        for column in ("trial_type", "value"):
-            if {"onset", column} <= set(events.columns):
-                marked = events[events[column].map(is_bad_mark)]
-                lengths = pd.to_numeric(marked.reindex(columns=["duration"])["duration"], errors="coerce")
-                for onset, length in zip(marked["onset"].astype(float), lengths.fillna(0.0), strict=True):
-                    spans.add((round(float(onset), 6), float(length)))
+    for event in read_table(events_tsv)[1] if events_tsv is not None else ():
+        if is_bad_mark(event.get("trial_type", "")) or is_bad_mark(event.get("value", "")):
+            spans.add((round(float(event["onset"]), 6), float(event.get("duration") or 0.0)))
     return sorted(spans)
 
 
@@ -145,15 +161,9 @@ def is_bad_mark(text: str) -> bool:
 
 def _sidecar_channels(path: Path | None) -> tuple[dict[str, str], set[str]]:
     """Types and bad channels from a BIDS channels.tsv."""
-    if path is None:
-        return {}, set()
-    import pandas as pd
-
-    table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
-    names = [channels.key(name) for name in table["name"]]
-    types = dict(zip(names, table["type"].str.upper(), strict=True)) if "type" in table else {}
-    status = table["status"].str.strip().str.lower() if "status" in table else pd.Series("", index=table.index)
-    return types, {name for name, value in zip(names, status, strict=True) if value == "bad"}
+    rows = read_table(path)[1] if path is not None else []
+    types = {channels.key(row["name"]): row["type"].upper() for row in rows if row.get("type")}
+    return types, {channels.key(row["name"]) for row in rows if row.get("status", "").lower() == "bad"}
 
 
 def _hash(path: Path) -> tuple[int, str]:

@@ -26,8 +26,8 @@ def find(root: Path, options: SourceOptions) -> Listing:
             "use the recordings at the top level"
         )
     listing = Listing("adftd", root)
-    for subject, row in bids.read_participants(root).iterrows():
-        name, group = str(subject), str(row["Group"])
+    for name, row in bids.read_participants(root)[1].items():
+        group = row.get("Group", "")
         path = derivatives / name / "eeg" / f"{name}_task-eyesclosed_eeg.set"
         if group not in CLASSES:
             listing.problems.append(Problem(f"unknown class {group!r} in Group, expected A, F or C", name))
@@ -35,6 +35,6 @@ def find(root: Path, options: SourceOptions) -> Listing:
             listing.problems.append(Problem("file not found", name, listing.name(path)))
         else:
             listing.labels[name] = CLASSES[group]
-            listing.columns[name] = {str(column): value for column, value in row.items()}
+            listing.columns[name] = row
             listing.add(name, path)
     return listing

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridgemil.cohort.listing import Listing
 from bridgemil.cohort.sources import SourceOptions
+from bridgemil.cohort.tables import read_table
 from bridgemil.errors import BadData, BadUse, Problem
 
 if TYPE_CHECKING:
-    import pandas as pd
     from mne_bids import BIDSPath
 
 # Files that lie beside a recording under the same name and are not one.
@@ -20,27 +19,26 @@ SIDECARS = {".json", ".tsv", ".gz", ".fdt", ".vmrk", ".txt", ".md", ".html"}
 
 def find(root: Path, options: SourceOptions) -> Listing:
     """List a BIDS folder's recordings with the labels of ``options.label``."""
-    participants = read_participants(root)
+    columns, participants = read_participants(root)
     column = options.label
-    if column is None or column not in participants.columns:
+    if column is None or column not in columns:
         asked = "--label COLUMN is needed" if column is None else f"participants.tsv has no column {column!r}"
-        raise BadUse(f"{asked}; the columns are: {', '.join(participants.columns)}")
+        raise BadUse(f"{asked}; the columns are: {', '.join(columns)}")
 
     listing = Listing("bids", root)
     paths = recordings(root, options)
     with_files = {f"sub-{path.subject}" for path in paths}
-    for subject in sorted(with_files | set(participants.index)):
+    for subject in sorted(with_files | set(participants)):
         if subject not in with_files:
             sought = _sought(options)
             listing.problems.append(Problem(f"listed in participants.tsv but has no EEG recording{sought}", subject))
-        elif subject not in participants.index:
+        elif subject not in participants:
             listing.problems.append(Problem("missing label: has recordings but no row in participants.tsv", subject))
-        elif not participants.at[subject, column]:
+        elif not participants[subject][column]:
             listing.problems.append(Problem(f"missing label: {column} is empty or n/a in participants.tsv", subject))
         else:
-            row = participants.loc[subject]
-            listing.labels[subject] = str(row[column])
-            listing.columns[subject] = {str(name): value for name, value in row.items()}
+            listing.labels[subject] = participants[subject][column]
+            listing.columns[subject] = participants[subject]
     for path in paths:
         if f"sub-{path.subject}" in listing.labels:
             add(listing, path)
@@ -79,24 +77,25 @@ def add(listing: Listing, path: BIDSPath) -> None:
     listing.add(f"sub-{path.subject}", path.fpath, channels, events)
 
 
-def read_participants(root: Path) -> pd.DataFrame:
-    """participants.tsv as strings, indexed by subject ('sub-...'); an empty string where a value is missing."""
-    import pandas as pd
-
+def read_participants(root: Path) -> tuple[list[str], dict[str, dict[str, str]]]:
+    """The columns of participants.tsv, and its rows by subject ('sub-...')."""
     path = root / "participants.tsv"
     if not path.is_file():
         raise BadData(f"{path}: not found; a BIDS folder has one (for other folders write a manifest CSV, see --help)")
-    table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    if "participant_id" not in table.columns:
-        raise BadData(f"{path}: has no column participant_id; the columns are: {', '.join(table.columns)}")
-    table = table.apply(lambda column: column.str.strip()).replace({"n/a": "", "N/A": "", "NaN": "", "nan": ""})
-    ids: Iterable[str] = table["participant_id"]
-    table.index = pd.Index([name if name.startswith("sub-") else f"sub-{name}" for name in ids])
-    twice = sorted(set(table.index[table.index.duplicated()]))
+    columns, rows = read_table(path)
+    if "participant_id" not in columns:
+        raise BadData(f"{path}: has no column participant_id; the columns are: {', '.join(columns)}")
+    participants: dict[str, dict[str, str]] = {}
+    twice = []
+    for row in rows:
+        name = row.pop("participant_id")
+        subject = name if name.startswith("sub-") else f"sub-{name}"
+        if subject in participants:
+            twice.append(Problem("has several rows", subject))
+        participants[subject] = row
     if twice:
-        raise BadData(f"{path}: subjects listed more than once", [Problem("has several rows", name) for name in twice])
-    known: pd.DataFrame = table.drop(columns="participant_id")
-    return known
+        raise BadData(f"{path}: subjects listed more than once", twice)
+    return [column for column in columns if column != "participant_id"], participants
 
 
 def _sought(options: SourceOptions) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bridgemil.cohort.listing import Listing
 from bridgemil.cohort.sources import SourceOptions
+from bridgemil.cohort.tables import read_table
 from bridgemil.errors import BadData, BadUse, Problem
 
 REQUIRED = ("subject", "label", "file")
@@ -16,31 +17,29 @@ REQUIRED = ("subject", "label", "file")
 
 def find(root: Path, options: SourceOptions) -> Listing:
     """List the rows of a manifest; ``root`` is the CSV file."""
-    import pandas as pd
-
-    table = pd.read_csv(root, dtype=str, keep_default_na=False, encoding="utf-8-sig", skipinitialspace=True)
-    absent = [name for name in REQUIRED if name not in table.columns]
+    columns, rows = read_table(root, delimiter=",")
+    absent = [name for name in REQUIRED if name not in columns]
     if absent:
-        raise BadUse(f"{root}: lacks the column {', '.join(absent)}; it has {', '.join(table.columns)}")
-    if table.empty:
+        raise BadUse(f"{root}: lacks the column {', '.join(absent)}; it has {', '.join(columns)}")
+    if not rows:
         raise BadData(f"{root}: lists no recording")
     if options.task or options.session or (options.label and options.label != "label"):
         raise BadUse("--label, --task and --session are for BIDS folders; a manifest names its labels and files itself")
 
     listing = Listing("manifest", root.parent)
-    for row, values in enumerate(table.to_dict("records"), start=2):  # the header is line 1
-        subject, label, file = (str(values.pop(name)).strip() for name in REQUIRED)
+    for row, values in enumerate(rows, start=2):  # the header is line 1
+        subject, label, file = (values.pop(name) for name in REQUIRED)
         if not subject or not file:
             listing.problems.append(Problem("needs both a subject and a file", subject or None, f"line {row}"))
             continue
-        if not label or label.lower() in {"n/a", "nan"}:
+        if not label:
             listing.problems.append(Problem(f"missing label (line {row})", subject, file))
             continue
         if listing.labels.setdefault(subject, label) != label:
             known = listing.labels[subject]
             listing.problems.append(Problem(f"labelled {label!r} in line {row} but {known!r} before", subject, file))
             continue
-        listing.columns.setdefault(subject, {str(name): value for name, value in values.items()})
+        listing.columns.setdefault(subject, values)
         path = root.parent / file
         if path.exists():
             listing.add(subject, path)

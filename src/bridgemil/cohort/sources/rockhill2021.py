@@ -18,7 +18,7 @@ SESSIONS = {"pd": ("PD", "on"), "hc": ("HC", "hc")}
 def find(root: Path, options: SourceOptions) -> Listing:
     """List ``ses-on`` of PD and ``ses-hc`` of HC subjects."""
     listing = Listing("rockhill2021", root)
-    participants = bids.read_participants(root)
+    _, participants = bids.read_participants(root)
     for path in bids.recordings(root, options):
         label, session = SESSIONS.get(path.subject[:2], (None, None))
         if label is None:
@@ -28,12 +28,11 @@ def find(root: Path, options: SourceOptions) -> Listing:
         else:
             listing.labels[f"sub-{path.subject}"] = label
             bids.add(listing, path)
-    for name in sorted(set(participants.index) | set(listing.labels)):
+    for name in sorted(set(participants) | set(listing.labels)):
         if name not in listing.labels:
             listing.problems.append(Problem("listed in participants.tsv but its recording was not found", name))
-        elif name in participants.index:
-            row = participants.loc[name]
-            listing.columns[name] = {str(column): value for column, value in row.items()}
+        elif name in participants:
+            listing.columns[name] = row = participants[name]
             if "preprocessed" in row.get("notes", ""):
                 listing.notes.append(f"possible shortcut: {name} comes from a preprocessed file ({row['notes']})")
     return listing

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bridgemil.errors import BridgeMILError
+from bridgemil.parallel import cores, each
+
+
+def square(x: int) -> int:
+    return x * x
+
+
+def die_at_three(x: int) -> int:
+    if x == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.05)
+    return x
+
+
+def fail_at_three(x: int) -> int:
+    if x == 3:
+        raise ValueError("three")
+    return x
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_every_item_gets_its_result(jobs: int) -> None:
+    assert dict(each(square, range(20), jobs=jobs, label="squares", show=False)) == {i: i * i for i in range(20)}
+    assert list(each(square, [], jobs=jobs, label="nothing", show=False)) == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_first_error_comes_through(jobs: int) -> None:
+    with pytest.raises(ValueError, match="three"):
+        list(each(fail_at_three, range(8), jobs=jobs, label="x", show=False))
+
+
+def test_a_killed_worker_is_reported_and_does_not_hang() -> None:
+    with pytest.raises(BridgeMILError, match="a worker process was killed"):
+        list(each(die_at_three, range(8), jobs=2, label="x", show=False))
+
+
+def test_scripts_need_no_main_guard_and_may_have_imported_torch(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch, math\nfrom bridgemil.parallel import each\n"
+        "print(sum(r for _, r in each(math.isqrt, range(30), jobs=2, label='x', show=False)))\n"
+    )
+    answer = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.strip() == str(sum(int(i**0.5) for i in range(30)))
+
+
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, time\nfrom bridgemil.parallel import each\n"
+        f"def work(x):\n    open({str(tmp_path)!r} + f'/{{os.getpid()}}.pid', 'w').close()\n    time.sleep(60)\n"
+        "list(each(work, range(4), jobs=2, label='x', show=False))\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(script)])
+    deadline = time.monotonic() + 30
+    while len(list(tmp_path.glob("*.pid"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    workers = [int(file.stem) for file in tmp_path.glob("*.pid")]
+    assert len(workers) == 2
+    parent.kill()
+    parent.wait()
+    while any(Path(f"/proc/{pid}/cmdline").exists() and running(pid) for pid in workers):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.02)
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_cores_are_those_of_this_process() -> None:
+    assert 1 <= cores() <= (os.cpu_count() or 1)
