@@ -208,7 +208,8 @@ def _subjects_left(listing: Listing, looked: Sequence[Facts], verdict: Verdict) 
     """Problems of whole subjects and classes."""
     planned = {plan.recording.subject for plan in verdict.plans}
     with_files = {facts.recording.subject for facts in looked}
-    for subject in sorted(with_files - planned):
+    explained = {problem.subject for problem in verdict.problems}
+    for subject in sorted(with_files - planned - explained):
         verdict.problems.append(Problem("no usable recording is left", subject))
     folded: dict[str, str] = {}
     for subject in sorted(planned):
