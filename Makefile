@@ -26,6 +26,7 @@ test-real: $(STAMP)
 	$(BIN)/pytest -q tests/real -o addopts="--strict-markers --import-mode=importlib -ra"
 
 bench: $(STAMP)
+	$(BIN)/python benchmarks/backbones_speed.py
 	$(BIN)/python benchmarks/prepare_speed.py
 	$(BIN)/python benchmarks/synthetic_acceptance.py
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from recordings import build_bids
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; torch reads this when it is imported
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 ROOT = Path(__file__).parents[1]
 

@@ -1,0 +1,133 @@
+"""DSAINet: an EEGNet-style stem makes tokens; a coarse and a fine temporal branch refine them and read each other."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bridgemil.backbones.layers import Dropout, at_least, attend, flat_norm, grouped_linear, norm_elu_pool
+from bridgemil.backbones.stem import temporal_then_spatial, toeplitz
+
+WIDTH, HEADS = 40, 4
+
+
+class BranchLayer(nn.Module):
+    """x + alpha * (depthwise convolution, then a grouped bottleneck), with alpha from zero."""
+
+    def __init__(self, kernel: int, dropout: float) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv1d(WIDTH, WIDTH, kernel, padding=kernel // 2, groups=WIDTH, bias=False)
+        self.expand = nn.Conv1d(WIDTH, 4 * WIDTH, 1, groups=4, bias=False)
+        self.contract = nn.Conv1d(4 * WIDTH, WIDTH, 1, groups=4, bias=False)
+        self.bn = nn.BatchNorm1d(WIDTH)
+        self.dropout = Dropout(dropout)
+        self.alpha = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: N x tokens x 40."""
+        kernel = self.depthwise.weight[:, 0]
+        along = toeplitz(kernel, x.shape[1], kernel.shape[1] // 2)  # 40 x tokens x tokens
+        y = F.gelu(torch.einsum("nsc,cst->ntc", x, along))
+        y = grouped_linear(F.gelu(grouped_linear(y, self.expand)), self.contract)
+        return x + self.alpha * self.dropout(flat_norm(y, self.bn))
+
+
+class FeedForward(nn.Module):
+    """40 -> 80 -> 40."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.expand, self.contract = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: N x tokens x 40."""
+        return self.contract(self.dropout(F.gelu(self.expand(x))))
+
+
+class Branch(nn.Module):
+    """Two convolution layers, the shared tokens once more, one post-norm attention block."""
+
+    def __init__(self, kernels: tuple[int, int], dropout: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([BranchLayer(kernel, dropout) for kernel in kernels])
+        self.shared_weight = nn.Parameter(torch.ones(()))
+        self.attention = nn.MultiheadAttention(WIDTH, HEADS, dropout=dropout, batch_first=True)
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.ffn = FeedForward(dropout)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens: N x tokens x 40."""
+        x = tokens
+        for layer in self.layers:
+            x = layer(x)
+        x = x + self.shared_weight * tokens
+        x = self.norm1(x + self.dropout(attend(self.attention, x, x, self.dropout)))
+        return self.norm2(x + self.dropout(self.ffn(x)))
+
+
+class CrossDirection(nn.Module):
+    """What each direction of the cross-attention has of its own; attention and feed-forward are shared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.beta = nn.Parameter(torch.ones(()))
+
+
+class DSAINet(nn.Module):
+    """N x C x T -> N x 80."""
+
+    embedding_dim = 2 * WIDTH
+
+    def __init__(self, n_channels: int, n_times: int, dropout: float = 0.25) -> None:
+        super().__init__()
+        at_least("dsainet", n_times, 32)
+        self.temporal = nn.Conv2d(1, 16, (1, 64), bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.spatial = nn.Conv2d(16, 32, (n_channels, 1), groups=16, bias=False)
+        self.bn2 = nn.BatchNorm2d(32)
+        self.conv = nn.Conv2d(32, 32, (1, 16), bias=False)
+        self.bn3 = nn.BatchNorm2d(32)
+        self.embed = nn.Linear(32, WIDTH)
+        self.positions = nn.Parameter(torch.randn(n_times // 4 // 8, WIDTH))
+        self.coarse, self.fine = Branch((11, 15), dropout), Branch((3, 7), dropout)
+        self.cross_attention = nn.MultiheadAttention(WIDTH, HEADS, dropout=dropout, batch_first=True)
+        self.cross_ffn = FeedForward(dropout)
+        self.to_coarse, self.to_fine = CrossDirection(), CrossDirection()
+        self.pool = nn.Linear(WIDTH, 1)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Embed windows."""
+        tokens = self.embed(self._stem(x)) * math.sqrt(WIDTH)
+        tokens = self.dropout(tokens + self.positions)
+        coarse, fine = self.coarse(tokens), self.fine(tokens)
+        coarse, fine = self._cross(coarse, fine, self.to_coarse), self._cross(fine, coarse, self.to_fine)
+        pooled = [(torch.softmax(self.pool(side), dim=1) * side).sum(dim=1) for side in (coarse, fine)]
+        return torch.cat(pooled, dim=1)
+
+    def _stem(self, x: Tensor) -> Tensor:
+        """N x C x T -> N x tokens x 32."""
+        u, shift = temporal_then_spatial(x, self.temporal, self.bn1, self.spatial)
+        u = self.dropout(norm_elu_pool(u, self.bn2, 4, shift))  # 32 x N x T/4
+        last = torch.channels_last
+        u = F.pad(u, (7, 8)).transpose(0, 1)[:, :, None].contiguous(memory_format=last)
+        u = F.conv2d(u, self.conv.weight.contiguous(memory_format=last))  # N x 32 x 1 x T/4
+        u = self.dropout(F.avg_pool2d(F.elu(self.bn3(u)), (1, 8)))
+        return u[:, :, 0].transpose(1, 2)
+
+    def _cross(self, x: Tensor, other: Tensor, own: CrossDirection) -> Tensor:
+        read = attend(self.cross_attention, x, other, self.dropout)
+        y: Tensor = own.norm1(x + self.dropout(own.beta * read))
+        out: Tensor = own.norm2(y + self.dropout(self.cross_ffn(y)))
+        return out
+
+
+def head(embedding_dim: int, n_classes: int, dropout: float = 0.25) -> nn.Module:
+    """DSAINet's window classifier."""
+    return nn.Sequential(Dropout(dropout), nn.Linear(embedding_dim, n_classes))

@@ -1,0 +1,138 @@
+"""Layers that the backbones share, written for few passes over memory; each equals the plain layers it names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bridgemil.errors import BadUse
+
+CHANNELS_AT_ONCE = 4  # so that a stage finds in the cache what the one before left there
+
+
+def at_least(name: str, n_times: int, times: int, n_channels: int = 1, channels: int = 1) -> None:
+    """Refuse windows that leave a backbone no token or pooled sample."""
+    if n_times < times or n_channels < channels:
+        needs = f"{times} samples" if channels == 1 else f"{channels} channels x {times} samples"
+        raise BadUse(f"{name} needs windows of at least {needs}, got {n_channels} x {n_times}")
+
+
+class Dropout(nn.Dropout):
+    """``nn.Dropout`` that draws eight masks from one random number where it can (CPU, p a multiple of 1/256)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zero a share p of x and scale the rest, in training."""
+        bound = self.p * 256
+        if not self.training or self.p == 0 or x.device.type != "cpu" or bound != int(bound):
+            return F.dropout(x, self.p, self.training)
+        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
+        keep = words.view(torch.uint8)[: x.numel()].view(x.shape) >= int(bound)
+        return x * (keep * (1 / (1 - self.p))).to(x.dtype)
+
+
+def running(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor, float]:
+    """A batch norm's running mean and variance, and how fast they move."""
+    mean, var, momentum = norm.running_mean, norm.running_var, norm.momentum
+    if mean is None or var is None or momentum is None:
+        raise TypeError("the backbones' batch norms keep running statistics with a momentum")
+    return mean, var, momentum
+
+
+def absorb(norm: nn.BatchNorm1d | nn.BatchNorm2d, shift: Tensor) -> Tensor:
+    """The bias with which ``norm`` gives norm(u + shift) from u, for a shift of one constant per channel.
+
+    In training the batch's mean takes the shift out of the output: it only enters the running mean, and its gradient is
+    zero (zero, not none at all: none would also skip weight decay).
+    """
+    mean, var, momentum = running(norm)
+    if not norm.training:
+        return norm.bias + norm.weight * torch.rsqrt(var + norm.eps) * shift
+    with torch.no_grad():
+        mean += shift * (momentum / (1 - momentum))
+    return norm.bias + 0 * shift
+
+
+def norm_elu_pool(u: Tensor, norm: nn.BatchNorm2d, pool: int, shift: Tensor | None = None) -> Tensor:
+    """``avg_pool(elu(norm(u + shift)), pool)`` of u (channels x N x T), channels first."""
+    weight, bias = norm.weight, norm.bias if shift is None else absorb(norm, shift)
+    mean, var, _ = running(norm)
+    if norm.training:
+        norm.num_batches_tracked.add_(1)  # type: ignore[union-attr]
+    with torch.autocast(u.device.type, enabled=False):  # statistics want full precision
+        u = u.to(weight.dtype)
+        pooled: Tensor = _NormELUPool.apply(u, weight, bias, mean, var, norm, pool)
+    return pooled
+
+
+def _pooling(n_times: int, pool: int, like: Tensor) -> Tensor:
+    """Average pooling as a matrix (T x T // pool): on the CPU a product is faster than strided sums, both ways."""
+    windows = torch.arange(n_times, device=like.device) // pool
+    return (windows[:, None] == torch.arange(n_times // pool, device=like.device)).to(like.dtype) / pool
+
+
+class _NormELUPool(torch.autograd.Function):
+    """Batch norm, ELU and average pooling with one stored activation besides the input."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, u: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, norm: nn.BatchNorm2d, pool: int
+    ) -> Tensor:
+        channels, n, n_times = u.shape
+        average = _pooling(n_times, pool, u)
+        active, pooled = torch.empty_like(u), u.new_empty(channels, n, n_times // pool)
+        moments = []
+        for part in torch.arange(channels).split(CHANNELS_AT_ONCE):
+            own = slice(int(part[0]), int(part[-1]) + 1)
+            flat = u[own].reshape(1, len(part), -1)
+            out, save_mean, save_invstd = torch.native_batch_norm(
+                flat, weight[own], bias[own], mean[own], var[own], norm.training, running(norm)[2], norm.eps
+            )
+            torch.ops.aten.elu.out(out, out=active[own].view(out.shape))
+            torch.matmul(active[own].view(-1, n_times), average, out=pooled[own].view(-1, n_times // pool))
+            moments.append((save_mean, save_invstd))
+        save_mean, save_invstd = (torch.cat(values) for values in zip(*moments, strict=True))
+        ctx.save_for_backward(u, weight, mean, var, save_mean, save_invstd, active, average)
+        ctx.training, ctx.eps = norm.training, norm.eps
+        return pooled
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        u, weight, mean, var, save_mean, save_invstd, active, average = ctx.saved_tensors
+        flat = u.reshape(1, len(u), -1)
+        spread = (grad.reshape(-1, grad.shape[-1]) @ average.T).view(flat.shape)
+        through = torch.ops.aten.elu_backward(spread, 1.0, 1.0, 1.0, True, active.view(flat.shape))
+        grad_u, grad_weight, grad_bias = torch.ops.aten.native_batch_norm_backward(
+            through, flat, weight, mean, var, save_mean, save_invstd, ctx.training, ctx.eps, [True] * 3
+        )
+        return grad_u.view(u.shape), grad_weight, grad_bias, None, None, None, None
+
+
+def attend(attention: nn.MultiheadAttention, x: Tensor, other: Tensor, dropout: nn.Module) -> Tensor:
+    """``attention(x, other, other)`` of N x tokens x width, with one product for all projections of a side."""
+    n, tokens, width = x.shape
+    heads = attention.num_heads
+    weight, bias = attention.in_proj_weight, attention.in_proj_bias
+    if x is other:
+        q, k, v = F.linear(x, weight, bias).view(n, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    else:
+        q = F.linear(x, weight[:width], bias[:width]).view(n, tokens, heads, -1).transpose(1, 2)
+        k, v = (
+            F.linear(other, weight[width:], bias[width:]).view(n, -1, 2, heads, width // heads).permute(2, 0, 3, 1, 4)
+        )
+    weights = dropout(torch.softmax((q * (width // heads) ** -0.5) @ k.transpose(-1, -2), dim=-1))
+    out: Tensor = attention.out_proj((weights @ v).transpose(1, 2).reshape(n, tokens, width))
+    return out
+
+
+def grouped_linear(x: Tensor, conv: nn.Conv1d) -> Tensor:
+    """A 1 x 1 convolution in groups, on the last axis of x: a product with the block-diagonal matrix."""
+    return F.linear(x, torch.block_diag(*conv.weight[..., 0].chunk(conv.groups)))
+
+
+def flat_norm(x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
+    """A batch norm over every axis but the last."""
+    out: Tensor = norm(x.flatten(0, -2))
+    return out.view(x.shape)

@@ -1,0 +1,85 @@
+"""The EEGNet-style stem without its large activations.
+
+A stem of this kind is a temporal convolution, batch norm, and a depthwise convolution over all electrodes. Layer by
+layer it holds N x F x C x T activations, of which the electrodes are summed away at once. All of it is linear but the
+batch norm between, and that needs two numbers per filter, not the activations. With X the (N C) x T matrix of all rows,
+padded, and w the K taps of a filter, the filter's outputs are sum_k w_k X[t + k], so that
+
+    the outputs sum to        sum_k w_k c_k            with c_k  = sum over rows and t of X[t + k],
+    their squares sum to      sum_kl w_k w_l R_kl      with R_kl = sum over rows and t of X[t + k] X[t + l],
+
+where R is gathered from the T x T matrix X'X. So the electrodes are mixed first and only the few mixed rows are
+filtered, by one product with the filters' Toeplitz matrices.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bridgemil.backbones.layers import running
+
+
+def toeplitz(kernels: Tensor, n_times: int, left: int) -> Tensor:
+    """Matrices M with ``x @ M[f]`` = the correlation of x with kernel f, padded by ``left`` zeros before and to length.
+
+    kernels: F x K.  Returns F x T x T.
+    """
+    first_tap, last_tap = max(0, left - n_times + 1), min(kernels.shape[1], left + n_times)
+    kernels, left = kernels[:, first_tap:last_tap], left - first_tap  # taps further out only ever meet padding
+    n_kernels, size = kernels.shape
+    period = 2 * n_times
+    # Entry (s, t) depends on t - s only: kernel tap k sits at t - s = left - k. Rows of one period, read with a step of
+    # period - 1, shift by one each: a reshape builds the matrix, and its gradient is a plain sum.
+    before, after = kernels[:, : left + 1].flip(1), kernels[:, left + 1 :].flip(1)
+    first = torch.cat([before, kernels.new_zeros(n_kernels, period - size), after], dim=1)  # F x 2T
+    rows = first[:, None].expand(-1, n_times, -1).reshape(n_kernels, -1)[:, : n_times * (period - 1)]
+    return rows.view(n_kernels, n_times, period - 1)[:, :, :n_times]
+
+
+def temporal_then_spatial(
+    x: Tensor, temporal: nn.Conv2d, norm: nn.BatchNorm2d, spatial: nn.Conv2d
+) -> tuple[Tensor, Tensor]:
+    """``spatial(norm(temporal(x)))`` of windows x (N x C x T) as (O x N x T, O): the outputs and what to add to them.
+
+    The second part is the norm's shift seen through the spatial filters, one constant per output.
+    """
+    n, n_channels, n_times = x.shape
+    kernels = temporal.weight.flatten(1)  # F x K
+    left = (kernels.shape[1] - 1) // 2
+    with torch.autocast(x.device.type, enabled=False):  # statistics want full precision
+        scale, shift = _norm_of_filtered(x.to(kernels.dtype), kernels, left, norm)
+    mixing = spatial.weight.flatten(1)  # O x C, with O = F D
+    depth = len(mixing) // len(kernels)
+    mixed = (mixing @ x.transpose(0, 1).reshape(n_channels, -1)).view(-1, n, n_times)  # O x N x T
+    filters = toeplitz((scale[:, None] * kernels).repeat_interleave(depth, dim=0), n_times, left)  # O x T x T
+    return torch.bmm(mixed, filters), shift.repeat_interleave(depth) * mixing.sum(dim=1)
+
+
+def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """Scale and shift of a batch norm over x filtered by each kernel; updates the running statistics in training."""
+    if norm.training:
+        size, n_times = kernels.shape[1], x.shape[-1]
+        rows, pad = x.reshape(-1, n_times), (left, size - 1 - left)
+        sums = F.pad(rows.sum(dim=0), pad).unfold(0, n_times, 1).sum(dim=1)  # c: K
+        products = F.pad(rows.T @ rows, pad * 2)
+        width = len(products)
+        lagged = products.as_strided((n_times, size, size), (width + 1, width, 1)).sum(dim=0)  # R: K x K
+        count = rows.numel()
+        mean = kernels @ sums / count
+        variance = ((kernels @ lagged) * kernels).sum(dim=1) / count - mean**2
+        _update_running(norm, mean, variance, count)
+    else:
+        mean, variance, _ = running(norm)
+    scale = norm.weight * torch.rsqrt(variance + norm.eps)
+    return scale, norm.bias - scale * mean
+
+
+@torch.no_grad()
+def _update_running(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int) -> None:
+    """Move a batch norm's running statistics as PyTorch does: variance biased inside, unbiased in the record."""
+    running_mean, running_var, momentum = running(norm)
+    norm.num_batches_tracked.add_(1)  # type: ignore[union-attr]
+    running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+    running_var.lerp_((variance * (count / (count - 1))).to(running_var.dtype), momentum)
