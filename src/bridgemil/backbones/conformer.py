@@ -65,7 +65,9 @@ class Conformer(nn.Module):
         bias = self.spatial.bias + spatial.sum(dim=2) @ self.temporal.bias  # type: ignore[operator]
         last = torch.channels_last  # electrodes side by side in memory: twice as fast on the CPU
         u = F.conv2d(x[:, :, None].contiguous(memory_format=last), kernel[:, :, None].contiguous(memory_format=last))
-        u = self.dropout(F.avg_pool2d(F.elu(self._norm(u, bias)), (1, 75), (1, 15)))  # N x 40 x 1 x tokens
+        u = self.dropout(
+            F.avg_pool2d(F.elu(self._norm(u, bias), inplace=True), (1, 75), (1, 15))
+        )  # N x 40 x 1 x tokens
         tokens = F.linear(u[:, :, 0].transpose(1, 2), self.project.weight.flatten(1), self.project.bias)
         for block in self.blocks:
             tokens = block(tokens)

@@ -107,9 +107,9 @@ class DSAINet(nn.Module):
         tokens = self.embed(self._stem(x)) * math.sqrt(WIDTH)
         tokens = self.dropout(tokens + self.positions)
         coarse, fine = self.coarse(tokens), self.fine(tokens)
-        coarse, fine = self._cross(coarse, fine, self.to_coarse), self._cross(fine, coarse, self.to_fine)
-        pooled = [(torch.softmax(self.pool(side), dim=1) * side).sum(dim=1) for side in (coarse, fine)]
-        return torch.cat(pooled, dim=1)
+        both = self._cross(torch.cat([coarse, fine]), torch.cat([fine, coarse]))  # 2N x tokens x 40
+        pooled = (torch.softmax(self.pool(both), dim=1) * both).sum(dim=1)
+        return torch.cat(pooled.chunk(2), dim=1)
 
     def _stem(self, x: Tensor) -> Tensor:
         """N x C x T -> N x tokens x 32."""
@@ -118,14 +118,18 @@ class DSAINet(nn.Module):
         last = torch.channels_last
         u = F.pad(u, (7, 8)).transpose(0, 1)[:, :, None].contiguous(memory_format=last)
         u = F.conv2d(u, self.conv.weight.contiguous(memory_format=last))  # N x 32 x 1 x T/4
-        u = self.dropout(F.avg_pool2d(F.elu(self.bn3(u)), (1, 8)))
+        u = self.dropout(F.avg_pool2d(F.elu(self.bn3(u), inplace=True), (1, 8)))
         return u[:, :, 0].transpose(1, 2)
 
-    def _cross(self, x: Tensor, other: Tensor, own: CrossDirection) -> Tensor:
-        read = attend(self.cross_attention, x, other, self.dropout)
-        y: Tensor = own.norm1(x + self.dropout(own.beta * read))
-        out: Tensor = own.norm2(y + self.dropout(self.cross_ffn(y)))
-        return out
+    def _cross(self, x: Tensor, other: Tensor) -> Tensor:
+        """Cross-attention both ways at once: the first half of x is the coarse side, the second the fine one."""
+        sides = (self.to_coarse, self.to_fine)
+        read = attend(self.cross_attention, x, other, self.dropout).chunk(2)
+        scaled = torch.cat([own.beta * half for own, half in zip(sides, read, strict=True)])
+        y = (x + self.dropout(scaled)).chunk(2)
+        y = torch.cat([own.norm1(half) for own, half in zip(sides, y, strict=True)])
+        out = (y + self.dropout(self.cross_ffn(y))).chunk(2)
+        return torch.cat([own.norm2(half) for own, half in zip(sides, out, strict=True)])
 
 
 def head(embedding_dim: int, n_classes: int, dropout: float = 0.25) -> nn.Module:

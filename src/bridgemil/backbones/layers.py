@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil.errors import BadUse
+
+
+def full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a backward pass outside autocast, whatever the caller's context: its products feed statistics."""
+
+    @functools.wraps(backward)
+    def run(ctx: Any, grad: Tensor) -> Any:
+        with torch.autocast(grad.device.type, enabled=False):
+            return backward(ctx, grad)
+
+    return run
+
 
 CHANNELS_AT_ONCE = 4  # so that a stage finds in the cache what the one before left there
 
@@ -30,7 +44,22 @@ class Dropout(nn.Dropout):
             return F.dropout(x, self.p, self.training)
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape) >= int(bound)
-        return x * (keep * (1 / (1 - self.p))).to(x.dtype)
+        dropped: Tensor = _Masked.apply(x, keep, 1 / (1 - self.p))
+        return dropped
+
+
+class _Masked(torch.autograd.Function):
+    """``x * keep * scale``, remembering only a byte per value."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, keep: Tensor, scale: float) -> Tensor:
+        ctx.save_for_backward(keep)
+        ctx.scale = scale
+        return (keep * scale).to(x.dtype).mul_(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return (ctx.saved_tensors[0] * ctx.scale).to(grad.dtype).mul_(grad), None, None
 
 
 def running(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor, float]:
@@ -83,10 +112,9 @@ class _NormELUPool(torch.autograd.Function):
         channels, n, n_times = u.shape
         average = _pooling(n_times, pool, u)
         active, pooled = torch.empty_like(u), u.new_empty(channels, n, n_times // pool)
-        moments = []
-        for part in torch.arange(channels).split(CHANNELS_AT_ONCE):
-            own = slice(int(part[0]), int(part[-1]) + 1)
-            flat = u[own].reshape(1, len(part), -1)
+        moments: list[tuple[Tensor, Tensor]] = []
+        for own in _parts(channels):
+            flat = u[own].reshape(1, len(weight[own]), -1)
             out, save_mean, save_invstd = torch.native_batch_norm(
                 flat, weight[own], bias[own], mean[own], var[own], norm.training, running(norm)[2], norm.eps
             )
@@ -99,22 +127,36 @@ class _NormELUPool(torch.autograd.Function):
         return pooled
 
     @staticmethod
+    @full_precision
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         u, weight, mean, var, save_mean, save_invstd, active, average = ctx.saved_tensors
-        flat = u.reshape(1, len(u), -1)
-        spread = (grad.reshape(-1, grad.shape[-1]) @ average.T).view(flat.shape)
-        through = torch.ops.aten.elu_backward(spread, 1.0, 1.0, 1.0, True, active.view(flat.shape))
-        grad_u, grad_weight, grad_bias = torch.ops.aten.native_batch_norm_backward(
-            through, flat, weight, mean, var, save_mean, save_invstd, ctx.training, ctx.eps, [True] * 3
-        )
-        return grad_u.view(u.shape), grad_weight, grad_bias, None, None, None, None
+        grad_u, grad_weight, grad_bias = torch.empty_like(u), torch.empty_like(weight), torch.empty_like(weight)
+        for own in _parts(len(u)):
+            spread = grad[own].reshape(-1, grad.shape[-1]).to(average.dtype) @ average.T
+            kept = active[own].view(spread.shape)
+            torch.ops.aten.elu_backward.grad_input(spread, 1.0, 1.0, 1.0, True, kept, grad_input=spread)
+            flat = u[own].view(1, len(weight[own]), -1)
+            grads = torch.ops.aten.native_batch_norm_backward(
+                spread.view(flat.shape), flat, weight[own], mean[own], var[own], save_mean[own], save_invstd[own],
+                ctx.training, ctx.eps, [True] * 3,
+            )  # fmt: skip
+            grad_u[own], grad_weight[own], grad_bias[own] = grads[0].view(u[own].shape), grads[1], grads[2]
+        return grad_u, grad_weight, grad_bias, None, None, None, None
+
+
+def _parts(channels: int) -> list[slice]:
+    return [slice(first, first + CHANNELS_AT_ONCE) for first in range(0, channels, CHANNELS_AT_ONCE)]
 
 
 def attend(attention: nn.MultiheadAttention, x: Tensor, other: Tensor, dropout: nn.Module) -> Tensor:
     """``attention(x, other, other)`` of N x tokens x width, with one product for all projections of a side."""
     n, tokens, width = x.shape
     heads = attention.num_heads
-    weight, bias = attention.in_proj_weight, attention.in_proj_bias
+    scale = torch.ones(3 * width, device=x.device, dtype=x.dtype)
+    scale[:width] = (
+        width // heads
+    ) ** -0.5  # of the queries; a 3 x width vector is cheaper than the queries themselves
+    weight, bias = attention.in_proj_weight * scale[:, None], attention.in_proj_bias * scale
     if x is other:
         q, k, v = F.linear(x, weight, bias).view(n, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4)
     else:
@@ -122,7 +164,7 @@ def attend(attention: nn.MultiheadAttention, x: Tensor, other: Tensor, dropout: 
         k, v = (
             F.linear(other, weight[width:], bias[width:]).view(n, -1, 2, heads, width // heads).permute(2, 0, 3, 1, 4)
         )
-    weights = dropout(torch.softmax((q * (width // heads) ** -0.5) @ k.transpose(-1, -2), dim=-1))
+    weights = dropout(torch.softmax(q @ k.transpose(-1, -2), dim=-1))
     out: Tensor = attention.out_proj((weights @ v).transpose(1, 2).reshape(n, tokens, width))
     return out
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.backbones.layers import Dropout, at_least
+from bridgemil.backbones.layers import Dropout, at_least, full_precision
 
 POOL = (2, 21)
 WINDOWS_AT_ONCE = 8  # their feature maps fit the cache
@@ -54,6 +54,7 @@ class _ConvPool(torch.autograd.Function):
         return pooled
 
     @staticmethod
+    @full_precision
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight, corners = ctx.saved_tensors
         n, n_filters = grad.shape[:2]

@@ -14,11 +14,13 @@ filtered, by one product with the filters' Toeplitz matrices.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.backbones.layers import running
+from bridgemil.backbones.layers import full_precision, running
 
 
 def toeplitz(kernels: Tensor, n_times: int, left: int) -> Tensor:
@@ -35,7 +37,7 @@ def toeplitz(kernels: Tensor, n_times: int, left: int) -> Tensor:
     before, after = kernels[:, : left + 1].flip(1), kernels[:, left + 1 :].flip(1)
     first = torch.cat([before, kernels.new_zeros(n_kernels, period - size), after], dim=1)  # F x 2T
     rows = first[:, None].expand(-1, n_times, -1).reshape(n_kernels, -1)[:, : n_times * (period - 1)]
-    return rows.view(n_kernels, n_times, period - 1)[:, :, :n_times]
+    return rows.view(n_kernels, n_times, period - 1)[:, :, :n_times].contiguous()
 
 
 def temporal_then_spatial(
@@ -45,16 +47,41 @@ def temporal_then_spatial(
 
     The second part is the norm's shift seen through the spatial filters, one constant per output.
     """
-    n, n_channels, n_times = x.shape
+    n_times = x.shape[-1]
     kernels = temporal.weight.flatten(1)  # F x K
     left = (kernels.shape[1] - 1) // 2
     with torch.autocast(x.device.type, enabled=False):  # statistics want full precision
         scale, shift = _norm_of_filtered(x.to(kernels.dtype), kernels, left, norm)
     mixing = spatial.weight.flatten(1)  # O x C, with O = F D
     depth = len(mixing) // len(kernels)
-    mixed = (mixing @ x.transpose(0, 1).reshape(n_channels, -1)).view(-1, n, n_times)  # O x N x T
     filters = toeplitz((scale[:, None] * kernels).repeat_interleave(depth, dim=0), n_times, left)  # O x T x T
-    return torch.bmm(mixed, filters), shift.repeat_interleave(depth) * mixing.sum(dim=1)
+    with torch.autocast(x.device.type, enabled=False):
+        outputs = _MixAndFilter.apply(x.to(mixing.dtype), mixing, filters.to(mixing.dtype))
+    return outputs, shift.repeat_interleave(depth) * mixing.sum(dim=1)
+
+
+class _MixAndFilter(torch.autograd.Function):
+    """(mixing @ x) filtered, O x N x T. The mixed rows are made again for the gradient: cheaper than keeping them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mixing: Tensor, filters: Tensor) -> Tensor:
+        ctx.save_for_backward(x, mixing, filters)
+        return torch.bmm(_mix(x, mixing), filters)
+
+    @staticmethod
+    @full_precision
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, mixing, filters = ctx.saved_tensors
+        grad_filters = torch.bmm(_mix(x, mixing).transpose(1, 2), grad)
+        grad_mixed = torch.bmm(grad, filters.transpose(1, 2)).transpose(0, 1)  # N x O x T
+        grad_mixing = torch.bmm(grad_mixed, x.transpose(1, 2)).sum(dim=0)
+        grad_x = torch.matmul(mixing.T, grad_mixed) if ctx.needs_input_grad[0] else None
+        return grad_x, grad_mixing, grad_filters
+
+
+def _mix(x: Tensor, mixing: Tensor) -> Tensor:
+    """N x C x T -> O x N x T."""
+    return torch.bmm(mixing.expand(len(x), -1, -1), x).transpose(0, 1)
 
 
 def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
