@@ -41,3 +41,6 @@ class BadData(BridgeMILError):
         self.message = message
         self.problems = list(problems)
         super().__init__("\n".join([message, *(f"  - {p}" for p in self.problems)]))
+
+    def __reduce__(self) -> tuple[type[BadData], tuple[str, list[Problem]]]:
+        return type(self), (self.message, self.problems)  # so that a worker process can raise it

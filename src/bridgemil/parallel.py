@@ -74,11 +74,11 @@ def _results(
                 meanwhile = None
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
-    except BrokenProcessPool:
+    except BrokenProcessPool as error:
         raise BridgeMILError(
-            "a worker process was killed (out of memory, or by hand). What was finished is kept: run the same command "
-            "again to go on, with a lower --jobs if memory was short."
-        ) from None
+            "a worker process ended before its work did: killed, or out of memory. What was finished is kept: run the "
+            f"same command again to go on, with a lower --jobs if memory was short. ({str(error).splitlines()[0]})"
+        ) from error
     finally:
         for future in running:
             future.cancel()

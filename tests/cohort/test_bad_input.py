@@ -129,7 +129,7 @@ def test_no_shared_electrode(bids: Path, tmp_path: Path) -> None:
 
 
 def test_an_electrode_twice_is_ambiguous(bids: Path, tmp_path: Path) -> None:
-    write_edf(recording(bids, 1), noise(1, 8, 250), 250, ["Fp1", "Fp2", "C3-A1", "C3-A2", "O1", "O2"])
+    write_edf(recording(bids, 1), noise(77, 8, 250), 250, ["Fp1", "Fp2", "C3-A1", "C3-A2", "O1", "O2"])
     with pytest.raises(BadData, match="electrode C3 is there more than once: C3-A1, C3-A2"):
         quiet(bids, tmp_path / "c", channels=("C3", "O1"))
 
@@ -192,19 +192,21 @@ def test_bad_settings(bids: Path, tmp_path: Path, settings: dict, message: str) 
 
 
 def test_bad_manifests(tmp_path: Path) -> None:
-    for i in range(3):
+    for i in range(5):
         write_edf(tmp_path / f"{i}.edf", noise(i, 3, 250), 250, MONTAGE)
     manifest = tmp_path / "list.csv"
     manifest.write_text("subject,diagnosis,file\na,x,0.edf\n")
     with pytest.raises(BadUse, match="lacks the column label; it has subject, diagnosis, file"):
         quiet(manifest, tmp_path / "c", label=None)
-    manifest.write_text("subject,label,file\na,x,0.edf\nb,,1.edf\nc,y,3.edf\na,y,2.edf\n,y,2.edf\nd,y,0.edf\n")
+    manifest.write_text(
+        "subject,label,file\na,x,0.edf\nb,,1.edf\nc,y,9.edf\ne,y,2.edf\n,y,2.edf\nd,y,0.edf\ne,x,3.edf\n"
+    )
     with pytest.raises(BadData) as caught:
         quiet(manifest, tmp_path / "c", label=None)
     for line in (
         "b, 1.edf: missing label (line 3)",
-        "c, 3.edf: file not found",
-        "a, 2.edf: labelled 'y' in line 5 but 'x' before",
+        "c, 9.edf: file not found",
+        "e, 3.edf: labelled 'x' in line 8 but 'y' before",
         "line 6: needs both a subject and a file",
         "d, 0.edf: duplicate: byte for byte identical to 0.edf of a",
     ):

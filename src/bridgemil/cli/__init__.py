@@ -42,6 +42,9 @@ def main() -> None:
     except BridgeMILError as error:
         typer.echo(f"bridgemil: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        typer.echo(f"bridgemil: {error}", err=True)
+        sys.exit(1)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer turns Ctrl-C into this code without a word
             typer.echo("bridgemil: interrupted; the same command goes on where it stopped", err=True)

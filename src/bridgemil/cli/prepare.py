@@ -81,9 +81,8 @@ def run(
         "classes": options.mapping(classes),
         "jobs": jobs,
     }
-    chosen: dict[str, Any] = {
-        key: None if value == "none" else value for key, value in given.items() if value is not None
-    }
+    chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    chosen |= {key: None for key in ("low", "high") if given[key] == "none"}
     cohort = prepare(source, out, raw=raw, skip_bad=skip_bad, overwrite=overwrite, **chosen)
     if json:
         options.print_json(summary(cohort))

@@ -52,7 +52,8 @@ def electrode(name: str) -> str | None:
 
 def key(name: str) -> str:
     """What two channel names must share to be one channel: the electrode, or the name itself if it is no electrode."""
-    return electrode(name) or name.strip()
+    ear = re.fullmatch(r"(?:eeg[\s_:.-]*)?([am][12])(?:-(?:ref|le|re|av|avg))?", name.strip().lower())
+    return electrode(name) or (ear[1].upper() if ear else name.strip())
 
 
 def order(electrodes: Iterable[str]) -> list[str]:

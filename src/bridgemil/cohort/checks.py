@@ -15,6 +15,7 @@ from bridgemil.cohort.reading import Facts
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.errors import Problem
 
+IMPLAUSIBLE_UV = 100_000.0  # no EEG and no electrode drift varies by a tenth of a volt
 FLAT_UV = 0.1  # a channel whose standard deviation over the recording is below this is flat
 
 
@@ -37,6 +38,12 @@ def judge(listing: Listing, looked: Sequence[Facts], settings: PrepareSettings) 
     for facts in usable:
         _find_bad_channels(facts)
     refused = _duplicates(usable, verdict)
+    for facts in usable:
+        found = _unusable(facts, settings)
+        verdict.problems += [_problem(facts, what) for what in found]
+        if found:
+            refused.add(id(facts))
+    usable = [facts for facts in usable if id(facts) not in refused]  # what is not used has no say in the channels
     keep = _choose_channels(usable, settings, verdict)
     verdict.channels = channels.display(keep, usable[0].spellings.values()) if usable else []
     if settings.channels is not None:
@@ -44,7 +51,7 @@ def judge(listing: Listing, looked: Sequence[Facts], settings: PrepareSettings) 
     for facts in usable:
         found = _refusals(facts, keep, settings)
         verdict.problems += [_problem(facts, what) for what in found]
-        if not found and id(facts) not in refused and keep:
+        if not found and keep:
             verdict.plans.append(_plan(facts, keep, settings, verdict))
     _subjects_left(listing, looked, verdict)
     return verdict
@@ -73,7 +80,9 @@ def _choose_channels(usable: Sequence[Facts], settings: PrepareSettings, verdict
         keep = [channels.key(name) for name in settings.channels]
     else:
         electrodes = [{c for c in own if channels.electrode(c)} for own in present]
-        keep = channels.order(set.intersection(*electrodes)) if electrodes else []
+        shared = set.intersection(*electrodes) if electrodes else set()
+        sole = {channels.key(name) for name in settings.reference} if len(settings.reference) == 1 else set()
+        keep = channels.order(shared - sole)  # a sole reference would be zero against itself
         if usable and not keep:
             seen = sorted(anywhere)[:12]
             what = f"no scalp electrode is shared by all recordings (channels seen: {', '.join(seen)} …)"
@@ -84,6 +93,8 @@ def _choose_channels(usable: Sequence[Facts], settings: PrepareSettings, verdict
         name = next(facts.spellings[channel] for facts in usable if channel in facts.spellings)
         if settings.channels is not None:
             why = "not among the channels asked for"
+        elif channel in [channels.key(name) for name in settings.reference]:
+            why = "the reference"
         elif channels.electrode(channel) is None:
             why = "no scalp electrode"
         else:
@@ -94,8 +105,31 @@ def _choose_channels(usable: Sequence[Facts], settings: PrepareSettings, verdict
     return keep
 
 
+def _unusable(facts: Facts, settings: PrepareSettings) -> list[str]:
+    """Why this recording cannot be used, whatever the channels."""
+    found = []
+    for name in settings.reference:
+        channel = channels.key(name)
+        if name == "average":
+            continue
+        if channel not in facts.spellings:
+            found.append(f"has no reference channel {name} (it has {', '.join(facts.spellings.values())})")
+        elif channel in facts.ambiguous:
+            found.append(f"reference {name} is there more than once: {', '.join(facts.ambiguous[channel])}")
+        elif channel in facts.bad:
+            found.append(f"reference {name} {facts.bad[channel]}")
+    n_times = round(facts.n_times * settings.sfreq / facts.sfreq)
+    starts = np.arange(0, n_times - settings.window_samples + 1, settings.step_samples) / settings.sfreq
+    marked = touching(starts, settings.window_seconds, facts.bad_spans)
+    if len(starts) == 0:
+        found.append(f"no usable window: {facts.seconds:.2f} s long, a window is {settings.window_seconds:g} s")
+    elif settings.bad_annotations == "drop" and marked.all():
+        found.append(f"no usable window: all {len(starts)} touch a stretch marked bad")
+    return found
+
+
 def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> list[str]:
-    """Why this recording cannot be cut as the cohort needs it."""
+    """Why this recording cannot be cut into the cohort's channels."""
     found = []
     absent = [channel for channel in keep if channel not in facts.spellings]
     if settings.bad_channels == "drop":
@@ -107,40 +141,42 @@ def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> l
             found.append(f"electrode {channel} is there more than once: {', '.join(facts.ambiguous[channel])}")
         if channel in facts.bad and settings.bad_channels == "stop":
             found.append(f"channel {facts.spellings[channel]} {facts.bad[channel]} (see --bad-channels)")
-    good = [c for c in facts.spellings if c not in facts.bad and channels.electrode(c)]
     if settings.bad_channels == "interpolate" and any(c in facts.bad for c in keep):
+        good = [c for c in facts.spellings if c not in facts.bad and channels.electrode(c)]
         unplaced = [c for c in keep if c in facts.bad and channels.electrode(c) is None]
         if unplaced or len(good) < 4:
             found.append(f"cannot interpolate {', '.join(unplaced) or 'with fewer than 4 good electrodes'}")
-    names = {channels.key(name) for name in settings.reference} - {"average"} - set(facts.spellings)
-    if names:
-        found.append(f"has no reference channel {', '.join(sorted(names))}")
-    nyquist = facts.sfreq / 2
+    loud = [facts.spellings[c] for c in keep if facts.std.get(c, 0) > IMPLAUSIBLE_UV]
+    if loud:
+        found.append(
+            f"channel {', '.join(loud)} varies by more than {IMPLAUSIBLE_UV / 1000:g} mV: is the file's unit right?"
+        )
+    nyquist = _nyquist(facts, keep)
+    if settings.low is not None and settings.low >= nyquist:
+        found.append(f"the high-pass edge {settings.low:g} Hz is at or beyond its Nyquist, {nyquist:g} Hz")
     beyond = [edge for edge in (settings.high, *settings.notch) if edge is not None and edge >= nyquist]
     if beyond and not settings.allow_low_rate:
         found.append(
-            f"sampled at {facts.sfreq:g} Hz: a filter edge of {max(beyond):g} Hz is at or beyond its Nyquist, "
+            f"sampled at {2 * nyquist:g} Hz: a filter edge of {max(beyond):g} Hz is at or beyond its Nyquist, "
             f"{nyquist:g} Hz; lower --high, or pass --allow-low-rate to leave that filter out"
         )
-    n_times = round(facts.n_times * settings.sfreq / facts.sfreq)
-    starts = np.arange(0, n_times - settings.window_samples + 1, settings.step_samples) / settings.sfreq
-    marked = touching(starts, settings.window_seconds, facts.bad_spans)
-    if len(starts) == 0:
-        found.append(f"no usable window: {facts.seconds:.2f} s long, a window is {settings.window_seconds:g} s")
-    elif settings.bad_annotations == "drop" and marked.all():
-        found.append(f"no usable window: all {len(starts)} touch a stretch marked bad")
     return found
+
+
+def _nyquist(facts: Facts, keep: Sequence[str]) -> float:
+    """Half the lowest rate of the kept channels: a file may hold signals of several rates."""
+    return min((facts.rates.get(channel, facts.sfreq) for channel in keep), default=facts.sfreq) / 2
 
 
 def _plan(facts: Facts, keep: Sequence[str], settings: PrepareSettings, verdict: Verdict) -> Plan:
     interpolate = tuple(channel for channel in keep if channel in facts.bad)
     good = {c: n for c, n in facts.spellings.items() if c not in facts.bad and c not in facts.ambiguous}
     supports = {c: n for c, n in good.items() if interpolate and c not in keep and channels.electrode(c)}
-    nyquist = facts.sfreq / 2
+    nyquist = _nyquist(facts, keep)
     notch = tuple(edge for edge in settings.notch if edge < nyquist)
     high = settings.high if settings.high is None or settings.high < nyquist else None
     if high != settings.high or notch != settings.notch:
-        what = f"{facts.recording.subject}, {facts.recording.name}: sampled at {facts.sfreq:g} Hz;"
+        what = f"{facts.recording.subject}, {facts.recording.name}: sampled at {2 * nyquist:g} Hz;"
         verdict.notes.append(f"{what} filters at or beyond {nyquist:g} Hz were left out")
     for channel in interpolate:
         why = facts.bad[channel]
@@ -215,6 +251,7 @@ def _subjects_left(listing: Listing, looked: Sequence[Facts], verdict: Verdict) 
     for subject in sorted(planned):
         twin = folded.setdefault(subject.lower(), subject)
         if twin != subject:
+            verdict.plans = [plan for plan in verdict.plans if plan.recording.subject != subject]
             verdict.problems.append(
                 Problem(f"differs from {twin!r} only in capitals; some file systems cannot tell", subject)
             )

@@ -124,8 +124,11 @@ class SubjectKFold:
         """The plan for these subjects: what ``evaluate`` follows."""
         if len(set(subjects)) < len(subjects):
             raise BadData("a subject is named twice")
-        parts = self._parts(labels, groups)
-        return FoldPlan(tuple(tuple(subjects[i] for i in part) for part in parts), self.split_seed)
+        order = sorted(range(len(subjects)), key=lambda i: subjects[i])  # the same people give the same split
+        ordered = [subjects[i] for i in order]
+        together = None if groups is None else [_own_group(groups[i], subjects[i]) for i in order]
+        parts = self._parts([labels[i] for i in order], together)
+        return FoldPlan(tuple(tuple(ordered[i] for i in part) for part in parts), self.split_seed)
 
     def _parts(self, y: Sequence[Any], groups: Sequence[Any] | None) -> list[NDArray[np.intp]]:
         labels = np.asarray(y)
@@ -157,7 +160,12 @@ class SubjectKFold:
             units = len(members) if groups is None else len({groups[int(i)] for i in members})
             if units < self.n_splits:
                 kind = "subjects" if groups is None else "groups"
+                advice = f"use at most --folds {units}" if units >= 3 else "at least 3 are needed in every class"
                 raise BadData(
-                    f"class {str(label)!r} has {units} {kind}, fewer than the {self.n_splits} folds; "
-                    f"use at most --folds {units}"
+                    f"class {str(label)!r} has {units} {kind}, fewer than the {self.n_splits} folds; {advice}"
                 )
+
+
+def _own_group(group: Any, subject: str) -> str:
+    """The group's name; a subject without one is related to nobody."""
+    return f"subject {subject}" if group is None or str(group) in ("", "nan", "n/a") else f"group {group}"

@@ -37,6 +37,7 @@ class Listing:
     root: Path
     recordings: list[Recording] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
+    unusable_labels: dict[str, str] = field(default_factory=dict)  # of subjects that only a problem speaks of
     columns: dict[str, dict[str, str]] = field(default_factory=dict)  # what else is known of a subject
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -50,18 +51,24 @@ class Listing:
         """List a file as the subject's next recording."""
         self.recordings.append(Recording(subject, path, self.name(path), channels_tsv, events_tsv))
 
-    def rename_classes(self, mapping: Mapping[str, str]) -> None:
+    def drop(self, subjects: set[str]) -> None:
+        """Take subjects out of the listing."""
+        self.labels = {subject: label for subject, label in self.labels.items() if subject not in subjects}
+        self.recordings = [recording for recording in self.recordings if recording.subject not in subjects]
+
+    def rename_classes(self, mapping: Mapping[str, str], strict: bool = True) -> None:
         """Keep the classes named in ``mapping`` under their new names; drop and list every other subject."""
-        found = Counter(self.labels.values())
+        found = Counter(self.labels.values()) + Counter(self.unusable_labels.values())
         unknown = [old for old in mapping if old not in found]
-        if unknown:
+        if unknown and strict:
             raise BadUse(f"--classes names {_quoted(unknown)}, but the labels are {_quoted(sorted(found))}")
         for label in sorted(set(found) - set(mapping)):
             dropped = sorted(s for s, own in self.labels.items() if own == label)
             why = f"class {label!r} is not among the classes asked for"
             self.left_out += [LeftOut(subject, why) for subject in dropped]
-        self.labels = {s: mapping[own] for s, own in self.labels.items() if own in mapping}
-        self.recordings = [r for r in self.recordings if r.subject in self.labels]
+        self.drop({subject for subject, own in self.labels.items() if own not in mapping})
+        self.labels = {subject: mapping[own] for subject, own in self.labels.items()}
+        self.problems = [p for p in self.problems if self.unusable_labels.get(p.subject or "", "") in ("", *mapping)]
 
 
 def _quoted(names: list[str]) -> str:

@@ -7,7 +7,8 @@ import importlib
 import json
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from bridgemil.cohort.preprocessing import Plan, cut
 from bridgemil.cohort.reading import Facts, look
 from bridgemil.cohort.settings import PRESETS, PrepareSettings
 from bridgemil.cohort.store import FORMAT, Cohort, SubjectRecord, default_folds, describe
-from bridgemil.cohort.writing import SUBJECTS, subject_folder, write_cohort, write_subject
+from bridgemil.cohort.writing import MARKER, SUBJECTS, is_whole, subject_folder, write_cohort, write_subject
 from bridgemil.errors import BadData, BadUse, Problem
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
@@ -39,7 +40,7 @@ def prepare(
     task: str | None = None,
     session: str | None = None,
     raw: bool = False,
-    classes: Mapping[str, str] | None = None,
+    classes: Mapping[str, str] | Iterable[str] | None = None,
     jobs: int | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
@@ -99,9 +100,11 @@ def prepare(
 
     tasks = _tasks(listing, verdict, looked, out)
     recipe = _digest([[task.recipe for task in tasks], verdict.channels, chosen.folds, chosen.burn_in, listing.columns])
-    if _finished(out, recipe, overwrite):
-        return Cohort.open(out)
-    return _write(out, tasks, recipe, listing, verdict, chosen, workers, skip_bad, progress)
+    _refuse_foreign(out, listing)
+    with _only_writer(out):
+        if not _finished(out, recipe, tasks, overwrite):
+            _write(out, tasks, recipe, listing, verdict, chosen, workers, skip_bad, progress)
+    return Cohort.open(out)
 
 
 def _import_readers() -> None:
@@ -123,10 +126,14 @@ def _settings(preset: str | None, given: Mapping[str, Any]) -> PrepareSettings:
 
 
 def _list(
-    source: Path, preset: str | None, options: sources.SourceOptions, classes: Mapping[str, str] | None
+    source: Path, preset: str | None, options: sources.SourceOptions, classes: Mapping[str, str] | Iterable[str] | None
 ) -> Listing:
     if not source.exists():
         raise BadUse(f"{source}: no such folder or manifest")
+    if options.raw and preset != "adftd":
+        raise BadUse("--raw goes with --preset adftd")
+    if classes is not None and not isinstance(classes, Mapping):
+        classes = {name: name for name in classes}
     if preset is not None:
         kind, root = preset, source
     elif source.is_file():
@@ -168,7 +175,7 @@ def _tasks(listing: Listing, verdict: Verdict, looked: Mapping[Recording, Facts]
             for f in facts
         )  # fmt: skip
         cutting = [
-            [f.sha256, p.spellings, p.interpolate, p.supports, p.references, p.high, p.notch, f.bad_spans]
+            [f.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, f.bad_spans]
             for p, f in zip(own, facts, strict=True)
         ]
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels"})
@@ -178,21 +185,47 @@ def _tasks(listing: Listing, verdict: Verdict, looked: Mapping[Recording, Facts]
     return tasks
 
 
-def _finished(out: Path, recipe: str, overwrite: bool) -> bool:
-    """Whether ``out`` already is this cohort; refuses folders that hold anything else."""
+def _refuse_foreign(out: Path, listing: Listing) -> None:
+    """Refuse an OUT that this tool did not make: what lies there may be all a user has."""
     if out.is_file():
         raise BadUse(f"{out}: is a file; name a folder for the cohort")
-    about = out / "cohort.json"
-    if about.is_file():
-        if json.loads(about.read_text(encoding="utf-8")).get("recipe") == recipe:
-            return True
-        if not overwrite:
-            raise BadUse(
-                f"{out}: holds a cohort prepared from other files or settings; choose another OUT, or --overwrite"
-            )
-        about.unlink()  # from here on it is an unfinished cohort
-    elif out.is_dir() and any(out.iterdir()) and not (out / SUBJECTS).is_dir():
+    if any(recording.path.resolve().is_relative_to(out.resolve()) for recording in listing.recordings):
+        raise BadUse(f"{out}: holds the recordings themselves; choose another OUT")
+    if out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file():
         raise BadUse(f"{out}: exists and is no cohort; choose another OUT")
+
+
+@contextmanager
+def _only_writer(out: Path) -> Iterator[None]:
+    """Own the folder; a writer that dies gives it back."""
+    from filelock import FileLock, Timeout
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / MARKER).write_text("This folder is a bridgemil cohort; `bridgemil prepare` may replace what is in it.\n")
+        with FileLock(out / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise BadUse(f"{out}: another `prepare` is writing there") from None
+
+
+def _finished(out: Path, recipe: str, tasks: list[SubjectTask], overwrite: bool) -> bool:
+    """Whether ``out`` already is this cohort, whole; refuses to replace another one unless told to."""
+    about = out / "cohort.json"
+    if not about.is_file():
+        return False
+    try:
+        known = json.loads(about.read_text(encoding="utf-8")).get("recipe")
+    except ValueError:
+        known = None
+    if known == recipe:
+        cohort = Cohort.open(out)
+        if all(is_whole(out, record.subject, record.n_windows, len(cohort.channels), cohort.n_times)
+               for record in cohort.records.values()):  # fmt: skip
+            return True
+    elif known is not None and not overwrite:
+        raise BadUse(f"{out}: holds a cohort made from other files or settings; choose another OUT, or --overwrite")
+    about.unlink()  # from here on it is an unfinished cohort
     return False
 
 
@@ -206,44 +239,36 @@ def _write(
     jobs: int,
     skip_bad: bool,
     progress: bool,
-) -> Cohort:
-    from filelock import FileLock, Timeout
-
-    (out / SUBJECTS).mkdir(parents=True, exist_ok=True)
-    lock = out / ".lock"
-    try:
-        with FileLock(lock, timeout=0):
-            done = _already_done(out, tasks)
-            rest = [task for task in tasks if task.subject not in done]
-            for task, record in each(cut_subject, rest, jobs=jobs, label="preparing", show=progress):
-                done[task.subject] = record
-            empty = [task for task in tasks if done[task.subject] is None]
-            problems = [Problem("no usable window is left after amplitude rejection", task.subject) for task in empty]
-            if problems and not skip_bad:
-                raise BadData(
-                    f"{len(problems)} problems; the cohort is not finished (--skip-bad goes on without them)", problems
-                )
-            verdict.problems += problems
-            records = [record for task in tasks if (record := done[task.subject]) is not None]
-            _finish(out, records, recipe, listing, verdict, settings)
-    except Timeout:
-        raise BadUse(f"{out}: another `prepare` is writing there") from None
-    lock.unlink(missing_ok=True)
-    return Cohort.open(out)
+) -> None:
+    """Cut every subject that is not there yet, and finish the cohort."""
+    (out / SUBJECTS).mkdir(exist_ok=True)
+    done = _already_done(out, tasks)
+    rest = [task for task in tasks if task.subject not in done]
+    for task, record in each(cut_subject, rest, jobs=jobs, label="preparing", show=progress):
+        done[task.subject] = record
+    empty = [task for task in tasks if done[task.subject] is None]
+    problems = [Problem("no usable window is left after amplitude rejection", task.subject) for task in empty]
+    if problems and not skip_bad:
+        words = f"{out}: not finished, {len(problems)} problems (--skip-bad goes on without them)"
+        raise BadData(words, problems)
+    verdict.problems += problems
+    records = [record for task in tasks if (record := done[task.subject]) is not None]
+    _finish(out, records, recipe, listing, verdict, settings)
 
 
 def _already_done(out: Path, tasks: list[SubjectTask]) -> dict[str, dict[str, Any] | None]:
-    """The records of subjects that an earlier call finished by the same recipe; everything else is removed."""
+    """The records of subjects that an earlier call finished by the same recipe; other subjects' folders are removed."""
     done: dict[str, dict[str, Any] | None] = {}
     for task in tasks:
         file = subject_folder(out, task.subject) / "record.json"
         if file.is_file():
             record = json.loads(file.read_text(encoding="utf-8"))
-            if record["recipe"] == task.recipe:
+            shape = sum(record["recording_windows"]), len(record["sums"]), task.plans[0].settings.window_samples
+            if record["recipe"] == task.recipe and is_whole(out, task.subject, *shape):
                 done[task.subject] = record
     wanted = {subject_folder(out, subject).name for subject in done}
     for folder in (out / SUBJECTS).iterdir():
-        if folder.name not in wanted:
+        if folder.name not in wanted and ((folder / "record.json").is_file() or folder.suffix == ".part"):
             shutil.rmtree(folder)
     return done
 

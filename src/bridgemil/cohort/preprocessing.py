@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.reading import bad_spans, collected_warnings, open_raw
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.errors import BridgeMILError
+from bridgemil.errors import BadData, Problem
 
 if TYPE_CHECKING:
     from mne.io import BaseRaw
@@ -49,10 +49,14 @@ class Cut:
 def cut(plan: Plan) -> Cut:
     """Read, clean and cut one recording."""
     settings, notes = plan.settings, list[str]()
-    with collected_warnings(notes):
-        raw = open_raw(plan.recording.path)
-        spans = bad_spans(raw, plan.recording.events_tsv)
-        signal = preprocess(raw, plan)  # channels x time
+    try:
+        with collected_warnings(notes):
+            raw = open_raw(plan.recording.path)
+            spans = bad_spans(raw, plan.recording.events_tsv)
+            signal = preprocess(raw, plan)  # channels x time
+    except Exception as error:  # whatever the libraries say, a user must know which file they say it of
+        what = f"cannot be cut: {type(error).__name__}: {error}"
+        raise BadData("preparation stopped", [Problem(what, plan.recording.subject, plan.recording.name)]) from error
     length, step = settings.window_samples, settings.step_samples
     firsts = np.arange(0, signal.shape[1] - length + 1, step)
     starts = firsts / settings.sfreq
@@ -101,7 +105,7 @@ def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
     signal: NDArray[np.float64] = raw.get_data(verbose="WARNING")
     signal *= 1e6
     if not np.isfinite(signal).all():
-        raise BridgeMILError(f"{plan.recording.subject}, {plan.recording.name}: filtering gave NaN or infinite values")
+        raise ValueError("filtering gave NaN or infinite values")
     return signal.astype(np.float32)
 
 
@@ -147,8 +151,9 @@ def _interpolate(raw: BaseRaw, electrodes: list[str], plan: Plan) -> None:
     """Rebuild bad channels by spherical splines from every electrode of the recording with a known place."""
     import mne
 
-    raw.reorder_channels(electrodes)
     montage = mne.channels.make_standard_montage("standard_1005")
+    placed = {name.lower() for name in montage.ch_names}
+    raw.reorder_channels([name for name in electrodes if name.lower() in placed or name in plan.spellings])
     raw.set_montage(montage, match_case=False, on_missing="raise", verbose="ERROR")
     raw.info["bads"] = list(plan.interpolate)
     raw.interpolate_bads(reset_bads=True, verbose="WARNING")

@@ -38,6 +38,7 @@ class Facts:
     ambiguous: dict[str, list[str]] = field(default_factory=dict)  # channel -> several names in the file
     other: list[str] = field(default_factory=list)  # names in the file that are no EEG electrode
     bad: dict[str, str] = field(default_factory=dict)  # channel -> why it is bad
+    rates: dict[str, float] = field(default_factory=dict)  # channel -> its own rate, where a file has several
     std: dict[str, float] = field(default_factory=dict)  # microvolt
     non_finite: dict[str, int] = field(default_factory=dict)
     fingerprint: dict[str, NDArray[np.float64]] = field(default_factory=dict)
@@ -73,19 +74,22 @@ def look(recording: Recording) -> Facts:
     """Read a recording once and say what it holds; a file that cannot be read gives ``Facts.error``."""
     facts = Facts(recording)
     try:
-        facts.n_bytes, facts.sha256 = _hash(recording.path)
-        if facts.n_bytes == 0:
+        if recording.path.is_file() and recording.path.stat().st_size == 0:
             facts.error = "the file is empty (0 bytes)"
             return facts
         with collected_warnings(facts.warnings):
             raw = open_raw(recording.path)
             _read_facts(raw, facts)
+        facts.n_bytes, facts.sha256 = _hash(_files(recording.path, raw))
     except Exception as error:  # any reader may fail in its own way: the message is the finding
         facts.error = f"unreadable: {type(error).__name__}: {' '.join(str(error).split())}"
         return facts
     truncated = [text for text in facts.warnings if "does not match the file size" in text]
-    if truncated:
-        facts.error = f"truncated: {truncated[0]}"
+    header = _edf_header(recording.path)
+    if truncated or _half_sample(recording.path, raw):
+        facts.error = f"truncated: {truncated[0] if truncated else 'its data file ends in the middle of a sample'}"
+    elif header is not None and header[0]:
+        facts.error = "discontinuous (EDF+D): it has gaps that the reader closes; export it without gaps, or in pieces"
     elif facts.n_times == 0:
         facts.error = "zero length: the file holds no sample"
     return facts
@@ -96,7 +100,7 @@ def _read_facts(raw: BaseRaw, facts: Facts) -> None:
     types, marked_bad = _sidecar_channels(facts.recording.channels_tsv)
     for name, kind in zip(raw.ch_names, raw.get_channel_types(), strict=True):
         channel = channels.key(name)
-        if kind in ("stim", "eog", "ecg", "emg") or types.get(channel, "EEG") not in ("EEG", "MISC"):
+        if kind in ("stim", "eog", "ecg", "emg") or types.get(channel, "EEG") not in ("EEG", "MISC", "REF"):
             facts.other.append(name)
         elif channel in facts.spellings:
             facts.ambiguous.setdefault(channel, [facts.spellings[channel]]).append(name)
@@ -108,6 +112,9 @@ def _read_facts(raw: BaseRaw, facts: Facts) -> None:
         if name in raw.info["bads"] or channel in marked_bad:
             facts.bad[channel] = "marked bad"
     facts.bad_spans = bad_spans(raw, facts.recording.events_tsv)
+    header = _edf_header(facts.recording.path)
+    rates = {channels.key(name): rate for name, rate in (header[1] if header else {}).items()}
+    facts.rates = {channel: rates.get(channel, facts.sfreq) for channel in facts.spellings}
     if facts.n_times:
         _measure(raw, facts)
 
@@ -141,16 +148,21 @@ def _measure(raw: BaseRaw, facts: Facts) -> None:
 
 
 def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
-    """Stretches marked BAD*, EDGE* or boundary, in the file or in its events.tsv: onset and duration in seconds."""
-    onsets = raw.annotations.onset - raw.first_time
-    spans = {
-        (round(float(onset), 6), float(duration))
-        for onset, duration, text in zip(onsets, raw.annotations.duration, raw.annotations.description, strict=True)
-        if is_bad_mark(text)
-    }
+    """Stretches marked BAD*, EDGE* or boundary, in the file or in its events.tsv: onset and duration in seconds.
+
+    A boundary is the point where something was cut out: its duration is that of what is gone.
+    """
+    found = list(
+        zip(raw.annotations.onset - raw.first_time, raw.annotations.duration, raw.annotations.description, strict=True)
+    )
     for event in read_table(events_tsv)[1] if events_tsv is not None else ():
-        if is_bad_mark(event.get("trial_type", "")) or is_bad_mark(event.get("value", "")):
-            spans.add((round(float(event["onset"]), 6), float(event.get("duration") or 0.0)))
+        kinds = [text for text in (event.get("trial_type", ""), event.get("value", "")) if is_bad_mark(text)]
+        found += [(float(event["onset"]), float(event.get("duration") or 0), text) for text in kinds[:1]]
+    spans = set()
+    for onset, duration, text in found:
+        if is_bad_mark(text):
+            point = "boundary" in text.lower() or not np.isfinite(duration)
+            spans.add((round(float(onset), 6), 0.0 if point else float(duration)))
     return sorted(spans)
 
 
@@ -166,9 +178,14 @@ def _sidecar_channels(path: Path | None) -> tuple[dict[str, str], set[str]]:
     return types, {channels.key(row["name"]) for row in rows if row.get("status", "").lower() == "bad"}
 
 
-def _hash(path: Path) -> tuple[int, str]:
-    """Size and hash of a recording; a folder (some makers' format) is hashed file by file."""
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path, *_data_files(path)]
+def _files(path: Path, raw: BaseRaw) -> list[Path]:
+    """Every file a recording was read from: formats keep samples beside the header, in parts or in a folder."""
+    named = {path, path.with_suffix(".fdt"), *(Path(file) for file in raw.filenames if file is not None)}
+    files = {f for f in named if f.is_file()} | {f for f in path.rglob("*") if f.is_file()}
+    return sorted(files)
+
+
+def _hash(files: list[Path]) -> tuple[int, str]:
     digest, size = hashlib.sha256(), 0
     for file in files:
         with file.open("rb") as stream:
@@ -178,8 +195,26 @@ def _hash(path: Path) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _data_files(path: Path) -> list[Path]:
-    """The second file of formats that keep their samples beside the header."""
-    beside = {".vhdr": ".eeg", ".set": ".fdt"}.get(path.suffix.lower())
-    file = path.with_suffix(beside) if beside else None
-    return [file] if file is not None and file.is_file() else []
+def _edf_header(path: Path) -> tuple[bool, dict[str, float]] | None:
+    """Of an EDF or BDF file: whether it has gaps, and the rate of each signal (the reader shows one for all)."""
+    if path.suffix.lower() not in (".edf", ".bdf"):
+        return None
+    with path.open("rb") as stream:
+        main = stream.read(256)
+        n = int(main[252:256])
+        signals = stream.read(256 * n).decode("latin-1")
+    labels = [signals[16 * i : 16 * (i + 1)].strip() for i in range(n)]
+    samples = [int(signals[216 * n + 8 * i : 216 * n + 8 * (i + 1)]) for i in range(n)]
+    seconds = float(main[244:252])
+    return main[192:197] in (b"EDF+D", b"BDF+D"), {
+        label: count / seconds for label, count in zip(labels, samples, strict=True) if seconds
+    }
+
+
+def _half_sample(path: Path, raw: BaseRaw) -> bool:
+    """Whether a BrainVision data file, which has no length of its own, is no whole number of samples."""
+    if path.suffix.lower() != ".vhdr":
+        return False
+    width = {"short": 2, "int": 4, "single": 4}.get(getattr(raw, "orig_format", ""), 1)
+    data = Path(raw.filenames[0])
+    return data.is_file() and data.stat().st_size % (width * len(raw.ch_names)) != 0

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL2021_ORDER
+from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL2021_ORDER, key
 
 
 class PrepareSettings(BaseModel):
@@ -28,18 +28,24 @@ class PrepareSettings(BaseModel):
     reject_uv: float | None = Field(
         None, gt=0, description="drop windows whose peak-to-peak exceeds this, in microvolt"
     )
-    folds: int | None = Field(None, ge=2, description="folds k; none: 10, or the smallest class if that is smaller")
+    folds: int | None = Field(None, ge=3, description="folds k; none: 10, or the smallest class if that is smaller")
     burn_in: int = Field(10, ge=0, description="epochs before a checkpoint may be selected")
 
     @field_validator("channels", "reference", mode="after")
     @classmethod
     def _no_repeats(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if names and len(set(names)) < len(names):
-            raise ValueError("a channel is named twice")
+        if names and len({key(name) for name in names}) < len(names):
+            raise ValueError("a channel is named twice (T3 and T7 are one, as are other spellings)")
         return names
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if "average" in self.reference and len(self.reference) > 1:
+            raise ValueError("the reference is 'average' or channels, not both")
+        if len(self.reference) == 1 and key(self.reference[0]) in [key(name) for name in self.channels or ()]:
+            raise ValueError(f"{self.reference[0]} is the reference: kept as a channel it would be zero")
+        if any(edge <= 0 for edge in self.notch):
+            raise ValueError("notch frequencies must be above 0 Hz")
         if self.low and self.high and self.low >= self.high:
             raise ValueError(f"the low edge {self.low} Hz must lie below the high edge {self.high} Hz")
         if self.high and self.high >= self.sfreq / 2:

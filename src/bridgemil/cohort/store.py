@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from bridgemil.cohort.writing import SUBJECTS, subject_folder, write_cohort, write_subject
 from bridgemil.errors import BadData, BadUse
@@ -106,7 +106,10 @@ class Cohort:
                 "make one with `bridgemil prepare SOURCE OUT`"
             )  # fmt: skip
             raise BadData(f"{path}: no cohort there; {advice}")
-        about = json.loads(about_file.read_text(encoding="utf-8"))
+        try:
+            about = json.loads(about_file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise BadData(f"{about_file}: is damaged ({error}); prepare the cohort again") from None
         if about.get("format") != FORMAT:
             raise BadData(f"{path}: cohort format {about.get('format')}, this version reads {FORMAT}; prepare it again")
         own = SubjectRecord.__dataclass_fields__
@@ -147,18 +150,29 @@ class Cohort:
         names = [f"subject-{i + 1:03d}" for i in range(len(bags))] if subjects is None else [str(s) for s in subjects]
         if not len(bags) == len(labels) == len(names) or not names:
             raise BadUse(f"{len(bags)} bags, {len(labels)} labels and {len(names)} subjects: one of each per subject")
+        missing = [
+            name for name, label in zip(names, labels, strict=True) if label is None or str(label) in ("", "nan")
+        ]
+        if missing:
+            raise BadUse(f"no label for {', '.join(missing)}")
         if len(set(names)) < len(names):
             raise BadUse("a subject is named twice; give a person's recordings as a list of arrays in one bag")
         arrays, records = {}, []
         for name, label, bag in zip(names, labels, bags, strict=True):
             pieces, rate, electrodes = _pieces(name, bag)
-            sfreq, channels = sfreq or rate, channels or electrodes
-            if rate not in (None, sfreq) or electrodes not in (None, list(channels or [])):
+            sfreq = rate if sfreq is None else sfreq
+            channels = electrodes if channels is None else [str(channel) for channel in channels]
+            if rate not in (None, sfreq) or electrodes not in (None, channels):
                 raise BadUse(f"{name}: its rate or channels differ from those of the first subject or of the arguments")
             whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
             arrays[name] = whole
             files = [f"array {i + 1}" for i in range(len(pieces))]
             records.append(describe(name, str(label), whole, files, [len(piece) for piece in pieces]))
+        seen: dict[str, str] = {}
+        for record in records:
+            twin = seen.setdefault(record.signal_hash, record.subject)
+            if twin != record.subject:
+                raise BadData(f"{record.subject} and {twin} have the same windows: one person cannot be two subjects")
         if sfreq is None or channels is None:
             raise BadUse("sfreq and channels are needed when the bags are plain arrays")
         shapes = {array.shape[1:] for array in arrays.values()}
@@ -330,14 +344,19 @@ def default_folds(labels: Sequence[str]) -> int:
 
 
 def _pieces(name: str, bag: Any) -> tuple[list[NDArray[np.float32]], float | None, list[str] | None]:
-    """A bag's recordings as arrays, and the rate and channels if the bag knows them."""
-    if hasattr(bag, "get_data") and hasattr(bag, "info"):  # mne.Epochs, which keep volts
-        values: list[ArrayLike] = [bag.get_data(verbose="ERROR") * 1e6]
-        rate, electrodes = float(bag.info["sfreq"]), list(bag.ch_names)
-    else:
-        values = list(bag) if isinstance(bag, (list, tuple)) else [bag]
-        rate, electrodes = None, None
-    pieces = [np.asarray(value, dtype=np.float32) for value in values]
+    """A bag's recordings as arrays, and the rate and channels if they are Epochs, which know them."""
+    pieces, rate, electrodes = [], None, None
+    for value in bag if isinstance(bag, (list, tuple)) else [bag]:
+        if hasattr(value, "get_data") and hasattr(value, "info"):  # mne.Epochs: volts, and other channels than EEG
+            if value.info["bads"]:
+                raise BadUse(
+                    f"{name}: its Epochs have bad channels {value.info['bads']}; drop or interpolate them first"
+                )
+            own = value.copy().pick("eeg")
+            rate, electrodes = float(own.info["sfreq"]), list(own.ch_names)
+            pieces.append(np.asarray(own.get_data(verbose="ERROR") * 1e6, dtype=np.float32))
+        else:
+            pieces.append(np.asarray(value, dtype=np.float32))
     for piece in pieces:
         if piece.ndim != 3 or 0 in piece.shape:
             raise BadUse(f"{name}: a bag is an array (n_windows, n_channels, n_times), got shape {piece.shape}")

@@ -5,14 +5,19 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-MISSING = {"", "n/a", "na", "nan", "none", "null"}
+from bridgemil.errors import BadData
+
+MISSING = {"", "n/a", "nan"}  # BIDS writes n/a, some libraries nan; NA and none may be names
 
 
 def read_table(path: Path, delimiter: str = "\t") -> tuple[list[str], list[dict[str, str]]]:
     """Column names and rows of a delimited text file."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True)
-        lines = [[value.strip() for value in line] for line in reader if any(value.strip() for value in line)]
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True)
+            lines = [[value.strip() for value in line] for line in reader if any(value.strip() for value in line)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadData(f"{path}: is no table in UTF-8 text ({error})") from None
     if not lines:
         return [], []
     header = lines[0]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SUBJECTS = "subjects"
+MARKER = ".bridgemil-cohort"  # says that a folder is ours to write in
 
 
 def subject_folder(cohort: Path, subject: str) -> Path:
@@ -31,6 +32,8 @@ def write_subject(
 ) -> None:
     """Write one subject's folder; it appears whole or not at all."""
     final = subject_folder(cohort, subject)
+    cohort.mkdir(parents=True, exist_ok=True)
+    (cohort / MARKER).touch()
     partial = final.with_name(f".{final.name}.{os.getpid()}.part")
     partial.mkdir(parents=True, exist_ok=True)
     for name, array in (("windows.npy", windows), ("starts.npy", starts)):
@@ -41,6 +44,12 @@ def write_subject(
     if final.exists():
         shutil.rmtree(final)
     partial.rename(final)
+
+
+def is_whole(cohort: Path, subject: str, n_windows: int, n_channels: int, n_times: int) -> bool:
+    """Whether a subject's windows are there in full, by the file's size."""
+    file = subject_folder(cohort, subject) / "windows.npy"
+    return file.is_file() and file.stat().st_size > 4 * n_windows * n_channels * n_times
 
 
 def write_cohort(cohort: Path, about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -48,14 +48,15 @@ def summary(cohort: Cohort) -> dict[str, Any]:
 def print_summary(cohort: Cohort) -> None:
     """Print the summary for a person."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     facts = summary(cohort)
     console = Console(highlight=False)
-    title = f"{cohort.path or 'cohort in memory'} ({facts['source']})"
+    title = escape(f"{cohort.path or 'cohort in memory'} ({facts['source']})")
     table = Table("class", "subjects", "windows", title=title, title_justify="left", title_style="bold")
     for name, own in facts["classes"].items():
-        table.add_row(name, str(own["subjects"]), f"{own['windows']:,}")
+        table.add_row(escape(name), str(own["subjects"]), f"{own['windows']:,}")
     table.add_section()
     table.add_row("all", str(facts["n_subjects"]), f"{facts['n_windows']:,}")
     console.print(table)
@@ -63,7 +64,7 @@ def print_summary(cohort: Cohort) -> None:
     recorded = f", recorded at {rates} Hz" if rates else ""
     console.print(f"{facts['n_recordings']} recordings, {facts['minutes']:,} minutes{recorded}")
     console.print(f"windows: {len(cohort.channels)} channels x {cohort.n_times} samples at {cohort.sfreq:g} Hz")
-    console.print(f"channels: {' '.join(cohort.channels)}")
+    console.print(f"channels: {' '.join(cohort.channels)}", markup=False)
     band = cohort.about["settings"]
     if band:
         edges = f"{band['low'] or 0:g}-{band['high']:g} Hz" if band["high"] else f"above {band['low'] or 0:g} Hz"

@@ -15,7 +15,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
     """List ``derivatives/sub-*/eeg/*_eeg.set``, or with ``raw`` the recordings at the top level."""
     if options.raw:
         listing = bids.find(root, options.model_copy(update={"label": "Group"}))
-        listing.rename_classes(CLASSES)
+        listing.rename_classes(CLASSES, strict=False)
         listing.source = "adftd"
         return listing
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridgemil.cohort.listing import Listing
+from bridgemil.cohort.listing import LeftOut, Listing
 from bridgemil.cohort.sources import SourceOptions
 from bridgemil.cohort.tables import read_table
 from bridgemil.errors import BadData, BadUse, Problem
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from mne_bids import BIDSPath
 
 # Files that lie beside a recording under the same name and are not one.
+RECORDINGS = {".edf", ".bdf", ".set", ".vhdr", ".fif", ".cnt", ".gdf", ".mff"}
 SIDECARS = {".json", ".tsv", ".gz", ".fdt", ".vmrk", ".txt", ".md", ".html"}
 
 
@@ -32,6 +34,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
         if subject not in with_files:
             sought = _sought(options)
             listing.problems.append(Problem(f"listed in participants.tsv but has no EEG recording{sought}", subject))
+            listing.unusable_labels[subject] = participants[subject][column]
         elif subject not in participants:
             listing.problems.append(Problem("missing label: has recordings but no row in participants.tsv", subject))
         elif not participants[subject][column]:
@@ -42,6 +45,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
     for path in paths:
         if f"sub-{path.subject}" in listing.labels:
             add(listing, path)
+    _list_unread(listing, options, paths)
     for entity in ("task", "session"):
         values = sorted({getattr(path, entity) for path in paths if getattr(path, entity)})
         if len(values) > 1:
@@ -55,16 +59,21 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
     """The EEG recordings of every subject, in the order of their names (session, task, run)."""
     import mne_bids
 
-    paths = mne_bids.find_matching_paths(
-        root, datatypes="eeg", suffixes="eeg", tasks=options.task, sessions=options.session, ignore_nosub=True
-    )
+    try:
+        paths = mne_bids.find_matching_paths(
+            root, datatypes="eeg", suffixes="eeg", tasks=options.task, sessions=options.session, ignore_nosub=True
+        )
+    except ValueError as error:
+        raise BadData(
+            f"{root}: a file's name is not BIDS ({error}); rename it, or list the files in a manifest"
+        ) from None
     names = {path.fpath for path in paths}
     found = [path for path in paths if path.fpath.suffix not in SIDECARS]
     # BrainVision keeps its samples in .eeg beside the .vhdr; a lone .eeg is a recording of another maker.
     found = [p for p in found if not (p.fpath.suffix == ".eeg" and p.fpath.with_suffix(".vhdr") in names)]
     if not found:
         raise BadData(f"{root}: no EEG recording{_sought(options)} below sub-*/**/eeg/")
-    return sorted(found, key=lambda path: str(path.fpath))
+    return sorted(found, key=lambda path: _natural(str(path.fpath)))
 
 
 def add(listing: Listing, path: BIDSPath) -> None:
@@ -96,6 +105,24 @@ def read_participants(root: Path) -> tuple[list[str], dict[str, dict[str, str]]]
     if twice:
         raise BadData(f"{path}: subjects listed more than once", twice)
     return [column for column in columns if column != "participant_id"], participants
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A sort key by which run-2 stands before run-10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _list_unread(listing: Listing, options: SourceOptions, taken: list[BIDSPath]) -> None:
+    """Say which files look like recordings but were not taken."""
+    used = {path.fpath for path in taken}
+    for file in sorted(listing.root.glob("sub-*/**/*")):
+        if file.suffix.lower() in RECORDINGS and file not in used and not file.name.startswith("."):
+            why = (
+                f"not of the task or session asked for{_sought(options)}"
+                if _sought(options)
+                else "its place or name is not sub-*/**/eeg/*_eeg.*"
+            )
+            listing.left_out.append(LeftOut(listing.name(file), why))
 
 
 def _sought(options: SourceOptions) -> str:

@@ -27,6 +27,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
         raise BadUse("--label, --task and --session are for BIDS folders; a manifest names its labels and files itself")
 
     listing = Listing("manifest", root.parent)
+    unclear: set[str] = set()  # subjects with two labels: neither is guessed
     for row, values in enumerate(rows, start=2):  # the header is line 1
         subject, label, file = (values.pop(name) for name in REQUIRED)
         if not subject or not file:
@@ -38,11 +39,17 @@ def find(root: Path, options: SourceOptions) -> Listing:
         if listing.labels.setdefault(subject, label) != label:
             known = listing.labels[subject]
             listing.problems.append(Problem(f"labelled {label!r} in line {row} but {known!r} before", subject, file))
+            unclear.add(subject)
             continue
-        listing.columns.setdefault(subject, values)
+        for name, value in listing.columns.setdefault(subject, values).items():
+            if values.get(name) != value:
+                listing.notes.append(
+                    f"{subject}: {name} is {value!r} first and {values.get(name)!r} in line {row}; the first is kept"
+                )
         path = root.parent / file
         if path.exists():
             listing.add(subject, path)
         else:
             listing.problems.append(Problem("file not found", subject, file))
+    listing.drop(unclear)
     return listing

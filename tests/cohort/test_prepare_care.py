@@ -1,0 +1,234 @@
+"""What ``prepare`` must never do: touch what is not its own, mislabel channels, trust half a file, guess."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import mne
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from bridgemil import Cohort, SubjectKFold, prepare
+from bridgemil.errors import BadData, BadUse
+from recordings import MONTAGE, build_bids, noise, write_edf
+
+
+def quiet(source: Path, out: Path, **more: object) -> Cohort:
+    return prepare(source, out, jobs=1, progress=False, **({"label": "Group"} | more))
+
+
+def test_a_users_folder_is_left_alone(bids: Path, tmp_path: Path) -> None:
+    photo = tmp_path / "study/subjects/P1/photo.txt"
+    photo.parent.mkdir(parents=True)
+    photo.write_text("mine")
+    with pytest.raises(BadUse, match="is no cohort"):
+        quiet(bids, tmp_path / "study")
+    with pytest.raises(BadUse, match="holds the recordings themselves"):
+        quiet(bids, bids)
+    assert photo.read_text() == "mine"
+    assert not list(bids.glob(".bridgemil*"))
+    cohort = quiet(bids, tmp_path / "c")
+    (tmp_path / "c/subjects/.DS_Store").write_text("")
+    (tmp_path / "c/subjects/notes").mkdir()
+    assert quiet(bids, tmp_path / "c", high=40, overwrite=True).hash != cohort.hash
+    assert (tmp_path / "c/subjects/notes").is_dir()
+
+
+def test_another_order_of_channels_is_cut_again(bids: Path, tmp_path: Path) -> None:
+    quiet(bids, tmp_path / "c", channels=("C3", "O1"))
+    turned = quiet(bids, tmp_path / "c", channels=("O1", "C3"), overwrite=True)
+    fresh = quiet(bids, tmp_path / "d", channels=("O1", "C3"))
+    assert turned.hash == fresh.hash
+    np.testing.assert_array_equal(turned.windows("sub-01"), fresh.windows("sub-01"))
+
+
+def test_a_boundary_is_a_point_whatever_was_cut_out_there(bids: Path, tmp_path: Path) -> None:
+    raw = mne.io.RawArray(noise(5, 20, 250) * 1e-6, mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR")
+    raw.set_annotations(mne.Annotations([4.5], [11.0], ["boundary"]))
+    (bids / "sub-01/eeg/sub-01_task-rest_eeg.edf").unlink()
+    mne.export.export_raw(bids / "sub-01/eeg/sub-01_task-rest_eeg.set", raw, verbose="ERROR")
+    assert quiet(bids, tmp_path / "c").window_starts("sub-01").tolist() == [i for i in range(20) if i != 4]
+
+
+def test_a_damaged_cohort_is_mended(bids: Path, tmp_path: Path) -> None:
+    whole = quiet(bids, tmp_path / "c").hash
+    (tmp_path / "c/subjects/sub-01/windows.npy").write_bytes(b"")
+    (tmp_path / "c/subjects/sub-02/windows.npy").unlink()
+    mended = quiet(bids, tmp_path / "c")
+    assert mended.hash == whole
+    assert len(mended.windows("sub-01")) == len(mended.windows("sub-02")) == 8
+    (tmp_path / "c/cohort.json").write_text("{")
+    with pytest.raises(BadData, match="is damaged"):
+        Cohort.open(tmp_path / "c")
+    assert quiet(bids, tmp_path / "c").hash == whole
+
+
+def test_a_second_writer_changes_nothing(bids: Path, tmp_path: Path) -> None:
+    quiet(bids, tmp_path / "c")
+    with FileLock(tmp_path / "c/.lock"), pytest.raises(BadUse, match="another `prepare` is writing there"):
+        quiet(bids, tmp_path / "c", high=40, overwrite=True)
+    assert Cohort.open(tmp_path / "c").about["settings"]["high"] == 45
+
+
+def test_skipped_recordings_have_no_say_in_the_channels(bids: Path, tmp_path: Path) -> None:
+    write_edf(bids / "sub-04/eeg/sub-04_task-rest_eeg.edf", noise(44, 0.8, 250, 2), 250, ("Fp1", "Fp2"))
+    assert quiet(bids, tmp_path / "c", skip_bad=True).channels == list(MONTAGE)
+
+
+def test_a_wrong_unit_is_noticed(bids: Path, tmp_path: Path) -> None:
+    raw = mne.io.RawArray(noise(5, 8, 250), mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR")  # as if volts
+    (bids / "sub-01/eeg/sub-01_task-rest_eeg.edf").unlink()
+    raw.save(bids / "sub-01/eeg/sub-01_task-rest_eeg.fif", verbose="ERROR")
+    with pytest.raises(BadData, match="varies by more than 100 mV: is the file's unit right"):
+        quiet(bids, tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"channels": ("T3", "T7")}, "named twice"),
+        ({"channels": ("C3", "EEG C3")}, "named twice"),
+        ({"reference": ("average", "C3")}, "not both"),
+        ({"reference": ("C3",), "channels": ("C3", "O1")}, "would be zero"),
+        ({"notch": (-50,)}, "above 0 Hz"),
+        ({"folds": 2}, "greater than or equal to 3"),
+        ({"raw": True}, "goes with --preset adftd"),
+    ],
+)
+def test_settings_that_make_no_sense(bids: Path, tmp_path: Path, settings: dict, message: str) -> None:
+    with pytest.raises(BadUse, match=message):
+        quiet(bids, tmp_path / "c", **settings)
+
+
+def test_references_are_matched_checked_and_not_kept(tmp_path: Path) -> None:
+    names = ("EEG C3-Ref", "EEG C4-Ref", "EEG A1-Ref", "EEG A2-Ref")
+    root = build_bids(tmp_path / "b", {"sub-1": "A", "sub-2": "C"}, names=names)
+    cohort = quiet(root, tmp_path / "c", reference=("A1", "A2"))
+    assert cohort.channels == ["C3", "C4"]
+    assert quiet(root, tmp_path / "d", reference=("C3",)).channels == ["C4"]
+    data = noise(3, 8, 250, 4)
+    data[2] = 0
+    write_edf(root / "sub-1/eeg/sub-1_task-rest_eeg.edf", data, 250, names)
+    with pytest.raises(BadData, match=r"sub-1, .*reference A1 is flat"):
+        quiet(root, tmp_path / "e", reference=("A1", "A2"))
+
+
+def test_runs_are_in_the_order_of_their_numbers_and_strange_files_are_listed(bids: Path, tmp_path: Path) -> None:
+    folder = bids / "sub-01/eeg"
+    (folder / "sub-01_task-rest_eeg.edf").unlink()
+    for run, seconds in ((1, 3), (2, 4), (10, 5)):
+        write_edf(folder / f"sub-01_task-rest_run-{run}_eeg.edf", noise(100 + run, seconds, 250), 250, MONTAGE)
+    write_edf(folder / "recording2.edf", noise(99, 4, 250), 250, MONTAGE)
+    cohort = quiet(bids, tmp_path / "c")
+    assert cohort.records["sub-01"].recording_windows == (3, 4, 5)
+    assert [item["what"] for item in cohort.about["left_out"]] == ["sub-01/eeg/recording2.edf"]
+
+
+def patched(path: Path, at: int, text: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[at : at + len(text)] = text
+    path.write_bytes(bytes(content))
+
+
+def test_recordings_with_gaps_are_refused(bids: Path, tmp_path: Path) -> None:
+    path = bids / "sub-01/eeg/sub-01_task-rest_eeg.edf"
+    write_edf(path, noise(1, 8, 250), 250, MONTAGE, [(1.0, 0.1, "eyes")])
+    patched(path, 192, b"EDF+D")
+    with pytest.raises(BadData, match=r"sub-01, .*discontinuous \(EDF\+D\)"):
+        quiet(bids, tmp_path / "c")
+
+
+def test_a_brainvision_file_cut_within_a_sample_is_truncated(bids: Path, tmp_path: Path) -> None:
+    folder = bids / "sub-01/eeg"
+    (folder / "sub-01_task-rest_eeg.edf").unlink()
+    raw = mne.io.RawArray(noise(1, 8, 250) * 1e-6, mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR")
+    mne.export.export_raw(folder / "sub-01_task-rest_eeg.vhdr", raw, verbose="ERROR")
+    data = folder / "sub-01_task-rest_eeg.eeg"
+    data.write_bytes(data.read_bytes()[:-7001])
+    with pytest.raises(BadData, match="truncated: its data file ends in the middle of a sample"):
+        quiet(bids, tmp_path / "c")
+
+
+def test_the_rate_of_the_kept_signals_counts(bids: Path, tmp_path: Path) -> None:
+    from edfio import Edf, EdfSignal
+
+    signals = [
+        EdfSignal(row, 80, label=name, physical_dimension="uV")
+        for name, row in zip(MONTAGE, noise(1, 8, 80), strict=True)
+    ]
+    signals.append(EdfSignal(noise(2, 8, 1000, 1)[0], 1000, label="ECG", physical_dimension="uV"))
+    Edf(signals).write(bids / "sub-01/eeg/sub-01_task-rest_eeg.edf")
+    with pytest.raises(BadData, match="sampled at 80 Hz: a filter edge of 45 Hz"):
+        quiet(bids, tmp_path / "c")
+
+
+def test_classes_left_out_may_have_problems(bids: Path, tmp_path: Path) -> None:
+    table = (bids / "participants.tsv").read_text() + "sub-99\tF\t70\n"
+    (bids / "participants.tsv").write_text(table)
+    with pytest.raises(BadData, match=r"sub-99: listed in participants.tsv but has no EEG recording"):
+        quiet(bids, tmp_path / "c")
+    assert len(quiet(bids, tmp_path / "c", classes=["A", "C"])) == 6
+
+
+def test_text_that_is_no_text_is_refused(bids: Path, tmp_path: Path) -> None:
+    (bids / "participants.tsv").write_bytes("participant_id\tGroup\nsub-01\tMüller\n".encode("latin-1"))
+    with pytest.raises(BadData, match=r"participants.tsv: is no table in UTF-8"):
+        quiet(bids, tmp_path / "c")
+
+
+def epochs(volts: np.ndarray, names: list[str], kinds: list[str]) -> mne.BaseEpochs:
+    return mne.EpochsArray(volts, mne.create_info(names, 50, kinds), verbose="ERROR")
+
+
+def test_epochs_bring_their_eeg_channels_only() -> None:
+    rng = np.random.default_rng(0)
+    bags = []
+    for code in (1, 2):
+        data = rng.normal(0, 2e-5, (4, 3, 50))
+        data[:, 2] = code
+        bags.append(epochs(data, ["C3", "C4", "STI"], ["eeg", "eeg", "stim"]))
+    cohort = Cohort.from_arrays([[bags[0], bags[0].copy()[:2]], bags[1]], ["a", "b"])
+    assert cohort.channels == ["C3", "C4"]
+    assert cohort.records["subject-001"].recording_windows == (4, 2)
+    assert 5 < float(np.std(cohort.windows("subject-001"))) < 80
+    bags[0].info["bads"] = ["C3"]
+    with pytest.raises(BadUse, match="bad channels"):
+        Cohort.from_arrays(bags, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"labels": ["a", None, "b"]}, BadUse, "no label for subject-002"),
+        ({"labels": ["a", float("nan"), "b"]}, BadUse, "no label for subject-002"),
+        ({"bags": lambda b: [b[0], b[1], b[0].copy()]}, BadData, "subject-003 and subject-001 have the same windows"),
+    ],
+)
+def test_arrays_under_the_same_rules(change: dict, error: type[Exception], message: str) -> None:
+    bags = [np.random.default_rng(i).normal(size=(3, 2, 50)) for i in range(3)]
+    change = {key: value(bags) if isinstance(value, Callable) else value for key, value in change.items()}
+    given = {"bags": bags, "labels": list("aba"), "sfreq": 50, "channels": np.array(["C3", "C4"])} | change
+    with pytest.raises(error, match=message):
+        Cohort.from_arrays(**given)
+
+
+def test_the_split_depends_on_who_is_there_not_on_their_order() -> None:
+    subjects, labels = [f"s{i}" for i in range(20)], ["a", "b"] * 10
+    forward = SubjectKFold(5).plan(subjects, labels)
+    assert SubjectKFold(5).plan(subjects[::-1], labels[::-1]) == forward
+
+
+def test_a_subject_without_a_group_is_related_to_nobody() -> None:
+    subjects, labels = [f"s{i}" for i in range(20)], ["a", "b"] * 10
+    plan = SubjectKFold(5).plan(subjects, labels, ["x", "x", "x", *[""] * 17])
+    assert max(map(len, plan.folds)) <= 5  # one large group would make a fold of 17
+    assert any({"s0", "s1", "s2"} <= set(fold) for fold in plan.folds)
+
+
+def test_the_record_is_plain_json(bids: Path, tmp_path: Path) -> None:
+    quiet(bids, tmp_path / "c")
+    record = json.loads((tmp_path / "c/subjects/sub-01/record.json").read_text())
+    assert record["files"][0]["file"] == "sub-01/eeg/sub-01_task-rest_eeg.edf"
