@@ -49,7 +49,8 @@ def step(model: torch.nn.Module, x: torch.Tensor) -> float:
 def peak_megabytes(side: str, name: str) -> float:
     """What a training step adds to a fresh process, in megabytes."""
     command = [sys.executable, __file__, "--measure", side, name]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    runs = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(3)]
+    return float(np.median([float(text) for text in runs]))
 
 
 def measure(side: str, name: str, n: int) -> None:

@@ -86,6 +86,18 @@ def test_equal_to_the_plain_layers_to_double_precision(name: str, size: tuple[in
             torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-11, msg=lambda m, key=key: f"{key}: {m}")
 
 
+@pytest.mark.parametrize("name", TABLE)
+def test_several_passes_before_one_gradient(name: str) -> None:
+    plain, ours = pair(name, 11, 137, dtype=torch.float64)
+    x, y = torch.randn(2, 8, 11, 137, dtype=torch.float64)
+    for model in (plain, ours):
+        (model(x) * model(y)).sum().backward()
+    for theirs, mine in zip(plain.parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-8, atol=1e-8)
+    for theirs, mine in zip(plain.buffers(), ours.buffers(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", TABLE)
 def test_equal_to_the_plain_layers_to_single_precision(name: str, training: bool) -> None:

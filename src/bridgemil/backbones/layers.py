@@ -79,8 +79,8 @@ def absorb(norm: nn.BatchNorm1d | nn.BatchNorm2d, shift: Tensor) -> Tensor:
     mean, var, momentum = running(norm)
     if not norm.training:
         return norm.bias + norm.weight * torch.rsqrt(var + norm.eps) * shift
-    with torch.no_grad():
-        mean += shift * (momentum / (1 - momentum))
+    # Through .data: an earlier forward pass of the same step may hold the buffer, though training never reads it.
+    mean.data += shift.detach() * (momentum / (1 - momentum))
     return norm.bias + 0 * shift
 
 
@@ -103,7 +103,7 @@ def _pooling(n_times: int, pool: int, like: Tensor) -> Tensor:
 
 
 class _NormELUPool(torch.autograd.Function):
-    """Batch norm, ELU and average pooling with one stored activation besides the input."""
+    """Batch norm, ELU and average pooling, a few channels at a time; only the input is kept for the gradient."""
 
     @staticmethod
     def forward(
@@ -111,33 +111,36 @@ class _NormELUPool(torch.autograd.Function):
     ) -> Tensor:
         channels, n, n_times = u.shape
         average = _pooling(n_times, pool, u)
-        active, pooled = torch.empty_like(u), u.new_empty(channels, n, n_times // pool)
+        pooled = u.new_empty(channels, n, n_times // pool)
         moments: list[tuple[Tensor, Tensor]] = []
         for own in _parts(channels):
             flat = u[own].reshape(1, len(weight[own]), -1)
-            out, save_mean, save_invstd = torch.native_batch_norm(
+            out, *used = torch.native_batch_norm(
                 flat, weight[own], bias[own], mean[own], var[own], norm.training, running(norm)[2], norm.eps
             )
-            torch.ops.aten.elu.out(out, out=active[own].view(out.shape))
-            torch.matmul(active[own].view(-1, n_times), average, out=pooled[own].view(-1, n_times // pool))
-            moments.append((save_mean, save_invstd))
-        save_mean, save_invstd = (torch.cat(values) for values in zip(*moments, strict=True))
-        ctx.save_for_backward(u, weight, mean, var, save_mean, save_invstd, active, average)
+            active = F.elu(out, inplace=True).view(-1, n_times)
+            torch.matmul(active, average, out=pooled[own].view(-1, n_times // pool))
+            moments.append((used[0], used[1]) if norm.training else (mean[own], torch.rsqrt(var[own] + norm.eps)))
+        used_mean, used_invstd = (torch.cat(values) for values in zip(*moments, strict=True))
+        ctx.save_for_backward(u, weight, bias, used_mean, used_invstd, average)
         ctx.training, ctx.eps = norm.training, norm.eps
         return pooled
 
     @staticmethod
     @full_precision
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        u, weight, mean, var, save_mean, save_invstd, active, average = ctx.saved_tensors
+        u, weight, bias, mean, invstd, average = ctx.saved_tensors
+        scale = weight * invstd
+        shift, var = bias - scale * mean, invstd**-2 - ctx.eps
         grad_u, grad_weight, grad_bias = torch.empty_like(u), torch.empty_like(weight), torch.empty_like(weight)
         for own in _parts(len(u)):
             spread = grad[own].reshape(-1, grad.shape[-1]).to(average.dtype) @ average.T
-            kept = active[own].view(spread.shape)
-            torch.ops.aten.elu_backward.grad_input(spread, 1.0, 1.0, 1.0, True, kept, grad_input=spread)
+            active = torch.addcmul(shift[own, None, None], u[own], scale[own, None, None])
+            active = F.elu(active, inplace=True).view(spread.shape)
+            torch.ops.aten.elu_backward.grad_input(spread, 1.0, 1.0, 1.0, True, active, grad_input=spread)
             flat = u[own].view(1, len(weight[own]), -1)
             grads = torch.ops.aten.native_batch_norm_backward(
-                spread.view(flat.shape), flat, weight[own], mean[own], var[own], save_mean[own], save_invstd[own],
+                spread.view(flat.shape), flat, weight[own], mean[own], var[own], mean[own], invstd[own],
                 ctx.training, ctx.eps, [True] * 3,
             )  # fmt: skip
             grad_u[own], grad_weight[own], grad_bias[own] = grads[0].view(u[own].shape), grads[1], grads[2]
