@@ -80,8 +80,11 @@ def _checked(name: str, backbone: nn.Module, n_channels: int, n_times: int) -> n
     training = backbone.training
     parameter = next(backbone.parameters(), None)
     device = None if parameter is None else parameter.device
-    with torch.no_grad():
-        out = backbone.eval()(torch.zeros(2, n_channels, n_times, device=device))
+    try:
+        with torch.no_grad():
+            out = backbone.eval()(torch.zeros(2, n_channels, n_times, device=device))
+    except Exception as error:
+        raise BadUse(f"backbone {name!r} cannot embed windows of {n_channels} x {n_times}: {error}") from error
     backbone.train(training)
     if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != 2:
         got = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from bridgemil.errors import BadUse
@@ -22,20 +24,22 @@ class _FinalInput(nn.Module):
 
 
 class Features(nn.Module):
-    """A braindecode model without its final layer."""
+    """A braindecode model without its final layer (or its several final layers, whose inputs are joined)."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
-        model.final_layer = _FinalInput()
+        several = isinstance(model.final_layer, nn.ModuleList)
+        self.taps = [_FinalInput() for _ in range(len(model.final_layer) if several else 1)]
+        model.final_layer = nn.ModuleList(self.taps) if several else self.taps[0]
 
     def forward(self, x: Tensor) -> Tensor:
         """N x C x T -> N x d."""
         self.model(x)
-        final: Any = self.model.final_layer
-        features: Tensor = final.seen
-        final.seen = None  # a graph must not outlive its step
-        return features
+        seen = [tap.seen for tap in self.taps if tap.seen is not None]
+        for tap in self.taps:
+            tap.seen = None  # a graph must not outlive its step
+        return torch.cat(seen, dim=1)
 
 
 def features(model_name: str, n_channels: int, n_times: int, **options: Any) -> Features:
@@ -57,6 +61,8 @@ def features(model_name: str, n_channels: int, n_times: int, **options: Any) -> 
         known = ", ".join(sorted(name for name in dir(models) if name[0].isupper()))
         raise BadUse(f"braindecode has no model {model_name!r}; it has {known}")
     given: dict[str, Any] = {"n_chans": n_channels, "n_times": n_times, "n_outputs": 2, "sfreq": 200.0}
+    accepted = inspect.signature(getattr(models, model_name)).parameters
+    given = {name: value for name, value in given.items() if name in accepted}
     try:
         model = getattr(models, model_name)(**(given | options))
     except Exception as error:
