@@ -1,0 +1,1 @@
+"""Learning: the objectives of Stage 1, and (to come) the loops of both stages."""

@@ -1,0 +1,1 @@
+"""What Stage 1 minimises."""
