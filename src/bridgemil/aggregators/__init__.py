@@ -1,7 +1,7 @@
 """Aggregators map a bag of window embeddings to subject logits. Create them by name; add one with a file and a line.
 
-All are called alike, ``aggregator(embeddings, mask)`` with embeddings B x N x d and a Boolean mask B x N (True = valid),
-and return a ``BagOutput``. Padding never counts, whatever stands in it: a padded bag gives what it would give alone.
+All are called alike, ``aggregator(embeddings, mask)`` with embeddings B x N x d and a Boolean mask B x N (True where
+valid), and return a ``BagOutput``. Padding never counts, whatever stands in it: a padded bag gives what it gives alone.
 """
 
 from __future__ import annotations

@@ -24,3 +24,21 @@ def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 
     positive = (both[:, None] == both[None]) & ~itself
     total = log_probability.masked_fill(~positive, 0).sum(dim=1)
     return -(total / positive.sum(dim=1)).mean()
+
+
+def augment(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """A random view of windows x (N x C x T): jitter, scaling and a circular shift, each on half of the windows.
+
+    Jitter has 5 % of the channel's own standard deviation, the scale is uniform in 0.8-1.2, the shift in +-5 % of T.
+    """
+    n, _, n_times = x.shape
+    one = (n, 1, 1)
+    jitter, scaling, shifting = torch.rand((3, *one), generator=generator, device=x.device) < 0.5
+    noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+    view = x + jitter * 0.05 * x.std(dim=2, keepdim=True) * noise
+    scale = 0.8 + 0.4 * torch.rand(one, generator=generator, device=x.device, dtype=x.dtype)
+    view = torch.where(scaling, view * scale, view)
+    most = int(0.05 * n_times)
+    shift = torch.randint(-most, most + 1, one, generator=generator, device=x.device) * shifting
+    source = (torch.arange(n_times, device=x.device) - shift) % n_times  # N x 1 x T
+    return view.gather(2, source.expand_as(view))

@@ -1,0 +1,74 @@
+"""What SupCon and masked reconstruction do to windows before the encoder sees them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+
+from bridgemil.learning.objectives.masked import masked_loss, reconstruction_head, span_mask
+from bridgemil.learning.objectives.supcon import augment
+
+
+def runs(row: torch.Tensor) -> list[int]:
+    return [len(list(group)) for hidden, group in itertools.groupby(row.tolist()) if hidden]
+
+
+def test_two_spans_of_sixteen_in_every_channel_of_200_samples() -> None:
+    mask = span_mask(300, 4, 200, torch.Generator().manual_seed(0))
+    assert mask.shape == (300, 4, 200)
+    assert (mask.sum(dim=2) == 32).all()
+    assert {tuple(runs(row)) for row in mask.flatten(0, 1)} == {(16, 16), (32,)}
+    assert not torch.equal(mask[:, 0], mask[:, 1])
+
+
+def test_every_placement_is_equally_likely() -> None:
+    mask = span_mask(20_000, 1, 34, torch.Generator().manual_seed(1))  # one span in 19 places
+    starts = Counter(mask[:, 0].int().argmax(dim=1).tolist())
+    assert set(starts) == set(range(19))
+    assert max(starts.values()) < 1.2 * min(starts.values())
+
+
+def test_short_windows_are_refused() -> None:
+    with pytest.raises(ValueError, match="too short"):
+        span_mask(1, 1, 15)
+
+
+def test_only_hidden_samples_count() -> None:
+    x, mask = torch.randn(5, 3, 50), span_mask(5, 3, 50)
+    guess = torch.where(mask, x + 2, x + 1000)
+    assert float(masked_loss(guess, x, mask)) == pytest.approx(4, rel=1e-4)
+    assert reconstruction_head(16, 3, 50)(torch.randn(5, 16)).shape == (5, 150)
+    assert reconstruction_head(280, 3, 50)[0].out_features == 512
+
+
+def test_views_are_jittered_scaled_and_shifted_as_said() -> None:
+    torch.manual_seed(2)
+    n, n_times = 4000, 200
+    ramp = torch.arange(n_times, dtype=torch.float64).expand(n, 2, n_times).clone()
+    view = augment(ramp, torch.Generator().manual_seed(3))
+    spread = ramp.std(dim=2)[0, 0]
+    shift = torch.empty(n, dtype=torch.int64)
+    clean = 0
+    for i in range(n):
+        drop = (view[i, 0, :-1] - view[i, 0, 1:]).max(dim=0)  # where the ramp jumps back, if it does
+        shift[i] = int(drop.indices) + 1 if drop.values > 100 else 0
+        back = torch.roll(view[i], -int(shift[i]), dims=1)
+        scale = float((back[0] @ ramp[i, 0]) / (ramp[i, 0] @ ramp[i, 0]))
+        assert 0.79 < scale < 1.21
+        noise = (back[0] / scale - ramp[i, 0]).std() / spread
+        clean += int(noise < 1e-6)
+        assert noise < 0.08
+    assert 0.45 < clean / n < 0.55  # half of them have no jitter
+    moved = torch.where(shift > 100, shift - 200, shift)
+    assert int(moved.abs().max()) == 10
+    assert 0.4 < float((moved != 0).double().mean()) < 0.7
+
+
+def test_the_same_generator_gives_the_same_view() -> None:
+    x = torch.randn(8, 3, 50)
+    one, two = (augment(x, torch.Generator().manual_seed(4)) for _ in range(2))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, x)
