@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from bridgemil import aggregators, backbones, pretraining
     from bridgemil.cohort.folds import FoldPlan, SubjectKFold
     from bridgemil.cohort.prepare import prepare
     from bridgemil.cohort.store import Cohort
 
+_PARTS = ("aggregators", "backbones", "pretraining")
 _HOME = {
     "Cohort": "bridgemil.cohort.store",
     "FoldPlan": "bridgemil.cohort.folds",
@@ -22,10 +24,12 @@ _HOME = {
     "prepare": "bridgemil.cohort.prepare",
 }
 
-__all__ = ["Cohort", "FoldPlan", "SubjectKFold", "__version__", "prepare"]
+__all__ = ["Cohort", "FoldPlan", "SubjectKFold", "__version__", "aggregators", "backbones", "prepare", "pretraining"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"bridgemil.{name}")
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     raise AttributeError(f"module 'bridgemil' has no attribute {name!r}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -58,7 +60,7 @@ def test_sizes_are_the_methods(name: str) -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("size", [(19, 200), (32, 200), (11, 137), (8, 301)])
+@pytest.mark.parametrize("size", [(19, 200), (32, 200), (11, 137), (8, 450)])
 @pytest.mark.parametrize("name", TABLE)
 def test_equal_to_the_plain_layers_to_double_precision(name: str, size: tuple[int, int], training: bool) -> None:
     """Outputs, every gradient, the gradient of the input, running statistics; twice, so that statistics add up."""
@@ -175,7 +177,33 @@ def test_options() -> None:
     with torch.no_grad():
         limited.spatial.weight *= 100
     limited.train()(x)
+    (limited(x) * limited(x)).sum().backward()
     assert float(limited.spatial.weight.detach().flatten(1).norm(dim=1).max()) <= 1.0001
+    for name, option in (("mtdnet", {"lstm_layout": "Reference"}), ("conformer", {"attention_scale": "x"})):
+        with pytest.raises(BadUse, match="must be '"):
+            backbones.create(name, 19, 200, **option)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_an_empty_batch_gives_no_embedding(name: str) -> None:
+    backbone = backbones.create(name, 19, 200).eval()
+    assert backbone(torch.zeros(0, 19, 200)).shape == (0, backbone.embedding_dim)
+
+
+def test_names_are_reached_from_the_package() -> None:
+    code = (
+        "import bridgemil as b; b.backbones.create('mtdnet', 4, 50); b.aggregators.names(); b.pretraining.vicreg_loss"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_concentrated_filter_on_offset_windows_gives_no_nan() -> None:
+    backbone = backbones.create("eegnet", 3, 200)
+    with torch.no_grad():
+        backbone.temporal.weight.zero_()
+        backbone.temporal.weight[..., 31] = 1
+    assert torch.isfinite(backbone(torch.randn(16, 3, 200) + 1e5)).all()
+    assert (backbone.bn1.running_var >= 0).all()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ needs_braindecode = pytest.mark.skipif(FAILURE is not None, reason=str(FAILURE))
 
 @pytest.mark.skipif(FAILURE is None, reason="braindecode imports here")
 def test_without_braindecode_the_error_says_what_to_install() -> None:
-    with pytest.raises(BadUse, match=r"needs the extra `pip install bridgemil\[braindecode\]` and a torchaudio"):
+    with pytest.raises(BadUse, match=r"needs the extra `pip install '\.\[braindecode\]'` and a torchaudio"):
         backbones.create("braindecode:EEGNet", 19, 200)
 
 

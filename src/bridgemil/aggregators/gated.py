@@ -58,6 +58,6 @@ class Conjunctive(GatedBag):
 
 
 def _summed(window_logits: Tensor, gates: Tensor, mask: Tensor) -> BagOutput:
-    share = mask / mask.sum(dim=1, keepdim=True)
+    share = mask.to(window_logits.dtype) / mask.sum(dim=1, keepdim=True)
     contributions = window_logits * share.unsqueeze(-1)
     return BagOutput(torch.sum(contributions, dim=1), gates, contributions)

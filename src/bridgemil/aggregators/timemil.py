@@ -54,8 +54,8 @@ class Block(nn.Module):
         b, n, width = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # B x heads x n x .
         keys = valid[:, None, None]
-        dropout = DROPOUT if self.training else 0.0
-        read = F.scaled_dot_product_attention(q, k, v, attn_mask=keys, dropout_p=dropout)
+        # Dropout acts on what was read, not on the n x n weights: that alone made a step five times slower.
+        read = F.scaled_dot_product_attention(q, k, v, attn_mask=keys)
         x = x + self.dropout(self.out(read.transpose(1, 2).reshape(b, n, width)))
         x = x + self.dropout(self.ffn(self.norm2(x)))
         with torch.no_grad():

@@ -92,5 +92,6 @@ def _checked(name: str, backbone: nn.Module, n_channels: int, n_times: int) -> n
     claimed = getattr(backbone, "embedding_dim", out.shape[1])
     if claimed != out.shape[1]:
         raise BadUse(f"backbone {name!r} says embedding_dim = {claimed} but gives {out.shape[1]}")
-    backbone.embedding_dim = int(out.shape[1])  # type: ignore[assignment]
+    if not hasattr(backbone, "embedding_dim"):
+        backbone.embedding_dim = int(out.shape[1])  # type: ignore[assignment]
     return backbone

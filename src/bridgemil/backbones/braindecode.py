@@ -18,7 +18,7 @@ class _FinalInput(nn.Module):
         super().__init__()
         self.seen: Tensor | None = None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *more: Any) -> Tensor:
         self.seen = x.flatten(1)
         return self.seen
 
@@ -54,7 +54,7 @@ def features(model_name: str, n_channels: int, n_times: int, **options: Any) -> 
         from braindecode import models
     except Exception as error:  # its dependencies fail in several ways (a missing library is an OSError)
         raise BadUse(
-            f"braindecode:{model_name} needs the extra `pip install bridgemil[braindecode]` and a torchaudio built for "
+            f"braindecode:{model_name} needs the extra `pip install '.[braindecode]'` and a torchaudio built for "
             f"your torch; importing braindecode failed with {type(error).__name__}: {error}"
         ) from error
     if not hasattr(models, model_name):

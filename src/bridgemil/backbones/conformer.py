@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil.backbones.layers import Dropout, absorb, at_least, running
+from bridgemil.errors import BadUse
 
 WIDTH, HEADS = 40, 10
 
@@ -47,6 +48,8 @@ class Conformer(nn.Module):
     def __init__(self, n_channels: int, n_times: int, dropout: float = 0.25, attention_scale: str = "width") -> None:
         super().__init__()
         at_least("conformer", n_times, 99)
+        if attention_scale not in ("width", "head"):
+            raise BadUse(f"attention_scale must be 'width' or 'head', got {attention_scale!r}")
         n_tokens = (n_times - 24 - 75) // 15 + 1
         self.embedding_dim = WIDTH * n_tokens
         self.temporal = nn.Conv2d(1, WIDTH, (1, 25))

@@ -31,9 +31,8 @@ class EEGNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Embed windows; activations are kept channels first (16 x N x time)."""
-        if self.training and self.max_norm is not None:
-            with torch.no_grad():
-                self.spatial.weight.copy_(self.spatial.weight.renorm(2, 0, self.max_norm))
+        if self.max_norm is not None:  # through .data: an earlier pass of the same step may hold the weights
+            self.spatial.weight.data.copy_(self.spatial.weight.detach().renorm(2, 0, self.max_norm))
         u, shift = temporal_then_spatial(x, self.temporal, self.bn1, self.spatial)
         u = self.dropout(norm_elu_pool(u, self.bn2, 4, shift))
         u = torch.bmm(u, toeplitz(self.depthwise.weight.flatten(1), u.shape[-1], 7))

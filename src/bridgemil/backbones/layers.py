@@ -8,14 +8,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from bridgemil.errors import BadUse
 
 
 def full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a backward pass outside autocast, whatever the caller's context: its products feed statistics."""
+    """Run a backward pass outside autocast, whatever the caller's context; it is differentiable once."""
 
+    @once_differentiable
     @functools.wraps(backward)
     def run(ctx: Any, grad: Tensor) -> Any:
         with torch.autocast(grad.device.type, enabled=False):
@@ -55,11 +57,11 @@ class _Masked(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, keep: Tensor, scale: float) -> Tensor:
         ctx.save_for_backward(keep)
         ctx.scale = scale
-        return (keep * scale).to(x.dtype).mul_(x)
+        return keep.to(x.dtype).mul_(scale).mul_(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return (ctx.saved_tensors[0] * ctx.scale).to(grad.dtype).mul_(grad), None, None
+        return ctx.saved_tensors[0].to(grad.dtype).mul_(ctx.scale).mul(grad), None, None
 
 
 def running(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor, float]:
@@ -161,11 +163,13 @@ def attend(attention: nn.MultiheadAttention, x: Tensor, other: Tensor, dropout: 
     ) ** -0.5  # of the queries; a 3 x width vector is cheaper than the queries themselves
     weight, bias = attention.in_proj_weight * scale[:, None], attention.in_proj_bias * scale
     if x is other:
-        q, k, v = F.linear(x, weight, bias).view(n, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = F.linear(x, weight, bias).view(n, tokens, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
     else:
-        q = F.linear(x, weight[:width], bias[:width]).view(n, tokens, heads, -1).transpose(1, 2)
+        q = F.linear(x, weight[:width], bias[:width]).view(n, tokens, heads, width // heads).transpose(1, 2)
         k, v = (
-            F.linear(other, weight[width:], bias[width:]).view(n, -1, 2, heads, width // heads).permute(2, 0, 3, 1, 4)
+            F.linear(other, weight[width:], bias[width:])
+            .view(n, other.shape[1], 2, heads, width // heads)
+            .permute(2, 0, 3, 1, 4)
         )
     weights = dropout(torch.softmax(q @ k.transpose(-1, -2), dim=-1))
     out: Tensor = attention.out_proj((weights @ v).transpose(1, 2).reshape(n, tokens, width))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil.backbones.layers import at_least
+from bridgemil.errors import BadUse
 
 SCALES = ((10, 1), (5, 2), (2, 5))  # kernel (= stride) and average pool of each branch; their product is one step
 
@@ -25,6 +26,8 @@ class MTDNet(nn.Module):
     def __init__(self, n_channels: int, n_times: int, lstm_layout: str = "transpose") -> None:
         super().__init__()
         at_least("mtdnet", n_times, 10)
+        if lstm_layout not in ("transpose", "reference"):
+            raise BadUse(f"lstm_layout must be 'transpose' or 'reference', got {lstm_layout!r}")
         self.lstm_layout = lstm_layout
         self.convs = nn.ModuleList([nn.Conv1d(n_channels, 32, size, stride=size) for size, _ in SCALES])
         self.norms = nn.ModuleList([nn.BatchNorm1d(32) for _ in SCALES])
@@ -45,8 +48,10 @@ class MTDNet(nn.Module):
         conv: Any = self.convs[number]
         norm, (size, pool) = self.norms[number], SCALES[number]
         n, n_times, _ = samples.shape
-        pieces = samples[:, : n_times // size * size].reshape(n * (n_times // size), -1)
-        u = F.relu(norm(F.linear(pieces, conv.weight.transpose(1, 2).flatten(1), conv.bias))).view(n, -1, 32)
+        pieces = samples[:, : n_times // size * size].reshape(n * (n_times // size), size * samples.shape[2])
+        u = F.relu(norm(F.linear(pieces, conv.weight.transpose(1, 2).flatten(1), conv.bias))).view(
+            n, n_times // size, 32
+        )
         n_steps = n_times // (size * pool)
         return u[:, : n_steps * pool].unflatten(1, (n_steps, pool)).mean(dim=2)
 

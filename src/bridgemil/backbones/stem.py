@@ -22,6 +22,8 @@ from torch.nn import functional as F
 
 from bridgemil.backbones.layers import full_precision, running
 
+LONGEST = 400  # samples up to which a product with T x T matrices beats a convolution
+
 
 def toeplitz(kernels: Tensor, n_times: int, left: int) -> Tensor:
     """Matrices M with ``x @ M[f]`` = the correlation of x with kernel f, padded by ``left`` zeros before and to length.
@@ -54,7 +56,12 @@ def temporal_then_spatial(
         scale, shift = _norm_of_filtered(x.to(kernels.dtype), kernels, left, norm)
     mixing = spatial.weight.flatten(1)  # O x C, with O = F D
     depth = len(mixing) // len(kernels)
-    filters = toeplitz((scale[:, None] * kernels).repeat_interleave(depth, dim=0), n_times, left)  # O x T x T
+    scaled = (scale[:, None] * kernels).repeat_interleave(depth, dim=0)  # O x K
+    if n_times > LONGEST:
+        rows = F.pad(mixing @ x, (left, kernels.shape[1] - 1 - left))  # N x O x T + K - 1
+        outputs = F.conv1d(rows, scaled[:, None], groups=len(scaled)).transpose(0, 1).contiguous()
+        return outputs, shift.repeat_interleave(depth) * mixing.sum(dim=1)
+    filters = toeplitz(scaled, n_times, left)  # O x T x T
     with torch.autocast(x.device.type, enabled=False):
         outputs = _MixAndFilter.apply(x.to(mixing.dtype), mixing, filters.to(mixing.dtype))
     return outputs, shift.repeat_interleave(depth) * mixing.sum(dim=1)
@@ -94,8 +101,10 @@ def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: nn.BatchNorm2
         width = len(products)
         lagged = products.as_strided((n_times, size, size), (width + 1, width, 1)).sum(dim=0)  # R: K x K
         count = rows.numel()
-        mean = kernels @ sums / count
-        variance = ((kernels @ lagged) * kernels).sum(dim=1) / count - mean**2
+        taps = kernels.double()
+        mean = taps @ sums.double() / count
+        variance = ((taps @ lagged.double()) * taps).sum(dim=1) / count - mean**2
+        mean, variance = mean.to(kernels.dtype), variance.clamp_min(0).to(kernels.dtype)
         _update_running(norm, mean, variance, count)
     else:
         mean, variance, _ = running(norm)
