@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.backbones.layers import Dropout, at_least, attend, flat_norm, grouped_linear, norm_elu_pool
+from bridgemil.backbones.layers import Dropout, at_least, attend, flat_norm, gelu_grouped, norm_elu_pool
 from bridgemil.backbones.stem import temporal_then_spatial, toeplitz
 
 WIDTH, HEADS = 40, 4
@@ -30,8 +30,8 @@ class BranchLayer(nn.Module):
         """x: N x tokens x 40."""
         kernel = self.depthwise.weight[:, 0]
         along = toeplitz(kernel, x.shape[1], kernel.shape[1] // 2)  # 40 x tokens x tokens
-        y = F.gelu(torch.einsum("nsc,cst->ntc", x, along))
-        y = grouped_linear(F.gelu(grouped_linear(y, self.expand)), self.contract)
+        y = gelu_grouped(torch.einsum("nsc,cst->ntc", x, along), self.expand)
+        y = gelu_grouped(y, self.contract)
         return x + self.alpha * self.dropout(flat_norm(y, self.bn))
 
 

@@ -176,9 +176,27 @@ def attend(attention: nn.MultiheadAttention, x: Tensor, other: Tensor, dropout: 
     return out
 
 
-def grouped_linear(x: Tensor, conv: nn.Conv1d) -> Tensor:
-    """A 1 x 1 convolution in groups, on the last axis of x: a product with the block-diagonal matrix."""
-    return F.linear(x, torch.block_diag(*conv.weight[..., 0].chunk(conv.groups)))
+def gelu_grouped(x: Tensor, conv: nn.Conv1d) -> Tensor:
+    """``conv(gelu(x))`` on the last axis of x, for a 1 x 1 convolution in groups: a block-diagonal product."""
+    out: Tensor = _GELULinear.apply(x, torch.block_diag(*conv.weight[..., 0].chunk(conv.groups)))
+    return out
+
+
+class _GELULinear(torch.autograd.Function):
+    """``linear(gelu(x), weight)`` that makes gelu(x) again for the gradient instead of keeping it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return F.linear(F.gelu(x), weight)
+
+    @staticmethod
+    @full_precision
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        grad, x = grad.to(weight.dtype), x.to(weight.dtype)
+        grad_weight = grad.flatten(0, -2).T @ F.gelu(x).flatten(0, -2)
+        return torch.ops.aten.gelu_backward(grad @ weight, x), grad_weight
 
 
 def flat_norm(x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
