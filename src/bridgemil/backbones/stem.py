@@ -63,27 +63,49 @@ def temporal_then_spatial(
         return outputs, shift.repeat_interleave(depth) * mixing.sum(dim=1)
     filters = toeplitz(scaled, n_times, left)  # O x T x T
     with torch.autocast(x.device.type, enabled=False):
-        outputs = _MixAndFilter.apply(x.to(mixing.dtype), mixing, filters.to(mixing.dtype))
+        right = kernels.shape[1] - 1 - left
+        outputs = _MixAndFilter.apply(x.to(mixing.dtype), mixing, filters.to(mixing.dtype), left, right)
     return outputs, shift.repeat_interleave(depth) * mixing.sum(dim=1)
 
 
 class _MixAndFilter(torch.autograd.Function):
-    """(mixing @ x) filtered, O x N x T. The mixed rows are made again for the gradient: cheaper than keeping them."""
+    """(mixing @ x) filtered, O x N x T. The mixed rows are made again for the gradient: cheaper than keeping them.
+
+    A filter's matrix is zero but near its diagonal, so the products run over blocks of time and their neighbourhood.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, mixing: Tensor, filters: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, mixing: Tensor, filters: Tensor, left: int, right: int) -> Tensor:
         ctx.save_for_backward(x, mixing, filters)
-        return torch.bmm(_mix(x, mixing), filters)
+        ctx.left, ctx.right = left, right
+        mixed = _mix(x, mixing)
+        out = torch.empty_like(mixed, memory_format=torch.contiguous_format)
+        for here, near in _blocks(x.shape[2], left, right):
+            out[:, :, here] = torch.bmm(mixed[:, :, near], filters[:, near, here])
+        return out
 
     @staticmethod
     @full_precision
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, mixing, filters = ctx.saved_tensors
-        grad_filters = torch.bmm(_mix(x, mixing).transpose(1, 2), grad)
-        grad_mixed = torch.bmm(grad, filters.transpose(1, 2)).transpose(0, 1)  # N x O x T
+        mixed, grad_filters = _mix(x, mixing), torch.zeros_like(filters)
+        for here, near in _blocks(x.shape[2], ctx.left, ctx.right):
+            grad_filters[:, near, here] = torch.bmm(mixed[:, :, near].transpose(1, 2), grad[:, :, here])
+        grad_mixed = mixed  # its values are not needed any more
+        for here, near in _blocks(
+            x.shape[2], ctx.right, ctx.left
+        ):  # seen from an input, before and after change places
+            grad_mixed[:, :, here] = torch.bmm(grad[:, :, near], filters[:, here, near].transpose(1, 2))
+        grad_mixed = grad_mixed.transpose(0, 1)  # N x O x T
         grad_mixing = torch.bmm(grad_mixed, x.transpose(1, 2)).sum(dim=0)
         grad_x = torch.matmul(mixing.T, grad_mixed) if ctx.needs_input_grad[0] else None
-        return grad_x, grad_mixing, grad_filters
+        return grad_x, grad_mixing, grad_filters, None, None
+
+
+def _blocks(n_times: int, before: int, after: int, length: int = 40) -> list[tuple[slice, slice]]:
+    """Blocks of time, each with the stretch that reaches ``before`` and ``after`` it."""
+    starts = range(0, n_times, length)
+    return [(slice(t, t + length), slice(max(0, t - before), t + length + after)) for t in starts]
 
 
 def _mix(x: Tensor, mixing: Tensor) -> Tensor:
