@@ -192,9 +192,11 @@ def test_an_empty_batch_gives_no_embedding(name: str) -> None:
 
 def test_names_are_reached_from_the_package() -> None:
     code = (
-        "import bridgemil as b; b.backbones.create('mtdnet', 4, 50); b.aggregators.names(); b.pretraining.vicreg_loss"
+        "import bridgemil as b\n"
+        "print(b.backbones.names()[0], b.aggregators.names()[0], b.pretraining.vicreg_loss.__name__)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    answer = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert answer.stdout.split() == ["eegnet", "attention", "vicreg_loss"]
 
 
 def test_a_concentrated_filter_on_offset_windows_gives_no_nan() -> None:

@@ -102,7 +102,7 @@ def prepare(
     recipe = _digest([[task.recipe for task in tasks], verdict.channels, chosen.folds, chosen.burn_in, listing.columns])
     _refuse_foreign(out, listing)
     with _only_writer(out):
-        if not _finished(out, recipe, tasks, overwrite):
+        if not _finished(out, recipe, overwrite):
             _write(out, tasks, recipe, listing, verdict, chosen, workers, skip_bad, progress)
     return Cohort.open(out)
 
@@ -209,7 +209,7 @@ def _only_writer(out: Path) -> Iterator[None]:
         raise BadUse(f"{out}: another `prepare` is writing there") from None
 
 
-def _finished(out: Path, recipe: str, tasks: list[SubjectTask], overwrite: bool) -> bool:
+def _finished(out: Path, recipe: str, overwrite: bool) -> bool:
     """Whether ``out`` already is this cohort, whole; refuses to replace another one unless told to."""
     about = out / "cohort.json"
     if not about.is_file():
