@@ -53,7 +53,7 @@ class SynthSettings(BaseModel):
     sfreq: int = Field(256, ge=128, description="samples a second")
     evidence: Literal["state", "burst"] = "state"
     seed: int = Field(0, ge=0)
-    strength: float = Field(13.0, gt=0, description="amplitude of the slowing at its height, in microvolt")
+    strength: float = Field(12.0, gt=0, description="amplitude of the slowing at its height, in microvolt")
     burst_strength: float = Field(160.0, gt=0, description="height of a sharp wave, in microvolt")
 
 
