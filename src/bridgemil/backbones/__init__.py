@@ -69,6 +69,11 @@ def create_head(name: str, embedding_dim: int, n_classes: int) -> nn.Module:
     raise BadUse(f"backbone must be one of {', '.join(names())} or braindecode:<ModelName>, got {name!r}")
 
 
+def embedding_dim(encoder: nn.Module) -> int:
+    """The d of an encoder's embeddings."""
+    return int(encoder.embedding_dim)  # type: ignore[arg-type]
+
+
 def _module(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{_BUILT_IN[name][0]}")
 

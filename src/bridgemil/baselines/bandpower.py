@@ -1,8 +1,8 @@
-"""Band power: log relative power per channel and band, averaged over a subject's windows; logistic regression on it."""
+"""Band power: log relative power per channel and band, averaged over a subject's windows; a classifier on it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,17 @@ def features(bag: NDArray[np.float32], sfreq: float) -> NDArray[np.float64]:
     return (total / len(bag)).ravel()
 
 
-def classifier() -> Pipeline:
-    """Standardised features into a regularised logistic regression; the strength is fixed in advance, not tuned."""
+def classifier(kind: Literal["logistic", "extra_trees"] = "logistic", seed: int = 0) -> Pipeline:
+    """Standardised features into a classifier; its settings are fixed in advance, not tuned.
+
+    ``logistic`` is a regularised logistic regression, ``extra_trees`` a forest of randomised trees, which the
+    seed decides.
+    """
+    from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    if kind == "extra_trees":
+        return make_pipeline(StandardScaler(), ExtraTreesClassifier(500, random_state=seed))
     return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=5000))

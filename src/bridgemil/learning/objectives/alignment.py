@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+
+from bridgemil.errors import BadData
+from bridgemil.learning.objectives import pairs
+from bridgemil.learning.objectives.objective import Objective, projection
+from bridgemil.learning.settings import Stage1Settings
+from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.windows import batches, n_batches
 
 EPSILON = 1e-4  # under the square root of the variance
 
@@ -35,3 +45,50 @@ def _covariance(z: Tensor) -> Tensor:
     matrix = centred.T @ centred / (len(z) - 1)  # d x d
     off_diagonal = matrix - torch.diag(matrix.diagonal())
     return off_diagonal.square().sum() / z.shape[1]
+
+
+Pairs = tuple[pairs.Index, pairs.Index | None]  # nearby windows (2 x M), sub-bags (2 x pairs x size)
+
+
+class Alignment(Objective):
+    """L_S1 = (L_near + L_subbag) / 2, or the one of them that is on."""
+
+    batch_settings = "stage1.batch_windows or stage1.subbag_pairs"
+
+    def __init__(
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
+    ) -> None:
+        super().__init__(encoder, projection(encoder), train, settings, device)
+        self.anchors = pairs.with_partner(train.layout)
+        if len(self.anchors) < 2:
+            raise BadData("no recording has two windows: there are no nearby windows to align")
+        self.steps = n_batches(len(self.anchors), settings.batch_windows)
+
+    def batches(self, rng: np.random.Generator) -> Iterator[Pairs]:
+        """Every window is an anchor once; as many sub-bag pairs in each step, whatever the number of anchors."""
+        chosen, layout = self.settings, self.data.layout
+        deck = pairs.subject_deck(rng, len(self.data.subjects), chosen.subbag_pairs)
+        for anchors in batches(rng.permutation(self.anchors), chosen.batch_windows):
+            near = np.stack([anchors, pairs.nearby(rng, layout, anchors, chosen.radius)])
+            bags = None
+            if chosen.subbag:
+                subjects = next(deck)
+                bags = np.stack([pairs.subbags(rng, layout, subjects, chosen.subbag_size) for _ in range(2)])
+            yield near, bags
+
+    def loss(self, batch: Pairs) -> Tensor:
+        """Each pair type is encoded in one pass, both views together."""
+        near, bags = batch
+        losses = []
+        if self.settings.nearby:
+            z = self.head(self.encoder(self.windows(near.ravel())))
+            losses.append(self._vicreg(z.view(2, near.shape[1], -1)))
+        if bags is not None:
+            z = self.head(self.encoder(self.windows(bags.ravel())))
+            losses.append(self._vicreg(z.view(*bags.shape, -1).mean(dim=2)))  # a sub-bag is the mean of projections
+        return torch.stack(losses).mean()
+
+    def _vicreg(self, z: Tensor) -> Tensor:
+        chosen = self.settings
+        weights = {"invariance": chosen.invariance, "variance": chosen.variance, "covariance": chosen.covariance}
+        return vicreg_loss(z[0], z[1], **weights)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from bridgemil.backbones import embedding_dim
+from bridgemil.learning.objectives.objective import Objective
+from bridgemil.learning.objectives.pairs import Index
+from bridgemil.learning.settings import Stage1Settings
+from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.windows import batches, n_batches
 
 SPAN, SHARE = 16, 0.15
 
@@ -40,3 +50,24 @@ def reconstruction_head(embedding_dim: int, n_channels: int, n_times: int) -> nn
     """d -> min(512, 4 d) -> C T."""
     hidden = min(512, 4 * embedding_dim)
     return nn.Sequential(nn.Linear(embedding_dim, hidden), nn.GELU(), nn.Linear(hidden, n_channels * n_times))
+
+
+class Masked(Objective):
+    """Every window once an epoch, with spans of it hidden."""
+
+    def __init__(
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
+    ) -> None:
+        head = reconstruction_head(embedding_dim(encoder), *train.x.shape[1:])
+        super().__init__(encoder, head, train, settings, device)
+        self.steps = n_batches(len(train.x), settings.batch_windows)
+
+    def batches(self, rng: np.random.Generator) -> Iterator[Index]:
+        """All windows, shuffled."""
+        return batches(rng.permutation(len(self.data.x)), self.settings.batch_windows)
+
+    def loss(self, batch: Index) -> Tensor:
+        """Error on the hidden samples."""
+        x = self.windows(batch)
+        mask = span_mask(*x.shape).to(self.device)
+        return masked_loss(self.head(self.encoder(x.masked_fill(mask, 0))), x, mask)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+
+from bridgemil.learning.objectives.objective import Objective, projection
+from bridgemil.learning.objectives.pairs import Index
+from bridgemil.learning.settings import Stage1Settings
+from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.windows import batches, n_batches
 
 
 def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 0.07) -> Tensor:
@@ -42,3 +51,27 @@ def augment(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
     shift = torch.randint(-most, most + 1, one, generator=generator, device=x.device) * shifting
     source = (torch.arange(n_times, device=x.device) - shift) % n_times  # N x 1 x T
     return view.gather(2, source.expand_as(view))
+
+
+class SupCon(Objective):
+    """Two views of every drawn window; classes are drawn evenly."""
+
+    def __init__(
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
+    ) -> None:
+        super().__init__(encoder, projection(encoder), train, settings, device)
+        self.labels = train.window_y
+        share = 1 / torch.bincount(self.labels)[self.labels].double().numpy()
+        self.share = share / share.sum()
+        self.steps = n_batches(len(self.labels), settings.batch_windows)
+
+    def batches(self, rng: np.random.Generator) -> Iterator[Index]:
+        """As many draws as windows, with replacement, by inverse class frequency."""
+        drawn = rng.choice(len(self.labels), len(self.labels), p=self.share)
+        return batches(drawn, self.settings.batch_windows)
+
+    def loss(self, batch: Index) -> Tensor:
+        """Both views are encoded in one pass."""
+        x = self.windows(batch)
+        z1, z2 = self.head(self.encoder(torch.cat([augment(x), augment(x)]))).chunk(2)
+        return supcon_loss(z1, z2, self.labels[torch.from_numpy(batch)].to(self.device))

@@ -1,0 +1,47 @@
+"""What every Stage 1 objective is: an encoder with a head, the steps of an epoch, and a loss."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bridgemil.backbones import embedding_dim
+from bridgemil.learning.settings import Stage1Settings
+from bridgemil.learning.window_set import WindowSet
+
+
+class Objective(nn.Module):
+    """Sees the windows of the training subjects. ``head`` is discarded after Stage 1."""
+
+    steps: int  # in an epoch
+    batch_settings = "stage1.batch_windows"  # what to lower when memory runs out
+
+    def __init__(
+        self, encoder: nn.Module, head: nn.Module, train: WindowSet, settings: Stage1Settings, device: torch.device
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head.to(device)
+        self.data, self.settings, self.device = train, settings, device
+
+    @abstractmethod
+    def batches(self, rng: np.random.Generator) -> Iterator[Any]:
+        """The steps of one epoch."""
+
+    @abstractmethod
+    def loss(self, batch: Any) -> Tensor:
+        """The loss of one step."""
+
+    def windows(self, index: NDArray[np.int64]) -> Tensor:
+        """These windows, where the encoder is."""
+        return self.data.x[torch.from_numpy(index)].to(self.device)
+
+
+def projection(encoder: nn.Module) -> nn.Module:
+    """d-256-LN-ELU-128, shared by BridgeMIL's two pair types; SupCon's too."""
+    return nn.Sequential(nn.Linear(embedding_dim(encoder), 256), nn.LayerNorm(256), nn.ELU(), nn.Linear(256, 128))

@@ -1,0 +1,38 @@
+"""Supervised Stage 1 (an ablation): windows inherit their subject's diagnosis, as in a majority vote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bridgemil import backbones
+from bridgemil.learning.objectives.objective import Objective
+from bridgemil.learning.objectives.pairs import Index
+from bridgemil.learning.settings import Stage1Settings
+from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.windows import batches, n_batches
+
+
+class Supervised(Objective):
+    """Cross-entropy through the backbone's own window classifier."""
+
+    def __init__(
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
+    ) -> None:
+        head = backbones.create_head(backbone, backbones.embedding_dim(encoder), train.n_classes)
+        super().__init__(encoder, head, train, settings, device)
+        self.labels = train.window_y
+        self.steps = n_batches(len(train.x), settings.batch_windows)
+
+    def batches(self, rng: np.random.Generator) -> Iterator[Index]:
+        """All windows, shuffled."""
+        return batches(rng.permutation(len(self.data.x)), self.settings.batch_windows)
+
+    def loss(self, batch: Index) -> Tensor:
+        """Cross-entropy with inherited labels."""
+        labels = self.labels[torch.from_numpy(batch)].to(self.device)
+        return F.cross_entropy(self.head(self.encoder(self.windows(batch))), labels)

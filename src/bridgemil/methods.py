@@ -1,0 +1,179 @@
+"""The methods and the ablations as data: which Stage 1, which aggregator, which settings; and the settings of a run.
+
+A run's settings are the defaults, changed by the method, then by the budget, then by the user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bridgemil.errors import BadUse
+from bridgemil.learning.settings import Stage1Settings, Stage2Settings
+from bridgemil.settings import parse
+
+STEADY_EPOCHS = 5  # warm-up and freezing, or a tenth of the epochs if that is fewer
+
+
+class Settings(BaseModel):
+    """Everything that decides the result of a run, but for the data, the subjects of its fold and the seed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: str
+    backbone: str = "eegnet"
+    backbone_options: dict[str, Any] = Field(default_factory=dict)
+    budget: str
+    stage1: Stage1Settings | None = None
+    stage2: Stage2Settings
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """What differs from the defaults: a setting added later, at its default, changes no identity."""
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        content["stage2"]["kind"] = self.stage2.kind
+        return content
+
+    @property
+    def hash(self) -> str:
+        """Identifies the settings."""
+        return digest(self.changed)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named recipe."""
+
+    about: str
+    stage1: Mapping[str, Any] | None
+    stage2: Mapping[str, Any]
+
+
+def _end_to_end(about: str, aggregator: str) -> Method:
+    constant = {"optimiser": "adam", "schedule": "constant", "encoder_lr": None, "warmup_epochs": 0}
+    return Method(
+        about, None, {"kind": "bags", "aggregator": aggregator, "freeze_epochs": 0, "retention": 0.0} | constant
+    )
+
+
+def _two_stage(about: str, stage1: Mapping[str, Any], **stage2: Any) -> Method:
+    return Method(about, stage1, {"kind": "bags", "aggregator": "attention"} | stage2)
+
+
+METHODS = {
+    "majority_vote": Method("windows inherit the diagnosis, and vote", None, {"kind": "windows"}),
+    "additive": _end_to_end("additive MIL, end to end", "additive"),
+    "attention": _end_to_end("attention MIL, end to end", "attention"),
+    "millet": _end_to_end("conjunctive MIL (MILLET), end to end", "conjunctive"),
+    "timemil": _end_to_end("TimeMIL, end to end", "timemil"),
+    "supcon": _two_stage("supervised contrastive Stage 1, then attention", {"objective": "supcon"}),
+    "masked": _two_stage("masked reconstruction, then attention", {"objective": "masked"}),
+    "bridgemil": _two_stage("nearby and sub-bag alignment, then attention with retention", {"objective": "alignment"}),
+    "bandpower": Method("logistic regression on band power: the floor", None, {"kind": "bandpower"}),
+}
+ABLATIONS = {
+    "wo_variance_covariance": _two_stage("bridgemil without variance and covariance", {"variance": 0, "covariance": 0}),
+    "wo_nearby": _two_stage("bridgemil without nearby windows", {"nearby": False}),
+    "wo_subbag": _two_stage("bridgemil without sub-bags", {"subbag": False}),
+    "wo_retention": _two_stage("bridgemil without retention, from the same Stage 1", {}, retention=0.0),
+    "supervised": _two_stage("Stage 1 with inherited labels", {"objective": "supervised"}),
+}
+
+
+def names() -> list[str]:
+    """The methods."""
+    return list(METHODS)
+
+
+def ablations() -> list[str]:
+    """The ablations of bridgemil; they can be named wherever a method can."""
+    return list(ABLATIONS)
+
+
+@cache
+def budgets() -> dict[str, dict[str, Any]]:
+    """How long to train, by name."""
+    import yaml
+
+    content: dict[str, dict[str, Any]] = yaml.safe_load(files("bridgemil").joinpath("budgets.yaml").read_text("utf-8"))
+    return content
+
+
+def settings(
+    method: str, backbone: str = "eegnet", budget: str = "laptop", burn_in: int = 0, **changes: Any
+) -> Settings:
+    """The settings of a method on a backbone.
+
+    Parameters
+    ----------
+    method, backbone, budget
+        Names.
+    burn_in
+        The cohort's; reduced budgets shorten it.
+    changes
+        The user's own: ``stage1={"epochs": 5}`` or, flat, ``**{"stage1.epochs": 5}``.
+    """
+    known = METHODS | ABLATIONS
+    if method not in known:
+        raise BadUse(f"method must be one of {', '.join(known)}; got {method!r}")
+    if budget not in budgets():
+        raise BadUse(f"budget must be one of {', '.join(budgets())}; got {budget!r}")
+    recipe, time = known[method], budgets()[budget]
+    user = _nested(changes)
+    values: dict[str, Any] = {"method": method, "backbone": backbone, "budget": budget}
+    if recipe.stage1 is not None:
+        own = dict(recipe.stage1) | time["stage1"] | _part(user, "stage1")
+        values["stage1"] = {"warmup_epochs": _steady(own)} | own
+    elif "stage1" in user:
+        raise BadUse(f"{method} has no Stage 1; there is nothing to set in stage1")
+    own = dict(recipe.stage2) | time.get(recipe.stage2["kind"], {}) | _part(user, "stage2")
+    if own["kind"] != "bandpower":
+        whole = _whole(own, "epochs")
+        own = {"burn_in": min(burn_in, whole // 3) if time["reduced"] else burn_in} | own
+    if recipe.stage1 is not None:
+        own = {"warmup_epochs": _steady(own), "freeze_epochs": _steady(own)} | own
+    return parse(Settings, values | {"stage2": own} | user)
+
+
+def digest(content: Any) -> str:
+    """A hash of anything JSON can hold."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _steady(own: Mapping[str, Any]) -> int:
+    return min(STEADY_EPOCHS, _whole(own, "epochs") // 10)
+
+
+def _whole(own: Mapping[str, Any], name: str) -> int:
+    if not isinstance(own[name], int):
+        raise BadUse(f"{name} must be a whole number, got {own[name]!r}")
+    return int(own[name])
+
+
+def _part(user: dict[str, Any], name: str) -> dict[str, Any]:
+    value = user.pop(name, {})
+    if not isinstance(value, Mapping):
+        raise BadUse(f"{name} holds several settings: set {name}.epochs and so on, not {name} itself")
+    return dict(value)
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"stage1.epochs": 5}`` as ``{"stage1": {"epochs": 5}}``."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        first, _, rest = key.partition(".")
+        if rest or isinstance(value, Mapping):
+            inner = nested.setdefault(first, {})
+            if not isinstance(inner, dict):
+                raise BadUse(f"{first} is set twice")
+            inner |= _nested({rest: value}) if rest else dict(value)
+        else:
+            nested[key] = value
+    return nested
