@@ -11,20 +11,33 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from bridgemil import aggregators, backbones, pretraining
+    from bridgemil import aggregators, backbones, methods, pretraining
     from bridgemil.cohort.folds import FoldPlan, SubjectKFold
     from bridgemil.cohort.prepare import prepare
     from bridgemil.cohort.store import Cohort
+    from bridgemil.evaluation.protocol import evaluate
 
-_PARTS = ("aggregators", "backbones", "pretraining")
+_PARTS = ("aggregators", "backbones", "methods", "pretraining")
 _HOME = {
     "Cohort": "bridgemil.cohort.store",
     "FoldPlan": "bridgemil.cohort.folds",
     "SubjectKFold": "bridgemil.cohort.folds",
+    "evaluate": "bridgemil.evaluation.protocol",
     "prepare": "bridgemil.cohort.prepare",
 }
 
-__all__ = ["Cohort", "FoldPlan", "SubjectKFold", "__version__", "aggregators", "backbones", "prepare", "pretraining"]
+__all__ = [
+    "Cohort",
+    "FoldPlan",
+    "SubjectKFold",
+    "__version__",
+    "aggregators",
+    "backbones",
+    "evaluate",
+    "methods",
+    "prepare",
+    "pretraining",
+]
 
 
 def __getattr__(name: str) -> Any:

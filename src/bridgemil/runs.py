@@ -102,6 +102,13 @@ class RunStore:
 
         return pd.read_parquet(self.run(identity) / "predictions.parquet")
 
+    def curves(self, identity: str) -> pd.DataFrame:
+        """A row an epoch of either stage; empty for band power."""
+        import pandas as pd
+
+        file = self.run(identity) / "curves.parquet"
+        return pd.read_parquet(file) if file.is_file() else pd.DataFrame()
+
     def windows(self, identity: str) -> dict[str, Tensor]:
         """Per test subject: each window's gate, or (majority vote) its class probabilities; none for band power."""
         return self.tensors(self.run(identity) / "windows.safetensors")

@@ -38,3 +38,29 @@ def edge(text: str | None) -> float | str | None:
 def print_json(content: Any) -> None:
     """One JSON document on standard output."""
     typer.echo(json.dumps(content, indent=1, ensure_ascii=False))
+
+
+def settings(pairs: list[str]) -> dict[str, Any]:
+    """``--set stage1.epochs=5`` as a dict; values are read as YAML (numbers, true, null, words)."""
+    import yaml
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise typer.BadParameter(f"expected key=value, got {pair!r}", param_hint="--set")
+        try:
+            found[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise typer.BadParameter(f"cannot read the value of {pair!r}", param_hint="--set") from None
+        if isinstance(found[key.strip()], str) and _is_number(value):  # YAML 1.1 takes 1e-5 for a word
+            found[key.strip()] = float(value)
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.tables import read_table
 from bridgemil.errors import BadUse
 from bridgemil.parallel import cores, each
 
@@ -146,6 +147,13 @@ def evidence_windows(events: Sequence[Event], seconds: int, starts: Signal | Non
             overlap = np.minimum(begin + 1, event.onset + event.duration) - np.maximum(begin, event.onset)
             hit |= overlap >= 0.5 * min(1.0, event.duration)
     return hit
+
+
+def true_evidence(recordings: str | Path, subject: str, starts: Signal) -> NDArray[np.bool_]:
+    """Which of a subject's windows hold evidence, from the events.tsv that ``synthesise`` wrote."""
+    _, rows = read_table(Path(recordings) / subject / "eeg" / f"{subject}_task-rest_events.tsv")
+    events = [Event(float(row["onset"]), float(row["duration"]), row["trial_type"]) for row in rows]
+    return evidence_windows(events, len(starts), starts)
 
 
 def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None, progress: bool = True) -> Path:

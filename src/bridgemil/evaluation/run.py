@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from bridgemil.cohort.folds import Round
 from bridgemil.cohort.store import Cohort
@@ -153,10 +154,10 @@ class Run:
     def _bandpower(self, settings: BandPowerSettings) -> Outcome:
         import numpy as np
 
-        from bridgemil.baselines.bandpower import classifier, features
+        from bridgemil.baselines.bandpower import classifier
 
         def of(subjects: tuple[str, ...]) -> Any:
-            return np.stack([features(self.cohort.windows(s), self.cohort.sfreq) for s in subjects])
+            return np.stack([_features(self.cohort, subject) for subject in subjects])
 
         number = {s: int(c) for s, c in zip(self.cohort.subjects, self.cohort.y, strict=True)}
         model = classifier(settings.classifier, self.seed)
@@ -199,6 +200,18 @@ class Run:
             "accuracy": sum(row["label"] == row["predicted"] for row in rows) / len(rows),
         } | _versions()
         write_json(folder / "run.json", content | about)
+
+
+_FEATURES: WeakKeyDictionary[Cohort, dict[str, Any]] = WeakKeyDictionary()  # band power of subjects, for all folds
+
+
+def _features(cohort: Cohort, subject: str) -> Any:
+    from bridgemil.baselines.bandpower import features
+
+    known = _FEATURES.setdefault(cohort, {})
+    if subject not in known:
+        known[subject] = features(cohort.windows(subject), cohort.sfreq)
+    return known[subject]
 
 
 def _versions() -> dict[str, Any]:

@@ -1,0 +1,82 @@
+"""What held-out predictions show: accuracy as the protocol defines it, the usual scores, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESAMPLES = 10_000
+
+
+def seed_accuracy(predictions: pd.DataFrame) -> float:
+    """Accuracy of one seed: the mean over folds of the fold's subject accuracy."""
+    correct = predictions["label"] == predictions["predicted"]
+    return float(correct.groupby(predictions["fold"]).mean().mean())
+
+
+def scores(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float]:
+    """Scores of one seed over all its held-out subjects; AUROC (one against the rest) from their probabilities."""
+    from sklearn.metrics import f1_score, matthews_corrcoef, recall_score, roc_auc_score
+
+    true = predictions["label"].map(list(classes).index).to_numpy()
+    said = predictions["predicted"].map(list(classes).index).to_numpy()
+    p = predictions[[f"p_{name}" for name in classes]].to_numpy()
+    labels = list(range(len(classes)))
+    return {
+        "balanced_accuracy": float(recall_score(true, said, labels=labels, average="macro", zero_division=0)),
+        "macro_f1": float(f1_score(true, said, labels=labels, average="macro", zero_division=0)),
+        "auroc": float(np.mean([roc_auc_score(true == k, p[:, k]) for k in labels])),
+        "mcc": float(matthews_corrcoef(true, said)),
+    }
+
+
+def bootstrap(values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> tuple[float, float]:
+    """A 95 % percentile interval of the (weighted) mean, subjects drawn with replacement."""
+    weights = np.ones(len(values)) if weights is None else weights
+    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
+    means = (values * weights)[drawn].sum(axis=1) / weights[drawn].sum(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def accuracy_interval(predictions: pd.DataFrame) -> tuple[float, float]:
+    """A 95 % bootstrap interval of the accuracy over subjects.
+
+    A subject counts with its mean over seeds and the weight its fold gives it, so that the interval is that of the
+    reported number. It says how far another draw of test subjects could move it; it does not retrain.
+    """
+    people = _people(predictions)
+    return bootstrap(people["correct"].to_numpy(dtype=float), people["weight"].to_numpy(dtype=float))
+
+
+def difference(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float, float]:
+    """How much more accurate the first is than the second on the same subjects, with a paired 95 % interval."""
+    first, second = _people(one), _people(other)
+    if set(first.index) != set(second.index):
+        raise ValueError("the two were not evaluated on the same subjects")
+    gain = (first["correct"] - second["correct"].reindex(first.index)).to_numpy(dtype=float)
+    weights = first["weight"].to_numpy(dtype=float)
+    return float(np.average(gain, weights=weights)), *bootstrap(gain, weights)
+
+
+def _people(predictions: pd.DataFrame) -> pd.DataFrame:
+    """A row a subject: how often it was right over seeds, and the weight its fold gives it in the accuracy."""
+    table = predictions.assign(correct=(predictions["label"] == predictions["predicted"]).astype(float))
+    people = table.groupby("subject").agg(correct=("correct", "mean"), fold=("fold", "first"))
+    return people.assign(weight=1 / people.groupby("fold")["correct"].transform("size"))
+
+
+def chance(labels: Sequence[str]) -> tuple[float, float, float]:
+    """What guessing the largest class gives, and the 95 % range of a guesser with that rate on so many subjects."""
+    from scipy.stats import binom
+
+    n = len(labels)
+    rate = max(list(labels).count(name) for name in set(labels)) / n
+    low, high = binom.interval(0.95, n, rate)
+    return rate, float(low) / n, float(high) / n
