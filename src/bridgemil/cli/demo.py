@@ -84,8 +84,10 @@ def _report(
         print_evidence(found)
     pictures = [out / "cohort.png"]
     if gates:
-        one = patients[0]
-        example = Example(one, cohort.window_starts(one), truth[one], {name: own[one] for name, own in gates.items()})
+        first = patients[0]
+        example = Example(
+            first, cohort.window_starts(first), truth[first], {name: own[first] for name, own in gates.items()}
+        )
         draw(out / "results.png", list(results.values()), found, example)
         pictures.insert(0, out / "results.png")
     write_page(out / "report.html", list(results.values()), floor, found, pictures)
