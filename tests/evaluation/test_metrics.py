@@ -1,0 +1,85 @@
+"""Scores, intervals and chance against hand-made cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bridgemil.evaluation import metrics
+from bridgemil.evaluation.evidence import evidence_found
+
+
+def table(labels: str, said: str, folds: list[int], p: list[float] | None = None) -> pd.DataFrame:
+    p = p or [0.5] * len(labels)
+    return pd.DataFrame(
+        {
+            "seed": 0,
+            "fold": folds,
+            "subject": [f"s{i}" for i in range(len(labels))],
+            "label": list(labels),
+            "predicted": list(said),
+            "p_A": 1 - np.array(p),
+            "p_B": p,
+        }
+    )
+
+
+def test_accuracy_is_the_mean_of_folds_not_of_subjects() -> None:
+    assert metrics.seed_accuracy(table("AABB", "AAAB", [0, 0, 0, 1])) == pytest.approx((2 / 3 + 1) / 2)
+
+
+def test_scores_of_a_known_case() -> None:
+    own = metrics.scores(table("AAABB", "AABBA", [0] * 5, [0.1, 0.2, 0.6, 0.7, 0.3]), ["A", "B"])
+    assert own["balanced_accuracy"] == pytest.approx((2 / 3 + 1 / 2) / 2)
+    assert own["auroc"] == pytest.approx(5 / 6)
+    assert own["mcc"] == pytest.approx((2 * 1 - 1 * 1) / np.sqrt(3 * 2 * 2 * 3))
+
+
+def test_auroc_comes_from_probabilities_not_votes() -> None:
+    own = metrics.scores(table("AABB", "AAAA", [0] * 4, [0.1, 0.2, 0.3, 0.4]), ["A", "B"])
+    assert own["auroc"] == 1.0
+    assert own["balanced_accuracy"] == 0.5
+
+
+def test_the_bootstrap_interval_matches_theory_for_many_subjects() -> None:
+    values = np.repeat([0.0, 1.0], [120, 280])
+    low, high = metrics.bootstrap(values)
+    half = 1.96 * np.sqrt(0.7 * 0.3 / 400)
+    assert low == pytest.approx(0.7 - half, abs=0.01)
+    assert high == pytest.approx(0.7 + half, abs=0.01)
+
+
+def test_the_interval_is_of_the_reported_number_with_unequal_folds() -> None:
+    predictions = table("A" * 12, "A" * 10 + "BB", [0] * 10 + [1, 1])
+    assert metrics.seed_accuracy(predictions) == 0.5
+    low, high = metrics.accuracy_interval(predictions)
+    assert low < 0.5 < high
+    assert metrics.accuracy_interval(table("AAAA", "AAAA", [0, 0, 1, 1])) == (1.0, 1.0)
+
+
+def test_a_difference_is_paired_by_subject() -> None:
+    one, other = table("AABB", "AABB", [0, 0, 1, 1]), table("AABB", "AABA", [0, 0, 1, 1])
+    gain, low, high = metrics.difference(one, other.sample(frac=1, random_state=0))
+    assert gain == pytest.approx(0.25)
+    assert low == 0
+    assert high > 0.25
+    with pytest.raises(ValueError, match="same subjects"):
+        metrics.difference(one, other.iloc[:3])
+
+
+def test_chance_is_the_largest_class_with_its_range() -> None:
+    level, low, high = metrics.chance(["A"] * 36 + ["C"] * 29 + ["F"] * 23)
+    assert level == pytest.approx(36 / 88)
+    assert low == pytest.approx(0.307, abs=0.01)
+    assert high == pytest.approx(0.511, abs=0.01)
+
+
+def test_evidence_found_averages_over_patients_that_have_both_kinds_of_windows() -> None:
+    truth = {"a": np.array([True, False, False]), "b": np.array([False, True, True]), "c": np.array([True, True])}
+    gates = {"a": np.array([0.9, 0.1, 0.2]), "b": np.array([0.5, 0.4, 0.6]), "c": np.zeros(2), "control": np.ones(2)}
+    found = evidence_found(gates, truth)
+    assert found.subjects.to_dict() == {"a": 1.0, "b": 0.5}
+    assert found.mean == 0.75
+    with pytest.raises(ValueError, match="no subject has both"):
+        evidence_found({"c": gates["c"]}, truth)

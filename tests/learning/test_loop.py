@@ -1,0 +1,120 @@
+"""The training loop: what it selects, how it fails, and that a resumed loop is the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bridgemil.errors import BridgeMILError
+from bridgemil.learning import schedule
+from bridgemil.learning.loop import Learner, train
+from bridgemil.learning.selection import Validation
+from bridgemil.learning.streams import Streams
+
+STREAMS = Streams.of(0, ["a", "b"])
+
+
+class Line(Learner):
+    """Fits a line through noise, with dropout, so that it depends on every random number."""
+
+    phase, purpose, batch_settings, steps = "line", "line", "stage2.batch_windows", 3
+
+    def __init__(self, validations: list[Validation] | None = None, broken: Exception | float | None = None) -> None:
+        STREAMS.start("weights")
+        self.model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
+        self.optimiser = torch.optim.AdamW(self.model.parameters(), 0.1)
+        self.validations, self.broken, self.seen = validations, broken, []
+
+    def rate(self, step: int) -> float:
+        return schedule.cosine(step, 3, 30)
+
+    def begin(self, epoch: int) -> None:
+        super().begin(epoch)
+        self.seen.append(epoch)
+
+    def batches(self, rng: np.random.Generator) -> Iterator[Tensor]:
+        for _ in range(self.steps):
+            yield torch.from_numpy(rng.normal(size=(8, 4)).astype(np.float32))
+
+    def loss(self, batch: Tensor, rng: np.random.Generator) -> Tensor:
+        if isinstance(self.broken, Exception) and self.seen[-1] == 1:
+            raise self.broken
+        loss = (self.model(batch) - batch.sum(dim=1, keepdim=True)).square().mean()
+        return loss * self.broken if isinstance(self.broken, float) and self.seen[-1] == 1 else loss
+
+    def validate(self) -> Validation | None:
+        return None if self.validations is None else self.validations[self.seen[-1]]
+
+
+def test_warm_up_is_linear_and_the_cosine_ends_at_zero() -> None:
+    rates = [schedule.cosine(step, 4, 20) for step in range(20)]
+    assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert rates[12] == pytest.approx(0.5)
+    assert 0 < rates[-1] < 0.02
+    assert schedule.cosine(0, 0, 10) == 1.0
+
+
+def test_selection_is_accuracy_then_loss_then_the_earliest_after_burn_in() -> None:
+    seen = [Validation(*pair) for pair in ((1.0, 0.1), (0.5, 0.2), (0.75, 0.5), (0.75, 0.4), (0.75, 0.4), (0.5, 0.0))]
+    learner = Line(seen)
+    snapshots = {}
+    trained = train(
+        learner,
+        6,
+        STREAMS,
+        burn_in=1,
+        watch=lambda moment: snapshots.update(
+            {moment.epoch - 1: {k: v.clone() for k, v in learner.model.state_dict().items()}}
+        ),
+    )
+    assert trained.epoch == 3
+    assert trained.validation == seen[3]
+    for name, value in learner.model.state_dict().items():
+        torch.testing.assert_close(value, snapshots[3][name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_a_resumed_loop_is_the_same_to_the_bit(tmp_path: Path, stop: int) -> None:
+    validations = [Validation(0.1 * i, 1.0) for i in (3, 5, 4, 5, 1, 2)]
+
+    def interrupt(moment: object) -> None:
+        if moment.epoch == stop:
+            raise KeyboardInterrupt
+
+    whole = Line(validations)
+    trained = train(whole, 6, STREAMS)
+    keep = tmp_path / "state.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        train(Line(validations), 6, STREAMS, keep=keep, watch=interrupt)
+    resumed = Line(validations)
+    again = train(resumed, 6, STREAMS, keep=keep)
+    assert resumed.seen == list(range(stop, 6)), "it did not go on from the checkpoint"
+    assert again == trained
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name]), name
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_loss_that_is_not_finite_stops_at_once() -> None:
+    with pytest.raises(BridgeMILError, match=r"line, epoch 2, step 1: the loss is nan.*learning rate"):
+        train(Line(broken=float("nan")), 4, STREAMS)
+    with pytest.raises(BridgeMILError, match=r"epoch 1: the validation loss is nan"):
+        train(Line([Validation(1.0, float("nan"))]), 1, STREAMS)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")]
+)
+def test_a_batch_that_does_not_fit_names_the_setting_to_lower(error: Exception) -> None:
+    with pytest.raises(BridgeMILError, match=r"epoch 2, step 1: out of memory.*Lower stage2\.batch_windows"):
+        train(Line(broken=error), 4, STREAMS)
+
+
+def test_other_errors_are_not_hidden() -> None:
+    with pytest.raises(RuntimeError, match="shapes"):
+        train(Line(broken=RuntimeError("shapes do not match")), 4, STREAMS)

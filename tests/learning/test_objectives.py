@@ -1,0 +1,98 @@
+"""Stage 1's objectives as they are wired: what is encoded, what is learnt, what stays out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bridgemil import backbones
+from bridgemil.learning import objectives
+from bridgemil.learning.loop import train
+from bridgemil.learning.settings import Stage1Settings
+from bridgemil.learning.stage1 import Stage1Learner
+from bridgemil.learning.streams import Streams
+from bridgemil.learning.window_set import WindowSet
+from bridgemil.pretraining import vicreg_loss
+from people import people
+
+CPU = torch.device("cpu")
+
+
+def training_windows() -> WindowSet:
+    cohort = people(8)
+    return WindowSet.load(cohort, cohort.subjects, cohort.normalisation(cohort.subjects))
+
+
+def encoder() -> torch.nn.Module:
+    torch.manual_seed(1)
+    return backbones.create("eegnet", 4, 200).eval()
+
+
+def small(**changes: object) -> Stage1Settings:
+    return Stage1Settings(**{"epochs": 6, "batch_windows": 32, "subbag_pairs": 6, "subbag_size": 4} | changes)
+
+
+def test_alignment_is_the_mean_of_both_pair_types_and_a_sub_bag_the_mean_of_projections() -> None:
+    data = training_windows()
+    objective = objectives.create(encoder(), "eegnet", data, small(), CPU)
+    near, bags = next(objective.batches(np.random.default_rng(0)))
+    loss = objective.loss((near, bags))
+
+    def z(index: np.ndarray) -> torch.Tensor:
+        return objective.head(objective.encoder(data.x[torch.from_numpy(index)]))
+
+    first = torch.stack([z(own).mean(dim=0) for own in bags[0]])
+    second = torch.stack([z(own).mean(dim=0) for own in bags[1]])
+    expected = (vicreg_loss(z(near[0]), z(near[1])) + vicreg_loss(first, second)) / 2
+    torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_every_window_is_an_anchor_once_an_epoch_and_every_step_has_its_sub_bag_pairs() -> None:
+    data = training_windows()
+    objective = objectives.create(encoder(), "eegnet", data, small(), CPU)
+    steps = list(objective.batches(np.random.default_rng(0)))
+    assert sorted(np.concatenate([near[0] for near, _ in steps])) == list(range(len(data.x)))
+    assert all(bags.shape == (2, 6, 4) for _, bags in steps)
+    assert len(steps) == objective.steps
+    subject = np.repeat(np.arange(8), data.sizes)
+    assert all((subject[bags[0]] == subject[bags[1]][:, :1]).all() for _, bags in steps)
+
+
+@pytest.mark.parametrize("off", ["nearby", "subbag"])
+def test_either_scale_can_be_left_out(off: str) -> None:
+    data = training_windows()
+    whole = objectives.create(encoder(), "eegnet", data, small(), CPU)
+    part = objectives.create(encoder(), "eegnet", data, small(**{off: False}), CPU)
+    part.load_state_dict(whole.state_dict())
+    encoded = []
+    part.encoder.register_forward_hook(lambda module, given, out: encoded.append(len(out)))
+    batch = next(part.batches(np.random.default_rng(0)))
+    part.loss(batch)
+    assert encoded == ([2 * 6 * 4] if off == "nearby" else [64])
+    assert part.steps == whole.steps
+
+
+def test_without_variance_and_covariance_only_the_distance_counts() -> None:
+    data = training_windows()
+    objective = objectives.create(encoder(), "eegnet", data, small(variance=0, covariance=0, subbag=False), CPU)
+    near, _ = next(objective.batches(np.random.default_rng(0)))
+    z = objective.head(objective.encoder(data.x[torch.from_numpy(near.ravel())])).view(2, 32, -1)
+    torch.testing.assert_close(objective.loss((near, None)), 25 * (z[0] - z[1]).square().mean())
+
+
+@pytest.mark.parametrize("name", ["alignment", "supcon", "masked", "supervised"])
+def test_the_loss_goes_down(name: str) -> None:
+    data = training_windows()
+    learner = Stage1Learner(encoder(), "eegnet", data, small(objective=name, warmup_epochs=1), CPU)
+    curve = train(learner, 6, Streams.of(0, data.subjects)).curve
+    assert curve[-1]["loss"] < curve[0]["loss"]
+    assert "validation_accuracy" not in curve[0]
+
+
+def test_supcon_draws_classes_evenly() -> None:
+    cohort = people(8, classes=("control", "control", "control", "patient"))
+    data = WindowSet.load(cohort, cohort.subjects, cohort.normalisation(cohort.subjects))
+    objective = objectives.create(encoder(), "eegnet", data, small(objective="supcon"), CPU)
+    drawn = np.concatenate([b for seed in range(30) for b in objective.batches(np.random.default_rng(seed))])
+    assert data.window_y[torch.from_numpy(drawn)].double().mean() == pytest.approx(0.5, abs=0.03)

@@ -1,0 +1,98 @@
+"""The methods as data: what the paper's table says, what budgets change, and what cannot be set."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgemil import methods
+from bridgemil.errors import BadUse
+
+
+def test_the_names_of_the_contract() -> None:
+    expected = "majority_vote additive attention millet timemil supcon masked bridgemil bandpower".split()
+    assert methods.names() == expected
+    assert len(methods.ablations()) == 5
+    assert list(methods.budgets()) == ["paper", "laptop", "demo"]
+
+
+@pytest.mark.parametrize("name", ["additive", "attention", "millet", "timemil"])
+def test_end_to_end_methods_follow_the_paper(name: str) -> None:
+    own = methods.settings(name, budget="paper", burn_in=10)
+    s2 = own.stage2
+    assert own.stage1 is None
+    assert (s2.epochs, s2.batch_subjects, s2.lr, s2.encoder_lr, s2.weight_decay) == (100, 8, 5e-4, None, 1e-4)
+    assert (s2.optimiser, s2.schedule, s2.freeze_epochs, s2.retention, s2.burn_in) == ("adam", "constant", 0, 0, 10)
+    assert s2.aggregator == {"millet": "conjunctive"}.get(name, name)
+
+
+@pytest.mark.parametrize("name", ["supcon", "masked", "bridgemil", *methods.ABLATIONS])
+def test_two_stage_methods_follow_the_paper(name: str) -> None:
+    own = methods.settings(name, budget="paper", burn_in=15)
+    s1, s2 = own.stage1, own.stage2
+    assert (s1.epochs, s1.batch_windows, s1.lr, s1.weight_decay, s1.warmup_epochs) == (50, 512, 1e-3, 1e-4, 5)
+    assert (s1.subbag_pairs, s1.subbag_size, s1.radius, s1.invariance) == (512, 8, 2, 25)
+    assert (s2.epochs, s2.batch_subjects, s2.lr, s2.encoder_lr, s2.weight_decay) == (100, 8, 5e-4, 1e-4, 1e-4)
+    assert (s2.optimiser, s2.schedule, s2.warmup_epochs, s2.freeze_epochs) == ("adamw", "cosine", 5, 5)
+    assert s2.retention == (0 if name == "wo_retention" else 1e-5)
+    assert (s2.retention_windows, s2.aggregator, s2.burn_in) == (512, "attention", 15)
+
+
+def test_ablations_change_what_they_say() -> None:
+    own = {name: methods.settings(name, budget="paper") for name in methods.ABLATIONS}
+    assert (own["wo_variance_covariance"].stage1.variance, own["wo_variance_covariance"].stage1.covariance) == (0, 0)
+    assert not own["wo_nearby"].stage1.nearby
+    assert not own["wo_subbag"].stage1.subbag
+    assert own["supervised"].stage1.objective == "supervised"
+    assert own["wo_retention"].stage1 == methods.settings("bridgemil", budget="paper").stage1
+
+
+def test_majority_vote_follows_the_paper() -> None:
+    s2 = methods.settings("majority_vote", budget="paper").stage2
+    assert (s2.kind, s2.epochs, s2.batch_windows, s2.lr, s2.weight_decay) == ("windows", 100, 512, 5e-4, 1e-4)
+
+
+def test_the_laptop_budget_is_what_was_fixed() -> None:
+    own = methods.settings("bridgemil", budget="laptop", burn_in=10)
+    assert (own.stage1.epochs, own.stage1.subbag_pairs, own.stage1.warmup_epochs) == (20, 64, 2)
+    assert (own.stage2.epochs, own.stage2.warmup_epochs, own.stage2.freeze_epochs, own.stage2.burn_in) == (60, 5, 5, 10)
+    assert methods.settings("majority_vote", budget="laptop").stage2.epochs == 30
+    assert methods.settings("attention", budget="laptop").stage2.epochs == 60
+
+
+def test_reduced_budgets_shorten_the_burn_in_and_the_paper_refuses_one_that_leaves_nothing() -> None:
+    assert methods.settings("majority_vote", budget="laptop", burn_in=15).stage2.burn_in == 10
+    assert methods.settings("bridgemil", budget="demo", burn_in=10).stage2.burn_in == 8
+    with pytest.raises(BadUse, match=r"burn_in 15 leaves no epoch of 10"):
+        methods.settings("attention", budget="paper", burn_in=15, **{"stage2.epochs": 10})
+
+
+def test_the_user_has_the_last_word() -> None:
+    own = methods.settings("bridgemil", **{"stage1.epochs": 3, "stage2.burn_in": 0, "stage2": {"retention": 0}})
+    assert (own.stage1.epochs, own.stage1.warmup_epochs, own.stage2.burn_in, own.stage2.retention) == (3, 0, 0, 0)
+    options = methods.settings("attention", "conformer", **{"backbone_options.attention_scale": "head"})
+    assert options.backbone_options == {"attention_scale": "head"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "words"),
+    [
+        (("nonsense",), {}, "method must be one of majority_vote"),
+        (("attention", "eegnet", "huge"), {}, "budget must be one of paper"),
+        (("attention",), {"stage1.epochs": 3}, "attention has no Stage 1"),
+        (("attention",), {"stage2.epoch": 3}, "epoch: Extra inputs"),
+        (("attention",), {"stage2.epochs": "many"}, "epochs must be a whole number"),
+        (("attention",), {"stage2": 3}, "stage2 holds several settings"),
+        (("bridgemil",), {"stage1.nearby": False, "stage1.subbag": False}, "nothing is left to align"),
+        (("attention",), {"nonsense": 3}, "nonsense"),
+    ],
+)
+def test_wrong_settings_are_refused_with_their_name(arguments: tuple, changes: dict, words: str) -> None:
+    with pytest.raises(BadUse, match=words):
+        methods.settings(*arguments, **changes)
+
+
+def test_a_setting_at_its_default_does_not_change_the_hash() -> None:
+    plain = methods.settings("bridgemil", budget="paper")
+    assert methods.settings("bridgemil", budget="paper", **{"stage1.radius": 2}).hash == plain.hash
+    assert methods.settings("bridgemil", budget="paper", **{"stage1.radius": 3}).hash != plain.hash
+    assert "radius" not in plain.changed["stage1"]
