@@ -26,6 +26,12 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
+def default_threads() -> int:
+    """Threads for torch: what OMP_NUM_THREADS grants, or all the cores this process may use."""
+    granted = os.environ.get("OMP_NUM_THREADS", "")
+    return int(granted) if granted.isdigit() and int(granted) > 0 else cores()
+
+
 def each(
     function: Callable[[Item], Result],
     items: Sequence[Item],

@@ -17,7 +17,7 @@ from bridgemil.evaluation.progress import Progress
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.run import Run, device_of
 from bridgemil.learning.settings import BandPowerSettings
-from bridgemil.parallel import cores
+from bridgemil.parallel import default_threads
 from bridgemil.runs import RunStore, open_store
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _threads(threads: int | None) -> Iterator[None]:
     if threads is not None and threads < 1:
         raise BadUse(f"threads must be at least 1, got {threads}")
     before = torch.get_num_threads()
-    torch.set_num_threads(threads or cores())
+    torch.set_num_threads(threads or default_threads())
     try:
         yield
     finally:
