@@ -27,6 +27,7 @@ test-real: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/backbones_speed.py
+	$(BIN)/python benchmarks/fold_speed.py
 	$(BIN)/python benchmarks/prepare_speed.py
 	$(BIN)/python benchmarks/synthetic_acceptance.py
 

@@ -1,0 +1,172 @@
+"""One fold of BridgeMIL, both stages, against the same loop with plain layers; in one run.
+
+The plain side has EEGNet layer by layer, flat batches too, but encodes every window in every step also while the
+encoder is frozen, and recomputes the retention reference in each step. First, with dropout off, the losses of the
+first five steps of either stage must agree.   python benchmarks/fold_speed.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bridgemil import aggregators, backbones, methods
+from bridgemil.cohort.folds import SubjectKFold
+from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.synthetic import SynthSettings, simulate
+from bridgemil.learning.bags import BagLearner, BagModel
+from bridgemil.learning.loop import Learner, train
+from bridgemil.learning.stage1 import Stage1Learner
+from bridgemil.learning.streams import Streams
+from bridgemil.learning.window_set import WindowSet
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from reference_backbones import REFERENCES
+
+CPU = torch.device("cpu")
+
+
+class PlainBagLearner(BagLearner):
+    """Nothing is computed once: not the frozen embeddings, not the reference."""
+
+    def __init__(self, model: BagModel, *rest: object, **named: object) -> None:
+        self.teacher = copy.deepcopy(model.encoder).eval()
+        super().__init__(model, *rest, **named)
+        self.reference = self.frozen_validation = None
+
+    def loss(self, batch: np.ndarray, rng: np.random.Generator) -> Tensor:
+        index = torch.from_numpy(self.train.bag_index(batch))
+        x = self.train.x[index]
+        with torch.set_grad_enabled(not self.frozen):
+            embeddings = self.model.encoder(x)
+        logits = self.model.aggregate(embeddings, [self.train.sizes[i] for i in batch]).logits
+        loss = F.cross_entropy(logits, self.train.y[batch])
+        if self.frozen:
+            return loss
+        chosen = torch.from_numpy(rng.choice(len(index), min(512, len(index)), replace=False))
+        with torch.no_grad():
+            reference = self.teacher(x[chosen])
+        return loss + self.retention * F.mse_loss(embeddings[chosen], reference)
+
+    def begin(self, epoch: int) -> None:
+        super().begin(epoch)
+        self.probe = False
+
+
+def windows(subjects: int, seconds: int) -> tuple[WindowSet, WindowSet]:
+    settings = SynthSettings(subjects=subjects, seconds=seconds, sfreq=200)
+    everyone = [simulate(settings, i) for i in range(subjects)]
+    bags = [p.signal.reshape(19, seconds, 200).transpose(1, 0, 2).astype(np.float32) for p in everyone]
+    channels = [str(i) for i in range(19)]
+    cohort = Cohort.from_arrays(bags, [p.label for p in everyone], sfreq=200.0, channels=channels)
+    first = SubjectKFold(5).plan(cohort.subjects, cohort.labels).rounds()[0]
+    scale = cohort.normalisation(first.train)
+    return WindowSet.load(cohort, first.train, scale), WindowSet.load(cohort, first.validation, scale)
+
+
+def encoder(side: str, dropout: bool) -> nn.Module:
+    torch.manual_seed(0)
+    made = backbones.create("eegnet", 19, 200)
+    if side == "plain":
+        plain = REFERENCES["eegnet"](19, 200)
+        plain.load_state_dict(made.state_dict())
+        plain.embedding_dim = backbones.embedding_dim(made)
+        made = plain
+    return made if dropout else without_dropout(made)
+
+
+def without_dropout(model: nn.Module) -> nn.Module:
+    for module in model.modules():
+        if isinstance(getattr(module, "p", None), float):
+            module.p = 0.0
+    return model
+
+
+def stage2(side: str, made: nn.Module, data: tuple[WindowSet, WindowSet], own: object, dropout: bool) -> Learner:
+    torch.manual_seed(1)
+    model = BagModel(made, aggregators.create("attention", 96, 2))
+    if not dropout:
+        without_dropout(model)
+    kind = PlainBagLearner if side == "plain" else BagLearner
+    return kind(model, *data, own, CPU, pretrained=True)
+
+
+def stage1(made: nn.Module, data: WindowSet, own: object) -> Learner:
+    torch.manual_seed(2)
+    return Stage1Learner(made, "eegnet", data, own, CPU)
+
+
+def first_losses(learner: Learner, epoch: int, n: int = 5) -> list[float]:
+    """Of the first steps from this epoch on."""
+    losses: list[float] = []
+    while len(losses) < n:
+        rng = np.random.default_rng(epoch)
+        learner.begin(epoch)
+        for batch in learner.batches(rng):
+            learner.optimiser.zero_grad()
+            loss = learner.loss(batch, rng)
+            loss.backward()
+            learner.optimiser.step()
+            losses.append(loss.item())
+        epoch += 1
+    return losses[:n]
+
+
+def fold(side: str, data: tuple[WindowSet, WindowSet], settings: methods.Settings) -> dict[str, float]:
+    """Seconds of each stage."""
+    made, streams = encoder(side, dropout=True), Streams.of(0, data[0].subjects)
+    begun = time.perf_counter()
+    train(stage1(made, data[0], settings.stage1), settings.stage1.epochs, streams)
+    between = time.perf_counter()
+    train(stage2(side, made, data, settings.stage2, dropout=True), settings.stage2.epochs, streams)
+    return {"Stage 1": between - begun, "Stage 2": time.perf_counter() - between}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--subjects", type=int, default=40)
+    parser.add_argument("--seconds", type=int, default=120)
+    parser.add_argument("--budget", default="demo")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    data = windows(arguments.subjects, arguments.seconds)
+    settings = methods.settings("bridgemil", budget=arguments.budget)
+
+    for name, epoch in (("Stage 1", 0), ("Stage 2, frozen", 0), ("Stage 2, thawed", settings.stage2.freeze_epochs)):
+        losses = {}
+        for side in ("plain", "ours"):
+            made = encoder(side, dropout=False)
+            if name == "Stage 1":
+                learner = stage1(made, data[0], settings.stage1)
+            else:
+                learner = stage2(side, made, data, settings.stage2, dropout=False)
+            losses[side] = first_losses(learner, epoch)
+        gap = max(abs(a - b) / abs(a) for a, b in zip(losses["plain"], losses["ours"], strict=True))
+        print(f"{name}: first five losses {' '.join(f'{x:.5f}' for x in losses['ours'])}; largest gap {gap:.1e}")
+        assert gap < 1e-3, "the two sides do not compute the same"
+
+    times: dict[str, list[dict[str, float]]] = {"plain": [], "ours": []}
+    for _ in range(arguments.repeats):
+        for side, own in times.items():
+            own.append(fold(side, data, settings))
+    print(f"\none fold, budget {arguments.budget}, {len(data[0].x)} training windows, {arguments.threads} threads:")
+    for stage in ("Stage 1", "Stage 2", "both"):
+        plain, ours = (
+            float(np.median([sum(one.values()) if stage == "both" else one[stage] for one in times[side]]))
+            for side in ("plain", "ours")
+        )
+        print(f"  {stage:8} plain {plain:7.1f} s, ours {ours:6.1f} s: {plain / ours:.1f}x")
+
+
+if __name__ == "__main__":
+    main()
