@@ -60,8 +60,9 @@ def test_the_laptop_budget_is_what_was_fixed() -> None:
 
 
 def test_reduced_budgets_shorten_the_burn_in_and_the_paper_refuses_one_that_leaves_nothing() -> None:
+    assert methods.settings("majority_vote", budget="demo", burn_in=15).stage2.burn_in == 5
     assert methods.settings("majority_vote", budget="laptop", burn_in=15).stage2.burn_in == 10
-    assert methods.settings("bridgemil", budget="demo", burn_in=10).stage2.burn_in == 8
+    assert methods.settings("bridgemil", budget="demo", burn_in=10).stage2.burn_in == 10
     with pytest.raises(BadUse, match=r"burn_in 15 leaves no epoch of 10"):
         methods.settings("attention", budget="paper", burn_in=15, **{"stage2.epochs": 10})
 

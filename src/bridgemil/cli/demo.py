@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 NAME = "demo"
 METHODS = ("bandpower", "majority_vote", "attention", "bridgemil")
 FOLDS = 5
+SECONDS = 60  # of each recording: half the default, so that there is time for twice the epochs
 
 
 def run(
@@ -41,7 +42,7 @@ def run(
     from bridgemil.settings import parse
 
     show, chosen = not json, options.names(methods) or METHODS
-    simulated = parse(SynthSettings, {"evidence": evidence})
+    simulated = parse(SynthSettings, {"evidence": evidence, "seconds": SECONDS})
     recordings = synthesise(out / "recordings", simulated, progress=show)
     cohort = prepare(recordings, out / "cohort", label="group", progress=show)
     draw(cohort, out / "cohort.png", show=show)
