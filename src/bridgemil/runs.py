@@ -61,6 +61,11 @@ class RunStore:
         """Whether the run is finished."""
         return (self.run(identity) / "run.json").is_file()
 
+    def finished(self) -> set[str]:
+        """The identities of all finished runs: a run's folder is there only when it is whole."""
+        folder = self.root / "runs"
+        return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+
     def checkpoint(self, identity: str) -> Path:
         """Where an unfinished loop keeps its state."""
         folder = self.root / "unfinished"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +46,11 @@ def estimate(cohort: Cohort, subjects: Round, settings: Settings, device: torch.
     if isinstance(settings.stage2, BandPowerSettings):
         return Estimate(0, 1e-9 * cohort.n_windows * window_bytes * 15, LIBRARIES + 200 * window_bytes)
     bag = int(np.median([record.n_windows for record in cohort.records.values()]))
-    step, forward, kept = _measure(cohort, settings, min(bag, 512), device)
+    slow = isinstance(settings.stage2, BagSettings) and settings.stage2.aggregator == "timemil"
+    shape = (len(cohort.channels), cohort.n_times, min(bag, 512))
+    step, forward, kept = _measure(
+        settings.backbone, json.dumps(settings.backbone_options), "timemil" if slow else "mean", shape, str(device)
+    )
     stage1, most = 0.0, 0
     if settings.stage1 is not None:
         per_epoch, most = _stage1_windows(settings.stage1, n["train"])
@@ -74,13 +80,16 @@ def _stage1_windows(settings: Stage1Settings, n: int) -> tuple[int, int]:
     return (2 * n if settings.nearby else 0) + steps * subbags, 2 * batch + subbags
 
 
-def _measure(cohort: Cohort, settings: Settings, bag: int, device: torch.device) -> tuple[float, float, float]:
+@cache
+def _measure(
+    backbone: str, options: str, aggregator: str, shape: tuple[int, int, int], where: str
+) -> tuple[float, float, float]:
     """Seconds per window of a training step and of a forward pass, and the bytes a window keeps for the gradient."""
     import torch
 
     from bridgemil.learning.bags import BagModel
 
-    kept = 0
+    (n_channels, n_times, bag), device, kept = shape, torch.device(where), 0
 
     def count(tensor: Tensor) -> Tensor:
         nonlocal kept
@@ -88,11 +97,10 @@ def _measure(cohort: Cohort, settings: Settings, bag: int, device: torch.device)
         return tensor
 
     with torch.random.fork_rng():
-        encoder = backbones.create(settings.backbone, len(cohort.channels), cohort.n_times, **settings.backbone_options)
-        name = settings.stage2.aggregator if isinstance(settings.stage2, BagSettings) else "mean"
-        head = aggregators.create(name, backbones.embedding_dim(encoder), len(cohort.classes))
+        encoder = backbones.create(backbone, n_channels, n_times, **json.loads(options))
+        head = aggregators.create(aggregator, backbones.embedding_dim(encoder), 2)
         model = BagModel(encoder, head).to(device)
-        x = torch.randn(2 * bag, len(cohort.channels), cohort.n_times, device=device)
+        x = torch.randn(2 * bag, n_channels, n_times, device=device)
 
         def step() -> None:
             model.aggregate(model.encoder(x), [bag, bag]).logits.sum().backward()

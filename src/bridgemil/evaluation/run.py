@@ -190,7 +190,15 @@ class Run:
             write_tensors(folder / "model.safetensors", outcome.weights)
         content = {
             "settings": self.settings.model_dump(mode="json"),
-            "cohort": {"hash": self.cohort.hash, "path": str(self.cohort.path or ""), "classes": self.cohort.classes},
+            "settings_hash": self.settings.hash,
+            "cohort": {
+                "hash": self.cohort.hash,
+                "path": str(self.cohort.path or ""),
+                "source": self.cohort.about["source"],
+                "classes": self.cohort.classes,
+                "n_subjects": len(self.cohort),
+                "n_windows": self.cohort.n_windows,
+            },
             "seed": self.seed,
             "fold": self.subjects.fold,
             "train": list(self.subjects.train),

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 
@@ -17,7 +17,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -
     """Replace the file at ``path``."""
     aside = path.with_name(path.name + ".part")
     whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    save_file(whole, aside, metadata={"about": json.dumps(about)})
+    aside.write_bytes(save(whole, metadata={"about": json.dumps(about)}))  # a full disk is an OSError this way
     aside.replace(path)
 
 

@@ -1,0 +1,156 @@
+"""Run a grid and gather its results: a row a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bridgemil.cohort.store import Cohort
+from bridgemil.engine.plan import Job, grid, remaining
+from bridgemil.engine.scheduler import Outcome, Workers, only_scheduler, schedule
+from bridgemil.errors import BadUse
+from bridgemil.parallel import cores
+from bridgemil.runs import RunStore, open_store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENGINES = ("local", "ray")
+START = 2.0  # seconds a run takes beside its training
+
+
+@dataclass(frozen=True)
+class Where:
+    """On what to run: this machine's processes or a Ray cluster, and each run's share of it."""
+
+    engine: str = "local"
+    jobs: int | None = None  # local: runs at a time; by default as many as cores or GPUs allow
+    threads: int = 1  # of each run
+    device: str = "auto"
+    gpus_per_run: float = 1.0  # where there are GPUs
+    address: str | None = None  # of the Ray cluster; None starts one on this machine
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise BadUse(f"engine must be one of {', '.join(ENGINES)}, got {self.engine!r}")
+        if self.gpus_per_run <= 0 or self.threads < 1 or (self.jobs is not None and self.jobs < 1):
+            raise BadUse("jobs and threads must be at least 1, and gpus_per_run above 0")
+
+    def workers(self, out: Path) -> Workers:
+        """Start nothing yet; processes and tasks come with the first job."""
+        gpus = 0 if self.device == "cpu" else _gpus()
+        folder = str(out.resolve())
+        if self.engine == "ray":
+            from bridgemil.engine.ray import RayWorkers
+
+            share = 0.0 if self.device == "cpu" else self.gpus_per_run
+            return RayWorkers(
+                folder, self.threads, share if gpus or self.device == "cuda" else 0.0, self.device, self.address
+            )
+        from bridgemil.engine.local import LocalWorkers
+
+        usual = max(1, int(gpus / self.gpus_per_run) if gpus else cores() // self.threads)
+        return LocalWorkers(folder, self.jobs or usual, self.threads, self.device, gpus)
+
+
+@dataclass
+class Plan:
+    """A grid, and what of it remains."""
+
+    jobs: list[Job]
+    store: RunStore
+    cohorts: dict[str, Cohort]  # by hash
+    todo: list[Job] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.todo = remaining(self.jobs, self.store)
+
+    def expected(self, device: str = "cpu") -> dict[str, float]:
+        """Seconds that each remaining run will take: as its finished siblings did, or by a measured step."""
+        from bridgemil.evaluation.estimate import estimate
+        from bridgemil.evaluation.run import device_of
+
+        finished = self.store.finished()
+        seen: dict[tuple[str, str], float] = {}
+        for job in self.jobs:
+            if job.identity in finished and job.experiment not in seen:
+                seen[job.experiment] = float(self.store.about(job.identity)["seconds"])
+        where = device_of(device)
+        for job in self.todo:
+            if job.experiment not in seen:
+                one = estimate(self.cohorts[job.cohort_hash], job.subjects, job.settings, where)
+                seen[job.experiment] = one.seconds + START
+        return {job.identity: seen[job.experiment] for job in self.todo}
+
+
+def plan(
+    cohorts: Sequence[Cohort | str | Path],
+    methods: Sequence[str],
+    backbones: Sequence[str] = ("eegnet",),
+    seeds: int = 1,
+    budget: str = "laptop",
+    out: str | Path = "runs",
+    *,
+    folds: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Which runs a grid has, and which of them ``out`` already holds."""
+    opened = [one if isinstance(one, Cohort) else Cohort.open(one) for one in cohorts]
+    jobs = grid(opened, methods, backbones, seeds, budget, folds=folds, changes=settings)
+    return Plan(jobs, open_store(out), {one.hash: one for one in opened})
+
+
+def benchmark(grid_plan: Plan, where: Where | None = None, *, progress: bool = True) -> Outcome:
+    """Do what remains of a plan. Interrupted or killed, the same call goes on."""
+    from bridgemil.engine.display import Display
+
+    where = where or Where()
+    with only_scheduler(grid_plan.store):
+        grid_plan.todo = remaining(grid_plan.jobs, grid_plan.store)
+        if not grid_plan.todo:
+            return Outcome()
+        workers = where.workers(grid_plan.store.root)
+        if not progress:
+            return schedule(grid_plan.todo, grid_plan.store, workers)
+        with Display(grid_plan.todo, grid_plan.expected(where.device), workers.slots) as display:
+            return schedule(grid_plan.todo, grid_plan.store, workers, display)
+
+
+def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
+    """Finished runs, a row each: of these jobs, or all that the folder holds."""
+    import pandas as pd
+
+    wanted = store.finished()
+    if jobs is not None:
+        wanted &= {job.identity for job in jobs}
+    rows = []
+    for identity in sorted(wanted):
+        about = store.about(identity)
+        own = about["settings"]
+        rows.append(
+            {
+                "identity": identity,
+                "cohort": Path(about["cohort"]["path"]).name,
+                "cohort_hash": about["cohort"]["hash"],
+                "method": own["method"],
+                "backbone": own["backbone"],
+                "budget": own["budget"],
+                "settings_hash": about["settings_hash"],
+                "seed": about["seed"],
+                "fold": about["fold"],
+                "accuracy": about["accuracy"],
+                "selected_epoch": about["selected_epoch"],
+                "seconds": about["seconds"],
+                "threads": about["threads"],
+                "device": about["device"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _gpus() -> int:
+    import torch
+
+    return int(torch.cuda.device_count())

@@ -1,0 +1,89 @@
+"""What a user sees of a grid: a live table in a terminal, a line a run elsewhere. All on standard error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from bridgemil.engine.plan import Job
+from bridgemil.engine.scheduler import Event
+from bridgemil.evaluation.progress import duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bridgemil.learning.loop import Moment
+
+MOST_ROWS = 16
+
+
+class Display:
+    """Counts and running runs; the time left is from estimates, corrected by what was seen."""
+
+    def __init__(self, jobs: Sequence[Job], expected: Mapping[str, float], slots: int) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.console = Console(stderr=True, highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self.total, self.expected, self.slots = len(jobs), dict(expected), slots
+        self.counts = {"done": 0, "failed": 0, "lost": 0}
+        self.moments: dict[str, Moment] = {}
+        self.left = sum(self.expected.values())
+        self.all, self.begun, self.drawn = self.left, time.monotonic(), 0.0
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def tell(self, event: Event) -> None:
+        """Something happened."""
+        if event.kind == "epoch" and event.moment is not None:
+            self.moments[event.job.identity] = event.moment
+            return
+        self.moments.pop(event.job.identity, None)
+        if event.kind in self.counts:
+            self.counts[event.kind] += 1
+        if event.kind in ("done", "failed"):
+            self.left -= self.expected.pop(event.job.identity, 0.0)
+        words = {"failed": f"failed: {event.words.splitlines()[-1] if event.words else ''}", "lost": "lost; run again"}
+        line = f"[{self.counts['done']}/{self.total}] {event.job}: {words.get(event.kind, event.kind)}"
+        if not self.console.is_terminal or event.kind == "failed":
+            self.console.print(f"{line}, {self._left()} left", markup=False, soft_wrap=True)
+
+    def show(self, running: Sequence[Job], waiting: int) -> None:
+        """Draw, at most twice a second."""
+        now = time.monotonic()
+        if self.console.is_terminal and now - self.drawn > 0.5:
+            self.drawn = now
+            self.live.update(self._table(running, waiting), refresh=True)
+
+    def _left(self) -> str:
+        done = self.all - self.left
+        pace = (time.monotonic() - self.begun) / done if done > 0 else 1 / max(1, self.slots)
+        return duration(max(0.0, self.left * pace))
+
+    def _table(self, running: Sequence[Job], waiting: int) -> Table:
+        from rich.table import Table
+
+        counts = (
+            f"{self.counts['done']} done, {self.counts['failed']} failed, {len(running)} running, {waiting} waiting"
+        )
+        table = Table("run", "now", "loss", "validation", title=f"{counts}; about {self._left()} left", expand=True)
+        for job in running[:MOST_ROWS]:
+            moment = self.moments.get(job.identity)
+            if moment is None:
+                table.add_row(str(job), "", "", "")
+                continue
+            accuracy = "" if moment.accuracy is None else f"{moment.accuracy:.0%}"
+            table.add_row(str(job), f"{moment.phase} {moment.epoch}/{moment.epochs}", f"{moment.loss:.3f}", accuracy)
+        return table

@@ -1,0 +1,78 @@
+"""Workers on a Ray cluster (an extra): every run a task with its share of CPUs and GPUs.
+
+The cohort, the results folder and this package must be readable by the same path on every node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridgemil.engine.plan import Job
+from bridgemil.engine.scheduler import Event, Workers
+from bridgemil.errors import BridgeMILError
+
+
+class RayWorkers(Workers):
+    """Tasks of one Ray cluster. What a lost node was running is reported as lost, and so run again elsewhere."""
+
+    def __init__(
+        self, out: str, threads: int, gpus: float = 0.0, device: str = "auto", address: str | None = None
+    ) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise BridgeMILError(
+                "the ray engine needs Ray: pip install 'bridgemil[ray]', or use --engine local"
+            ) from None
+        from bridgemil.engine.work import do
+
+        self.ray, self.out, self.threads, self.gpus, self.device = ray, out, threads, gpus, device
+        self.ours = not ray.is_initialized()
+        if self.ours:
+            try:
+                ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False) if (
+                    address is None
+                ) else ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            except Exception as error:
+                raise BridgeMILError(f"Ray: no cluster answers at {address or 'this machine'} ({error})") from None
+        # A lost task is ours to start again: so both engines count losses alike.
+        self.task = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=0)(do)
+        self.running: dict[Any, Job] = {}
+
+    @property
+    def slots(self) -> int:
+        """What the cluster has room for now; at least one, so that a run waits for a node to come."""
+        has = self.ray.cluster_resources()
+        room = has.get("CPU", 0) / self.threads
+        if self.gpus:
+            room = min(room, has.get("GPU", 0) / self.gpus)
+        return max(1, int(room))
+
+    def start(self, job: Job) -> None:
+        """Submit the task."""
+        self.running[self.task.remote(job, self.out, self.device, self.threads)] = job
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Tasks that ended, and how."""
+        errors = self.ray.exceptions
+        ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=seconds)
+        events = []
+        for reference in ready:
+            job = self.running.pop(reference)
+            try:
+                kind, words = self.ray.get(reference)
+            except errors.RayTaskError as error:
+                events.append(Event(job, "failed", str(error)))
+            except errors.RayError:  # the worker or its node is gone
+                events.append(Event(job, "lost"))
+            else:
+                events.append(Event(job, kind, words))
+        return events
+
+    def close(self) -> None:
+        """Cancel what is running, and leave the cluster as it was found."""
+        for reference in self.running:
+            self.ray.cancel(reference, force=True)
+        self.running = {}
+        if self.ours:
+            self.ray.shutdown()

@@ -1,0 +1,160 @@
+"""The scheduler: starts runs on whatever workers it is given, and loses none.
+
+A run that raises an error is kept with its error and tried again by the next call. A run whose worker is lost is run
+again at once, from its checkpoint. A Stage 1 encoder that several runs share is trained by one of them while the
+others wait.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from bridgemil.cohort.writing import write_json
+from bridgemil.engine.plan import Job, remaining
+from bridgemil.errors import BridgeMILError
+from bridgemil.runs import RunStore
+
+if TYPE_CHECKING:
+    from bridgemil.engine.display import Display
+    from bridgemil.learning.loop import Moment
+
+MOST_LOSSES = 10  # of one run's workers in one call; after that the run is the suspect
+STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+@dataclass(frozen=True)
+class Event:
+    """What became of a run."""
+
+    job: Job
+    kind: Literal["epoch", "done", "failed", "lost", "storage"]
+    words: str = ""  # of the error
+    moment: Moment | None = None
+
+
+class Workers(ABC):
+    """Something that runs jobs."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """How many jobs it can run at a time, now."""
+
+    @abstractmethod
+    def start(self, job: Job) -> None:
+        """Start a job; called only while a slot is free."""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> list[Event]:
+        """What happened, at the latest after so many seconds."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop everything at once; unfinished runs keep their checkpoints."""
+
+
+@dataclass
+class Outcome:
+    """What a call of the scheduler did."""
+
+    done: int = 0
+    lost: int = 0  # workers that died under a run, which was then run again
+    failed: dict[str, str] = field(default_factory=dict)  # identity to error
+    seconds: float = 0.0
+
+
+def schedule(jobs: Sequence[Job], store: RunStore, workers: Workers, display: Display | None = None) -> Outcome:
+    """Run the jobs that are not done."""
+    waiting, running = remaining(jobs, store), dict[str, Job]()
+    losses: Counter[str] = Counter()
+    outcome, begun = Outcome(), time.monotonic()
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers.slots:
+                job = _next(waiting, running, store)
+                if job is None:
+                    break
+                running[job.identity] = job
+                workers.start(job)
+            for event in workers.wait(1.0):
+                if event.kind != "epoch":
+                    running.pop(event.job.identity, None)
+                    _settle(event, store, outcome, losses, waiting)
+                if display is not None:
+                    display.tell(event)
+            if display is not None:
+                display.show(list(running.values()), len(waiting))
+    finally:
+        workers.close()
+    outcome.seconds = time.monotonic() - begun
+    return outcome
+
+
+def _next(waiting: list[Job], running: dict[str, Job], store: RunStore) -> Job | None:
+    """The first job whose Stage 1 encoder is not being trained by another."""
+    training = {job.stage1 for job in running.values() if job.stage1 is not None}
+    stored: dict[str, bool] = {}
+    for place, job in enumerate(waiting):
+        if job.stage1 in training and job.stage1 is not None:
+            if job.stage1 not in stored:
+                stored[job.stage1] = store.stage1(job.stage1).is_dir()
+            if not stored[job.stage1]:
+                continue
+        return waiting.pop(place)
+    return None
+
+
+def _settle(event: Event, store: RunStore, outcome: Outcome, losses: Counter[str], waiting: list[Job]) -> None:
+    job = event.job
+    if event.kind == "done":
+        outcome.done += 1
+        forget_failure(store, job)
+    elif event.kind == "lost":
+        losses[job.identity] += 1
+        outcome.lost += 1
+        if losses[job.identity] < MOST_LOSSES:
+            waiting.insert(0, job)
+            return
+        _keep_failure(store, job, f"its worker was killed {MOST_LOSSES} times; out of memory?", outcome)
+    elif event.kind == "failed":
+        _keep_failure(store, job, event.words, outcome)
+    elif event.kind == "storage":
+        raise BridgeMILError(
+            f"{store.root}: cannot be written ({event.words}). What was finished is kept; make room or allow writing, "
+            "and run the same command again"
+        )
+
+
+def _keep_failure(store: RunStore, job: Job, words: str, outcome: Outcome) -> None:
+    outcome.failed[job.identity] = words
+    folder = store.root / "failed"
+    folder.mkdir(exist_ok=True)
+    write_json(folder / f"{job.identity}.json", {"run": str(job), "error": words})
+
+
+def forget_failure(store: RunStore, job: Job) -> None:
+    """The run is done after all."""
+    (store.root / "failed" / f"{job.identity}.json").unlink(missing_ok=True)
+
+
+@contextmanager
+def only_scheduler(store: RunStore) -> Iterator[None]:
+    """One scheduler a folder; the lock is the operating system's, so a dead owner does not hold it."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(store.root / "scheduler.lock", timeout=0):
+            yield
+    except Timeout:
+        raise BridgeMILError(f"{store.root}: another benchmark is running on this folder; wait for it") from None
+    except OSError as error:
+        if error.errno in STORAGE:
+            raise BridgeMILError(f"{store.root}: cannot be written ({error.strerror}); choose another --out") from None
+        raise
