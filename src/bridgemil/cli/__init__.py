@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from bridgemil.cli import demo, evaluate, folds, inspect, prepare, synth
+from bridgemil.cli import benchmark, demo, evaluate, folds, inspect, prepare, report, synth
 
 INTERRUPTED = 130
 app = typer.Typer(
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="From EEG recordings to an honest subject-level diagnosis model.",
 )
-for verb in (demo, synth, prepare, inspect, folds, evaluate):
+for verb in (demo, synth, prepare, inspect, folds, evaluate, benchmark, report):
     app.command(verb.NAME, no_args_is_help=verb is not demo)(verb.run)
 
 

@@ -74,9 +74,11 @@ def compare(one: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str]) -> C
     if set(map(tuple, one[keys].to_numpy())) != set(map(tuple, other[keys].to_numpy())):
         raise ValueError(f"{names[0]} and {names[1]} were not run on the same seeds, folds and subjects")
     gain, low, high = difference(one, other)
-    per_fold = [(own["label"] == own["predicted"]).groupby([own["seed"], own["fold"]]).mean() for own in (one, other)]
-    k = int(one["fold"].nunique())
-    p = corrected_t_test((per_fold[0] - per_fold[1]).to_numpy(dtype=float), 1 / (k - 2))
+    first, second = (
+        (own["label"] == own["predicted"]).astype(float).groupby([own["seed"], own["fold"]]).mean().to_numpy()
+        for own in (one, other)
+    )
+    p = corrected_t_test(first - second, 1 / (int(one["fold"].nunique()) - 2))
     return Comparison(*names, gain, low, high, p, p)
 
 

@@ -1,0 +1,46 @@
+"""``bridgemil report``: what a folder of runs shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgemil.cli import options
+
+NAME = "report"
+
+
+def run(
+    runs: Annotated[Path, typer.Argument(help="A folder of runs, from `benchmark` or `evaluate`.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the files.  [default: RUNS/report]")] = None,
+    json: options.Json = False,
+) -> None:
+    """Table 1 of these runs, beside the paper's numbers, and pairwise comparisons with what they do not show.
+
+    Example: `bridgemil report runs`
+
+    Writes report.md, table.csv, comparisons.csv and table.tex too.
+    """
+    from bridgemil.errors import BadData
+    from bridgemil.report.benchmark_table import build
+    from bridgemil.report.benchmark_text import print_report, write_files
+    from bridgemil.runs import RunStore
+
+    if not runs.is_dir():
+        raise BadData(f"{runs}: no such folder")
+    found = build(RunStore(runs))
+    written = write_files(found, out or runs / "report")
+    if json:
+        table = found.table.astype(object).where(found.table.notna(), None)
+        content = {"experiments": table.to_dict(orient="records"), "unfinished": found.unfinished}
+        comparisons = [
+            {"cohort": key[0], "backbone": key[1], "budget": key[2], "one": c.one, "other": c.other, "gain": c.gain,
+             "ci95": [c.low, c.high], "p": c.p, "p_holm": c.p_holm}
+            for key, own in found.comparisons.items() for c in own
+        ]  # fmt: skip
+        options.print_json(content | {"comparisons": comparisons, "files": [str(file) for file in written]})
+        return
+    print_report(found)
+    typer.echo(f"\nFiles: {', '.join(str(file) for file in written)}")
