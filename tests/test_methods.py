@@ -64,13 +64,13 @@ def test_reduced_budgets_shorten_the_burn_in_and_the_paper_refuses_one_that_leav
     assert methods.settings("majority_vote", budget="laptop", burn_in=15).stage2.burn_in == 10
     assert methods.settings("bridgemil", budget="demo", burn_in=10).stage2.burn_in == 10
     with pytest.raises(BadUse, match=r"burn_in 15 leaves no epoch of 10"):
-        methods.settings("attention", budget="paper", burn_in=15, **{"stage2.epochs": 10})
+        methods.settings("attention", budget="paper", burn_in=15, changes={"stage2.epochs": 10})
 
 
 def test_the_user_has_the_last_word() -> None:
-    own = methods.settings("bridgemil", **{"stage1.epochs": 3, "stage2.burn_in": 0, "stage2": {"retention": 0}})
+    own = methods.settings("bridgemil", changes={"stage1.epochs": 3, "stage2.burn_in": 0, "stage2": {"retention": 0}})
     assert (own.stage1.epochs, own.stage1.warmup_epochs, own.stage2.burn_in, own.stage2.retention) == (3, 0, 0, 0)
-    options = methods.settings("attention", "conformer", **{"backbone_options.attention_scale": "head"})
+    options = methods.settings("attention", "conformer", changes={"backbone_options.attention_scale": "head"})
     assert options.backbone_options == {"attention_scale": "head"}
 
 
@@ -81,19 +81,31 @@ def test_the_user_has_the_last_word() -> None:
         (("attention", "eegnet", "huge"), {}, "budget must be one of paper"),
         (("attention",), {"stage1.epochs": 3}, "attention has no Stage 1"),
         (("attention",), {"stage2.epoch": 3}, "epoch: Extra inputs"),
-        (("attention",), {"stage2.epochs": "many"}, "epochs must be a whole number"),
+        (("attention",), {"stage2.epochs": "many"}, r"stage2\.epochs must be a whole number"),
         (("attention",), {"stage2": 3}, "stage2 holds several settings"),
         (("bridgemil",), {"stage1.nearby": False, "stage1.subbag": False}, "nothing is left to align"),
         (("attention",), {"nonsense": 3}, "nonsense"),
+        (("attention",), {"budget": "paper"}, "use --budget"),
+        (("attention",), {"burn_in": 2}, r"set stage2\.burn_in"),
+        (("attention",), {"stage2.kind": "windows"}, "choose another method"),
+        (("attention",), {"stage2.epochs": True}, r"stage2\.epochs must be a whole number"),
+        (("attention",), {"stage2.epoch": 3}, "stage2.epoch: .*the settings are epochs, lr"),
+        (("bridgemil",), {"stage1.epoch": 3}, "stage1.epoch: .*the settings are objective, epochs"),
     ],
 )
 def test_wrong_settings_are_refused_with_their_name(arguments: tuple, changes: dict, words: str) -> None:
     with pytest.raises(BadUse, match=words):
-        methods.settings(*arguments, **changes)
+        methods.settings(*arguments, changes=changes)
 
 
 def test_a_setting_at_its_default_does_not_change_the_hash() -> None:
     plain = methods.settings("bridgemil", budget="paper")
-    assert methods.settings("bridgemil", budget="paper", **{"stage1.radius": 2}).hash == plain.hash
-    assert methods.settings("bridgemil", budget="paper", **{"stage1.radius": 3}).hash != plain.hash
+    assert methods.settings("bridgemil", budget="paper", changes={"stage1.radius": 2}).hash == plain.hash
+    assert methods.settings("bridgemil", budget="paper", changes={"stage1.radius": 3}).hash != plain.hash
     assert "radius" not in plain.changed["stage1"]
+
+
+def test_what_the_user_changed_is_told_apart_from_the_budget() -> None:
+    own = methods.settings("bridgemil", budget="paper", burn_in=0, changes={"stage2.epochs": 7, "stage1.radius": 3})
+    assert methods.changed_from_budget(own) == {"stage1.radius": 3, "stage2.epochs": 7}
+    assert methods.changed_from_budget(methods.settings("attention", burn_in=10)) == {}

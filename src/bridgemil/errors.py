@@ -5,8 +5,12 @@ Every message names the file, subject or setting that is wrong, what was expecte
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+# What the operating system says when a folder cannot be written (any more).
+STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class BridgeMILError(Exception):

@@ -19,6 +19,7 @@ from bridgemil.errors import BadUse
 from bridgemil.learning.settings import Stage1Settings, Stage2Settings
 from bridgemil.settings import parse
 
+NO_BACKBONE = "none"  # of band power
 STEADY_EPOCHS = 5  # warm-up and freezing, or a tenth of the epochs if that is fewer
 
 
@@ -107,7 +108,11 @@ def budgets() -> dict[str, dict[str, Any]]:
 
 
 def settings(
-    method: str, backbone: str = "eegnet", budget: str = "laptop", burn_in: int = 0, **changes: Any
+    method: str,
+    backbone: str = "eegnet",
+    budget: str = "laptop",
+    burn_in: int = 0,
+    changes: Mapping[str, Any] | None = None,
 ) -> Settings:
     """The settings of a method on a backbone.
 
@@ -118,7 +123,7 @@ def settings(
     burn_in
         The cohort's; reduced budgets shorten it.
     changes
-        The user's own: ``stage1={"epochs": 5}`` or, flat, ``**{"stage1.epochs": 5}``.
+        The user's own: ``{"stage1.epochs": 5}``, or nested, ``{"stage1": {"epochs": 5}}``.
     """
     known = METHODS | ABLATIONS
     if method not in known:
@@ -126,19 +131,22 @@ def settings(
     if budget not in budgets():
         raise BadUse(f"budget must be one of {', '.join(budgets())}; got {budget!r}")
     recipe, time = known[method], budgets()[budget]
-    user = _nested(changes)
+    user = _nested(changes or {})
+    _refuse(user)
     values: dict[str, Any] = {"method": method, "backbone": backbone, "budget": budget}
+    if recipe.stage2["kind"] == "bandpower":
+        values["backbone"] = NO_BACKBONE
     if recipe.stage1 is not None:
         own = dict(recipe.stage1) | time["stage1"] | _part(user, "stage1")
-        values["stage1"] = {"warmup_epochs": _steady(own)} | own
+        values["stage1"] = {"warmup_epochs": _steady(own, "stage1")} | own
     elif "stage1" in user:
         raise BadUse(f"{method} has no Stage 1; there is nothing to set in stage1")
     own = dict(recipe.stage2) | time.get(recipe.stage2["kind"], {}) | _part(user, "stage2")
     if own["kind"] != "bandpower":
-        whole = _whole(own, "epochs")
+        whole = _epochs(own, "stage2")
         own = {"burn_in": min(burn_in, whole // 3) if time["reduced"] else burn_in} | own
     if recipe.stage1 is not None:
-        own = {"warmup_epochs": _steady(own), "freeze_epochs": _steady(own)} | own
+        own = {"warmup_epochs": _steady(own, "stage2"), "freeze_epochs": _steady(own, "stage2")} | own
     return parse(Settings, values | {"stage2": own} | user)
 
 
@@ -147,14 +155,37 @@ def digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _steady(own: Mapping[str, Any]) -> int:
-    return min(STEADY_EPOCHS, _whole(own, "epochs") // 10)
+def changed_from_budget(own: Settings) -> dict[str, Any]:
+    """The settings that are not as the method and budget have them: what the user set."""
+    plain = settings(own.method, own.backbone, own.budget).model_dump(mode="json")
+    found: dict[str, Any] = {}
+    for part, values in own.model_dump(mode="json").items():
+        if isinstance(values, dict) and isinstance(plain[part], dict):
+            found |= {f"{part}.{k}": v for k, v in values.items() if plain[part].get(k) != v and k != "burn_in"}
+    derived = {"stage1.warmup_epochs", "stage2.warmup_epochs", "stage2.freeze_epochs"}  # follow from the epochs
+    return {key: value for key, value in found.items() if key not in derived or f"{key[:6]}.epochs" not in found}
 
 
-def _whole(own: Mapping[str, Any], name: str) -> int:
-    if not isinstance(own[name], int):
-        raise BadUse(f"{name} must be a whole number, got {own[name]!r}")
-    return int(own[name])
+def _refuse(user: Mapping[str, Any]) -> None:
+    for name in ("method", "backbone", "budget"):
+        if name in user:
+            raise BadUse(f"{name} is not a setting of a method; use --{name}")
+    if "burn_in" in user:
+        raise BadUse("set stage2.burn_in, not burn_in")
+    stage2 = user.get("stage2")
+    if isinstance(stage2, Mapping) and "kind" in stage2:
+        raise BadUse("stage2.kind is what makes the method; choose another method instead")
+
+
+def _steady(own: Mapping[str, Any], part: str) -> int:
+    return min(STEADY_EPOCHS, _epochs(own, part) // 10)
+
+
+def _epochs(own: Mapping[str, Any], part: str) -> int:
+    value = own["epochs"]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadUse(f"{part}.epochs must be a whole number, got {value!r}")
+    return value
 
 
 def _part(user: dict[str, Any], name: str) -> dict[str, Any]:

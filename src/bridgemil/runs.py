@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.cohort.folds import Round
-from bridgemil.errors import BadData, BridgeMILError
+from bridgemil.errors import BridgeMILError
 from bridgemil.methods import Settings, digest
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class RunStore:
         aside.mkdir(parents=True)
         yield aside
         for file in aside.iterdir():
-            with file.open("rb") as stream:
+            with file.open("r+b") as stream:
                 os.fsync(stream.fileno())
         final.parent.mkdir(parents=True, exist_ok=True)
         aside.replace(final)
@@ -123,12 +123,7 @@ class RunStore:
         """Read a safetensors file."""
         from bridgemil.learning import checkpoint
 
-        if not path.is_file():
-            return {}
-        try:
-            return checkpoint.read(path)[0]
-        except Exception as error:  # safetensors raises its own kinds
-            raise BadData(f"{path}: cannot be read ({error}); delete its folder and run again") from None
+        return checkpoint.read(path)[0] if path.is_file() else {}
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any] | None = None) -> None:

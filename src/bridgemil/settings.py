@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,8 +19,31 @@ def parse(model: type[Model], values: Mapping[str, Any]) -> Model:
     except ValidationError as error:
         found = []
         for detail in error.errors():
-            name = ".".join(map(str, detail["loc"]))
-            known = f"; the settings are {', '.join(model.model_fields)}" if detail["type"] == "extra_forbidden" else ""
+            place, owner = _place(model, detail["loc"])
+            name = ".".join(place)
+            known = f"; the settings are {', '.join(owner.model_fields)}" if detail["type"] == "extra_forbidden" else ""
             words = detail["msg"].removeprefix("Value error, ") + known
             found.append(f"{name}: {words}" if name else words)
         raise BadUse(f"{'; '.join(found)} (of {model.__name__})") from None
+
+
+def _place(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], type[BaseModel]]:
+    """A setting's name as a user writes it, and the object it belongs to; pydantic's union tags are left out."""
+    names, owner = [], model
+    choices: list[type[BaseModel]] = []
+    for part in loc:
+        tagged = [one for one in choices if getattr(one.model_fields.get("kind"), "default", None) == part]
+        if tagged:
+            owner, choices = tagged[0], []
+            continue
+        names.append(str(part))
+        field = owner.model_fields.get(str(part))
+        choices = _models(field.annotation) if field is not None else []
+        owner = choices[0] if len(choices) == 1 and part != loc[-1] else owner
+    return names, owner
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [one for part in get_args(annotation) for one in _models(part)]

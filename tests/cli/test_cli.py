@@ -19,7 +19,7 @@ def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-VERBS = ["demo", "synth", "prepare", "inspect", "folds"]
+VERBS = ["demo", "synth", "prepare", "inspect", "folds", "evaluate", "benchmark", "report"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

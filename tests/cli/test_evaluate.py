@@ -14,6 +14,7 @@ from bridgemil.cli import demo
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
 from bridgemil.evaluation.protocol import evaluate
+from people import people
 
 KEYS = "accuracy balanced_accuracy macro_f1 auroc mcc ci95 chance95 n_subjects folds seeds budget settings_hash".split()
 
@@ -74,6 +75,8 @@ def test_people_get_a_table_with_intervals_chance_and_the_floor(cohort: Path, tm
         (("--budget", "huge"), "budget must be one of"),
         (("--set", "stage2.epoch=3"), "epoch"),
         (("--set", "nonsense"), "key=value"),
+        (("--set", "budget=paper"), "use --budget"),
+        (("--method", "attention", "--set", "backbone_options.foo=2"), "eegnet has no option foo"),
         (("--device", "tpu"), "device must be"),
         (("--groups", "site"), "no column 'site'"),
     ],
@@ -118,3 +121,14 @@ def test_the_demos_report_holds_the_table_the_gates_and_the_pictures(tmp_path: P
     assert page.count("data:image/png;base64,") == 2
     assert "attention" in page
     assert f"{found['attention'].mean:.3f}" in page
+
+
+def test_odd_class_names_and_no_floor_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    from bridgemil.report.results_table import print_results
+
+    results = evaluate(people(6, classes=("[/x]", "[bold] b")), "bandpower", folds=3, progress=False)
+    print_results([], results)
+    print_results([results])
+    out = capsys.readouterr().out
+    assert "[/x]" in out
+    assert "[bold] b" in out

@@ -40,7 +40,7 @@ def with_noise(cohort: Cohort, subjects: tuple[str, ...]) -> Cohort:
 def quantities(cohort: Cohort, subjects: Round, method: str, folder: Path) -> dict[str, Any]:
     """Everything training decides: weights of both stages, curves, the selected epoch."""
     changes = EPOCHS | (STAGE1 if method in ("bridgemil", "supcon", "masked") else {})
-    run = Run(cohort, subjects, methods.settings(method, budget="demo", **changes), seed=0)
+    run = Run(cohort, subjects, methods.settings(method, budget="demo", changes=changes), seed=0)
     store = open_store(folder)
     identity = run.perform(store, device_of("cpu"))
     found: dict[str, Any] = dict(store.tensors(store.run(identity) / "model.safetensors"))

@@ -14,7 +14,7 @@ import pytest
 
 import bridgemil
 from bridgemil import backbones, methods
-from bridgemil.cohort.folds import SubjectKFold
+from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.estimate import estimate
 from bridgemil.evaluation.protocol import evaluate
@@ -200,7 +200,7 @@ def test_identities_hold_what_decides_a_result_and_nothing_else() -> None:
         run_identity(own, cohort.hash, rounds[1], 0),
         run_identity(own, cohort.hash, rounds[0], 1),
         run_identity(own, people(seed=1).hash, rounds[0], 0),
-        run_identity(methods.settings("bridgemil", **{"stage2.retention": 0}), cohort.hash, rounds[0], 0),
+        run_identity(methods.settings("bridgemil", changes={"stage2.retention": 0}), cohort.hash, rounds[0], 0),
         run_identity(methods.settings("bridgemil", "mtdnet"), cohort.hash, rounds[0], 0),
     ]
     assert len({one, *others}) == 6
@@ -223,6 +223,12 @@ def test_a_saved_split_is_followed_and_a_foreign_one_refused(tmp_path: Path) -> 
 
 
 def test_bad_calls_are_refused() -> None:
+    for arguments in (
+        {"folds": 0},
+        {"settings": {"backbone_options.foo": 2}},
+    ):
+        with pytest.raises(BadUse):
+            evaluate(people(), **{"method": "attention", "progress": False} | arguments)
     for arguments in ({"seeds": 0}, {"seeds": [1, 1]}, {"device": "tpu"}, {"threads": 0}, {"backbone": "resnet"}):
         with pytest.raises(BadUse):
             evaluate(people(), **{"method": "attention", "folds": 3, "progress": False} | arguments)
@@ -230,7 +236,7 @@ def test_bad_calls_are_refused() -> None:
 
 def test_the_estimate_is_within_a_factor_of_the_truth(tmp_path: Path) -> None:
     cohort = people(9, n_channels=19, windows=30)
-    settings = methods.settings("attention", budget="demo", **{"stage2.epochs": 10, "stage2.burn_in": 0})
+    settings = methods.settings("attention", budget="demo", changes={"stage2.epochs": 10, "stage2.burn_in": 0})
     subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
     one = estimate(cohort, subjects, settings, device_of("cpu"))
     store = open_store(tmp_path)
@@ -265,3 +271,42 @@ def test_labels_dealt_at_random_cannot_be_predicted() -> None:
         found.append(results.summary["balanced_accuracy"][0])
     error = np.std(found, ddof=1) / np.sqrt(len(found))
     assert abs(np.mean(found) - 0.5) < 2 * error
+
+
+def test_seeds_may_come_from_numpy() -> None:
+    results = evaluate(people(6), "bandpower", seeds=np.arange(2), folds=3, progress=False)
+    assert results.seeds == 2
+    assert evaluate(people(6), "bandpower", seeds=np.int64(1), folds=3, progress=False).seeds == 1
+
+
+def test_a_training_fold_without_a_class_is_refused() -> None:
+    cohort = people(6)
+    plan = FoldPlan((tuple(cohort.subjects[::2][:2]), (cohort.subjects[4],), tuple(cohort.subjects[1::2])))
+    with pytest.raises(BadData, match=r"fold 1 has no training subject of class control"):
+        evaluate(cohort, "bandpower", split=plan, progress=False)
+
+
+def test_a_cohort_of_one_class_is_refused() -> None:
+    with pytest.raises(BadData, match="one class only"):
+        evaluate(people(6, classes=("control",)), "bandpower", folds=3, progress=False)
+
+
+def test_a_damaged_run_or_encoder_is_named(tmp_path: Path) -> None:
+    cohort, settings = people(6), QUICK | QUICK_STAGE1
+    arguments = {"budget": "demo", "folds": 3, "out": tmp_path, "progress": False, "settings": settings}
+    results = evaluate(cohort, "bridgemil", **arguments)
+    (tmp_path / "runs" / results.runs[0] / "run.json").unlink()
+    with pytest.raises(BadData, match=r"damaged \(no run.json\)"):
+        evaluate(cohort, "bridgemil", **arguments)
+    for file in (tmp_path / "stage1").rglob("*.safetensors"):
+        file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(BadData, match=r"encoder.safetensors: is damaged"):
+        evaluate(cohort, "wo_retention", **arguments)
+
+
+def test_the_time_of_a_shared_or_resumed_stage_1_is_counted(tmp_path: Path) -> None:
+    cohort, settings = people(6), QUICK | QUICK_STAGE1 | {"stage1.epochs": 12}
+    arguments = {"budget": "demo", "folds": 3, "out": tmp_path, "progress": False, "settings": settings}
+    first = evaluate(cohort, "bridgemil", **arguments)
+    second = evaluate(cohort, "wo_retention", **arguments)
+    assert second.seconds > 0.4 * first.seconds

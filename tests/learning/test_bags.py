@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bridgemil import aggregators, backbones
+from bridgemil.cohort.store import Cohort
 from bridgemil.learning.bags import BagLearner, BagModel
 from bridgemil.learning.loop import train
 from bridgemil.learning.settings import BagSettings, WindowSettings
@@ -198,3 +199,15 @@ def test_the_votes_validation_loss_is_minus_log_of_the_mean_probability() -> Non
         p = torch.softmax(window_model(validation.bag(i)), dim=1).mean(dim=0)
         expected.append(-math.log(p[label].item()))
     assert learner.validate().loss == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+def test_a_last_batch_of_one_window_joins_the_one_before() -> None:
+    rng = np.random.default_rng(0)
+    bags = [rng.normal(size=(1 if i == 0 else 3, 4, 200)) for i in range(5)]
+    cohort = Cohort.from_arrays(bags, list("ABABA"), sfreq=200.0, channels=list("abcd"))
+    data = WindowSet.load(cohort, cohort.subjects, cohort.normalisation(cohort.subjects))
+    learner = BagLearner(model(), data, data, BagSettings(epochs=1, batch_subjects=2), CPU, pretrained=False)
+    for seed in range(20):
+        parts = list(learner.batches(np.random.default_rng(seed)))
+        assert sorted(np.concatenate(parts)) == list(range(5))
+        assert all(sum(data.sizes[i] for i in part) > 1 for part in parts)

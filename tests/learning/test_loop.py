@@ -118,3 +118,23 @@ def test_a_batch_that_does_not_fit_names_the_setting_to_lower(error: Exception) 
 def test_other_errors_are_not_hidden() -> None:
     with pytest.raises(RuntimeError, match="shapes"):
         train(Line(broken=RuntimeError("shapes do not match")), 4, STREAMS)
+
+
+def test_a_damaged_checkpoint_is_not_used_and_said(tmp_path: Path) -> None:
+    keep = tmp_path / "state.safetensors"
+    whole = train(Line(), 3, STREAMS, keep=keep)
+    keep.write_bytes(keep.read_bytes()[:-40])
+    with pytest.warns(UserWarning, match="line starts anew.*damaged"):
+        assert train(Line(), 3, STREAMS, keep=keep) == whole
+
+
+def test_shared_weights_can_be_kept(tmp_path: Path) -> None:
+    learner = Line()
+    learner.model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 1))
+    learner.model[2].weight = learner.model[0].weight
+    learner.optimiser = torch.optim.AdamW(learner.model.parameters(), 0.1)
+    train(learner, 2, STREAMS, keep=tmp_path / "state.safetensors")
+    again = Line()
+    again.model, again.optimiser = learner.model, learner.optimiser
+    train(again, 3, STREAMS, keep=tmp_path / "state.safetensors")
+    assert again.seen == [2]

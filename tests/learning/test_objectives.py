@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from bridgemil import backbones
+from bridgemil.cohort.store import Cohort
+from bridgemil.errors import BadData
 from bridgemil.learning import objectives
 from bridgemil.learning.loop import train
 from bridgemil.learning.settings import Stage1Settings
@@ -71,6 +73,17 @@ def test_either_scale_can_be_left_out(off: str) -> None:
     part.loss(batch)
     assert encoded == ([2 * 6 * 4] if off == "nearby" else [64])
     assert part.steps == whole.steps
+
+
+def test_sub_bags_alone_need_no_neighbours() -> None:
+    rng = np.random.default_rng(0)
+    bags = [[rng.normal(size=(1, 4, 200)), rng.normal(size=(1, 4, 200))] for _ in range(6)]
+    cohort = Cohort.from_arrays(bags, list("ABABAB"), sfreq=200.0, channels=list("abcd"))
+    data = WindowSet.load(cohort, cohort.subjects, cohort.normalisation(cohort.subjects))
+    alone = objectives.create(encoder(), "eegnet", data, small(nearby=False), CPU)
+    assert torch.isfinite(alone.loss(next(alone.batches(rng))))
+    with pytest.raises(BadData, match="no nearby windows"):
+        objectives.create(encoder(), "eegnet", data, small(), CPU)
 
 
 def test_without_variance_and_covariance_only_the_distance_counts() -> None:

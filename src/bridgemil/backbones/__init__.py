@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,12 @@ def create(name: str, n_channels: int, n_times: int, **options: Any) -> nn.Modul
     ``options`` are the backbone's own (see its class).
     """
     if name in _BUILT_IN:
-        backbone: nn.Module = getattr(_module(name), _BUILT_IN[name][1])(n_channels, n_times, **options)
+        made = getattr(_module(name), _BUILT_IN[name][1])
+        known = [option for option in inspect.signature(made).parameters if option not in ("n_channels", "n_times")]
+        unknown = [option for option in options if option not in known]
+        if unknown:
+            raise BadUse(f"{name} has no option {', '.join(unknown)}; it has: {', '.join(known) or 'none'}")
+        backbone: nn.Module = made(n_channels, n_times, **options)
         return backbone
     if name in _REGISTERED:
         return _checked(name, _REGISTERED[name](n_channels, n_times, **options), n_channels, n_times)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.errors import BadData
+
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
@@ -19,7 +21,7 @@ def features(bag: NDArray[np.float32], sfreq: float) -> NDArray[np.float64]:
     from scipy.signal import periodogram
 
     if sfreq < 60:
-        raise ValueError(f"band power needs windows sampled at 60 Hz or more, got {sfreq:g} Hz")
+        raise BadData(f"band power needs windows sampled at 60 Hz or more, got {sfreq:g} Hz")
     total = np.zeros((bag.shape[1], len(BANDS)))
     for first in range(0, len(bag), BLOCK):
         frequency, density = periodogram(bag[first : first + BLOCK], sfreq, window="hann", axis=-1)

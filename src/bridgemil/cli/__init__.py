@@ -35,7 +35,7 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Show the v
 
 def main() -> None:
     """Run the command line; errors of this package become one message and an exit code."""
-    from bridgemil.errors import BridgeMILError
+    from bridgemil.errors import STORAGE, BridgeMILError
 
     try:
         app()
@@ -43,7 +43,8 @@ def main() -> None:
         typer.echo(f"bridgemil: {error}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        typer.echo(f"bridgemil: {error}", err=True)
+        kept = " What was finished is kept: the same command goes on." if error.errno in STORAGE else ""
+        typer.echo(f"bridgemil: {error}.{kept}", err=True)
         sys.exit(1)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer turns Ctrl-C into this code without a word

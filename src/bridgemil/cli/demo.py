@@ -37,11 +37,14 @@ def run(
     from bridgemil.cohort.prepare import prepare
     from bridgemil.cohort.synthetic import SynthSettings, synthesise
     from bridgemil.evaluation.protocol import evaluate
+    from bridgemil.methods import settings as method_settings
     from bridgemil.report.cohort_figure import draw
     from bridgemil.report.cohort_summary import print_summary
     from bridgemil.settings import parse
 
     show, chosen = not json, options.names(methods) or METHODS
+    for name in chosen:
+        method_settings(name, budget=budget)  # a mistake is better noticed now than in ten minutes
     simulated = parse(SynthSettings, {"evidence": evidence, "seconds": SECONDS})
     recordings = synthesise(out / "recordings", simulated, progress=show)
     cohort = prepare(recordings, out / "cohort", label="group", progress=show)

@@ -11,7 +11,10 @@ import typer
 from bridgemil.cli import options
 
 if TYPE_CHECKING:
+    from bridgemil.cohort.folds import FoldPlan
+    from bridgemil.cohort.store import Cohort
     from bridgemil.evaluation.estimate import Estimate
+    from bridgemil.evaluation.results import Results
 
 NAME = "evaluate"
 
@@ -57,13 +60,11 @@ def run(
 
     opened = Cohort.open(cohort)
     plan = fold_plan(opened, folds, split, groups, split_seed)
+    below, why = _floor(opened, plan) if floor and method != "bandpower" else (None, "")
     results = evaluate(
         opened, method, backbone, seeds, budget, out, split=plan, device=device, threads=threads, progress=not json,
         announce=None if json else _announce, settings=options.settings(set_ or []),
     )  # fmt: skip
-    below = None
-    if floor and method != "bandpower":
-        below = evaluate(opened, "bandpower", split=plan, progress=False)
     if json:
         content: dict[str, Any] = results.for_machines() | {"out": str(out)}
         if below is not None:
@@ -71,7 +72,20 @@ def run(
         options.print_json(content)
         return
     print_results([results], below)
+    if why:
+        typer.echo(f"No floor to compare with: {why}")
     typer.echo(f"\nRuns: {out}")
+
+
+def _floor(cohort: Cohort, plan: FoldPlan) -> tuple[Results | None, str]:
+    """Band power on the same folds, or why it cannot be had."""
+    from bridgemil.errors import BadData
+    from bridgemil.evaluation.protocol import evaluate
+
+    try:
+        return evaluate(cohort, "bandpower", split=plan, progress=False), ""
+    except BadData as error:
+        return None, str(error)
 
 
 def _announce(one: Estimate, todo: int, every: int) -> None:

@@ -37,7 +37,7 @@ def edge(text: str | None) -> float | str | None:
 
 def print_json(content: Any) -> None:
     """One JSON document on standard output."""
-    typer.echo(json.dumps(content, indent=1, ensure_ascii=False))
+    typer.echo(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def settings(pairs: list[str]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def grid(
         rounds = fold_plan(cohort, folds, split_seed=split_seed).rounds()
         for backbone in backbone_names:
             for method in method_names:
-                own = methods.settings(method, backbone, budget, cohort.burn_in, **_fitting(method, changes or {}))
+                own = methods.settings(method, backbone, budget, cohort.burn_in, _fitting(method, changes or {}))
                 if own.stage2.kind == "bandpower" and backbone != backbone_names[0]:
                     continue  # it has no backbone: once is enough
                 rows.append((cohort, rounds, own))

@@ -7,7 +7,6 @@ others wait.
 
 from __future__ import annotations
 
-import errno
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bridgemil.cohort.writing import write_json
 from bridgemil.engine.plan import Job, remaining
-from bridgemil.errors import BridgeMILError
+from bridgemil.errors import STORAGE, BridgeMILError
 from bridgemil.runs import RunStore
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from bridgemil.learning.loop import Moment
 
 MOST_LOSSES = 10  # of one run's workers in one call; after that the run is the suspect
-STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 @dataclass(frozen=True)

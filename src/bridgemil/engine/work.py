@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Job
-from bridgemil.engine.scheduler import STORAGE
-from bridgemil.errors import BadData, BridgeMILError
+from bridgemil.errors import STORAGE, BadData, BridgeMILError
 
 if TYPE_CHECKING:
     from bridgemil.learning.loop import Watch

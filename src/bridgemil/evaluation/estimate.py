@@ -96,7 +96,7 @@ def _measure(
         kept += tensor.numel() * tensor.element_size()
         return tensor
 
-    with torch.random.fork_rng():
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
         encoder = backbones.create(backbone, n_channels, n_times, **json.loads(options))
         head = aggregators.create(aggregator, backbones.embedding_dim(encoder), 2)
         model = BagModel(encoder, head).to(device)

@@ -33,7 +33,7 @@ class Progress:
         self.bars = Bars(*columns, console=self.console, disable=not (show and self.console.is_terminal))
         self.task = self.bars.add_task(title, total=n_runs, now="")
         self.done, self.begun = 0, time.monotonic()
-        self.where = ""
+        self.where, self.skipped, self.fresh = "", 0.0, True
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -46,13 +46,16 @@ class Progress:
 
     def start_run(self, where: str) -> None:
         """A run begins: ``seed 0, fold 3``."""
-        self.where = where
+        self.where, self.fresh = where, True
         self.bars.update(self.task, now=where)
 
     def watch(self, moment: Moment) -> None:
         """An epoch ended."""
         share = moment.epoch / moment.epochs
         inside = self.first * share if moment.phase == "Stage 1" else self.first + (1 - self.first) * share
+        if self.fresh:  # what a checkpoint or a stored Stage 1 spared was not done in the time that passed
+            step = (self.first if moment.phase == "Stage 1" else 1 - self.first) / moment.epochs
+            self.skipped, self.fresh = self.skipped + max(0.0, inside - step), False
         accuracy = "" if moment.accuracy is None else f", validation {moment.accuracy:.0%}"
         epoch = f"{moment.phase} {moment.epoch}/{moment.epochs}, loss {moment.loss:.3f}{accuracy}"
         self.bars.update(self.task, now=f"{self.where}: {epoch}, {self._left(self.done + inside)} left")
@@ -67,8 +70,8 @@ class Progress:
 
     def _left(self, done: float) -> str:
         elapsed = time.monotonic() - self.begun
-        # The estimate at first, what was seen later.
-        total = elapsed / done if done > 0 else self.expected / self.n_runs
+        seen = done - self.skipped
+        total = elapsed / seen if seen > 0 else self.expected / self.n_runs  # the estimate at first
         return duration(max(0.0, (self.n_runs - done) * total))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil import methods
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.cohort.store import Cohort
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.estimate import Estimate, estimate
 from bridgemil.evaluation.progress import Progress
 from bridgemil.evaluation.results import Results
@@ -74,7 +75,9 @@ def evaluate(
         Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
     """
     cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
-    chosen = methods.settings(method, backbone, budget, cohort.burn_in, **(settings or {}))
+    if len(cohort.classes) < 2:
+        raise BadData(f"the cohort has one class only ({cohort.classes[0]}): there is nothing to tell apart")
+    chosen = methods.settings(method, backbone, budget, cohort.burn_in, settings)
     plan = fold_plan(cohort, folds, split, groups, split_seed)
     where = device_of(device) if not isinstance(chosen.stage2, BandPowerSettings) else device_of("cpu")
     runs = [Run(cohort, one, chosen, seed) for seed in _seeds(seeds) for one in plan.rounds()]
@@ -121,7 +124,9 @@ def fold_plan(
     """The saved split, or a new one."""
     if split is None:
         together = cohort.column(groups) if groups else None
-        return SubjectKFold(folds or cohort.folds, split_seed).plan(cohort.subjects, cohort.labels, together)
+        return SubjectKFold(cohort.folds if folds is None else folds, split_seed).plan(
+            cohort.subjects, cohort.labels, together
+        )
     if folds is not None or groups is not None:
         raise BadUse("a saved split already decides the folds and groups; leave --folds and --groups out")
     plan = split if isinstance(split, FoldPlan) else FoldPlan.load(split)
@@ -130,7 +135,7 @@ def fold_plan(
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    chosen = [int(s) for s in (range(int(seeds)) if isinstance(seeds, int | Integral) else seeds)]
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
         raise BadUse(f"seeds must be one or more different whole numbers from 0, or how many; got {seeds!r}")
     return chosen

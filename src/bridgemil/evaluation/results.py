@@ -52,7 +52,8 @@ class Results:
         low, high = metrics.accuracy_interval(self.predictions)
         level, chance_low, chance_high = metrics.chance(self.labels)
         stage1 = self.settings.stage1
-        pairs = stage1.subbag_pairs if stage1 is not None and stage1.objective == "alignment" else None
+        aligned = stage1 is not None and stage1.objective == "alignment" and stage1.subbag
+        pairs = stage1.subbag_pairs if stage1 is not None and aligned else None
         row = {
             "method": self.settings.method,
             "backbone": self.settings.backbone,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from bridgemil.learning.fitting import Setting
+    from bridgemil.learning.fitting import Here
     from bridgemil.learning.loop import Curve, Watch
     from bridgemil.learning.window_set import WindowSet
 
@@ -36,6 +36,8 @@ class Outcome:
     weights: dict[str, Tensor] = field(default_factory=dict)
     curve: Curve = field(default_factory=list)
     selected_epoch: int | None = None
+    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # mean and deviation of the training fold
+    seconds: float = 0.0  # of training, over all resumes, Stage 1 included wherever it was trained
 
 
 def device_of(name: str) -> torch.device:
@@ -52,6 +54,8 @@ def device_of(name: str) -> torch.device:
         raise BadUse(f"device must be auto, cpu or cuda, got {name!r}")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BadUse("device cuda: torch sees no CUDA device here; use --device cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise BadUse(f"device {name}: there are only {torch.cuda.device_count()} CUDA devices here")
     return device
 
 
@@ -69,6 +73,10 @@ class Run:
             both = set(getattr(self.subjects, one)) & set(getattr(self.subjects, other))
             if both:
                 raise BadData(f"a subject may not be in {one} and {other} both: {', '.join(sorted(both))}")
+        seen = {self.cohort.records[subject].label for subject in self.subjects.train}
+        absent = [name for name in self.cohort.classes if name not in seen]
+        if absent:
+            raise BadData(f"fold {self.subjects.fold + 1} has no training subject of class {', '.join(absent)}")
 
     @property
     def identity(self) -> str:
@@ -79,27 +87,28 @@ class Run:
         """Do the run unless it is done, going on from its checkpoint if there is one; returns its identity."""
         identity = self.identity
         if not store.is_done(identity):
+            if store.run(identity).exists():
+                raise BadData(f"{store.run(identity)}: is damaged (no run.json); delete it and run again")
             with store.lock(identity):
                 if not store.is_done(identity):  # another process may have done it meanwhile
                     self._perform(store, identity, device, watch)
         return identity
 
     def _perform(self, store: RunStore, identity: str, device: torch.device, watch: Watch | None) -> None:
-        begun = time.perf_counter()
         if isinstance(self.settings.stage2, BandPowerSettings):
             outcome, threads = self._bandpower(self.settings.stage2), 1
         else:
             import torch
 
             outcome, threads = self._network(store, identity, device, watch), torch.get_num_threads()
-        about = {"seconds": time.perf_counter() - begun, "device": device.type, "threads": threads}
+        about = {"seconds": outcome.seconds, "device": device.type, "threads": threads}
         with store.writing(store.run(identity)) as folder:
             self._write(folder, outcome, about)
 
     def _network(self, store: RunStore, identity: str, device: torch.device, watch: Watch | None) -> Outcome:
         import torch
 
-        from bridgemil.learning.fitting import Setting, fit, new_encoder, predict
+        from bridgemil.learning.fitting import Here, fit, new_encoder, predict
         from bridgemil.learning.streams import Streams
         from bridgemil.learning.window_set import WindowSet
 
@@ -107,10 +116,11 @@ class Run:
         scale = self.cohort.normalisation(ids)
         training = WindowSet.load(self.cohort, ids, scale)
         validation = WindowSet.load(self.cohort, sorted(self.subjects.validation), scale)
-        here = Setting(Streams.of(self.seed, ids), device, watch)
-        with torch.random.fork_rng():  # the caller's random numbers are the caller's
+        here = Here(Streams.of(self.seed, ids), device, watch)
+        devices = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices):  # the caller's random numbers are the caller's
             encoder = new_encoder(self.settings.backbone, self.settings.backbone_options, training, here)
-            before = self._stage1(encoder, training, store, here)
+            before, seconds = self._stage1(encoder, training, store, here)
             assert not isinstance(self.settings.stage2, BandPowerSettings)
             model, trained = fit(
                 encoder, self.settings.backbone, training, validation, self.settings.stage2, here,
@@ -126,30 +136,39 @@ class Run:
             {name: value.cpu() for name, value in model.state_dict().items()},
             before + trained.curve,
             trained.epoch,
+            (tuple(scale[0].tolist()), tuple(scale[1].tolist())),
+            seconds + trained.seconds,
         )
 
-    def _stage1(self, encoder: torch.nn.Module, training: WindowSet, store: RunStore, here: Setting) -> Curve:
-        """Load the Stage 1 encoder from the store, training it first if nobody has; its curve."""
+    def _stage1(
+        self, encoder: torch.nn.Module, training: WindowSet, store: RunStore, here: Here
+    ) -> tuple[Curve, float]:
+        """Load the Stage 1 encoder from the store, training it first if nobody has; its curve and seconds."""
         from bridgemil.learning import checkpoint
         from bridgemil.learning.fitting import pretrain
 
         if self.settings.stage1 is None:
-            return []
+            return [], 0.0
         identity = stage1_identity(self.settings, self.cohort.hash, self.subjects, self.seed)
         file = store.stage1(identity) / "encoder.safetensors"
         with store.lock(identity):
             if not file.is_file():
                 keep = store.checkpoint(identity)
-                curve = pretrain(encoder, self.settings.backbone, training, self.settings.stage1, here, keep)
+                trained = pretrain(encoder, self.settings.backbone, training, self.settings.stage1, here, keep)
                 note = {
-                    "settings": self.settings.stage1.model_dump(), "backbone": self.settings.backbone, "curve": curve,
-                    "seed": self.seed, "cohort": self.cohort.hash, "train": sorted(self.subjects.train),
-                }  # fmt: skip
+                    "settings": self.settings.stage1.model_dump(),
+                    "backbone": self.settings.backbone,
+                    "curve": trained.curve,
+                    "seconds": trained.seconds,
+                    "seed": self.seed,
+                    "cohort": self.cohort.hash,
+                    "train": sorted(self.subjects.train),
+                }
                 with store.writing(store.stage1(identity)) as folder:
                     write_tensors(folder / file.name, encoder.state_dict(), note)
-        tensors, about = checkpoint.read(file, here.device)
+        tensors, about = checkpoint.read(file)
         encoder.load_state_dict(tensors)
-        return list(about["curve"])
+        return list(about["curve"]), float(about["seconds"])
 
     def _bandpower(self, settings: BandPowerSettings) -> Outcome:
         import numpy as np
@@ -160,13 +179,14 @@ class Run:
             return np.stack([_features(self.cohort, subject) for subject in subjects])
 
         number = {s: int(c) for s, c in zip(self.cohort.subjects, self.cohort.y, strict=True)}
+        begun = time.perf_counter()
         model = classifier(settings.classifier, self.seed)
         train = tuple(sorted(self.subjects.train))
         model.fit(of(train), [number[s] for s in train])
         own = model.predict_proba(of(self.subjects.test))
         p = np.zeros((len(own), len(self.cohort.classes)))
         p[:, model.classes_] = own
-        return Outcome(p.argmax(axis=1).tolist(), p.tolist())
+        return Outcome(p.argmax(axis=1).tolist(), p.tolist(), seconds=time.perf_counter() - begun)
 
     def _write(self, folder: Path, outcome: Outcome, about: dict[str, Any]) -> None:
         import pandas as pd
@@ -187,7 +207,8 @@ class Run:
         if outcome.weights:
             pd.DataFrame(outcome.curve).to_parquet(folder / "curves.parquet")
             write_tensors(folder / "windows.safetensors", outcome.windows)
-            write_tensors(folder / "model.safetensors", outcome.weights)
+            note = {"scale": outcome.scale, "channels": self.cohort.channels, "classes": self.cohort.classes}
+            write_tensors(folder / "model.safetensors", outcome.weights, note)
         content = {
             "settings": self.settings.model_dump(mode="json"),
             "settings_hash": self.settings.hash,

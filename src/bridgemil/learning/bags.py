@@ -21,8 +21,7 @@ from bridgemil.learning import schedule
 from bridgemil.learning.loop import Learner
 from bridgemil.learning.selection import Validation
 from bridgemil.learning.settings import BagSettings
-from bridgemil.learning.window_set import WindowSet
-from bridgemil.learning.windows import in_blocks
+from bridgemil.learning.window_set import WindowSet, in_blocks
 
 PROBE_EVERY = 10  # epochs between measurements of the retention gradient; each costs an extra backward pass
 
@@ -68,7 +67,7 @@ class BagLearner(Learner):
     ) -> None:
         self.phase = "Stage 2" if pretrained else "bags"
         self.model, self.settings, self.device = model, settings, device
-        self.train, self.validation = train, validation
+        self.data, self.validation = train, validation
         self.frozen_epochs = settings.freeze_epochs if pretrained else 0
         self.retention = settings.retention if pretrained else 0.0
         self.steps = math.ceil(len(train.subjects) / settings.batch_subjects)
@@ -99,21 +98,23 @@ class BagLearner(Learner):
             self.model.encoder.eval()
 
     def batches(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """All subjects, shuffled; the last mini-batch may be smaller."""
-        order, size = rng.permutation(len(self.train.subjects)), self.settings.batch_subjects
-        for first in range(0, len(order), size):
-            yield order[first : first + size]
+        """All subjects, shuffled; the last mini-batch may be smaller, but a single window joins those before (BN)."""
+        order, size = rng.permutation(len(self.data.subjects)), self.settings.batch_subjects
+        parts = [order[first : first + size] for first in range(0, len(order), size)]
+        if len(parts) > 1 and sum(self.data.sizes[i] for i in parts[-1]) == 1:
+            parts[-2:] = [np.concatenate(parts[-2:])]
+        yield from parts
 
     def loss(self, batch: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
         """L_S2 = L_CE + lambda L_ret."""
-        index = torch.from_numpy(self.train.bag_index(batch))
-        sizes = [self.train.sizes[i] for i in batch]
+        index = torch.from_numpy(self.data.bag_index(batch))
+        sizes = [self.data.sizes[i] for i in batch]
         if self.frozen and self.reference is not None:
             embeddings = self.reference[index]
         else:
-            embeddings = self.model.encoder(self.train.x[index].to(self.device))
+            embeddings = self.model.encoder(self.data.x[index].to(self.device))
         logits = self.model.aggregate(embeddings, sizes).logits
-        loss = F.cross_entropy(logits, self.train.y[batch].to(self.device), weight=self.weights)
+        loss = F.cross_entropy(logits, self.data.y[batch].to(self.device), weight=self.weights)
         if self.frozen or not self.retention or self.reference is None:
             return loss
         few = min(self.settings.retention_windows, len(index))

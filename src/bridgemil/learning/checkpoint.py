@@ -8,24 +8,35 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
+
+from bridgemil.errors import BadData
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Replace the file at ``path``."""
     aside = path.with_name(path.name + ".part")
-    whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    whole: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        own = tensor.detach().contiguous()
+        place = own.untyped_storage().data_ptr()
+        whole[name] = own.clone() if place in seen else own  # safetensors refuses shared memory
+        seen.add(place)
     aside.write_bytes(save(whole, metadata={"about": json.dumps(about)}))  # a full disk is an OSError this way
     aside.replace(path)
 
 
-def read(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and what was written about them."""
-    with safe_open(path, framework="pt", device=str(device)) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        about: dict[str, Any] = json.loads((file.metadata() or {}).get("about", "{}"))
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors, on the CPU, and what was written about them."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            about: dict[str, Any] = json.loads((file.metadata() or {}).get("about", "{}"))
+    except (SafetensorError, ValueError) as error:
+        raise BadData(f"{path}: is damaged ({error}); delete it and run the same command again") from None
     return tensors, about
 
 

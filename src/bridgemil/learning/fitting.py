@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bridgemil import aggregators, backbones
 from bridgemil.learning.bags import BagLearner, BagModel
-from bridgemil.learning.loop import Curve, Learner, Trained, Watch, train
+from bridgemil.learning.loop import Learner, Trained, Watch, train
 from bridgemil.learning.settings import BagSettings, Stage1Settings, WindowSettings
 from bridgemil.learning.stage1 import Stage1Learner
 from bridgemil.learning.streams import Streams
@@ -21,7 +21,7 @@ from bridgemil.learning.windows import WindowLearner, WindowModel, vote
 
 
 @dataclass(frozen=True)
-class Setting:
+class Here:
     """Where and with what random numbers something is trained, and who watches."""
 
     streams: Streams
@@ -29,19 +29,19 @@ class Setting:
     watch: Watch | None = None
 
 
-def new_encoder(backbone: str, options: Mapping[str, Any], windows: WindowSet, here: Setting) -> nn.Module:
+def new_encoder(backbone: str, options: Mapping[str, Any], windows: WindowSet, here: Here) -> nn.Module:
     """A fresh encoder for these windows; the same for every method of one seed and fold."""
     here.streams.start("encoder")
     return backbones.create(backbone, *windows.x.shape[1:], **options).to(here.device)
 
 
 def pretrain(
-    encoder: nn.Module, backbone: str, training: WindowSet, settings: Stage1Settings, here: Setting, keep: Path | None
-) -> Curve:
+    encoder: nn.Module, backbone: str, training: WindowSet, settings: Stage1Settings, here: Here, keep: Path | None
+) -> Trained:
     """Stage 1: train the encoder in place."""
     here.streams.start("stage 1 head")
     learner = Stage1Learner(encoder, backbone, training, settings, here.device)
-    return train(learner, settings.epochs, here.streams, keep=keep, watch=here.watch).curve
+    return train(learner, settings.epochs, here.streams, keep=keep, watch=here.watch)
 
 
 def fit(
@@ -50,7 +50,7 @@ def fit(
     training: WindowSet,
     validation: WindowSet,
     settings: WindowSettings | BagSettings,
-    here: Setting,
+    here: Here,
     keep: Path | None = None,
     *,
     pretrained: bool = False,

@@ -5,9 +5,12 @@ What is learnt stands in a ``Learner``; there are three: windows, bags, and Stag
 
 from __future__ import annotations
 
+import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bridgemil.errors import BridgeMILError
+from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.learning import checkpoint
 from bridgemil.learning.selection import Validation
 from bridgemil.learning.streams import Streams
@@ -79,17 +82,19 @@ class Trained:
     curve: Curve
     epoch: int
     validation: Validation | None
+    seconds: float = field(compare=False)  # of training, over all resumes
 
 
 @dataclass
 class _State:
     """What a checkpoint holds beside the model and the optimiser."""
 
-    epoch: int  # the next one
-    curve: Curve
-    best_epoch: int
-    best: Validation | None
-    weights: dict[str, Tensor]  # of the best epoch
+    epoch: int = 0  # the next one
+    curve: Curve = field(default_factory=list)
+    best_epoch: int = -1
+    best: Validation | None = None
+    weights: dict[str, Tensor] = field(default_factory=dict)  # of the best epoch
+    seconds: float = 0.0
 
 
 def train(
@@ -106,8 +111,9 @@ def train(
     With ``keep`` the state is written there after every epoch, and a loop that finds it goes on from it, to the bit.
     """
     peaks = [group["lr"] for group in learner.optimiser.param_groups]
-    state = _restore(learner, keep) if keep is not None and keep.exists() else _State(0, [], -1, None, {})
+    state = (_restore(learner, keep) if keep is not None else None) or _State()
     for epoch in range(state.epoch, epochs):
+        begun = time.perf_counter()
         rng = streams.start(learner.purpose, epoch)
         learner.begin(epoch)
         losses = []
@@ -116,11 +122,13 @@ def train(
             for group, peak in zip(learner.optimiser.param_groups, peaks, strict=True):
                 group["lr"] = peak * share
             losses.append(_step(learner, batch, rng, f"{learner.phase}, epoch {epoch + 1}, step {i + 1}"))
-        validation = learner.validate()
+        with _memory(learner, f"{learner.phase}, epoch {epoch + 1}, validation"):
+            validation = learner.validate()
         _note(state, learner, epoch, float(np.mean(losses)), validation)
         if validation is not None and epoch >= burn_in and validation.beats(state.best):
             state.best, state.best_epoch = validation, epoch
             state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
+        state.seconds += time.perf_counter() - begun
         if keep is not None:
             _save(learner, state, keep)
         if watch is not None:
@@ -128,12 +136,13 @@ def train(
             watch(Moment(learner.phase, epoch + 1, epochs, state.curve[-1]["loss"], accuracy))
     if state.weights:
         learner.model.load_state_dict(state.weights)
-    return Trained(state.curve, state.best_epoch if state.weights else epochs - 1, state.best)
+    epoch = state.best_epoch if state.weights else epochs - 1
+    return Trained(state.curve, epoch, state.best, state.seconds)
 
 
 def _step(learner: Learner, batch: Any, rng: np.random.Generator, where: str) -> float:
     learner.optimiser.zero_grad()
-    try:
+    with _memory(learner, where):
         loss = learner.loss(batch, rng)
         value = loss.item()
         if not np.isfinite(value):
@@ -142,6 +151,15 @@ def _step(learner: Learner, batch: Any, rng: np.random.Generator, where: str) ->
                 "extreme values in the recordings (bridgemil inspect)"
             )
         loss.backward()
+    learner.optimiser.step()
+    return value
+
+
+@contextmanager
+def _memory(learner: Learner, where: str) -> Iterator[None]:
+    """Where memory runs out, say which setting to lower."""
+    try:
+        yield
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or "alloc" in str(error):
             raise BridgeMILError(
@@ -149,8 +167,6 @@ def _step(learner: Learner, batch: Any, rng: np.random.Generator, where: str) ->
                 f"--set {learner.batch_settings.split(' ')[0]}=… ({str(error).splitlines()[0] if str(error) else ''})"
             ) from error
         raise
-    learner.optimiser.step()
-    return value
 
 
 def _note(state: _State, learner: Learner, epoch: int, loss: float, validation: Validation | None) -> None:
@@ -174,13 +190,21 @@ def _save(learner: Learner, state: _State, path: Path) -> None:
     )
     best = None if state.best is None else [state.best.accuracy, state.best.loss]
     about = {"epoch": state.epoch, "curve": state.curve, "best_epoch": state.best_epoch, "best": best}
+    about["seconds"] = state.seconds
     checkpoint.write(path, tensors, about)
 
 
-def _restore(learner: Learner, path: Path) -> _State:
-    device = next(learner.model.parameters()).device
-    tensors, about = checkpoint.read(path, device)
+def _restore(learner: Learner, path: Path) -> _State | None:
+    """The state in a checkpoint; None if there is none, or if a machine's crash left it damaged."""
+    if not path.exists():
+        return None
+    try:
+        tensors, about = checkpoint.read(path)
+    except BadData as error:
+        warnings.warn(f"{learner.phase} starts anew: {error}", stacklevel=2)
+        return None
     learner.model.load_state_dict(checkpoint.under("model", tensors))
     checkpoint.restore_optimiser(learner.optimiser, checkpoint.under("optimiser", tensors))
     best = None if about["best"] is None else Validation(*about["best"])
-    return _State(about["epoch"], about["curve"], about["best_epoch"], best, checkpoint.under("best", tensors))
+    weights = checkpoint.under("best", tensors)
+    return _State(about["epoch"], about["curve"], about["best_epoch"], best, weights, about["seconds"])

@@ -1,6 +1,6 @@
 """Random streams: each purpose has its own, decided by the seed and the training subjects, and starts anew each epoch.
 
-So an epoch can be repeated without the ones before it, and no draw depends on who is held out.
+So an epoch can be repeated without the ones before it, and no draw depends on what the held-out subjects hold.
 """
 
 from __future__ import annotations

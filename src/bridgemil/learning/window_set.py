@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from bridgemil.cohort.store import Cohort
 from bridgemil.learning.objectives.pairs import Layout
 
+BLOCK = 2048  # windows embedded at once where no gradient is kept
 Scale = tuple[NDArray[np.float64], NDArray[np.float64]]  # mean and standard deviation per channel
 
 
@@ -61,3 +62,23 @@ class WindowSet:
         """Inverse frequency of each class among the subjects, one on average; a class nobody has weighs nothing."""
         counts = torch.bincount(self.y, minlength=self.n_classes)
         return torch.where(counts > 0, len(self.y) / (self.n_classes * counts.clamp(min=1)), 0.0)
+
+
+def batches(order: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
+    """Mini-batches of these windows; the last may be smaller, but a single window is left out (BN needs two)."""
+    for first in range(0, len(order), size):
+        part = order[first : first + size]
+        if len(part) > 1:
+            yield part
+
+
+def n_batches(n: int, size: int) -> int:
+    """How many ``batches`` there are."""
+    return n // size + (n % size > 1)
+
+
+@torch.no_grad()
+def in_blocks(module: nn.Module, x: Tensor, device: torch.device) -> Tensor:
+    """Apply a module in evaluation mode to many windows, a block at a time."""
+    module.eval()
+    return torch.cat([module(part.to(device)) for part in x.split(BLOCK)])

@@ -10,16 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil.learning.loop import Learner
 from bridgemil.learning.selection import Validation
 from bridgemil.learning.settings import WindowSettings
-from bridgemil.learning.window_set import WindowSet
-
-BLOCK = 2048  # windows embedded at once where no gradient is kept
+from bridgemil.learning.window_set import WindowSet, batches, in_blocks, n_batches
 
 
 class WindowModel(nn.Module):
@@ -35,19 +32,6 @@ class WindowModel(nn.Module):
         return logits
 
 
-def batches(order: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
-    """Mini-batches of these windows; the last may be smaller, but a single window is left out (BN needs two)."""
-    for first in range(0, len(order), size):
-        part = order[first : first + size]
-        if len(part) > 1:
-            yield part
-
-
-def n_batches(n: int, size: int) -> int:
-    """How many ``batches`` there are."""
-    return n // size + (n % size > 1)
-
-
 @dataclass(frozen=True)
 class Vote:
     """What a subject's windows say together."""
@@ -55,13 +39,6 @@ class Vote:
     predicted: int
     probabilities: Tensor  # K, mean over windows
     windows: Tensor  # n x K, the probabilities of each window
-
-
-@torch.no_grad()
-def in_blocks(module: nn.Module, x: Tensor, device: torch.device) -> Tensor:
-    """Apply a module in evaluation mode to many windows, a block at a time."""
-    module.eval()
-    return torch.cat([module(part.to(device)) for part in x.split(BLOCK)])
 
 
 def vote(model: nn.Module, windows: Tensor, device: torch.device) -> Vote:
@@ -86,7 +63,7 @@ class WindowLearner(Learner):
         device: torch.device,
     ) -> None:
         self.model, self.settings, self.device = model, settings, device
-        self.train, self.validation = train, validation
+        self.data, self.validation = train, validation
         self.labels = train.window_y
         self.steps = n_batches(len(train.x), settings.batch_windows)
         self.weights = train.class_weights().to(device) if settings.class_weight else None
@@ -94,12 +71,12 @@ class WindowLearner(Learner):
 
     def batches(self, rng: np.random.Generator) -> Iterator[Tensor]:
         """All windows, shuffled."""
-        for part in batches(rng.permutation(len(self.train.x)), self.settings.batch_windows):
+        for part in batches(rng.permutation(len(self.data.x)), self.settings.batch_windows):
             yield torch.from_numpy(part)
 
     def loss(self, batch: Tensor, rng: np.random.Generator) -> Tensor:
         """Cross-entropy with inherited labels."""
-        logits = self.model(self.train.x[batch].to(self.device))
+        logits = self.model(self.data.x[batch].to(self.device))
         return F.cross_entropy(logits, self.labels[batch].to(self.device), weight=self.weights)
 
     def validate(self) -> Validation:

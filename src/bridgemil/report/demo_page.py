@@ -23,7 +23,7 @@ th:first-child, td:first-child { text-align: left } img { max-width: 100% } .qui
 <h1>bridgemil demo</h1>
 <p>A synthetic cohort of {{ first.n_subjects }} people: each has a strong fingerprint of their own, and what tells
 patients from controls comes and goes. Every person was held out once ({{ first.folds }} folds); normalisation,
-training and selection never saw them. The budget is that of a short demo: read the numbers as such.</p>
+training and selection never saw them. Budget: {{ budget }}.</p>
 <h2>Results</h2>
 <table><tr><th>method<th>accuracy<th>95 %<th>balanced<th>macro F1<th>AUROC<th>MCC</tr>
 {% for row in rows %}<tr><td>{{ row.method }}<td>{{ '%.1f' % (100 * row.accuracy) }}
@@ -64,6 +64,7 @@ def write_page(
         .from_string(_PAGE)
         .render(
             rows=rows,
+            budget=results[-1].settings.budget,
             first=rows[0],
             found=found,
             pictures=embedded,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bridgemil.evaluation.metrics import difference
 from bridgemil.evaluation.progress import duration
+from bridgemil.methods import changed_from_budget
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,8 +25,8 @@ def print_results(results: Sequence[Results], floor: Results | None = None) -> N
     every = [*results, *([floor] if floor is not None else [])]
     console.print(_table(every))
     for one in every:
-        console.print(f"  {recipe(one)}", soft_wrap=True)
-    facts = results[0].summary.iloc[0]
+        console.print(f"  {recipe(one)}", soft_wrap=True, markup=False)
+    facts = every[0].summary.iloc[0]
     console.print(
         f"Always guessing the largest class: {facts['chance']:.1%} (a guesser on {facts['n_subjects']} subjects: "
         f"{facts['chance95_low']:.1%} to {facts['chance95_high']:.1%}).",
@@ -82,15 +83,20 @@ def recipe(one: Results) -> str:
     if one.settings.stage2.kind == "bandpower":
         return f"{row['method']}: {took}"
     pairs = f", subbag_pairs {row['subbag_pairs']:.0f}" if row["subbag_pairs"] is not None else ""
-    return f"{row['method']}: {row['backbone']}, budget {row['budget']}{pairs}; {took}"
+    changed = ", ".join(f"{key}={value}" for key, value in changed_from_budget(one.settings).items())
+    budget = f"budget {row['budget']}{f', changed: {changed}' if changed else ''}"
+    return f"{row['method']}: {row['backbone']}, {budget}{pairs}; {took}"
 
 
 def _print_confusion(console: Console, one: Results) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table("true \\ said", *one.classes, title=f"{one.settings.method}: subjects", title_justify="left")
+    table = Table(
+        "true \\ said", *map(escape, one.classes), title=f"{one.settings.method}: subjects", title_justify="left"
+    )
     for name, row in one.confusion.iterrows():
-        table.add_row(str(name), *(f"{value:g}" if value == int(value) else f"{value:.1f}" for value in row))
+        table.add_row(escape(str(name)), *(f"{value:g}" if value == int(value) else f"{value:.1f}" for value in row))
     console.print(table)
 
 

@@ -13,8 +13,7 @@ from bridgemil.errors import BadData
 from bridgemil.learning.objectives import pairs
 from bridgemil.learning.objectives.objective import Objective, projection
 from bridgemil.learning.settings import Stage1Settings
-from bridgemil.learning.window_set import WindowSet
-from bridgemil.learning.windows import batches, n_batches
+from bridgemil.learning.window_set import WindowSet, batches, n_batches
 
 EPSILON = 1e-4  # under the square root of the variance
 
@@ -47,7 +46,7 @@ def _covariance(z: Tensor) -> Tensor:
     return off_diagonal.square().sum() / z.shape[1]
 
 
-Pairs = tuple[pairs.Index, pairs.Index | None]  # nearby windows (2 x M), sub-bags (2 x pairs x size)
+Pairs = tuple[pairs.Index | None, pairs.Index | None]  # nearby windows (2 x M), sub-bags (2 x pairs x size)
 
 
 class Alignment(Objective):
@@ -59,18 +58,19 @@ class Alignment(Objective):
         self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
     ) -> None:
         super().__init__(encoder, projection(encoder), train, settings, device)
-        self.anchors = pairs.with_partner(train.layout)
+        self.anchors = pairs.with_partner(train.layout) if settings.nearby else np.arange(len(train.x))
         if len(self.anchors) < 2:
             raise BadData("no recording has two windows: there are no nearby windows to align")
         self.steps = n_batches(len(self.anchors), settings.batch_windows)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Pairs]:
-        """Every window is an anchor once; as many sub-bag pairs in each step, whatever the number of anchors."""
+        """Every window that has a neighbour is an anchor once; each step has as many sub-bag pairs."""
         chosen, layout = self.settings, self.data.layout
         deck = pairs.subject_deck(rng, len(self.data.subjects), chosen.subbag_pairs)
         for anchors in batches(rng.permutation(self.anchors), chosen.batch_windows):
-            near = np.stack([anchors, pairs.nearby(rng, layout, anchors, chosen.radius)])
-            bags = None
+            near = bags = None
+            if chosen.nearby:
+                near = np.stack([anchors, pairs.nearby(rng, layout, anchors, chosen.radius)])
             if chosen.subbag:
                 subjects = next(deck)
                 bags = np.stack([pairs.subbags(rng, layout, subjects, chosen.subbag_size) for _ in range(2)])
@@ -80,7 +80,7 @@ class Alignment(Objective):
         """Each pair type is encoded in one pass, both views together."""
         near, bags = batch
         losses = []
-        if self.settings.nearby:
+        if near is not None:
             z = self.head(self.encoder(self.windows(near.ravel())))
             losses.append(self._vicreg(z.view(2, near.shape[1], -1)))
         if bags is not None:

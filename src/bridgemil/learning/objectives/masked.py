@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +10,6 @@ from bridgemil.learning.objectives.objective import Objective
 from bridgemil.learning.objectives.pairs import Index
 from bridgemil.learning.settings import Stage1Settings
 from bridgemil.learning.window_set import WindowSet
-from bridgemil.learning.windows import batches, n_batches
 
 SPAN, SHARE = 16, 0.15
 
@@ -60,11 +56,6 @@ class Masked(Objective):
     ) -> None:
         head = reconstruction_head(embedding_dim(encoder), *train.x.shape[1:])
         super().__init__(encoder, head, train, settings, device)
-        self.steps = n_batches(len(train.x), settings.batch_windows)
-
-    def batches(self, rng: np.random.Generator) -> Iterator[Index]:
-        """All windows, shuffled."""
-        return batches(rng.permutation(len(self.data.x)), self.settings.batch_windows)
 
     def loss(self, batch: Index) -> Tensor:
         """Error on the hidden samples."""

@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from bridgemil.backbones import embedding_dim
 from bridgemil.learning.settings import Stage1Settings
-from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.window_set import WindowSet, batches, n_batches
 
 
 class Objective(nn.Module):
     """Sees the windows of the training subjects. ``head`` is discarded after Stage 1."""
 
-    steps: int  # in an epoch
     batch_settings = "stage1.batch_windows"  # what to lower when memory runs out
 
     def __init__(
@@ -28,10 +27,11 @@ class Objective(nn.Module):
         super().__init__()
         self.encoder, self.head = encoder, head.to(device)
         self.data, self.settings, self.device = train, settings, device
+        self.steps = n_batches(len(train.x), settings.batch_windows)  # in an epoch
 
-    @abstractmethod
     def batches(self, rng: np.random.Generator) -> Iterator[Any]:
-        """The steps of one epoch."""
+        """The steps of one epoch: all windows, shuffled, unless the objective has its own way."""
+        return batches(rng.permutation(len(self.data.x)), self.settings.batch_windows)
 
     @abstractmethod
     def loss(self, batch: Any) -> Tensor:

@@ -12,8 +12,7 @@ from torch.nn import functional as F
 from bridgemil.learning.objectives.objective import Objective, projection
 from bridgemil.learning.objectives.pairs import Index
 from bridgemil.learning.settings import Stage1Settings
-from bridgemil.learning.window_set import WindowSet
-from bridgemil.learning.windows import batches, n_batches
+from bridgemil.learning.window_set import WindowSet, batches
 
 
 def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 0.07) -> Tensor:
@@ -63,7 +62,6 @@ class SupCon(Objective):
         self.labels = train.window_y
         share = 1 / torch.bincount(self.labels)[self.labels].double().numpy()
         self.share = share / share.sum()
-        self.steps = n_batches(len(self.labels), settings.batch_windows)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Index]:
         """As many draws as windows, with replacement, by inverse class frequency."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -14,7 +11,6 @@ from bridgemil.learning.objectives.objective import Objective
 from bridgemil.learning.objectives.pairs import Index
 from bridgemil.learning.settings import Stage1Settings
 from bridgemil.learning.window_set import WindowSet
-from bridgemil.learning.windows import batches, n_batches
 
 
 class Supervised(Objective):
@@ -26,11 +22,6 @@ class Supervised(Objective):
         head = backbones.create_head(backbone, backbones.embedding_dim(encoder), train.n_classes)
         super().__init__(encoder, head, train, settings, device)
         self.labels = train.window_y
-        self.steps = n_batches(len(train.x), settings.batch_windows)
-
-    def batches(self, rng: np.random.Generator) -> Iterator[Index]:
-        """All windows, shuffled."""
-        return batches(rng.permutation(len(self.data.x)), self.settings.batch_windows)
 
     def loss(self, batch: Index) -> Tensor:
         """Cross-entropy with inherited labels."""
