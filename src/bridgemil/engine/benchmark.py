@@ -40,17 +40,14 @@ class Where:
 
     def workers(self, out: Path) -> Workers:
         """Start nothing yet; processes and tasks come with the first job."""
-        gpus = 0 if self.device == "cpu" else _gpus()
         folder = str(out.resolve())
         if self.engine == "ray":
             from bridgemil.engine.ray import RayWorkers
 
-            share = 0.0 if self.device == "cpu" else self.gpus_per_run
-            return RayWorkers(
-                folder, self.threads, share if gpus or self.device == "cuda" else 0.0, self.device, self.address
-            )
+            return RayWorkers(folder, self.threads, self.gpus_per_run, self.device, self.address)
         from bridgemil.engine.local import LocalWorkers
 
+        gpus = 0 if self.device == "cpu" else _gpus()
         usual = max(1, int(gpus / self.gpus_per_run) if gpus else cores() // self.threads)
         return LocalWorkers(folder, self.jobs or usual, self.threads, self.device, gpus)
 

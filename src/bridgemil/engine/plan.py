@@ -75,7 +75,8 @@ def remaining(jobs: Sequence[Job], store: RunStore) -> list[Job]:
 def _job(cohort: Cohort, subjects: Round, own: Settings, seed: int) -> Job:
     trained = None if own.stage1 is None else stage1_identity(own, cohort.hash, subjects, seed)
     identity = run_identity(own, cohort.hash, subjects, seed)
-    return Job(identity, trained, str(cohort.path), cohort.hash, own, seed, subjects)
+    path = str(Path(cohort.path or "").resolve())  # a worker may stand in another folder
+    return Job(identity, trained, path, cohort.hash, own, seed, subjects)
 
 
 def _fitting(method: str, changes: Mapping[str, Any]) -> dict[str, Any]:

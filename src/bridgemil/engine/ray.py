@@ -5,18 +5,20 @@ The cohort, the results folder and this package must be readable by the same pat
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from bridgemil.engine.plan import Job
 from bridgemil.engine.scheduler import Event, Workers
 from bridgemil.errors import BridgeMILError
+from bridgemil.parallel import cores
 
 
 class RayWorkers(Workers):
     """Tasks of one Ray cluster. What a lost node was running is reported as lost, and so run again elsewhere."""
 
     def __init__(
-        self, out: str, threads: int, gpus: float = 0.0, device: str = "auto", address: str | None = None
+        self, out: str, threads: int, gpus_per_run: float = 1.0, device: str = "auto", address: str | None = None
     ) -> None:
         try:
             import ray
@@ -26,17 +28,13 @@ class RayWorkers(Workers):
             ) from None
         from bridgemil.engine.work import do
 
-        self.ray, self.out, self.threads, self.gpus, self.device = ray, out, threads, gpus, device
+        self.ray, self.out, self.threads, self.device = ray, out, threads, device
         self.ours = not ray.is_initialized()
         if self.ours:
-            try:
-                ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False) if (
-                    address is None
-                ) else ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-            except Exception as error:
-                raise BridgeMILError(f"Ray: no cluster answers at {address or 'this machine'} ({error})") from None
+            _connect(ray, address or os.environ.get("RAY_ADDRESS"))
+        self.gpus = gpus_per_run if device != "cpu" and ray.cluster_resources().get("GPU") else 0.0
         # A lost task is ours to start again: so both engines count losses alike.
-        self.task = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=0)(do)
+        self.task = ray.remote(num_cpus=threads, num_gpus=self.gpus, max_retries=0)(do)
         self.running: dict[Any, Job] = {}
 
     @property
@@ -76,3 +74,12 @@ class RayWorkers(Workers):
         self.running = {}
         if self.ours:
             self.ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    """Join the user's cluster, or start one on the cores this process owns."""
+    own = {"num_cpus": cores(), "include_dashboard": False} if address is None else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+    except Exception as error:  # Ray raises many kinds
+        raise BridgeMILError(f"Ray: no cluster answers at {address or 'this machine'} ({error})") from None
