@@ -55,7 +55,7 @@ def measure(cohort: Path, out: Path, seeds: int, where: Where, epochs: int) -> t
     assert outcome.done == len(grid.jobs)
     seconds = collect(grid.store)["seconds"]
     order = sorted(workers.began, key=workers.began.__getitem__)
-    warm = [identity for identity in order[slots:]]  # a worker's first run starts Python and torch
+    warm = order[slots:]  # a worker's first run starts Python and torch
     window = max(workers.ended.values()) - min(workers.began[identity] for identity in warm)
     inside = [workers.ended[identity] - workers.began[identity] for identity in warm]
     own = collect(grid.store).set_index("identity")["seconds"]

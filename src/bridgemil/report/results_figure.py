@@ -49,8 +49,12 @@ def _draw_accuracy(ax: Axes, results: Sequence[Results]) -> None:
         ax.plot([row["ci95_low"], row["ci95_high"]], [y, y], color="C0", linewidth=2)
         ax.plot(row["accuracy"], y, "o", color="C0")
     ax.set_yticks(range(len(rows)), [row["method"] for row in rows])
-    ax.invert_yaxis()
-    ax.set(xlim=(0, 1), xlabel="accuracy of held-out subjects", title="Accuracy, 95 % over subjects")
+    ax.set(
+        xlim=(0, 1),
+        ylim=(len(rows) + 0.2, -0.6),
+        xlabel="accuracy of held-out subjects",
+        title="Accuracy, 95 % over subjects",
+    )
     ax.legend(loc="lower left", frameon=False)
 
 

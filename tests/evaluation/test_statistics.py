@@ -1,0 +1,61 @@
+"""Comparisons of methods: known cases, and that chance is called chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import ttest_1samp
+
+from bridgemil.evaluation.statistics import compare, compare_all, corrected_t_test, holm
+
+
+def predictions(rate: float, seed: int, n: int = 60, k: int = 6, seeds: int = 2) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for s in range(seeds):
+        for i in range(n):
+            right = rng.random() < rate
+            label = "AB"[i % 2]
+            rows.append({"seed": s, "fold": i % k, "subject": f"s{i}", "label": label})
+            rows[-1]["predicted"] = label if right else "BA"[i % 2]
+    return pd.DataFrame(rows)
+
+
+def test_without_its_correction_the_test_is_the_usual_t_test() -> None:
+    values = np.random.default_rng(0).normal(0.3, 1, 20)
+    assert corrected_t_test(values, 0.0) == pytest.approx(ttest_1samp(values, 0).pvalue)
+    assert corrected_t_test(values, 1 / 8) > corrected_t_test(values, 0.0)
+    assert corrected_t_test(np.zeros(5), 0.1) == 1.0
+    assert corrected_t_test(np.ones(5), 0.1) == 0.0
+
+
+def test_holm_on_a_known_family() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_a_true_difference_is_found_and_named() -> None:
+    found = compare(predictions(0.95, 0), predictions(0.5, 1), ("good", "bad"))
+    assert found.gain > 0.3
+    assert found.sentence.startswith("good is more accurate than bad here")
+    turned = compare(predictions(0.5, 1), predictions(0.95, 0), ("bad", "good"))
+    assert turned.sentence.startswith("good is more accurate than bad here")
+
+
+def test_equal_methods_are_rarely_called_different() -> None:
+    calls = 0
+    for repeat in range(40):
+        tables = {name: predictions(0.7, 100 * repeat + i) for i, name in enumerate("abc")}
+        found = compare_all(tables)
+        assert len(found) == 3
+        assert all(one.p_holm >= one.p for one in found)
+        calls += any("is more accurate" in one.sentence for one in found)
+    assert calls <= 4, "a family of three equal methods is called different too often"
+
+
+def test_other_folds_are_not_compared() -> None:
+    one = predictions(0.7, 0)
+    other = one.assign(fold=(one["fold"] + 1) % 6)
+    with pytest.raises(ValueError, match="not run on the same seeds, folds"):
+        compare(one, other, ("a", "b"))
