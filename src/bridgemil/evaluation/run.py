@@ -87,7 +87,7 @@ class Run:
         """Do the run unless it is done, going on from its checkpoint if there is one; returns its identity."""
         identity = self.identity
         if not store.is_done(identity):
-            if store.run(identity).exists():
+            if store.run(identity).exists() and not store.is_done(identity):
                 raise BadData(f"{store.run(identity)}: is damaged (no run.json); delete it and run again")
             with store.lock(identity):
                 if not store.is_done(identity):  # another process may have done it meanwhile
