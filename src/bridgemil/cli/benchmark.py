@@ -48,7 +48,7 @@ def run(
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
     chosen = options.names(methods) or (), options.names(backbones) or ()
     grid = plan(cohorts, *chosen, seeds, budget, out, folds=folds, settings=options.settings(set_ or []))
-    expected = sum(grid.expected(device).values()) if not json else 0.0
+    expected = sum(grid.expected(device, threads).values()) if not json else 0.0
     if not json:
         before = len(list((out / "failed").glob("*.json"))) if (out / "failed").is_dir() else 0
         again = f" ({before} failed before)" if before else ""

@@ -64,9 +64,10 @@ class Plan:
     def __post_init__(self) -> None:
         self.todo = remaining(self.jobs, self.store)
 
-    def expected(self, device: str = "cpu") -> dict[str, float]:
+    def expected(self, device: str = "auto", threads: int = 1) -> dict[str, float]:
         """Seconds that each remaining run will take: as its finished siblings did, or by a measured step."""
         from bridgemil.evaluation.estimate import estimate
+        from bridgemil.evaluation.protocol import torch_threads
         from bridgemil.evaluation.run import device_of
 
         finished = self.store.finished()
@@ -75,10 +76,11 @@ class Plan:
             if job.identity in finished and job.experiment not in seen:
                 seen[job.experiment] = float(self.store.about(job.identity)["seconds"])
         where = device_of(device)
-        for job in self.todo:
-            if job.experiment not in seen:
-                one = estimate(self.cohorts[job.cohort_hash], job.subjects, job.settings, where)
-                seen[job.experiment] = one.seconds + START
+        with torch_threads(threads):
+            for job in self.todo:
+                if job.experiment not in seen:
+                    one = estimate(self.cohorts[job.cohort_hash], job.subjects, job.settings, where)
+                    seen[job.experiment] = one.seconds + START
         return {job.identity: seen[job.experiment] for job in self.todo}
 
 
@@ -111,7 +113,7 @@ def benchmark(grid_plan: Plan, where: Where | None = None, *, progress: bool = T
         workers = where.workers(grid_plan.store.root)
         if not progress:
             return schedule(grid_plan.todo, grid_plan.store, workers)
-        with Display(grid_plan.todo, grid_plan.expected(where.device), workers.slots) as display:
+        with Display(grid_plan.todo, grid_plan.expected(where.device, where.threads), workers.slots) as display:
             return schedule(grid_plan.todo, grid_plan.store, workers, display)
 
 

@@ -46,8 +46,9 @@ def estimate(cohort: Cohort, subjects: Round, settings: Settings, device: torch.
     if isinstance(settings.stage2, BandPowerSettings):
         return Estimate(0, 1e-9 * cohort.n_windows * window_bytes * 15, LIBRARIES + 200 * window_bytes)
     bag = int(np.median([record.n_windows for record in cohort.records.values()]))
+    bag = min(max(4 * bag, 64), 512)  # two of these are about a mini-batch of eight subjects
     slow = isinstance(settings.stage2, BagSettings) and settings.stage2.aggregator == "timemil"
-    shape = (len(cohort.channels), cohort.n_times, min(bag, 512))
+    shape = (len(cohort.channels), cohort.n_times, bag)
     step, forward, kept = _measure(
         settings.backbone, json.dumps(settings.backbone_options), "timemil" if slow else "mean", shape, str(device)
     )

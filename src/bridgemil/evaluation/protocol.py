@@ -81,7 +81,7 @@ def evaluate(
     plan = fold_plan(cohort, folds, split, groups, split_seed)
     where = device_of(device) if not isinstance(chosen.stage2, BandPowerSettings) else device_of("cpu")
     runs = [Run(cohort, one, chosen, seed) for seed in _seeds(seeds) for one in plan.rounds()]
-    with _kept(out) as store, _threads(threads):
+    with _kept(out) as store, torch_threads(threads):
         todo = [run for run in runs if not store.is_done(run.identity)]
         if todo:
             expected = estimate(cohort, todo[0].subjects, chosen, where)
@@ -151,7 +151,7 @@ def _kept(out: str | Path | None) -> Iterator[RunStore]:
 
 
 @contextmanager
-def _threads(threads: int | None) -> Iterator[None]:
+def torch_threads(threads: int | None) -> Iterator[None]:
     """Give torch these threads, and put them back."""
     import torch
 
