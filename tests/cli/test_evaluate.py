@@ -132,3 +132,11 @@ def test_odd_class_names_and_no_floor_are_printed_as_they_are(tmp_path: Path, ca
     out = capsys.readouterr().out
     assert "[/x]" in out
     assert "[bold] b" in out
+
+
+def test_help_names_every_method_backbone_and_budget() -> None:
+    from bridgemil import backbones, methods
+
+    words = " ".join(bridgemil("evaluate", "--help").stdout.replace("│", " ").split())
+    names = [*methods.names(), *methods.ablations(), *methods.budgets(), *backbones._BUILT_IN, "braindecode:MODEL"]
+    assert [name for name in names if name not in words] == []

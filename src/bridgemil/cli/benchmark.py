@@ -17,7 +17,7 @@ ALL_METHODS = "bandpower,majority_vote,additive,attention,millet,timemil,supcon,
 
 
 def run(
-    cohorts: Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT...")],
+    cohorts: Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT")],
     methods: Annotated[str, typer.Option(help="Methods and ablations, comma-separated.")] = ALL_METHODS,
     backbones: Annotated[str, typer.Option(help="Backbones, comma-separated.")] = "eegnet",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; they share one split.")] = 5,

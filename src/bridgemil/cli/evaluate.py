@@ -25,7 +25,7 @@ METHODS = (
     "majority_vote, additive, attention, millet, timemil, supcon, masked, bridgemil, bandpower; or an ablation: "
     "wo_variance_covariance, wo_nearby, wo_subbag, wo_retention, supervised."
 )
-BACKBONES = "eegnet, conformer, lcadnet, dsainet, mtdnet or braindecode:<ModelName>."
+BACKBONES = "eegnet, conformer, lcadnet, dsainet, mtdnet or braindecode:MODEL."
 OUT = "Folder for the runs; what is finished there is not run again."
 SET = "A single setting: stage1.epochs=5, stage2.retention=0."
 
