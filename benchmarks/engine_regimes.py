@@ -17,10 +17,10 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.prepare import prepare
+from bridgemil.cohort.synthetic import SynthSettings, synthesise
 from bridgemil.runs import RunStore
 
 SETTINGS = {
@@ -29,11 +29,11 @@ SETTINGS = {
 METHODS = "bandpower,majority_vote,attention,additive,supcon,bridgemil,wo_retention"
 
 
-def small_cohort(path: Path, subjects: int = 12, windows: int = 20) -> Path:
-    rng = np.random.default_rng(0)
-    bags = [rng.normal(0, 20, (windows + i % 3, 8, 200)).astype(np.float32) for i in range(subjects)]
-    labels = [("control", "patient")[i % 2] for i in range(subjects)]
-    Cohort.from_arrays(bags, labels, sfreq=200.0, channels=[f"E{i}" for i in range(8)]).save(path)
+def small_cohort(path: Path, subjects: int = 12) -> Path:
+    """The synthetic cohort, with few people and electrodes."""
+    recordings = path.with_name("recordings")
+    synthesise(recordings, SynthSettings(subjects=subjects, seconds=60), jobs=1, progress=False)
+    prepare(recordings, path, label="group", channels=("F3", "F4", "Cz", "O1", "O2"), jobs=1, progress=False)
     return path
 
 
@@ -149,8 +149,9 @@ def predictions(out: Path) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True).sort_values(["identity", "subject"], ignore_index=True)
 
 
-def compare(folder: Path, methods: str, seeds: int, kills: int, pause: float, ray: bool) -> None:
-    cohort = small_cohort(folder / "cohort")
+def compare(folder: Path, methods: str, seeds: int, kills: int, pause: float, ray: bool, subjects: int = 12) -> int:
+    """Run the regimes; returns how many runs all of them ended with, the same to the bit."""
+    cohort = small_cohort(folder / "cohort", subjects)
     names = ["undisturbed", "killed", *(["ray"] if ray else [])]
     total = 0
     for name in names:
@@ -173,6 +174,7 @@ def compare(folder: Path, methods: str, seeds: int, kills: int, pause: float, ra
         pd.testing.assert_frame_equal(expected, predictions(folder / name), check_exact=True)
         assert not list((folder / name).glob("failed/*.json"))
     print(f"the same {expected['identity'].nunique()} runs and {len(expected)} predictions, to the bit")
+    return int(expected["identity"].nunique())
 
 
 def main() -> None:

@@ -165,13 +165,14 @@ def test_a_run_that_fails_is_kept_with_its_error_and_does_not_hide_the_rest(coho
 
 
 def test_killed_workers_and_parents_change_nothing(tmp_path: Path) -> None:
-    regimes().compare(tmp_path, "attention,bridgemil,wo_retention", 1, kills=4, pause=3.0, ray=False)
+    methods = "attention,bridgemil,wo_retention"
+    assert regimes().compare(tmp_path, methods, 1, kills=4, pause=3.0, ray=False, subjects=6) == 9
 
 
 def test_a_ray_cluster_that_loses_a_node_ends_with_the_same_bits(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the ray extra is not installed")
     own = regimes()
-    cohort = own.small_cohort(tmp_path / "cohort", subjects=6, windows=6)
+    cohort = own.small_cohort(tmp_path / "cohort", subjects=6)
     methods = "attention,bridgemil"
     own.undisturbed(cohort, tmp_path / "local", methods, 1)
     own.losing_a_node(cohort, tmp_path / "ray", methods, 1, total=6)
