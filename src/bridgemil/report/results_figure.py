@@ -70,7 +70,7 @@ def _draw_found(ax: Axes, found: Mapping[str, EvidenceFound]) -> None:
 
 def _draw_example(ax: Axes, example: Example) -> None:
     width = float(np.median(np.diff(example.starts))) if len(example.starts) > 1 else 1.0
-    top = 1.05 * max(float(np.max(own)) for own in example.gates.values())
+    top = 1.25 * max(float(np.max(own)) for own in example.gates.values())
     ax.bar(example.starts, np.where(example.truth, top, 0), width, align="edge", color="0.9", label="true evidence")
     for name, own in example.gates.items():
         ax.plot(example.starts + width / 2, own, linewidth=1, label=name)
