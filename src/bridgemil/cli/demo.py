@@ -22,6 +22,9 @@ SECONDS = 60  # of each recording: half the default, so that there is time for t
 
 def run(
     out: Annotated[Path, typer.Argument(help="Folder for everything the demo writes.")] = Path("bridgemil-demo"),
+    subjects: Annotated[
+        int, typer.Option(help="People to simulate; more people take longer and can be learnt from.")
+    ] = 60,
     evidence: Annotated[str, typer.Option(help="state (comes and goes) or burst (isolated sharp waves).")] = "state",
     methods: Annotated[str, typer.Option(help="Methods to compare.")] = ",".join(METHODS),
     budget: Annotated[str, typer.Option(help="How long to train: demo, laptop or paper.")] = "demo",
@@ -45,7 +48,7 @@ def run(
     show, chosen = not json, options.names(methods) or METHODS
     for name in chosen:
         method_settings(name, budget=budget)  # a mistake is better noticed now than in ten minutes
-    simulated = parse(SynthSettings, {"evidence": evidence, "seconds": SECONDS})
+    simulated = parse(SynthSettings, {"subjects": subjects, "evidence": evidence, "seconds": SECONDS})
     recordings = synthesise(out / "recordings", simulated, progress=show)
     cohort = prepare(recordings, out / "cohort", label="group", progress=show)
     draw(cohort, out / "cohort.png", show=show)
