@@ -120,6 +120,7 @@ def losing_a_node(cohort: Path, out: Path, methods: str, seeds: int, total: int)
     """Two nodes of one CPU each; the second is removed when half of the runs are done."""
     from ray.cluster_utils import Cluster
 
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray lowers the priority of its workers otherwise
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     second = cluster.add_node(num_cpus=1)
     try:
