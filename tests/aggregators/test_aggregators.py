@@ -144,3 +144,11 @@ def test_wrong_input_is_refused(name: str) -> None:
         model(torch.randn(2, 3, 20), torch.tensor([[True, True, True], [False, False, False]]))
     with pytest.raises(ValueError, match="Boolean mask"):
         model(torch.randn(2, 3, 20), torch.ones(2, 3))
+
+
+def test_with_a_linear_classifier_attention_and_additive_are_one_function() -> None:
+    """classifier(mean(a h)) = mean(classifier(a h)): what the paper's two columns differ in is not the model."""
+    attention, additive = aggregators.create("attention", 6, 3).eval(), aggregators.create("additive", 6, 3).eval()
+    additive.load_state_dict(attention.state_dict())
+    x, mask = torch.randn(2, 5, 6), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    torch.testing.assert_close(attention(x, mask).logits, additive(x, mask).logits)
