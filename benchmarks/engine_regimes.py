@@ -123,25 +123,19 @@ def losing_a_node(cohort: Path, out: Path, methods: str, seeds: int, total: int)
     os.environ.setdefault("RAY_worker_niceness", "0")  # Ray lowers the priority of its workers otherwise
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     second = cluster.add_node(num_cpus=1)
+    words = command(cohort, out, methods, seeds, "--engine", "ray", "--address", cluster.address)
+    removed = False
     try:
-        process = subprocess.Popen(
-            command(cohort, out, methods, seeds, "--engine", "ray", "--address", cluster.address),
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        errors: list[str] = []
-        reader = threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)
-        reader.start()
-        removed = False
-        while process.poll() is None:
-            time.sleep(0.1)
-            if not removed and len(RunStore(out).finished()) >= total // 2:
-                cluster.remove_node(second, allow_graceful=False)
-                removed = True
-        reader.join()
-        assert process.returncode == 0, "".join(errors)
-        assert removed, "the grid ended before the node was removed"
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                time.sleep(0.1)
+                if not removed and len(RunStore(out).finished()) >= total // 2:
+                    cluster.remove_node(second, allow_graceful=False)
+                    removed = True
     finally:
         cluster.shutdown()
+    assert process.returncode == 0, f"it ended with {process.returncode}"
+    assert removed, "the grid ended before the node was removed"
 
 
 def predictions(out: Path) -> pd.DataFrame:

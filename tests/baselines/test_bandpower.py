@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bridgemil.baselines.bandpower import BANDS, features
+from bridgemil.errors import BadData
 
 
 def test_a_rhythm_shows_in_its_band_and_channel() -> None:
@@ -25,5 +26,5 @@ def test_features_do_not_depend_on_scale_or_block_size(monkeypatch: pytest.Monke
 
 
 def test_too_low_a_rate_is_refused() -> None:
-    with pytest.raises(ValueError, match="60 Hz or more"):
+    with pytest.raises(BadData, match="60 Hz or more"):
         features(np.zeros((1, 1, 50), dtype=np.float32), 50)
