@@ -112,7 +112,7 @@ def _start_worker() -> None:
 
     threadpool_limits(1)
     parent = multiprocessing.parent_process()
-    if parent is not None:
+    if parent is not None and parent.sentinel is not None:  # joblib watches the parent of its own workers
 
         def leave() -> None:
             multiprocessing.connection.wait([parent.sentinel])
