@@ -34,9 +34,14 @@ class Comparison:
         """What the data do and do not show."""
         span = f"{100 * self.gain:+.1f} points, 95 % {100 * self.low:+.1f} to {100 * self.high:+.1f}; "
         span += f"p = {self.p:.3f}, {self.p_holm:.3f} after Holm"
-        if self.p_holm < 0.05 and (self.low > 0 or self.high < 0):
+        if self.low > 0 or self.high < 0:
             better, worse = (self.one, self.other) if self.gain > 0 else (self.other, self.one)
-            return f"{better} is more accurate than {worse} here ({self.one} minus {self.other}: {span})."
+            if self.p_holm < 0.05:
+                return f"{better} is more accurate than {worse} here ({self.one} minus {self.other}: {span})."
+            return (
+                f"{better} may be more accurate than {worse}: the interval over subjects leaves zero out, but the "
+                f"corrected test over folds does not confirm it ({self.one} minus {self.other}: {span})."
+            )
         return f"No difference between {self.one} and {self.other} is shown ({span})."
 
 
