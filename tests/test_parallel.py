@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -32,8 +33,9 @@ def fail_at_three(x: int) -> int:
 
 @pytest.fixture(autouse=True)
 def _forking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another test of this process may have imported torch, which makes ``each`` send work to fresh processes."""
+    """Another test of this process may have imported torch or left idle threads, and ``each`` would not fork then."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
