@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,6 @@ class Timed(Workers):
     """Passes everything on, and notes when runs were started and ended."""
 
     def __init__(self, inner: Workers) -> None:
-        import time
-
         self.inner, self.now = inner, time.monotonic
         self.began: dict[str, float] = {}
         self.ended: dict[str, float] = {}
@@ -46,33 +45,35 @@ class Timed(Workers):
 
 
 def measure(cohort: Path, out: Path, seeds: int, where: Where, epochs: int) -> tuple[float, float, float]:
-    """Runs a minute once all workers are warm; the mean length of a run; the engine's share of the time."""
+    """Runs a minute once all workers are warm; the mean length of a run; the share of its time that is not training."""
     settings = {"stage2.epochs": epochs, "stage2.burn_in": 0}
     grid = plan([cohort], ["attention"], ["eegnet"], seeds, "demo", out, folds=3, settings=settings)
     workers = Timed(where.workers(open_store(out).root))
     slots = workers.slots
     outcome = schedule(grid.jobs, grid.store, workers)
     assert outcome.done == len(grid.jobs)
-    seconds = collect(grid.store)["seconds"]
+    training = collect(grid.store).set_index("identity")["seconds"]
     order = sorted(workers.began, key=workers.began.__getitem__)
     warm = order[slots:]  # a worker's first run starts Python and torch
     window = max(workers.ended.values()) - min(workers.began[identity] for identity in warm)
     inside = [workers.ended[identity] - workers.began[identity] for identity in warm]
-    own = collect(grid.store).set_index("identity")["seconds"]
-    overhead = 1 - sum(own[identity] for identity in warm) / sum(inside)
-    cold = np.mean([workers.ended[i] - workers.began[i] - own[i] for i in order[:slots]])
-    print(f"  {where.engine}, {slots} at a time: {len(grid.jobs)} runs of {seconds.mean():.1f} s;", end=" ")
+    overhead = 1 - sum(training[identity] for identity in warm) / sum(inside)
+    rate, length = 60 * len(warm) / window, float(np.mean(inside))
     print(
-        f"{60 * len(warm) / window:.2f} runs a minute; engine {overhead:.1%} of a run; a worker starts in {cold:.1f} s"
+        f"  {where.engine}, {slots} at a time: runs of {length:.1f} s, {rate:.2f} a minute, {overhead:.1%} not training"
     )
-    return 60 * len(warm) / window, float(seconds.mean()), overhead
+    return rate, length, overhead
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=90)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without-ray", action="store_true")
     arguments = parser.parse_args()
+    engines = {"one": Where(jobs=1, device="cpu"), "two": Where(jobs=2, device="cpu")}
+    if not arguments.without_ray:
+        engines["ray"] = Where(engine="ray", device="cpu")
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -80,12 +81,19 @@ def main() -> None:
         labels = [("control", "patient")[i % 2] for i in range(24)]
         cohort = Cohort.from_arrays(bags, labels, sfreq=200.0, channels=[str(i) for i in range(19)])
         path = cohort.save(folder / "cohort").path
-        one = measure(path, folder / "one", 2, Where(jobs=1, device="cpu"), arguments.epochs)
-        two = measure(path, folder / "two", 4, Where(jobs=2, device="cpu"), arguments.epochs)
-        print(f"two jobs give {two[0] / one[0]:.2f}x the runs a minute of one")
-        if not arguments.without_ray:
-            ray = measure(path, folder / "ray", 4, Where(engine="ray", device="cpu"), arguments.epochs)
-            print(f"Ray gives {ray[0] / two[0]:.2f}x the runs a minute of two local jobs")
+        found: dict[str, list[tuple[float, float, float]]] = {engine: [] for engine in engines}
+        for turn in range(arguments.rounds):  # side by side: the machine's speed drifts
+            for engine, where in engines.items():
+                out = folder / f"{engine}{turn}"
+                found[engine].append(measure(path, out, 1 if engine == "one" else 2, where, arguments.epochs))
+    rates = {engine: np.array([one[0] for one in rounds]) for engine, rounds in found.items()}
+    print(f"two jobs against one, runs a minute: {_ratios(rates['two'] / rates['one'])}")
+    if "ray" in rates:
+        print(f"Ray against two local jobs:          {_ratios(rates['ray'] / rates['two'])}")
+
+
+def _ratios(values: np.ndarray) -> str:
+    return f"{np.median(values):.2f}x ({', '.join(f'{value:.2f}' for value in values)})"
 
 
 if __name__ == "__main__":

@@ -78,6 +78,13 @@ def test_selection_is_accuracy_then_loss_then_the_earliest_after_burn_in() -> No
         torch.testing.assert_close(value, snapshots[3][name], rtol=0, atol=0)
 
 
+@pytest.fixture
+def every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints are kept however much of the time they take."""
+    monkeypatch.setattr("bridgemil.learning.loop.SAVING_SHARE", float("inf"))
+
+
+@pytest.mark.usefixtures("every_epoch")
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_a_resumed_loop_is_the_same_to_the_bit(tmp_path: Path, stop: int) -> None:
     validations = [Validation(0.1 * i, 1.0) for i in (3, 5, 4, 5, 1, 2)]
@@ -98,6 +105,14 @@ def test_a_resumed_loop_is_the_same_to_the_bit(tmp_path: Path, stop: int) -> Non
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_short_epochs_are_not_each_worth_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridgemil.learning.loop.SAVING_SHARE", 1e-9)
+    whole = train(Line(), 6, STREAMS, keep=tmp_path / "state.safetensors")
+    resumed = Line()
+    assert train(resumed, 6, STREAMS, keep=tmp_path / "state.safetensors") == whole
+    assert resumed.seen == [1, 2, 3, 4, 5], "only the first epoch was to be kept"
 
 
 def test_a_loss_that_is_not_finite_stops_at_once() -> None:
@@ -128,6 +143,7 @@ def test_a_damaged_checkpoint_is_not_used_and_said(tmp_path: Path) -> None:
         assert train(Line(), 3, STREAMS, keep=keep) == whole
 
 
+@pytest.mark.usefixtures("every_epoch")
 def test_shared_weights_can_be_kept(tmp_path: Path) -> None:
     learner = Line()
     learner.model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 1))

@@ -24,6 +24,7 @@ from bridgemil.learning.selection import Validation
 from bridgemil.learning.streams import Streams
 
 Curve = list[dict[str, Any]]  # a row an epoch
+SAVING_SHARE = 0.01  # of the time, at most, goes into keeping checkpoints: short epochs are not each worth one
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,12 @@ def train(
 ) -> Trained:
     """Train for ``epochs``; the model ends with the weights of the selected epoch, or the last one's without selection.
 
-    With ``keep`` the state is written there after every epoch, and a loop that finds it goes on from it, to the bit.
+    With ``keep`` the state is written there after an epoch, as often as ``SAVING_SHARE`` of the time allows, and a loop
+    that finds it goes on from it, to the bit.
     """
     peaks = [group["lr"] for group in learner.optimiser.param_groups]
     state = (_restore(learner, keep) if keep is not None else None) or _State()
+    due = 0.0
     for epoch in range(state.epoch, epochs):
         begun = time.perf_counter()
         rng = streams.start(learner.purpose, epoch)
@@ -129,8 +132,9 @@ def train(
             state.best, state.best_epoch = validation, epoch
             state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
         state.seconds += time.perf_counter() - begun
-        if keep is not None:
+        if keep is not None and (begun := time.perf_counter()) >= due:
             _save(learner, state, keep)
+            due = time.perf_counter() + (time.perf_counter() - begun) / SAVING_SHARE
         if watch is not None:
             accuracy = None if validation is None else validation.accuracy
             watch(Moment(learner.phase, epoch + 1, epochs, state.curve[-1]["loss"], accuracy))
