@@ -30,6 +30,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/fold_speed.py
 	$(BIN)/python benchmarks/prepare_speed.py
 	$(BIN)/python benchmarks/synthetic_acceptance.py
+	$(BIN)/python benchmarks/engine_speed.py
+	$(BIN)/python benchmarks/engine_regimes.py
 
 clean:
 	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache

@@ -49,7 +49,11 @@ def test_a_result_beside_the_paper_says_what_differs(runs: Path) -> None:
     assert cell.published == (58.10, 1.18)
     assert cell.caveats[:3] == ["budget demo", "2 of 5 seeds", "3 folds, not 10"]
     assert any("windows, not 69,794" in words for words in cell.caveats)
-    assert "NOT the paper's setting" in markdown(report)
+    gap = f"{cell.mean - 58.10:+.2f}"
+    assert gap.startswith("-")
+    for text, beside in ((markdown(report), ("58.10 ± 1.18", gap)), (latex(report), (r"58.10 $\pm$ 1.18", f"${gap}$"))):
+        assert "NOT the paper's setting" in text
+        assert all(words in text for words in beside)
     assert next(cell for cell in report.cells if cell.method == "bandpower").published is None
 
 

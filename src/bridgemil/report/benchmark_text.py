@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,21 +28,26 @@ def ranked(cells: Sequence[Cell], best: Mark, second: Mark) -> dict[str, str]:
 
 def print_report(report: BenchmarkReport) -> None:
     """The report for a person."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False)
     for (cohort, backbone, budget), cells in report.groups().items():
         table = Table(title=f"{cohort}, {backbone}, budget {budget}", title_justify="left", title_style="bold")
-        for name in ("method", "accuracy", "95 % (subjects)", "seeds", "paper", "ours - paper"):
-            table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+        table.box, table.collapse_padding, table.caption = SIMPLE_HEAD, True, "95 %: interval over subjects"
+        columns = ["method", "accuracy", "95 %", "seeds"]
+        if any(cell.published for cell in cells):
+            columns += ["paper", "ours - paper"]
+        for name in columns:  # in a narrow terminal a method's name is broken, never a number
+            if name == "method":
+                table.add_column(name, overflow="fold")
+            else:
+                table.add_column(name, justify="right", no_wrap=True)
         marked = ranked(cells, lambda text: f"[bold]{text}[/bold]", lambda text: f"[underline]{text}[/underline]")
         for cell in cells:
-            published = cell.published
-            theirs = "" if published is None else f"{published[0]:.2f} ± {published[1]:.2f}"
-            gap = "" if published is None else f"{cell.mean - published[0]:+.2f}"
-            span = f"{cell.low:.1f} - {cell.high:.1f}"
-            table.add_row(cell.method, marked[cell.method], span, str(cell.seeds), theirs, gap)
+            row = [cell.method, marked[cell.method], f"{cell.low:.1f} - {cell.high:.1f}", str(cell.seeds)]
+            table.add_row(*[*row, *_beside(cell)][: len(columns)])
         console.print(table)
         for line in caveats(cells):
             console.print(line, soft_wrap=True)
@@ -85,31 +91,48 @@ def _methods(report: BenchmarkReport) -> list[str]:
     return [name for name in ORDER if name in present]
 
 
+def _beside(cell: Cell) -> tuple[str, str]:
+    """The paper's number, and ours less it."""
+    if cell.published is None:
+        return "", ""
+    mean, std = cell.published
+    return f"{mean:.2f} ± {std:.2f}", f"{cell.mean - mean:+.2f}"
+
+
+def _blocks(report: BenchmarkReport) -> dict[tuple[str, str], list[tuple[str, list[Cell]]]]:
+    """Table 1's blocks: for a cohort and a budget, the cells of each backbone."""
+    found: dict[tuple[str, str], list[tuple[str, list[Cell]]]] = {}
+    for (cohort, backbone, budget), cells in report.groups().items():
+        found.setdefault((cohort, budget), []).append((backbone, cells))
+    return found
+
+
+def _rows(backbone: str, cells: Sequence[Cell], names: Sequence[str], best: Mark, second: Mark) -> list[list[str]]:
+    """A backbone's row of Table 1, and below it the paper's and the differences, where there are any."""
+    rows = {backbone: ranked(cells, best, second)}
+    if any(cell.published for cell in cells):
+        rows[f"{backbone}, paper"] = {cell.method: _beside(cell)[0] for cell in cells}
+        rows[f"{backbone}, ours - paper"] = {cell.method: _beside(cell)[1] for cell in cells}
+    return [[label, *(row.get(name, "") for name in names)] for label, row in rows.items()]
+
+
 def markdown(report: BenchmarkReport) -> str:
     """Table 1's layout, then what the comparisons show."""
     names = _methods(report)
     lines = [
         "# Results",
         "",
-        "Subject-level accuracy in percent: mean ± standard deviation over seeds. **Best**, *second*.",
+        "Subject-level accuracy in percent: mean ± standard deviation over seeds. **Best**, <ins>second</ins>.",
     ]
-    by_cohort: dict[tuple[str, str], list[tuple[str, list[Cell]]]] = {}
-    for (cohort, backbone, budget), cells in report.groups().items():
-        by_cohort.setdefault((cohort, budget), []).append((backbone, cells))
-    for (cohort, budget), rows in by_cohort.items():
+    for (cohort, budget), blocks in _blocks(report).items():
         lines += ["", f"## {cohort}, budget {budget}", "", f"| backbone | {' | '.join(names)} |"]
         lines.append("|---" * (len(names) + 1) + "|")
-        for backbone, cells in rows:
-            marked = ranked(cells, lambda text: f"**{text}**", lambda text: f"*{text}*")
-            lines.append(f"| {backbone} | {' | '.join(marked.get(name, '') for name in names)} |")
-            published = {cell.method: cell.published for cell in cells if cell.published}
-            if published:
-                theirs = [f"{published[n][0]:.2f} ± {published[n][1]:.2f}" if n in published else "" for n in names]
-                gaps = {cell.method: f"{cell.mean - cell.published[0]:+.2f}" for cell in cells if cell.published}
-                lines.append(f"| {backbone}, paper | {' | '.join(theirs)} |")
-                lines.append(f"| {backbone}, ours - paper | {' | '.join(gaps.get(name, '') for name in names)} |")
-        lines += ["", *caveats([cell for _, cells in rows for cell in cells])]
-        for backbone, _ in rows:
+        for backbone, cells in blocks:
+            rows = _rows(backbone, cells, names, lambda text: f"**{text}**", lambda text: f"<ins>{text}</ins>")
+            lines += [f"| {' | '.join(row)} |" for row in rows]
+        for line in caveats([cell for _, cells in blocks for cell in cells]):
+            lines += ["", line]
+        for backbone, _ in blocks:
             found = report.comparisons.get((cohort, backbone, budget), [])
             lines += ["", f"{backbone}:", "", *(f"- {one.sentence}" for one in found)] if found else []
     if report.unfinished:
@@ -120,15 +143,22 @@ def markdown(report: BenchmarkReport) -> str:
 def latex(report: BenchmarkReport) -> str:
     """Table 1's layout, for a paper with booktabs."""
     names = _methods(report)
-    heads = " & ".join(name.replace("_", r"\_") for name in names)
-    lines = [rf"\begin{{tabular}}{{l{'c' * len(names)}}}", r"\toprule", rf"backbone & {heads} \\"]
-    seen = None
-    for (cohort, backbone, budget), cells in report.groups().items():
-        if seen != (cohort, budget):
-            seen = (cohort, budget)
-            words = f"{cohort}, budget {budget}".replace("_", r"\_")
-            lines += [r"\midrule", rf"\multicolumn{{{len(names) + 1}}}{{c}}{{{words}}} \\", r"\midrule"]
-        marked = ranked(cells, lambda text: rf"\textbf{{{text}}}", lambda text: rf"\underline{{{text}}}")
-        row = " & ".join(marked.get(name, "").replace("±", r"$\pm$") for name in names)
-        lines.append(rf"{backbone} & {row} \\")
+    width = len(names) + 1
+    lines = [rf"\begin{{tabular}}{{l{'c' * len(names)}}}", r"\toprule", rf"backbone & {_tex(' & '.join(names))} \\"]
+    for (cohort, budget), blocks in _blocks(report).items():
+        title = _tex(f"{cohort}, budget {budget}")
+        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{title}}} \\", r"\midrule"]
+        for backbone, cells in blocks:
+            rows = _rows(
+                backbone, cells, names, lambda text: rf"\textbf{{{text}}}", lambda text: rf"\underline{{{text}}}"
+            )
+            lines += [rf"{_tex(' & '.join(row))} \\" for row in rows]
+        for line in caveats([cell for _, cells in blocks for cell in cells]):
+            lines.append(rf"\multicolumn{{{width}}}{{p{{.9\linewidth}}}}{{\footnotesize {_tex(line)}}} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _tex(text: str) -> str:
+    for plain, escaped in (("_", r"\_"), ("%", r"\%"), ("#", r"\#"), ("±", r"$\pm$"), (" - ", " $-$ ")):
+        text = text.replace(plain, escaped)
+    return re.sub(r"(?<!\S)[+-][\d.]+", r"$\g<0>$", text)  # a sign, not a hyphen
