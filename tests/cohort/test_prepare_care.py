@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,19 @@ def test_a_users_folder_is_left_alone(bids: Path, tmp_path: Path) -> None:
     (tmp_path / "c/subjects/notes").mkdir()
     assert quiet(bids, tmp_path / "c", high=40, overwrite=True).hash != cohort.hash
     assert (tmp_path / "c/subjects/notes").is_dir()
+
+
+def test_files_have_their_own_hash_however_their_folder_is_spelt(
+    bids: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bids.parent)
+    cohort = quiet(Path(bids.name), tmp_path / "c")
+    content = (bids / "sub-01/eeg/sub-01_task-rest_eeg.edf").read_bytes()
+    assert cohort.about["files"][0]["sha256"] == hashlib.sha256(content).hexdigest()
+    assert cohort.about["files"][0]["bytes"] == len(content)
+    (tmp_path / "link").symlink_to(bids)
+    for spelling in (bids, tmp_path / "link"):
+        assert quiet(spelling, tmp_path / "c").hash == cohort.hash, "the finished cohort was not recognised"
 
 
 def test_another_order_of_channels_is_cut_again(bids: Path, tmp_path: Path) -> None:

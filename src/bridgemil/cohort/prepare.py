@@ -84,11 +84,7 @@ def prepare(
     listing = _list(source, preset, options, classes)
     workers = jobs or cores()
 
-    _import_readers()
-    looked: dict[Recording, Facts] = {}
-    checked = each(look, listing.recordings, jobs=workers, label="checking", show=progress, meanwhile=_import_filters)
-    for recording, facts in checked:
-        looked[recording] = facts
+    looked = _look(listing, workers, progress)
     verdict = judge(listing, [looked[recording] for recording in listing.recordings], chosen)
     if verdict.problems and not skip_bad:
         raise BadData(
@@ -105,6 +101,12 @@ def prepare(
         if not _finished(out, recipe, overwrite):
             _write(out, tasks, recipe, listing, verdict, chosen, workers, skip_bad, progress)
     return Cohort.open(out)
+
+
+def _look(listing: Listing, jobs: int, progress: bool) -> dict[Recording, Facts]:
+    """Look at every recording before anything is written."""
+    _import_readers()
+    return dict(each(look, listing.recordings, jobs=jobs, label="checking", show=progress, meanwhile=_import_filters))
 
 
 def _import_readers() -> None:

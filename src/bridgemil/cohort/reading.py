@@ -180,9 +180,11 @@ def _sidecar_channels(path: Path | None) -> tuple[dict[str, str], set[str]]:
 
 def _files(path: Path, raw: BaseRaw) -> list[Path]:
     """Every file a recording was read from: formats keep samples beside the header, in parts or in a folder."""
-    named = {path, path.with_suffix(".fdt"), *(Path(file) for file in raw.filenames if file is not None)}
-    files = {f for f in named if f.is_file()} | {f for f in path.rglob("*") if f.is_file()}
-    return sorted(files)
+    files: dict[Path, Path] = {}  # each once, however it was spelt
+    for file in (path, path.with_suffix(".fdt"), *map(Path, filter(None, raw.filenames)), *path.rglob("*")):
+        if file.is_file():
+            files.setdefault(file.resolve(), file)
+    return sorted(files.values(), key=lambda file: (file.name, file.resolve()))
 
 
 def _hash(files: list[Path]) -> tuple[int, str]:
