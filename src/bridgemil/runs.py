@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,12 +76,20 @@ class RunStore:
     @contextmanager
     def lock(self, identity: str) -> Iterator[None]:
         """Wait until nobody else works on this run or encoder; a dead owner holds nothing."""
-        from filelock import FileLock
+        from filelock import FileLock, Timeout
 
         folder = self.root / "unfinished"
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f"{identity}.lock"):
+        lock = FileLock(folder / f"{identity}.lock")
+        try:
+            lock.acquire(timeout=1)
+        except Timeout:
+            warnings.warn(f"{self.root}: another process is doing {identity}; waiting for it", stacklevel=3)
+            lock.acquire()
+        try:
             yield
+        finally:
+            lock.release()
 
     @contextmanager
     def writing(self, final: Path) -> Iterator[Path]:
