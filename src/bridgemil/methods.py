@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from bridgemil.errors import BadUse
-from bridgemil.learning.settings import Stage1Settings, Stage2Settings
+from bridgemil.learning.settings import STAGE2, Stage1Settings, Stage2Settings
 from bridgemil.settings import parse
 
 NO_BACKBONE = "none"  # of band power
@@ -125,12 +125,10 @@ def settings(
     changes
         The user's own: ``{"stage1.epochs": 5}``, or nested, ``{"stage1": {"epochs": 5}}``.
     """
-    known = METHODS | ABLATIONS
-    if method not in known:
-        raise BadUse(f"method must be one of {', '.join(known)}; got {method!r}")
+    recipe = _recipe(method)
     if budget not in budgets():
         raise BadUse(f"budget must be one of {', '.join(budgets())}; got {budget!r}")
-    recipe, time = known[method], budgets()[budget]
+    time = budgets()[budget]
     user = _nested(changes or {})
     _refuse(user)
     values: dict[str, Any] = {"method": method, "backbone": backbone, "budget": budget}
@@ -153,6 +151,31 @@ def settings(
 def digest(content: Any) -> str:
     """A hash of anything JSON can hold."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def flat(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"stage1": {"epochs": 5}}`` as ``{"stage1.epochs": 5}``."""
+    found: dict[str, Any] = {}
+    for part, value in _nested(changes).items():
+        found |= {f"{part}.{name}": own for name, own in value.items()} if isinstance(value, Mapping) else {part: value}
+    return found
+
+
+def has_setting(method: str, key: str) -> bool:
+    """Whether a method has this setting: ``stage1.epochs`` has no meaning for one without a Stage 1."""
+    recipe, (part, _, name) = _recipe(method), key.partition(".")
+    if part == "stage1":
+        return recipe.stage1 is not None and name in Stage1Settings.model_fields
+    if part == "stage2":
+        return name in STAGE2[recipe.stage2["kind"]].model_fields
+    return part == "backbone_options" and recipe.stage2["kind"] != "bandpower"
+
+
+def _recipe(method: str) -> Method:
+    known = METHODS | ABLATIONS
+    if method not in known:
+        raise BadUse(f"method must be one of {', '.join(known)}; got {method!r}")
+    return known[method]
 
 
 def changed_from_budget(own: Settings) -> dict[str, Any]:

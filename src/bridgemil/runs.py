@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
@@ -20,13 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.cohort.folds import Round
-from bridgemil.errors import BridgeMILError
+from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.methods import Settings, digest
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
+IDENTITY = re.compile("[0-9a-f]{24}")
 RESULTS_VERSION = 1  # raised by hand when the same settings would give other numbers
 
 
@@ -65,7 +67,8 @@ class RunStore:
     def finished(self) -> set[str]:
         """The identities of all finished runs: a run's folder is there only when it is whole."""
         folder = self.root / "runs"
-        return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+        entries = folder.iterdir() if folder.is_dir() else ()
+        return {entry.name for entry in entries if IDENTITY.fullmatch(entry.name)}
 
     def checkpoint(self, identity: str) -> Path:
         """Where an unfinished loop keeps its state."""
@@ -107,7 +110,10 @@ class RunStore:
 
     def about(self, identity: str) -> dict[str, Any]:
         """What run.json says."""
-        content: dict[str, Any] = json.loads((self.run(identity) / "run.json").read_text("utf-8"))
+        try:
+            content: dict[str, Any] = json.loads((self.run(identity) / "run.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            raise BadData(f"{self.run(identity)}: is damaged (no run.json); delete it and run again") from None
         return content
 
     def predictions(self, identity: str) -> pd.DataFrame:

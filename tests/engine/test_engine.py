@@ -20,7 +20,8 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import Where, benchmark, collect, plan
 from bridgemil.engine.plan import Job, grid
 from bridgemil.engine.scheduler import Event, Workers, only_scheduler, schedule
-from bridgemil.errors import BadUse, BridgeMILError
+from bridgemil.errors import BadData, BadUse, BridgeMILError
+from bridgemil.methods import has_setting
 from bridgemil.runs import RunStore, open_store
 from people import people
 
@@ -67,6 +68,7 @@ class Pretend(Workers):
             if job.stage1:
                 self.store.stage1(job.stage1).mkdir(parents=True, exist_ok=True)
             self.store.run(job.identity).mkdir()
+            (self.store.run(job.identity) / "run.json").touch()
         return [Event(job, kind, "words")]
 
     def close(self) -> None:
@@ -74,7 +76,12 @@ class Pretend(Workers):
 
 
 def jobs_of(cohort: Cohort, methods: list[str], seeds: int = 1) -> list[Job]:
-    return grid([cohort], methods, ["eegnet"], seeds, "demo", folds=3, changes=QUICK)
+    return grid([cohort], methods, ["eegnet"], seeds, "demo", folds=3, changes=quick(methods))
+
+
+def quick(methods: list[str]) -> dict[str, Any]:
+    """The quick settings that concern one of these methods."""
+    return {key: value for key, value in QUICK.items() if any(has_setting(name, key) for name in methods)}
 
 
 def test_a_shared_encoder_is_trained_by_one_run_at_a_time(cohort: Cohort, tmp_path: Path) -> None:
@@ -108,6 +115,32 @@ def test_a_run_that_kills_every_worker_is_given_up_and_the_others_go_on(cohort: 
     assert "out of memory" in outcome.failed[jobs[0].identity]
 
 
+def test_a_worker_is_believed_when_its_run_is_seen(
+    cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridgemil.engine.scheduler.SIGHT", 1)
+    here, elsewhere = open_store(tmp_path / "here"), open_store(tmp_path / "elsewhere")
+    with pytest.raises(BridgeMILError, match="it is not here; --out must be on a path that all nodes share"):
+        schedule(jobs_of(cohort, ["attention"]), here, Pretend(elsewhere))
+
+
+def test_a_worker_without_the_results_folder_makes_none(cohort: Cohort, tmp_path: Path) -> None:
+    from bridgemil.engine.work import do
+
+    kind, words = do(jobs_of(cohort, ["attention"])[0], str(tmp_path / "elsewhere"), "cpu", 1)
+    assert kind == "storage"
+    assert "must be on a path that all nodes share" in words
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_what_is_named_twice_is_run_once(cohort: Cohort, tmp_path: Path) -> None:
+    copy = cohort.save(tmp_path / "copy")
+    jobs = grid(
+        [cohort, cohort, copy], ["attention", "attention"], ["eegnet"], 1, "demo", folds=3, changes=quick(["attention"])
+    )
+    assert len(jobs) == len({job.identity for job in jobs}) == 3
+
+
 def test_storage_that_refuses_ends_the_call_with_one_error(cohort: Cohort, tmp_path: Path) -> None:
     store = open_store(tmp_path / "runs")
     jobs = jobs_of(cohort, ["attention"])
@@ -132,11 +165,24 @@ def test_a_grid_of_5000_runs_with_4000_done_is_planned_in_two_seconds(tmp_path: 
 
 
 def test_a_grid_counts_band_power_once_and_keeps_stage_1_settings_to_those_that_have_one(cohort: Cohort) -> None:
-    jobs = grid([cohort], ["bandpower", "attention"], ["eegnet", "mtdnet"], 2, "demo", folds=3, changes=QUICK)
-    assert len(jobs) == 2 * 3 * (1 + 2)
+    names = ["bandpower", "attention", "bridgemil"]
+    jobs = grid([cohort], names, ["eegnet", "mtdnet"], 2, "demo", folds=3, changes=QUICK)
+    assert len(jobs) == 2 * 3 * (1 + 2 * 2)
     assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)
     with pytest.raises(BadUse, match="method must be one of"):
-        grid([cohort], ["magic"], ["eegnet"], 1, "demo")
+        grid([cohort], ["magic"], ["eegnet"], 1, "demo", changes=QUICK)
+    with pytest.raises(BadUse, match="backbone must be one of"):
+        grid([cohort], ["attention"], ["nope"], 1, "demo")
+    for key in ("nonsense", "stage1_typo", "stage1", "stage2.retension"):
+        with pytest.raises(BadUse, match=f"no method has a setting {key}"):
+            grid([cohort], ["bandpower", "attention"], ["eegnet"], 1, "demo", folds=3, changes={key: 1})
+    with pytest.warns(UserWarning, match=r"no method of this grid has a setting stage1\.lr; it changes nothing"):
+        grid([cohort], ["bandpower", "attention"], ["eegnet"], 1, "demo", folds=3, changes={"stage1.lr": 1})
+    trees = grid([cohort], ["bandpower"], ["eegnet"], 1, "demo", folds=3, changes={"stage2.classifier": "extra_trees"})
+    assert trees[0].settings.stage2.classifier == "extra_trees"
+    alone = people(6, classes=("A",)).save(cohort.path.with_name("alone"))
+    with pytest.raises(BadData, match="one class only"):
+        grid([alone], ["attention"], ["eegnet"], 1, "demo", folds=3)
     with pytest.raises(BadUse, match="save a cohort made in memory"):
         grid([people(6)], ["attention"], ["eegnet"], 1, "demo")
 
@@ -187,7 +233,7 @@ def test_a_ray_cluster_that_loses_a_node_ends_with_the_same_bits(tmp_path: Path)
 
 
 def bench(cohort: Path, out: Path, **more: Any) -> subprocess.CompletedProcess[str]:
-    settings = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
+    settings = [part for key, value in quick(["attention"]).items() for part in ("--set", f"{key}={value}")]
     words = [
         sys.executable, "-m", "bridgemil", "benchmark", str(cohort), "--methods", "attention", "--seeds", "1",
         "--budget", "demo", "--folds", "3", "--jobs", "1", "--out", str(out), *settings,
@@ -231,10 +277,35 @@ def test_a_folder_that_may_not_be_written_is_one_clear_error(cohort: Cohort, tmp
     assert bench(cohort.path, out).returncode == 0
 
 
+def test_a_script_without_a_guard_is_told_so(cohort: Cohort, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from bridgemil.engine.benchmark import *\n"
+        f"one = plan([{str(cohort.path)!r}], ['bandpower'], out={str(tmp_path / 'runs')!r}, folds=3)\n"
+        "benchmark(one, Where(jobs=1), progress=False)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "a worker could not start (exit code 1" in done.stderr
+    assert "if __name__ == '__main__':" in done.stderr
+
+
+def test_planning_makes_no_folder(cohort: Cohort, tmp_path: Path) -> None:
+    assert len(plan([cohort], ["attention"], out=tmp_path / "runs", folds=3).todo) == 3
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_makes_no_sense_for_an_engine_is_refused() -> None:
+    with pytest.raises(BadUse, match="use --engine ray"):
+        Where(address="auto")
+    with pytest.raises(BadUse, match="engine must be one of"):
+        Where("cluster")
+
+
 def test_a_job_whose_cohort_has_changed_is_refused(cohort: Cohort, tmp_path: Path) -> None:
     from bridgemil.engine.work import do
 
     job = replace(jobs_of(cohort, ["attention"])[0], cohort_hash="other")
-    kind, words = do(job, str(tmp_path / "runs"), "cpu", 1)
+    kind, words = do(job, str(open_store(tmp_path / "runs").root), "cpu", 1)
     assert kind == "failed"
     assert "has changed meanwhile" in words

@@ -26,8 +26,35 @@ def test_without_its_correction_the_test_is_the_usual_t_test() -> None:
     values = np.random.default_rng(0).normal(0.3, 1, 20)
     assert corrected_t_test(values, 0.0) == pytest.approx(ttest_1samp(values, 0).pvalue)
     assert corrected_t_test(values, 1 / 8) > corrected_t_test(values, 0.0)
-    assert corrected_t_test(np.zeros(5), 0.1) == 1.0
-    assert corrected_t_test(np.ones(5), 0.1) == 0.0
+    assert np.isnan(corrected_t_test(np.ones(5), 0.1))
+    assert np.isnan(corrected_t_test(np.array([1 - 2 / 3, 2 / 3 - 1 / 3, 1 / 3]), 0.1)), "rounding is no variance"
+
+
+def test_seeds_on_one_split_are_no_further_evidence() -> None:
+    one, other = predictions(0.8, 0, seeds=1), predictions(0.6, 1, seeds=1)
+    once = compare(one, other, ("a", "b"))
+    many = [pd.concat([own.assign(seed=s) for s in range(20)]) for own in (one, other)]
+    often = compare(*many, ("a", "b"))
+    assert often.p == pytest.approx(once.p)
+    assert (once.seeds, often.seeds) == (1, 20)
+
+
+def test_folds_without_variance_are_judged_by_their_subjects() -> None:
+    rows = [{"seed": 0, "fold": i // 2, "subject": f"s{i}", "label": "A", "predicted": "A"} for i in range(6)]
+    right = pd.DataFrame(rows)
+    half = right.assign(predicted=["A", "B"] * 3)
+    assert compare(right, half, ("a", "b")).p == pytest.approx(0.25)
+    assert compare(right, right, ("a", "b")).p == 1.0
+
+
+def test_pairs_are_compared_on_the_seeds_they_share() -> None:
+    three = predictions(0.7, 0, seeds=3)
+    tables = {"a": three, "b": predictions(0.6, 1, seeds=2), "c": three[three["seed"] == 2]}
+    found = {(one.one, one.other): one for one in compare_all(tables)}
+    assert set(found) == {("a", "b"), ("a", "c")}, "b and c share no seed"
+    assert found["a", "b"].seeds == 2
+    assert "2 seeds" in found["a", "b"].sentence
+    assert found["a", "c"].gain == 0
 
 
 def test_holm_on_a_known_family() -> None:

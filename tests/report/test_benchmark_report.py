@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from bridgemil import methods
 from bridgemil.errors import BadData
 from bridgemil.evaluation.protocol import evaluate
 from bridgemil.report.benchmark_table import build, paper
-from bridgemil.report.benchmark_text import latex, markdown, ranked
+from bridgemil.report.benchmark_text import caveats, latex, markdown, ranked
 from bridgemil.runs import open_store
 from people import people
 
@@ -47,8 +50,9 @@ def test_a_result_beside_the_paper_says_what_differs(runs: Path) -> None:
     report = build(open_store(runs))
     cell = next(cell for cell in report.cells if cell.method == "attention")
     assert cell.published == (58.10, 1.18)
-    assert cell.caveats[:3] == ["budget demo", "2 of 5 seeds", "3 folds, not 10"]
-    assert any("windows, not 69,794" in words for words in cell.caveats)
+    assert cell.caveats[:4] == ["budget demo", "2 seeds, not 5", "3 folds, not 10", "9 subjects, not 88"]
+    assert "windows, not 69,794" in cell.caveats[4]
+    assert "stage2.epochs = 2" in cell.caveats
     gap = f"{cell.mean - 58.10:+.2f}"
     assert gap.startswith("-")
     for text, beside in ((markdown(report), ("58.10 ± 1.18", gap)), (latex(report), (r"58.10 $\pm$ 1.18", f"${gap}$"))):
@@ -83,15 +87,92 @@ def test_best_is_bold_and_second_underlined(runs: Path) -> None:
 
 
 def test_an_unfinished_seed_is_left_out_and_named(runs: Path, tmp_path: Path) -> None:
-    import shutil
-
     shutil.copytree(runs, tmp_path / "runs")
     store = open_store(tmp_path / "runs")
     victim = next(i for i in sorted(store.finished()) if store.about(i)["settings"]["method"] == "attention")
     shutil.rmtree(store.run(victim))
     report = build(store)
     assert next(cell for cell in report.cells if cell.method == "attention").seeds == 1
-    assert any("attention" in line and "not complete" in line for line in report.unfinished)
+    assert any(line.startswith("Not finished") and "attention" in line for line in report.remarks)
+    assert all(one.seeds == 1 for one in report.comparisons.popitem()[1] if "attention" in (one.one, one.other))
+    (store.run(victim)).mkdir()
+    with pytest.raises(BadData, match=r"is damaged \(no run\.json\); delete it"):
+        build(store)
+
+
+def test_a_number_stands_beside_the_papers_as_a_repetition_only_if_all_is_the_same(runs: Path) -> None:
+    cell = next(cell for cell in build(open_store(runs)).cells if cell.method == "attention")
+    settings = methods.settings("attention", budget="paper", burn_in=10).model_dump(mode="json")
+    cohort = {"source": "adftd", "n_subjects": 88, "n_windows": 70561, "classes": ["AD", "FTD", "HC"], "changed": {}}
+    seeds = pd.concat(
+        [cell.predictions[cell.predictions["seed"] == 0].assign(seed=s, fold=f) for s in range(5) for f in range(10)]
+    )
+    same = replace(cell, about={"settings": settings, "cohort": cohort}, predictions=seeds)
+    assert same.caveats == []
+    assert caveats([same])[0].startswith("As in the paper")
+    other = methods.settings("attention", budget="paper", burn_in=0, changes={"stage2.lr": 1e-3}).model_dump(
+        mode="json"
+    )
+    assert replace(same, about={"settings": other, "cohort": cohort}).caveats == [
+        "stage2.lr = 0.001",
+        "stage2.burn_in = 0",
+    ]
+    for change, words in (
+        ({"n_subjects": 85}, "85 subjects, not 88"),
+        ({"classes": ["HC", "dementia"]}, "classes HC, dementia"),
+        ({"changed": {"high": 40.0}}, "high = 40.0"),
+    ):
+        assert replace(same, about={"settings": settings, "cohort": cohort | change}).caveats == [words]
+
+
+def test_what_is_apart_stays_apart(tmp_path: Path) -> None:
+    """Cohorts of one name, splits of one cohort and variants of one method, all in one folder."""
+    clear, noise = people(12, windows=3, effect=3), people(12, windows=3, seed=1)
+    for cohort, folder in ((clear, "x"), (noise, "y")):
+        saved = cohort.save(tmp_path / folder / "cohort")
+        for folds in (3, 4):
+            evaluate(saved, "bandpower", budget="demo", folds=folds, out=tmp_path / "runs", progress=False)
+    for epochs in (2, 3):
+        changed = {"stage2.epochs": epochs, "stage2.burn_in": 0}
+        evaluate(saved, "attention", budget="demo", folds=3, out=tmp_path / "runs", progress=False, settings=changed)
+    report = build(open_store(tmp_path / "runs"))
+    assert len(report.cells) == 6
+    assert len({(cell.cohort, cell.label) for cell in report.cells}) == 6
+    assert {cell.label.split(",")[0] for cell in report.cells} == {
+        "bandpower", "attention (stage2.epochs=2", "attention (stage2.epochs=3",
+    }  # fmt: skip
+    assert len(report.groups()) == 4
+    for (cohort, _, _), cells in report.groups().items():
+        shown = ranked(cells, str, str)
+        for cell in cells:
+            assert shown[cell.label].startswith(f"{cell.mean:.2f}"), cohort
+    assert [len(found) for found in report.comparisons.values()] == [3], "only one cohort and split has several methods"
+    text = markdown(report)
+    assert all(f"{cell.mean:.2f}" in text for cell in report.cells)
+
+
+def test_failed_runs_are_named(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    (tmp_path / "runs" / "failed").mkdir()
+    content = {
+        "run": "c, masked, eegnet, seed 0, fold 1",
+        "experiment": "c, masked, eegnet",
+        "error": "a\nthe loss is nan",
+    }
+    (tmp_path / "runs" / "failed" / "x.json").write_text(json.dumps(content))
+    (tmp_path / "runs" / "runs" / ".DS_Store").touch()  # no run
+    assert "Failed: c, masked, eegnet: 1 run(s): the loss is nan" in build(open_store(tmp_path / "runs")).remarks
+
+
+def test_runs_of_another_results_version_are_left_out(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    store = open_store(tmp_path / "runs")
+    victim = next(i for i in sorted(store.finished()) if store.about(i)["settings"]["method"] == "attention")
+    file = store.run(victim) / "run.json"
+    file.write_text(json.dumps(store.about(victim) | {"results_version": 0}))
+    report = build(store)
+    assert report.remarks[0].startswith("Left out: 1 runs of another version")
+    assert next(cell for cell in report.cells if cell.method == "attention").seeds == 1
 
 
 def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:

@@ -41,11 +41,18 @@ def register(name: str, factory: Callable[[int, int], nn.Module]) -> None:
     _REGISTERED[name] = factory
 
 
+def check(name: str) -> None:
+    """Refuse a name that ``create`` does not know."""
+    if name not in names() and not name.startswith("braindecode:"):
+        raise BadUse(f"backbone must be one of {', '.join(names())} or braindecode:<ModelName>, got {name!r}")
+
+
 def create(name: str, n_channels: int, n_times: int, **options: Any) -> nn.Module:
     """The encoder alone: a module N x C x T -> N x d, with ``.embedding_dim`` = d.
 
     ``options`` are the backbone's own (see its class).
     """
+    check(name)
     if name in _BUILT_IN:
         made = getattr(_module(name), _BUILT_IN[name][1])
         known = [option for option in inspect.signature(made).parameters if option not in ("n_channels", "n_times")]
@@ -56,23 +63,20 @@ def create(name: str, n_channels: int, n_times: int, **options: Any) -> nn.Modul
         return backbone
     if name in _REGISTERED:
         return _checked(name, _REGISTERED[name](n_channels, n_times, **options), n_channels, n_times)
-    if name.startswith("braindecode:"):
-        from bridgemil.backbones.braindecode import features
+    from bridgemil.backbones.braindecode import features
 
-        return _checked(name, features(name.partition(":")[2], n_channels, n_times, **options), n_channels, n_times)
-    raise BadUse(f"backbone must be one of {', '.join(names())} or braindecode:<ModelName>, got {name!r}")
+    return _checked(name, features(name.partition(":")[2], n_channels, n_times, **options), n_channels, n_times)
 
 
 def create_head(name: str, embedding_dim: int, n_classes: int) -> nn.Module:
     """The backbone's own window classifier, N x d -> N x K; a linear layer for those that bring none."""
+    check(name)
     if name in _BUILT_IN:
         head: nn.Module = _module(name).head(embedding_dim, n_classes)
         return head
-    if name in _REGISTERED or name.startswith("braindecode:"):
-        from torch import nn
+    from torch import nn
 
-        return nn.Linear(embedding_dim, n_classes)
-    raise BadUse(f"backbone must be one of {', '.join(names())} or braindecode:<ModelName>, got {name!r}")
+    return nn.Linear(embedding_dim, n_classes)
 
 
 def embedding_dim(encoder: nn.Module) -> int:

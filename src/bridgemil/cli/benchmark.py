@@ -29,7 +29,9 @@ def run(
     set_: Annotated[list[str] | None, typer.Option("--set", help="A single setting: stage1.epochs=5.")] = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Only say what is done and what remains.")] = False,
     engine: Annotated[str, running(help="local (processes of this machine) or ray.")] = "local",
-    jobs: Annotated[int | None, running(min=1, help="local: runs at a time.  [default: cores or GPUs]")] = None,
+    jobs: Annotated[
+        int | None, running(min=1, help="Runs at a time.  [default: as many as cores or GPUs allow]")
+    ] = None,
     threads: Annotated[int, running(min=1, help="Threads (Ray: CPUs) of each run.")] = 1,
     gpus_per_run: Annotated[float, running(help="Share of a GPU each run takes, where there are any.")] = 1.0,
     device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
@@ -48,35 +50,31 @@ def run(
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
     chosen = options.names(methods) or (), options.names(backbones) or ()
     grid = plan(cohorts, *chosen, seeds, budget, out, folds=folds, settings=options.settings(set_ or []))
-    expected = sum(grid.expected(device, threads).values()) if not json else 0.0
+    done = len(grid.jobs) - len(grid.todo)
     if not json:
-        before = len(list((out / "failed").glob("*.json"))) if (out / "failed").is_dir() else 0
+        before = sum((out / "failed" / f"{job.identity}.json").is_file() for job in grid.todo)
         again = f" ({before} failed before)" if before else ""
-        typer.echo(
-            f"{len(grid.jobs)} runs: {len(grid.jobs) - len(grid.todo)} done, {len(grid.todo)} to do{again}; about "
-            f"{duration(expected)} of computing",
-            err=True,
-        )
-    content: dict[str, Any] = {
-        "runs": len(grid.jobs),
-        "done": len(grid.jobs) - len(grid.todo),
-        "todo": len(grid.todo),
-        "out": str(out),
-    }
+        left = duration(sum(grid.expected(where).values()))
+        words = f"{len(grid.jobs)} runs: {done} done, {len(grid.todo)} to do{again}; about {left} of computing"
+        typer.echo(words, err=True)
+    content: dict[str, Any] = {"runs": len(grid.jobs), "done": done, "todo": len(grid.todo), "out": str(out)}
     if plan_only:
         if json:
             options.print_json(content)
         return
     outcome = benchmark(grid, where, progress=not json)
-    failed = {str(job): outcome.failed[job.identity] for job in grid.jobs if job.identity in outcome.failed}
+    failed = [
+        {"identity": job.identity, "run": str(job), "error": outcome.failed[job.identity]}
+        for job in grid.jobs
+        if job.identity in outcome.failed
+    ]
     if json:
-        options.print_json(
-            content | {"done": content["done"] + outcome.done, "todo": 0, "failed": failed, "seconds": outcome.seconds}
-        )
+        now = {"done": done + outcome.done, "todo": len(failed), "failed": failed, "seconds": outcome.seconds}
+        options.print_json(content | now)
     else:
         typer.echo(f"{outcome.done} runs done in {duration(outcome.seconds)}, {len(failed)} failed")
-        for name, words in failed.items():
-            typer.echo(f"  failed: {name}: {words.splitlines()[-1] if words else ''}", err=True)
+        for one in failed:
+            typer.echo(f"  failed: {one['run']}: {(one['error'].splitlines() or [''])[-1]}", err=True)
         typer.echo(f"\nNext: bridgemil report {out}")
     if failed:
         raise typer.Exit(1)

@@ -23,7 +23,7 @@ def run(
 
     Writes report.md, table.csv, comparisons.csv and table.tex too.
     """
-    from bridgemil.errors import BadData
+    from bridgemil.errors import BadData, BridgeMILError
     from bridgemil.report.benchmark_table import build
     from bridgemil.report.benchmark_text import print_report, write_files
     from bridgemil.runs import RunStore
@@ -31,16 +31,21 @@ def run(
     if not runs.is_dir():
         raise BadData(f"{runs}: no such folder")
     found = build(RunStore(runs))
-    written = write_files(found, out or runs / "report")
+    if not json:
+        print_report(found)
+    folder = out or runs / "report"
+    try:
+        written = write_files(found, folder)
+    except OSError as error:
+        raise BridgeMILError(f"{folder}: the files cannot be written ({error.strerror}); give --out") from None
     if json:
         table = found.table.astype(object).where(found.table.notna(), None)
-        content = {"experiments": table.to_dict(orient="records"), "unfinished": found.unfinished}
+        content = {"experiments": table.to_dict(orient="records"), "remarks": found.remarks}
         comparisons = [
             {"cohort": key[0], "backbone": key[1], "budget": key[2], "one": c.one, "other": c.other, "gain": c.gain,
-             "ci95": [c.low, c.high], "p": c.p, "p_holm": c.p_holm}
+             "ci95": [c.low, c.high], "p": c.p, "p_holm": c.p_holm, "seeds": c.seeds}
             for key, own in found.comparisons.items() for c in own
         ]  # fmt: skip
         options.print_json(content | {"comparisons": comparisons, "files": [str(file) for file in written]})
         return
-    print_report(found)
     typer.echo(f"\nFiles: {', '.join(str(file) for file in written)}")

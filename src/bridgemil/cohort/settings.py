@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -76,3 +77,11 @@ PRESETS: dict[str, PrepareSettings] = {
         channels=ROCKHILL2021_ORDER, high=40.0, overlap=0.5, bad_annotations="keep", folds=5, burn_in=15
     ),
 }
+
+
+def changed_from_preset(source: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a cohort of the paper: what was not prepared as the paper has it. The number of folds is no part of that."""
+    if source not in PRESETS:
+        return {}
+    usual = PRESETS[source].model_dump(mode="json")
+    return {key: value for key, value in settings.items() if key != "folds" and value != usual.get(key)}

@@ -26,7 +26,7 @@ class Where:
     """On what to run: this machine's processes or a Ray cluster, and each run's share of it."""
 
     engine: str = "local"
-    jobs: int | None = None  # local: runs at a time; by default as many as cores or GPUs allow
+    jobs: int | None = None  # runs at a time; by default as many as cores or GPUs allow
     threads: int = 1  # of each run
     device: str = "auto"
     gpus_per_run: float = 1.0  # where there are GPUs
@@ -37,6 +37,8 @@ class Where:
             raise BadUse(f"engine must be one of {', '.join(ENGINES)}, got {self.engine!r}")
         if self.gpus_per_run <= 0 or self.threads < 1 or (self.jobs is not None and self.jobs < 1):
             raise BadUse("jobs and threads must be at least 1, and gpus_per_run above 0")
+        if self.engine == "local" and self.address is not None:
+            raise BadUse("address is of a Ray cluster; use --engine ray with it")
 
     def workers(self, out: Path) -> Workers:
         """Start nothing yet; processes and tasks come with the first job."""
@@ -44,9 +46,11 @@ class Where:
         if self.engine == "ray":
             from bridgemil.engine.ray import RayWorkers
 
-            return RayWorkers(folder, self.threads, self.gpus_per_run, self.device, self.address)
+            return RayWorkers(folder, self.threads, self.gpus_per_run, self.device, self.address, self.jobs)
         from bridgemil.engine.local import LocalWorkers
+        from bridgemil.evaluation.run import device_of
 
+        device_of(self.device)  # a device that is not there is better noticed now
         gpus = 0 if self.device == "cpu" else _gpus()
         usual = max(1, int(gpus / self.gpus_per_run) if gpus else cores() // self.threads)
         return LocalWorkers(folder, self.jobs or usual, self.threads, self.device, gpus)
@@ -64,8 +68,8 @@ class Plan:
     def __post_init__(self) -> None:
         self.todo = remaining(self.jobs, self.store)
 
-    def expected(self, device: str = "auto", threads: int = 1) -> dict[str, float]:
-        """Seconds that each remaining run will take: as its finished siblings did, or by a measured step."""
+    def expected(self, where: Where) -> dict[str, float]:
+        """Seconds that each remaining run will take: as its finished siblings did, or by a step measured here."""
         from bridgemil.evaluation.estimate import estimate
         from bridgemil.evaluation.protocol import torch_threads
         from bridgemil.evaluation.run import device_of
@@ -75,11 +79,11 @@ class Plan:
         for job in self.jobs:
             if job.identity in finished and job.experiment not in seen:
                 seen[job.experiment] = float(self.store.about(job.identity)["seconds"])
-        where = device_of(device)
-        with torch_threads(threads):
+        device = device_of(where.device if where.engine == "local" else "auto")
+        with torch_threads(where.threads):
             for job in self.todo:
                 if job.experiment not in seen:
-                    one = estimate(self.cohorts[job.cohort_hash], job.subjects, job.settings, where)
+                    one = estimate(self.cohorts[job.cohort_hash], job.subjects, job.settings, device)
                     seen[job.experiment] = one.seconds + START
         return {job.identity: seen[job.experiment] for job in self.todo}
 
@@ -98,7 +102,7 @@ def plan(
     """Which runs a grid has, and which of them ``out`` already holds."""
     opened = [one if isinstance(one, Cohort) else Cohort.open(one) for one in cohorts]
     jobs = grid(opened, methods, backbones, seeds, budget, folds=folds, changes=settings)
-    return Plan(jobs, open_store(out), {one.hash: one for one in opened})
+    return Plan(jobs, RunStore(Path(out)), {one.hash: one for one in opened})
 
 
 def benchmark(grid_plan: Plan, where: Where | None = None, *, progress: bool = True) -> Outcome:
@@ -106,6 +110,7 @@ def benchmark(grid_plan: Plan, where: Where | None = None, *, progress: bool = T
     from bridgemil.engine.display import Display
 
     where = where or Where()
+    open_store(grid_plan.store.root)
     with only_scheduler(grid_plan.store):
         grid_plan.todo = remaining(grid_plan.jobs, grid_plan.store)
         if not grid_plan.todo:
@@ -113,7 +118,7 @@ def benchmark(grid_plan: Plan, where: Where | None = None, *, progress: bool = T
         workers = where.workers(grid_plan.store.root)
         if not progress:
             return schedule(grid_plan.todo, grid_plan.store, workers)
-        with Display(grid_plan.todo, grid_plan.expected(where.device, where.threads), workers.slots) as display:
+        with Display(grid_plan.todo, grid_plan.expected(where), workers.slots) as display:
             return schedule(grid_plan.todo, grid_plan.store, workers, display)
 
 
@@ -131,7 +136,7 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
         rows.append(
             {
                 "identity": identity,
-                "cohort": Path(about["cohort"]["path"]).name,
+                "cohort": Path(about["cohort"]["path"]).name or "(in memory)",
                 "cohort_hash": about["cohort"]["hash"],
                 "method": own["method"],
                 "backbone": own["backbone"],
@@ -144,6 +149,7 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
                 "seconds": about["seconds"],
                 "threads": about["threads"],
                 "device": about["device"],
+                "results_version": about["results_version"],
             }
         )
     return pd.DataFrame(rows)

@@ -8,10 +8,11 @@ import signal
 import threading
 import time
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bridgemil.engine.plan import Job
 from bridgemil.engine.scheduler import Event, Workers
+from bridgemil.errors import BridgeMILError
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -28,6 +29,7 @@ class LocalWorkers(Workers):
         self.out, self.jobs, self.threads, self.device, self.gpus = out, jobs, threads, device, gpus
         self.busy: dict[Connection, tuple[SpawnProcess, Job, int]] = {}
         self.idle: list[tuple[Connection, SpawnProcess, int]] = []
+        self.started: set[Connection] = set()  # those that have said a word
         self.context = multiprocessing.get_context("spawn")
 
     @property
@@ -59,15 +61,22 @@ class LocalWorkers(Workers):
     def wait(self, seconds: float) -> list[Event]:
         """Messages of processes; a closed pipe is a lost worker."""
         events = []
-        for connection in wait(list(self.busy), timeout=seconds):
-            assert isinstance(connection, Connection)
+        for connection in cast("list[Connection]", wait(list(self.busy), timeout=seconds)):
             process, job, number = self.busy[connection]
             try:
                 kind, content = connection.recv()
             except (EOFError, OSError):
                 process.join()
+                if connection not in self.started and (process.exitcode or 0) > 0:
+                    raise BridgeMILError(
+                        f"a worker could not start (exit code {process.exitcode}; its error is above). In a script, "
+                        "call benchmark() under `if __name__ == '__main__':`"
+                    ) from None
                 del self.busy[connection]
-                events.append(Event(job, "lost"))
+                events.append(Event(job, "lost", f"exit code {process.exitcode}"))
+                continue
+            if kind == "started":
+                self.started.add(connection)
                 continue
             if kind == "epoch":
                 events.append(Event(job, "epoch", moment=content))
@@ -94,6 +103,7 @@ def _serve(connection: Connection, out: str, device: str, threads: int, gpu: int
     _end_with_parent()
     from bridgemil.engine.work import do
 
+    connection.send(("started", ""))
     last = 0.0
 
     def watch(moment: Moment) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridgemil import methods
+from bridgemil import backbones, methods
 from bridgemil.cohort.folds import Round
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse
@@ -33,9 +34,13 @@ class Job:
         """What it shares with the other seeds and folds."""
         return self.cohort_hash, self.settings.hash
 
+    @property
+    def title(self) -> str:
+        """The experiment in words."""
+        return f"{Path(self.cohort).name}, {self.settings.method}, {self.settings.backbone}"
+
     def __str__(self) -> str:
-        what = f"{Path(self.cohort).name}, {self.settings.method}, {self.settings.backbone}"
-        return f"{what}, seed {self.seed}, fold {self.subjects.fold + 1}"
+        return f"{self.title}, seed {self.seed}, fold {self.subjects.fold + 1}"
 
 
 def grid(
@@ -52,18 +57,21 @@ def grid(
     """All runs, in the order they will be started: seed after seed, so that whole tables appear early."""
     if not (cohorts and method_names and backbone_names and seeds >= 1):
         raise BadUse("a grid needs at least one cohort, method, backbone and seed")
-    rows = []
+    for name in backbone_names:
+        backbones.check(name)
+    fitting, rows = _fitting(method_names, changes or {}), []
     for cohort in cohorts:
         if cohort.path is None:
             raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
         rounds = fold_plan(cohort, folds, split_seed=split_seed).rounds()
         for backbone in backbone_names:
             for method in method_names:
-                own = methods.settings(method, backbone, budget, cohort.burn_in, _fitting(method, changes or {}))
+                own = methods.settings(method, backbone, budget, cohort.burn_in, fitting[method])
                 if own.stage2.kind == "bandpower" and backbone != backbone_names[0]:
                     continue  # it has no backbone: once is enough
                 rows.append((cohort, rounds, own))
-    return [_job(cohort, one, own, seed) for seed in range(seeds) for cohort, rounds, own in rows for one in rounds]
+    jobs = (_job(cohort, one, own, seed) for seed in range(seeds) for cohort, rounds, own in rows for one in rounds)
+    return list({job.identity: job for job in jobs}.values())  # a cohort or method named twice is run once
 
 
 def remaining(jobs: Sequence[Job], store: RunStore) -> list[Job]:
@@ -79,11 +87,14 @@ def _job(cohort: Cohort, subjects: Round, own: Settings, seed: int) -> Job:
     return Job(identity, trained, path, cohort.hash, own, seed, subjects)
 
 
-def _fitting(method: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes that concern this method: in a grid, ``stage1.epochs`` is for those that have a Stage 1."""
-    recipe = (methods.METHODS | methods.ABLATIONS).get(method)
-    if recipe is None:
-        return {}
-    if recipe.stage2["kind"] == "bandpower":
-        return {}
-    return {key: value for key, value in changes.items() if recipe.stage1 is not None or not key.startswith("stage1")}
+def _fitting(method_names: Sequence[str], changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Per method the changes that concern it: ``stage1.epochs`` is for those that have a Stage 1, and so on."""
+    flat = methods.flat(changes)
+    own = {name: {key: v for key, v in flat.items() if methods.has_setting(name, key)} for name in method_names}
+    unused = [key for key in flat if not any(key in found for found in own.values())]
+    unknown = [key for key in unused if not any(methods.has_setting(name, key) for name in methods.METHODS)]
+    if unknown:
+        raise BadUse(f"no method has a setting {', '.join(unknown)}")
+    if unused:
+        warnings.warn(f"no method of this grid has a setting {', '.join(unused)}; it changes nothing", stacklevel=3)
+    return own

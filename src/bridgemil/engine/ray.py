@@ -6,6 +6,8 @@ The cohort, the results folder and this package must be readable by the same pat
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from bridgemil.engine.plan import Job
@@ -18,7 +20,13 @@ class RayWorkers(Workers):
     """Tasks of one Ray cluster. What a lost node was running is reported as lost, and so run again elsewhere."""
 
     def __init__(
-        self, out: str, threads: int, gpus_per_run: float = 1.0, device: str = "auto", address: str | None = None
+        self,
+        out: str,
+        threads: int,
+        gpus_per_run: float = 1.0,
+        device: str = "auto",
+        address: str | None = None,
+        jobs: int | None = None,
     ) -> None:
         try:
             import ray
@@ -28,7 +36,7 @@ class RayWorkers(Workers):
             ) from None
         from bridgemil.engine.work import do
 
-        self.ray, self.out, self.threads, self.device = ray, out, threads, device
+        self.ray, self.out, self.threads, self.device, self.jobs = ray, out, threads, device, jobs
         self.ours = not ray.is_initialized()
         if self.ours:
             _connect(ray, address or os.environ.get("RAY_ADDRESS"))
@@ -36,15 +44,24 @@ class RayWorkers(Workers):
         # A lost task is ours to start again: so both engines count losses alike.
         self.task = ray.remote(num_cpus=threads, num_gpus=self.gpus, max_retries=0)(do)
         self.running: dict[Any, Job] = {}
+        self.warned = False
 
     @property
     def slots(self) -> int:
-        """What the cluster has room for now; at least one, so that a run waits for a node to come."""
-        has = self.ray.cluster_resources()
-        room = has.get("CPU", 0) / self.threads
+        """What the cluster has room for now, or was asked for; at least one, so that a run waits for a node."""
+        room = sum(self._room(node["Resources"]) for node in self.ray.nodes() if node["Alive"])
+        if not room and not self.warned:
+            self.warned = True
+            need = f"{self.threads} CPUs" + (f" and {self.gpus:g} of a GPU" if self.gpus else "")
+            warnings.warn(f"no node of the Ray cluster has {need}; waiting for one", stacklevel=2)
+        return max(1, min(room, self.jobs or room))
+
+    def _room(self, has: Mapping[str, float]) -> int:
+        """How many runs fit on a node."""
+        shares = [has.get("CPU", 0) / self.threads]
         if self.gpus:
-            room = min(room, has.get("GPU", 0) / self.gpus)
-        return max(1, int(room))
+            shares.append(has.get("GPU", 0) / self.gpus)
+        return int(min(shares) + 1e-6)
 
     def start(self, job: Job) -> None:
         """Submit the task."""
@@ -80,6 +97,6 @@ def _connect(ray: Any, address: str | None) -> None:
     """Join the user's cluster, or start one on the cores this process owns."""
     own = {"num_cpus": cores(), "include_dashboard": False} if address is None else {}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
     except Exception as error:  # Ray raises many kinds
         raise BridgeMILError(f"Ray: no cluster answers at {address or 'this machine'} ({error})") from None

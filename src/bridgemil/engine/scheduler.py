@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bridgemil.learning.loop import Moment
 
 MOST_LOSSES = 10  # of one run's workers in one call; after that the run is the suspect
+SIGHT = 30  # seconds in which a finished run must be seen here
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def schedule(jobs: Sequence[Job], store: RunStore, workers: Workers, display: Di
             for event in workers.wait(1.0):
                 if event.kind != "epoch":
                     running.pop(event.job.identity, None)
-                    _settle(event, store, outcome, losses, waiting)
+                    event = _settle(event, store, outcome, losses, waiting)
                 if display is not None:
                     display.tell(event)
             if display is not None:
@@ -109,32 +110,44 @@ def _next(waiting: list[Job], running: dict[str, Job], store: RunStore) -> Job |
     return None
 
 
-def _settle(event: Event, store: RunStore, outcome: Outcome, losses: Counter[str], waiting: list[Job]) -> None:
+def _settle(event: Event, store: RunStore, outcome: Outcome, losses: Counter[str], waiting: list[Job]) -> Event:
+    """Draw the consequences; returns the event, or what it amounts to."""
     job = event.job
-    if event.kind == "done":
-        outcome.done += 1
-        forget_failure(store, job)
-    elif event.kind == "lost":
+    if event.kind == "lost":
         losses[job.identity] += 1
         outcome.lost += 1
         if losses[job.identity] < MOST_LOSSES:
             waiting.insert(0, job)
-            return
-        _keep_failure(store, job, f"its worker was killed {MOST_LOSSES} times; out of memory?", outcome)
+            return event
+        words = f"its worker was lost {MOST_LOSSES} times ({event.words or 'with its node'}); out of memory?"
+        event = Event(job, "failed", words)
+    if event.kind == "done":
+        _see(store, job)
+        outcome.done += 1
+        forget_failure(store, job)
     elif event.kind == "failed":
-        _keep_failure(store, job, event.words, outcome)
+        outcome.failed[job.identity] = event.words
+        folder = store.root / "failed"
+        folder.mkdir(exist_ok=True)
+        content = {"run": str(job), "experiment": job.title, "error": event.words}
+        write_json(folder / f"{job.identity}.json", content)
     elif event.kind == "storage":
         raise BridgeMILError(
             f"{store.root}: cannot be written ({event.words}). What was finished is kept; make room or allow writing, "
             "and run the same command again"
         )
+    return event
 
 
-def _keep_failure(store: RunStore, job: Job, words: str, outcome: Outcome) -> None:
-    outcome.failed[job.identity] = words
-    folder = store.root / "failed"
-    folder.mkdir(exist_ok=True)
-    write_json(folder / f"{job.identity}.json", {"run": str(job), "error": words})
+def _see(store: RunStore, job: Job) -> None:
+    """Believe a worker only when its run is here; a network's file system may show it a little later."""
+    for _ in range(SIGHT):
+        if store.is_done(job.identity):
+            return
+        time.sleep(1)
+    raise BridgeMILError(
+        f"{store.root}: a worker finished {job} but it is not here; --out must be on a path that all nodes share"
+    )
 
 
 def forget_failure(store: RunStore, job: Job) -> None:
@@ -147,12 +160,16 @@ def only_scheduler(store: RunStore) -> Iterator[None]:
     """One scheduler a folder; the lock is the operating system's, so a dead owner does not hold it."""
     from filelock import FileLock, Timeout
 
+    lock = FileLock(store.root / "scheduler.lock", timeout=0)
     try:
-        with FileLock(store.root / "scheduler.lock", timeout=0):
-            yield
+        lock.acquire()
     except Timeout:
         raise BridgeMILError(f"{store.root}: another benchmark is running on this folder; wait for it") from None
     except OSError as error:
         if error.errno in STORAGE:
             raise BridgeMILError(f"{store.root}: cannot be written ({error.strerror}); choose another --out") from None
         raise
+    try:
+        yield
+    finally:
+        lock.release()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
+import socket
 import traceback
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridgemil.cohort.store import Cohort
@@ -18,21 +21,27 @@ if TYPE_CHECKING:
 def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None) -> tuple[str, str]:
     """Perform a run; returns how it ended (an event's kind) and the words of its error."""
     import torch
+    from threadpoolctl import threadpool_limits
 
     from bridgemil.evaluation.run import Run, device_of
-    from bridgemil.runs import open_store
+    from bridgemil.runs import RunStore
 
     torch.set_num_threads(threads)
+    store = RunStore(Path(out))
+    if not store.root.is_dir():
+        return "storage", f"{socket.gethostname()} has no such folder: it must be on a path that all nodes share"
     try:
-        cohort = _open(job.cohort)
+        cohort = _open(job.cohort, _written(Path(job.cohort) / "cohort.json"))
         if cohort.hash != job.cohort_hash:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         run = Run(cohort, job.subjects, job.settings, job.seed)
-        run.perform(open_store(out), device_of(device), watch)
+        with threadpool_limits(threads):  # numpy's and scikit-learn's
+            run.perform(store, device_of(device), watch)
     except BridgeMILError as error:
         return "failed", str(error)
     except OSError as error:
-        if error.errno in STORAGE:
+        ours = error.filename is None or Path(os.fsdecode(error.filename)).is_relative_to(store.root)
+        if error.errno in STORAGE and ours:
             return "storage", error.strerror or errno.errorcode[error.errno or 0]
         return "failed", _last_lines(error)
     except Exception as error:  # kept with the run; it must not hide the others
@@ -41,8 +50,13 @@ def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None
 
 
 @lru_cache(maxsize=4)
-def _open(path: str) -> Cohort:
+def _open(path: str, written: int) -> Cohort:
+    """The cohort, opened once as long as it is not written anew."""
     return Cohort.open(path)
+
+
+def _written(file: Path) -> int:
+    return file.stat().st_mtime_ns if file.is_file() else 0
 
 
 def _last_lines(error: Exception) -> str:

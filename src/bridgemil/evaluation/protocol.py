@@ -75,8 +75,6 @@ def evaluate(
         Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
     """
     cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
-    if len(cohort.classes) < 2:
-        raise BadData(f"the cohort has one class only ({cohort.classes[0]}): there is nothing to tell apart")
     chosen = methods.settings(method, backbone, budget, cohort.burn_in, settings)
     plan = fold_plan(cohort, folds, split, groups, split_seed)
     where = device_of(device) if not isinstance(chosen.stage2, BandPowerSettings) else device_of("cpu")
@@ -122,6 +120,8 @@ def fold_plan(
     split_seed: int = 0,
 ) -> FoldPlan:
     """The saved split, or a new one."""
+    if len(cohort.classes) < 2:
+        raise BadData(f"the cohort has one class only ({cohort.classes[0]}): there is nothing to tell apart")
     if split is None:
         together = cohort.column(groups) if groups else None
         return SubjectKFold(cohort.folds if folds is None else folds, split_seed).plan(

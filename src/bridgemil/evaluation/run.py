@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from bridgemil.cohort.folds import Round
+from bridgemil.cohort.settings import changed_from_preset
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.writing import write_json
 from bridgemil.errors import BadData, BadUse
@@ -216,6 +217,7 @@ class Run:
                 "hash": self.cohort.hash,
                 "path": str(self.cohort.path or ""),
                 "source": self.cohort.about["source"],
+                "changed": changed_from_preset(self.cohort.about["source"], self.cohort.about.get("settings", {})),
                 "classes": self.cohort.classes,
                 "n_subjects": len(self.cohort),
                 "n_windows": self.cohort.n_windows,

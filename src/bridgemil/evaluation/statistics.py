@@ -16,6 +16,8 @@ from bridgemil.evaluation.metrics import difference
 if TYPE_CHECKING:
     import pandas as pd
 
+NO_VARIANCE = 1e-12  # of accuracies: nothing but rounding
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -26,14 +28,15 @@ class Comparison:
     gain: float  # accuracy of ``one`` minus that of ``other``
     low: float  # 95 %, paired bootstrap over subjects
     high: float
-    p: float  # corrected resampled t-test over folds and seeds
+    p: float  # corrected resampled t-test over folds
     p_holm: float  # corrected for the family of comparisons
+    seeds: int  # that both were run with
 
     @property
     def sentence(self) -> str:
         """What the data do and do not show."""
         span = f"{100 * self.gain:+.1f} points, 95 % {100 * self.low:+.1f} to {100 * self.high:+.1f}; "
-        span += f"p = {self.p:.3f}, {self.p_holm:.3f} after Holm"
+        span += f"{_p(self.p)}, after Holm {_p(self.p_holm)}; {self.seeds} seed{'s' if self.seeds > 1 else ''}"
         if self.low > 0 or self.high < 0:
             better, worse = (self.one, self.other) if self.gain > 0 else (self.other, self.one)
             if self.p_holm < 0.05:
@@ -45,22 +48,30 @@ class Comparison:
         return f"No difference between {self.one} and {self.other} is shown ({span})."
 
 
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+
+
 def corrected_t_test(differences: NDArray[np.float64], test_to_train: float) -> float:
-    """Two-sided p of Nadeau and Bengio's corrected resampled t-test.
+    """Two-sided p of Nadeau and Bengio's corrected resampled t-test; NaN where the differences do not vary.
 
     Folds share training subjects, so their differences are not independent; the variance of their mean is taken as
     (1/n + n_test/n_train) times their variance.
     """
     from scipy.stats import t
 
-    n = len(differences)
-    if n < 2:
-        return 1.0
-    variance = float(np.var(differences, ddof=1))
-    mean = float(np.mean(differences))
-    if variance == 0:
-        return 1.0 if mean == 0 else 0.0
-    return float(2 * t.sf(abs(mean) / math.sqrt((1 / n + test_to_train) * variance), n - 1))
+    n, variance = len(differences), float(np.var(differences, ddof=1))
+    if variance < NO_VARIANCE:
+        return math.nan
+    return float(2 * t.sf(abs(np.mean(differences)) / math.sqrt((1 / n + test_to_train) * variance), n - 1))
+
+
+def sign_test(gains: NDArray[np.float64]) -> float:
+    """Two-sided p of the exact sign test: subjects that one method gets right more often than the other."""
+    from scipy.stats import binomtest
+
+    better, worse = int((gains > 0).sum()), int((gains < 0).sum())
+    return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -74,20 +85,32 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def compare(one: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str]) -> Comparison:
-    """Two methods' predictions on the same seeds, folds and subjects."""
+    """Two methods' predictions on the same seeds, folds and subjects.
+
+    All seeds share one split, so they are no further resamples: a fold's difference is its mean over seeds. Where folds
+    do not vary at all, a sign test over subjects stands in for the test over folds.
+    """
     keys = ["seed", "fold", "subject"]
     if set(map(tuple, one[keys].to_numpy())) != set(map(tuple, other[keys].to_numpy())):
         raise ValueError(f"{names[0]} and {names[1]} were not run on the same seeds, folds and subjects")
     gain, low, high = difference(one, other)
-    first, second = (
-        (own["label"] == own["predicted"]).astype(float).groupby([own["seed"], own["fold"]]).mean().to_numpy()
-        for own in (one, other)
-    )
-    p = corrected_t_test(first - second, 1 / (int(one["fold"].nunique()) - 2))
-    return Comparison(*names, gain, low, high, p, p)
+    p = corrected_t_test(_gains(one, other, "fold"), 1 / (int(one["fold"].nunique()) - 2))
+    if math.isnan(p):
+        p = sign_test(_gains(one, other, "subject"))
+    return Comparison(*names, gain, low, high, p, p, int(one["seed"].nunique()))
+
+
+def _gains(one: pd.DataFrame, other: pd.DataFrame, by: str) -> NDArray[np.float64]:
+    first, second = ((own["label"] == own["predicted"]).astype(float).groupby(own[by]).mean() for own in (one, other))
+    return np.asarray(first - second, dtype=np.float64)
 
 
 def compare_all(predictions: dict[str, pd.DataFrame]) -> list[Comparison]:
-    """Every pair, Holm-corrected as one family."""
-    found = [compare(predictions[a], predictions[b], (a, b)) for a, b in combinations(predictions, 2)]
+    """Every pair that shares seeds, on those seeds; Holm-corrected as one family."""
+    found = []
+    for names in combinations(predictions, 2):
+        one, other = (predictions[name] for name in names)
+        shared = set(one["seed"]) & set(other["seed"])
+        if shared:
+            found.append(compare(one[one["seed"].isin(shared)], other[other["seed"].isin(shared)], names))
     return [replace(one, p_holm=p) for one, p in zip(found, holm([one.p for one in found]), strict=True)]

@@ -83,3 +83,4 @@ class BandPowerSettings(_Settings):
 
 
 Stage2Settings = Annotated[WindowSettings | BagSettings | BandPowerSettings, Field(discriminator="kind")]
+STAGE2: dict[str, type[BaseModel]] = {"windows": WindowSettings, "bags": BagSettings, "bandpower": BandPowerSettings}

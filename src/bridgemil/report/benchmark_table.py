@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import json
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +17,9 @@ from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadData
 from bridgemil.evaluation.metrics import accuracy_interval, seed_accuracy
 from bridgemil.evaluation.statistics import Comparison, compare_all
-from bridgemil.methods import ABLATIONS, METHODS
-from bridgemil.runs import RunStore
+from bridgemil.methods import ABLATIONS, METHODS, Settings, changed_from_budget, digest
+from bridgemil.report.splits import whole_splits
+from bridgemil.runs import RESULTS_VERSION, RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,48 +38,80 @@ def paper() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment: a cohort, a backbone, a method, a budget."""
+    """One experiment: a cohort and its split, a backbone, a method, a budget."""
 
-    cohort: str
-    source: str
-    backbone: str
-    method: str
-    budget: str
-    settings_hash: str
+    cohort: str  # its name, made unique among what is in the folder
+    label: str  # the method, made unique among those it is compared with
+    about: Mapping[str, Any]  # run.json of one of its runs
+    split: str
     mean: float  # accuracy in percent
     std: float  # over seeds
     low: float  # 95 % over subjects
     high: float
-    seeds: int
-    folds: int
-    n_windows: int
-    missing: str  # what is not finished, in words
     predictions: pd.DataFrame
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return str(self.about["settings"]["method"])
+
+    @property
+    def backbone(self) -> str:
+        """The backbone's name."""
+        return str(self.about["settings"]["backbone"])
+
+    @property
+    def budget(self) -> str:
+        """The budget's name."""
+        return str(self.about["settings"]["budget"])
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds are complete."""
+        return int(self.predictions["seed"].nunique())
+
+    @property
+    def folds(self) -> int:
+        """How many folds the split has."""
+        return int(self.predictions["fold"].nunique())
 
     @property
     def published(self) -> tuple[float, float] | None:
         """The paper's number for this cohort, backbone and method."""
-        tables = paper()
-        own = tables["main"].get(self.source, {}).get(self.backbone, {}).get(self.method)
+        tables, source = paper(), self.about["cohort"]["source"]
+        own = tables["main"].get(source, {}).get(self.backbone, {}).get(self.method)
         if own is None and self.backbone == "eegnet":
-            own = tables["ablation"].get(self.source, {}).get(self.method)
+            own = tables["ablation"].get(source, {}).get(self.method)
         return None if own is None else (own[0], own[1])
 
     @property
     def caveats(self) -> list[str]:
         """Why this number must not be read as a repetition of the paper's."""
-        tables = paper()
-        own = tables["cohorts"].get(self.source)
+        tables, cohort = paper(), self.about["cohort"]
+        own = tables["cohorts"].get(cohort["source"])
         if own is None:
             return []
         found = [] if self.budget == "paper" else [f"budget {self.budget}"]
         if self.seeds != tables["seeds"]:
-            found.append(f"{self.seeds} of 5 seeds")
+            found.append(f"{self.seeds} seeds, not {tables['seeds']}")
         if self.folds != own["folds"]:
             found.append(f"{self.folds} folds, not {own['folds']}")
-        if abs(self.n_windows - own["windows"]) > 0.05 * own["windows"]:
-            found.append(f"{self.n_windows:,} windows, not {own['windows']:,}")
-        return found
+        if cohort["n_subjects"] != own["subjects"]:
+            found.append(f"{cohort['n_subjects']} subjects, not {own['subjects']}")
+        if sorted(cohort["classes"]) != own["classes"]:
+            found.append(f"classes {', '.join(sorted(cohort['classes']))}")
+        if abs(cohort["n_windows"] - own["windows"]) > 0.05 * own["windows"]:
+            found.append(f"{cohort['n_windows']:,} windows, not {own['windows']:,}")
+        changed = cohort.get("changed", {}) | changed_settings(self.about)
+        burn_in = self.about["settings"]["stage2"].get("burn_in", own["burn_in"])
+        if self.budget == "paper" and burn_in != own["burn_in"]:
+            changed["stage2.burn_in"] = burn_in
+        return found + [f"{key} = {value}" for key, value in changed.items()]
+
+
+def changed_settings(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What the user set, of a run's settings."""
+    return changed_from_budget(Settings.model_validate(about["settings"]))
 
 
 @dataclass
@@ -85,7 +120,7 @@ class BenchmarkReport:
 
     cells: list[Cell]
     comparisons: dict[tuple[str, str, str], list[Comparison]] = field(default_factory=dict)  # cohort, backbone, budget
-    unfinished: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)  # what is not in the table, and why
 
     @property
     def table(self) -> pd.DataFrame:
@@ -103,13 +138,16 @@ class BenchmarkReport:
                     "paper": None if published is None else published[0],
                     "paper_std": None if published is None else published[1],
                     "difference": None if published is None else cell.mean - published[0],
-                    "not_as_in_the_paper": "; ".join(cell.caveats), "settings_hash": cell.settings_hash,
+                    "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
+                    "changed": "; ".join(f"{key} = {value}" for key, value in changed_settings(cell.about).items()),
+                    "cohort_hash": cell.about["cohort"]["hash"], "settings_hash": cell.about["settings_hash"],
+                    "split": cell.split,
                 }
             )  # fmt: skip
         return pd.DataFrame(rows)
 
     def groups(self) -> dict[tuple[str, str, str], list[Cell]]:
-        """Cells that may be compared: one cohort, backbone and budget; band power joins every backbone."""
+        """Cells that may be compared: one cohort, split, backbone and budget; band power joins every backbone."""
         found: dict[tuple[str, str, str], list[Cell]] = {}
         for cell in self.cells:
             if cell.method != "bandpower":
@@ -127,61 +165,92 @@ def build(store: RunStore) -> BenchmarkReport:
     runs = collect(store)
     if runs.empty:
         raise BadData(f"{store.root}: no finished run there; make some with `bridgemil benchmark` or `evaluate`")
-    cells, unfinished = [], []
-    for _, own in runs.groupby(["cohort_hash", "settings_hash"], sort=False):
-        cell = _cell(store, own)
-        if cell is None:
+    remarks = []
+    foreign = runs["results_version"] != RESULTS_VERSION
+    if foreign.any():
+        remarks.append(f"Left out: {foreign.sum()} runs of another version of bridgemil, whose numbers may differ")
+    cells: list[Cell] = []
+    for _, own in runs[~foreign].groupby(["cohort_hash", "settings_hash"], sort=False):
+        made, missing = _cells(store, own)
+        cells += made
+        if missing:
             first = own.iloc[0]
-            unfinished.append(f"{first['cohort']}, {first['method']}, {first['backbone']}: no seed is complete yet")
-            continue
-        cells.append(cell)
-        if cell.missing:
-            unfinished.append(f"{cell.cohort}, {cell.method}, {cell.backbone}: {cell.missing}")
-    cells.sort(key=lambda cell: (cell.cohort, cell.budget, cell.backbone, ORDER.index(cell.method)))
-    report = BenchmarkReport(cells, unfinished=unfinished)
+            remarks.append(f"Not finished: {first['cohort']}, {first['method']}, {first['backbone']}: {missing}")
+    cells = _labelled(cells)
+    cells.sort(key=lambda cell: (cell.cohort, cell.budget, cell.backbone, ORDER.index(cell.method), cell.label))
+    report = BenchmarkReport(cells, remarks=remarks + _failures(store))
     for key, group in report.groups().items():
-        if len(group) > 1:
-            report.comparisons[key] = _compare(group, unfinished)
+        tables = {cell.label: cell.predictions for cell in group}
+        if len(tables) > 1:
+            report.comparisons[key] = found = compare_all(tables)
+            compared = {frozenset((one.one, one.other)) for one in found}
+            for pair in combinations(tables, 2):
+                if frozenset(pair) not in compared:
+                    report.remarks.append(f"Not compared: {pair[0]} and {pair[1]} on {key[0]}: they share no seed")
     return report
 
 
-def _cell(store: RunStore, runs: pd.DataFrame) -> Cell | None:
-    """Of the complete seeds: those that held every subject out once."""
+def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], str]:
+    """Of one experiment, a cell for each split that some seed has completed; and what is missing."""
     import pandas as pd
 
-    about = store.about(runs.iloc[0]["identity"])
-    cohort, own = about["cohort"], about["settings"]
-    whole, partial = [], 0
+    abouts = {identity: store.about(identity) for identity in runs["identity"]}
+    splits: dict[str, list[pd.DataFrame]] = {}
+    used: set[str] = set()
     for _, seed in runs.groupby("seed"):
-        predictions = pd.concat([store.predictions(identity) for identity in seed["identity"]], ignore_index=True)
-        if len(predictions) == cohort["n_subjects"] and predictions["subject"].is_unique:
-            whole.append(predictions)
-        else:
-            partial += 1
-    if not whole:
-        return None
-    predictions = pd.concat(whole, ignore_index=True)
-    accuracy = [100 * seed_accuracy(one) for one in whole]
-    low, high = accuracy_interval(predictions)
-    return Cell(
-        cohort=Path(cohort["path"]).name, source=cohort["source"], backbone=own["backbone"], method=own["method"],
-        budget=own["budget"], settings_hash=about["settings_hash"], mean=float(np.mean(accuracy)),
-        std=float(np.std(accuracy)), low=100 * low, high=100 * high, seeds=len(whole),
-        folds=int(predictions["fold"].nunique()), n_windows=cohort["n_windows"],
-        missing=f"{partial} seed(s) not complete, left out" if partial else "", predictions=predictions,
-    )  # fmt: skip
+        for path in whole_splits({identity: abouts[identity] for identity in seed["identity"]}):
+            used |= set(path)
+            folds = [store.predictions(identity).assign(fold=fold) for fold, identity in enumerate(path)]
+            split = digest([sorted(abouts[identity]["test"]) for identity in path])
+            splits.setdefault(split, []).append(pd.concat(folds, ignore_index=True))
+    first = runs.iloc[0]
+    cells = []
+    for split, seeds in splits.items():
+        predictions = pd.concat(seeds, ignore_index=True)
+        accuracy = [100 * seed_accuracy(one) for one in seeds]
+        low, high = accuracy_interval(predictions)
+        mean, std = float(np.mean(accuracy)), float(np.std(accuracy))
+        about = abouts[first["identity"]]
+        cells.append(
+            Cell(first["cohort"], first["method"], about, split, mean, std, 100 * low, 100 * high, predictions)
+        )
+    left = len(abouts.keys() - used)
+    return cells, f"{left} run(s) of seeds that are not complete, left out" if left else ""
 
 
-def _compare(group: Sequence[Cell], unfinished: list[str]) -> list[Comparison]:
-    """Pairs on the seeds that all have; a method on other folds is left out and named."""
-    seeds = set.intersection(*(set(cell.predictions["seed"]) for cell in group))
-    tables, reference = {}, None
-    for cell in group:
-        own = cell.predictions[cell.predictions["seed"].isin(seeds)]
-        folds = set(map(tuple, own[["fold", "subject"]].drop_duplicates().to_numpy()))
-        reference = reference or folds
-        if folds != reference or not seeds:
-            unfinished.append(f"{cell.cohort}, {cell.method}: other folds or seeds, not compared")
-            continue
-        tables[cell.method if cell.method not in tables else f"{cell.method} ({cell.settings_hash[:6]})"] = own
-    return compare_all(tables) if len(tables) > 1 else []
+def _labelled(cells: Sequence[Cell]) -> list[Cell]:
+    """Names that tell apart what is apart: cohorts of one name, splits of one cohort, variants of one method."""
+    named, labelled = [], []
+    cohorts = _ambiguous((cell.cohort, cell.about["cohort"]["hash"]) for cell in cells)
+    splits = _ambiguous((cell.about["cohort"]["hash"], cell.split) for cell in cells)
+    for cell in cells:
+        words, cohort_hash = cell.cohort, cell.about["cohort"]["hash"]
+        if cell.cohort in cohorts:
+            words += f" ({cohort_hash[:6]})"
+        if cohort_hash in splits:
+            words += f", {cell.folds} folds (split {cell.split[:6]})"
+        named.append(replace(cell, cohort=words))
+    methods = _ambiguous((_place(cell), cell.about["settings_hash"]) for cell in named)
+    for cell in named:
+        changed = [f"{key}={value}" for key, value in changed_settings(cell.about).items()]
+        apart = f"{cell.method} ({', '.join([*changed, cell.about['settings_hash'][:6]])})"
+        labelled.append(replace(cell, label=apart) if _place(cell) in methods else cell)
+    return labelled
+
+
+def _place(cell: Cell) -> Hashable:
+    return cell.cohort, cell.backbone, cell.budget, cell.method
+
+
+def _ambiguous(pairs: Iterable[tuple[Hashable, Hashable]]) -> set[Hashable]:
+    """First values that come with more than one second value."""
+    return {first for first, count in Counter(first for first, _ in set(pairs)).items() if count > 1}
+
+
+def _failures(store: RunStore) -> list[str]:
+    """Experiments with failed runs, and the error of one of them."""
+    found: dict[str, list[str]] = {}
+    for file in sorted((store.root / "failed").glob("*.json")):
+        content = json.loads(file.read_text("utf-8"))
+        found.setdefault(content["experiment"], []).append(content["error"])
+    return [f"Failed: {name}: {len(errors)} run(s): {errors[0].splitlines()[-1]}" for name, errors in found.items()]

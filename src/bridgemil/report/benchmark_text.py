@@ -22,7 +22,7 @@ def ranked(cells: Sequence[Cell], best: Mark, second: Mark) -> dict[str, str]:
             text = best(text)
         elif len(values) > 2 and value == values[1]:
             text = second(text)
-        found[cell.method] = text
+        found[cell.label] = text
     return found
 
 
@@ -46,15 +46,15 @@ def print_report(report: BenchmarkReport) -> None:
                 table.add_column(name, justify="right", no_wrap=True)
         marked = ranked(cells, lambda text: f"[bold]{text}[/bold]", lambda text: f"[underline]{text}[/underline]")
         for cell in cells:
-            row = [cell.method, marked[cell.method], f"{cell.low:.1f} - {cell.high:.1f}", str(cell.seeds)]
+            row = [cell.label, marked[cell.label], f"{cell.low:.1f} - {cell.high:.1f}", str(cell.seeds)]
             table.add_row(*[*row, *_beside(cell)][: len(columns)])
         console.print(table)
         for line in caveats(cells):
             console.print(line, soft_wrap=True)
         for one in report.comparisons.get((cohort, backbone, budget), []):
             console.print(f"  {one.sentence}", soft_wrap=True)
-    for line in report.unfinished:
-        console.print(f"Not finished: {line}", markup=False, soft_wrap=True)
+    for line in report.remarks:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def caveats(cells: Sequence[Cell]) -> list[str]:
@@ -64,7 +64,8 @@ def caveats(cells: Sequence[Cell]) -> list[str]:
     found = sorted({caveat for cell in cells for caveat in cell.caveats if cell.published})
     if not found:
         return [
-            "The paper's numbers are of the same cohort, budget, seeds and number of folds; its split is not known."
+            "As in the paper, so far as is known: data set, preparation, subjects, budget, settings, seeds and folds. "
+            "Its split is not known."
         ]
     return [f"NOT the paper's setting ({'; '.join(found)}): the difference is not a failed or better repetition."]
 
@@ -77,7 +78,7 @@ def write_files(report: BenchmarkReport, folder: Path) -> list[Path]:
     report.table.to_csv(folder / "table.csv", index=False)
     rows = [
         {"cohort": key[0], "backbone": key[1], "budget": key[2], "one": c.one, "other": c.other, "gain": c.gain,
-         "ci95_low": c.low, "ci95_high": c.high, "p": c.p, "p_holm": c.p_holm}
+         "ci95_low": c.low, "ci95_high": c.high, "p": c.p, "p_holm": c.p_holm, "seeds": c.seeds}
         for key, comparisons in report.comparisons.items() for c in comparisons
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(folder / "comparisons.csv", index=False)
@@ -86,9 +87,9 @@ def write_files(report: BenchmarkReport, folder: Path) -> list[Path]:
     return [folder / name for name in ("table.csv", "comparisons.csv", "report.md", "table.tex")]
 
 
-def _methods(report: BenchmarkReport) -> list[str]:
-    present = {cell.method for cell in report.cells}
-    return [name for name in ORDER if name in present]
+def _columns(report: BenchmarkReport) -> list[str]:
+    """Methods, in the paper's order."""
+    return [label for _, label in sorted({(ORDER.index(cell.method), cell.label) for cell in report.cells})]
 
 
 def _beside(cell: Cell) -> tuple[str, str]:
@@ -111,14 +112,14 @@ def _rows(backbone: str, cells: Sequence[Cell], names: Sequence[str], best: Mark
     """A backbone's row of Table 1, and below it the paper's and the differences, where there are any."""
     rows = {backbone: ranked(cells, best, second)}
     if any(cell.published for cell in cells):
-        rows[f"{backbone}, paper"] = {cell.method: _beside(cell)[0] for cell in cells}
-        rows[f"{backbone}, ours - paper"] = {cell.method: _beside(cell)[1] for cell in cells}
+        rows[f"{backbone}, paper"] = {cell.label: _beside(cell)[0] for cell in cells}
+        rows[f"{backbone}, ours - paper"] = {cell.label: _beside(cell)[1] for cell in cells}
     return [[label, *(row.get(name, "") for name in names)] for label, row in rows.items()]
 
 
 def markdown(report: BenchmarkReport) -> str:
     """Table 1's layout, then what the comparisons show."""
-    names = _methods(report)
+    names = _columns(report)
     lines = [
         "# Results",
         "",
@@ -135,16 +136,20 @@ def markdown(report: BenchmarkReport) -> str:
         for backbone, _ in blocks:
             found = report.comparisons.get((cohort, backbone, budget), [])
             lines += ["", f"{backbone}:", "", *(f"- {one.sentence}" for one in found)] if found else []
-    if report.unfinished:
-        lines += ["", "## Not finished", "", *(f"- {line}" for line in report.unfinished)]
+    if report.remarks:
+        lines += ["", "## Not in the table", "", *(f"- {line}" for line in report.remarks)]
     return "\n".join(lines) + "\n"
 
 
 def latex(report: BenchmarkReport) -> str:
     """Table 1's layout, for a paper with booktabs."""
-    names = _methods(report)
+    names = _columns(report)
     width = len(names) + 1
-    lines = [rf"\begin{{tabular}}{{l{'c' * len(names)}}}", r"\toprule", rf"backbone & {_tex(' & '.join(names))} \\"]
+    lines = [
+        rf"\begin{{tabular}}{{l{'c' * len(names)}}}",
+        r"\toprule",
+        rf"backbone & {' & '.join(map(_tex, names))} \\",
+    ]
     for (cohort, budget), blocks in _blocks(report).items():
         title = _tex(f"{cohort}, budget {budget}")
         lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{title}}} \\", r"\midrule"]
@@ -152,13 +157,16 @@ def latex(report: BenchmarkReport) -> str:
             rows = _rows(
                 backbone, cells, names, lambda text: rf"\textbf{{{text}}}", lambda text: rf"\underline{{{text}}}"
             )
-            lines += [rf"{_tex(' & '.join(row))} \\" for row in rows]
+            lines += [rf"{' & '.join([_tex(row[0]), *map(_number, row[1:])])} \\" for row in rows]
         for line in caveats([cell for _, cells in blocks for cell in cells]):
             lines.append(rf"\multicolumn{{{width}}}{{p{{.9\linewidth}}}}{{\footnotesize {_tex(line)}}} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def _tex(text: str) -> str:
-    for plain, escaped in (("_", r"\_"), ("%", r"\%"), ("#", r"\#"), ("±", r"$\pm$"), (" - ", " $-$ ")):
-        text = text.replace(plain, escaped)
-    return re.sub(r"(?<!\S)[+-][\d.]+", r"$\g<0>$", text)  # a sign, not a hyphen
+    """Plain words in LaTeX."""
+    return re.sub(r"[_%#&${}]", r"\\\g<0>", text)
+
+
+def _number(text: str) -> str:
+    return re.sub(r"^[+-][\d.]+", r"$\g<0>$", text).replace("±", r"$\pm$")  # a sign, not a hyphen

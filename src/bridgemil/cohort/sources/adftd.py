@@ -16,7 +16,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
     if options.raw:
         listing = bids.find(root, options.model_copy(update={"label": "Group"}))
         listing.rename_classes(CLASSES, strict=False)
-        listing.source = "adftd"
+        listing.source = "adftd-raw"  # not what the paper used
         return listing
 
     derivatives = root / "derivatives"
