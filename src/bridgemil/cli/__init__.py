@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 a finding or bad data, 2 bad use, 130 interrupted.
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -33,10 +34,20 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Show the v
         raise typer.Exit
 
 
+_usual = warnings.formatwarning
+
+
+def _plain(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+    """Our own warnings as a sentence; those of libraries as ever."""
+    own = category is UserWarning
+    return f"bridgemil: {message}\n" if own else _usual(message, category, filename, lineno, line)
+
+
 def main() -> None:
     """Run the command line; errors of this package become one message and an exit code."""
     from bridgemil.errors import STORAGE, BridgeMILError
 
+    warnings.formatwarning = _plain
     try:
         app()
     except BridgeMILError as error:
