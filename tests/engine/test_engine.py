@@ -6,6 +6,7 @@ import ctypes
 import importlib.util
 import json
 import resource
+import socket
 import subprocess
 import sys
 import time
@@ -293,6 +294,16 @@ def test_a_script_without_a_guard_is_told_so(cohort: Cohort, tmp_path: Path) -> 
 def test_planning_makes_no_folder(cohort: Cohort, tmp_path: Path) -> None:
     assert len(plan([cohort], ["attention"], out=tmp_path / "runs", folds=3).todo) == 3
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_cluster_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="the ray extra is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        free = server.getsockname()[1]
+    begun = time.monotonic()
+    with pytest.raises(BridgeMILError, match=r"no cluster answers at 127\.0\.0\.1:.*ray start --head"):
+        Where("ray", address=f"127.0.0.1:{free}").workers(tmp_path)
+    assert time.monotonic() - begun < 20
 
 
 def test_what_makes_no_sense_for_an_engine_is_refused() -> None:

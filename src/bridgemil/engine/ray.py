@@ -6,6 +6,7 @@ The cohort, the results folder and this package must be readable by the same pat
 from __future__ import annotations
 
 import os
+import socket
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -96,7 +97,13 @@ class RayWorkers(Workers):
 def _connect(ray: Any, address: str | None) -> None:
     """Join the user's cluster, or start one on the cores this process owns."""
     own = {"num_cpus": cores(), "include_dashboard": False} if address is None else {}
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     try:
+        if host and port.isdigit():  # Ray itself would try for minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
     except Exception as error:  # Ray raises many kinds
-        raise BridgeMILError(f"Ray: no cluster answers at {address or 'this machine'} ({error})") from None
+        raise BridgeMILError(
+            f"Ray: no cluster answers at {address or 'this machine'} ({error}). Start one with `ray start --head`, or "
+            "leave --address out to use this machine"
+        ) from None
