@@ -39,13 +39,11 @@ def run(
     except OSError as error:
         raise BridgeMILError(f"{folder}: the files cannot be written ({error.strerror}); give --out") from None
     if json:
-        table = found.table.astype(object).where(found.table.notna(), None)
-        content = {"experiments": table.to_dict(orient="records"), "remarks": found.remarks}
-        comparisons = [
-            {"cohort": key[0], "backbone": key[1], "budget": key[2], "one": c.one, "other": c.other, "gain": c.gain,
-             "ci95": [c.low, c.high], "p": c.p, "p_holm": c.p_holm, "seeds": c.seeds}
-            for key, own in found.comparisons.items() for c in own
-        ]  # fmt: skip
-        options.print_json(content | {"comparisons": comparisons, "files": [str(file) for file in written]})
+        experiments, comparisons = (
+            table.astype(object).where(table.notna(), None).to_dict(orient="records")
+            for table in (found.table, found.pairs)
+        )
+        content = {"experiments": experiments, "comparisons": comparisons, "remarks": found.remarks}
+        options.print_json(content | {"files": [str(file) for file in written]})
         return
     typer.echo(f"\nFiles: {', '.join(str(file) for file in written)}")

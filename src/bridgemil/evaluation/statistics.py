@@ -36,7 +36,8 @@ class Comparison:
     def sentence(self) -> str:
         """What the data do and do not show."""
         span = f"{100 * self.gain:+.1f} points, 95 % {100 * self.low:+.1f} to {100 * self.high:+.1f}; "
-        span += f"{_p(self.p)}, after Holm {_p(self.p_holm)}; {self.seeds} seed{'s' if self.seeds > 1 else ''}"
+        span += f"{_p(self.p)}{f', after Holm {_p(self.p_holm)}' if self.p_holm != self.p else ''}; "
+        span += "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
         if self.low > 0 or self.high < 0:
             better, worse = (self.one, self.other) if self.gain > 0 else (self.other, self.one)
             if self.p_holm < 0.05:

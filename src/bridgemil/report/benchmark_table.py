@@ -6,16 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadData
-from bridgemil.evaluation.metrics import accuracy_interval, seed_accuracy
+from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.statistics import Comparison, compare_all
 from bridgemil.methods import ABLATIONS, METHODS, Settings, changed_from_budget, digest
 from bridgemil.report.splits import whole_splits
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ORDER = [*METHODS, *ABLATIONS]
+Place = tuple[str, str, str]  # cohort, backbone, budget
 
 
 @cache
@@ -38,47 +37,45 @@ def paper() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment: a cohort and its split, a backbone, a method, a budget."""
+    """One experiment: the results of a method on a backbone with a budget, on a split of a cohort."""
 
     cohort: str  # its name, made unique among what is in the folder
     label: str  # the method, made unique among those it is compared with
-    about: Mapping[str, Any]  # run.json of one of its runs
+    source: Mapping[str, Any]  # the cohort, as run.json has it
     split: str
-    mean: float  # accuracy in percent
-    std: float  # over seeds
-    low: float  # 95 % over subjects
-    high: float
-    predictions: pd.DataFrame
+    results: Results
 
     @property
     def method(self) -> str:
         """The method's name."""
-        return str(self.about["settings"]["method"])
+        return self.results.settings.method
 
     @property
     def backbone(self) -> str:
         """The backbone's name."""
-        return str(self.about["settings"]["backbone"])
+        return self.results.settings.backbone
 
     @property
     def budget(self) -> str:
         """The budget's name."""
-        return str(self.about["settings"]["budget"])
+        return self.results.settings.budget
+
+    @cached_property
+    def row(self) -> Mapping[str, Any]:
+        """The results' summary; accuracies in percent."""
+        row = {str(name): value for name, value in self.results.summary.iloc[0].items()}
+        percent = ("accuracy", "accuracy_std", "ci95_low", "ci95_high", "chance", "chance95_low", "chance95_high")
+        return row | {name: 100 * row[name] for name in percent}
 
     @property
-    def seeds(self) -> int:
-        """How many seeds are complete."""
-        return int(self.predictions["seed"].nunique())
-
-    @property
-    def folds(self) -> int:
-        """How many folds the split has."""
-        return int(self.predictions["fold"].nunique())
+    def changed(self) -> dict[str, Any]:
+        """What the user set."""
+        return changed_from_budget(self.results.settings)
 
     @property
     def published(self) -> tuple[float, float] | None:
         """The paper's number for this cohort, backbone and method."""
-        tables, source = paper(), self.about["cohort"]["source"]
+        tables, source = paper(), self.source["source"]
         own = tables["main"].get(source, {}).get(self.backbone, {}).get(self.method)
         if own is None and self.backbone == "eegnet":
             own = tables["ablation"].get(source, {}).get(self.method)
@@ -87,31 +84,26 @@ class Cell:
     @property
     def caveats(self) -> list[str]:
         """Why this number must not be read as a repetition of the paper's."""
-        tables, cohort = paper(), self.about["cohort"]
+        tables, cohort, row = paper(), self.source, self.row
         own = tables["cohorts"].get(cohort["source"])
         if own is None:
             return []
         found = [] if self.budget == "paper" else [f"budget {self.budget}"]
-        if self.seeds != tables["seeds"]:
-            found.append(f"{self.seeds} seeds, not {tables['seeds']}")
-        if self.folds != own["folds"]:
-            found.append(f"{self.folds} folds, not {own['folds']}")
+        if row["seeds"] != tables["seeds"]:
+            found.append(f"{row['seeds']} seeds, not {tables['seeds']}")
+        if row["folds"] != own["folds"]:
+            found.append(f"{row['folds']} folds, not {own['folds']}")
         if cohort["n_subjects"] != own["subjects"]:
             found.append(f"{cohort['n_subjects']} subjects, not {own['subjects']}")
         if sorted(cohort["classes"]) != own["classes"]:
             found.append(f"classes {', '.join(sorted(cohort['classes']))}")
         if abs(cohort["n_windows"] - own["windows"]) > 0.05 * own["windows"]:
             found.append(f"{cohort['n_windows']:,} windows, not {own['windows']:,}")
-        changed = cohort.get("changed", {}) | changed_settings(self.about)
-        burn_in = self.about["settings"]["stage2"].get("burn_in", own["burn_in"])
+        changed = cohort.get("changed", {}) | self.changed
+        burn_in = getattr(self.results.settings.stage2, "burn_in", own["burn_in"])
         if self.budget == "paper" and burn_in != own["burn_in"]:
             changed["stage2.burn_in"] = burn_in
         return found + [f"{key} = {value}" for key, value in changed.items()]
-
-
-def changed_settings(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What the user set, of a run's settings."""
-    return changed_from_budget(Settings.model_validate(about["settings"]))
 
 
 @dataclass
@@ -119,45 +111,54 @@ class BenchmarkReport:
     """What a folder of runs shows."""
 
     cells: list[Cell]
-    comparisons: dict[tuple[str, str, str], list[Comparison]] = field(default_factory=dict)  # cohort, backbone, budget
+    comparisons: dict[Place, list[Comparison]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)  # what is not in the table, and why
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row an experiment."""
+        """A row an experiment; accuracies in percent."""
         import pandas as pd
 
         rows = []
         for cell in self.cells:
             published = cell.published
-            rows.append(
-                {
-                    "cohort": cell.cohort, "backbone": cell.backbone, "method": cell.method, "budget": cell.budget,
-                    "accuracy": cell.mean, "std": cell.std, "ci95_low": cell.low, "ci95_high": cell.high,
-                    "seeds": cell.seeds, "folds": cell.folds,
-                    "paper": None if published is None else published[0],
-                    "paper_std": None if published is None else published[1],
-                    "difference": None if published is None else cell.mean - published[0],
-                    "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
-                    "changed": "; ".join(f"{key} = {value}" for key, value in changed_settings(cell.about).items()),
-                    "cohort_hash": cell.about["cohort"]["hash"], "settings_hash": cell.about["settings_hash"],
-                    "split": cell.split,
-                }
-            )  # fmt: skip
+            beside = {
+                "paper": None if published is None else published[0],
+                "paper_std": None if published is None else published[1],
+                "difference": None if published is None else cell.row["accuracy"] - published[0],
+                "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
+                "changed": "; ".join(f"{key} = {value}" for key, value in cell.changed.items()),
+                "cohort_hash": cell.source["hash"],
+                "split": cell.split,
+            }
+            rows.append({"cohort": cell.cohort, **cell.row, **beside})
         return pd.DataFrame(rows)
 
-    def groups(self) -> dict[tuple[str, str, str], list[Cell]]:
+    @property
+    def pairs(self) -> pd.DataFrame:
+        """A row a comparison; gains in points of accuracy."""
+        import pandas as pd
+
+        columns = ["cohort", "backbone", "budget", "one", "other", "gain", "ci95_low", "ci95_high", "p", "p_holm"]
+        rows = [
+            [*key, c.one, c.other, 100 * c.gain, 100 * c.low, 100 * c.high, c.p, c.p_holm, c.seeds]
+            for key, found in self.comparisons.items()
+            for c in found
+        ]
+        return pd.DataFrame(rows, columns=[*columns, "seeds"])
+
+    def groups(self) -> dict[Place, list[Cell]]:
         """Cells that may be compared: one cohort, split, backbone and budget; band power joins every backbone."""
-        found: dict[tuple[str, str, str], list[Cell]] = {}
+        found: dict[Place, list[Cell]] = {}
         for cell in self.cells:
             if cell.method != "bandpower":
                 found.setdefault((cell.cohort, cell.backbone, cell.budget), []).append(cell)
         for cell in self.cells:
             if cell.method == "bandpower":
                 own = [key for key in found if key[0] == cell.cohort and key[2] == cell.budget]
-                for key in own or [(cell.cohort, "-", cell.budget)]:
+                for key in own or [(cell.cohort, "no backbone", cell.budget)]:
                     found.setdefault(key, []).append(cell)
-        return found
+        return {key: sorted(cells, key=_order) for key, cells in found.items()}
 
 
 def build(store: RunStore) -> BenchmarkReport:
@@ -177,10 +178,10 @@ def build(store: RunStore) -> BenchmarkReport:
             first = own.iloc[0]
             remarks.append(f"Not finished: {first['cohort']}, {first['method']}, {first['backbone']}: {missing}")
     cells = _labelled(cells)
-    cells.sort(key=lambda cell: (cell.cohort, cell.budget, cell.backbone, ORDER.index(cell.method), cell.label))
+    cells.sort(key=lambda cell: (cell.cohort, cell.budget, cell.backbone, _order(cell)))
     report = BenchmarkReport(cells, remarks=remarks + _failures(store))
     for key, group in report.groups().items():
-        tables = {cell.label: cell.predictions for cell in group}
+        tables = {cell.label: cell.results.predictions for cell in group}
         if len(tables) > 1:
             report.comparisons[key] = found = compare_all(tables)
             compared = {frozenset((one.one, one.other)) for one in found}
@@ -204,16 +205,12 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], str]:
             split = digest([sorted(abouts[identity]["test"]) for identity in path])
             splits.setdefault(split, []).append(pd.concat(folds, ignore_index=True))
     first = runs.iloc[0]
-    cells = []
+    about = abouts[first["identity"]]
+    settings, cells = Settings.model_validate(about["settings"]), []
     for split, seeds in splits.items():
-        predictions = pd.concat(seeds, ignore_index=True)
-        accuracy = [100 * seed_accuracy(one) for one in seeds]
-        low, high = accuracy_interval(predictions)
-        mean, std = float(np.mean(accuracy)), float(np.std(accuracy))
-        about = abouts[first["identity"]]
-        cells.append(
-            Cell(first["cohort"], first["method"], about, split, mean, std, 100 * low, 100 * high, predictions)
-        )
+        predictions, seconds = pd.concat(seeds, ignore_index=True), float(runs["seconds"].sum())
+        results = Results(settings, about["cohort"]["classes"], predictions, pd.DataFrame(), sorted(used), seconds)
+        cells.append(Cell(first["cohort"], first["method"], about["cohort"], split, results))
     left = len(abouts.keys() - used)
     return cells, f"{left} run(s) of seeds that are not complete, left out" if left else ""
 
@@ -221,25 +218,29 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], str]:
 def _labelled(cells: Sequence[Cell]) -> list[Cell]:
     """Names that tell apart what is apart: cohorts of one name, splits of one cohort, variants of one method."""
     named, labelled = [], []
-    cohorts = _ambiguous((cell.cohort, cell.about["cohort"]["hash"]) for cell in cells)
-    splits = _ambiguous((cell.about["cohort"]["hash"], cell.split) for cell in cells)
+    cohorts = _ambiguous((cell.cohort, cell.source["hash"]) for cell in cells)
+    splits = _ambiguous((cell.source["hash"], cell.split) for cell in cells)
     for cell in cells:
-        words, cohort_hash = cell.cohort, cell.about["cohort"]["hash"]
+        words, cohort_hash = cell.cohort, cell.source["hash"]
         if cell.cohort in cohorts:
             words += f" ({cohort_hash[:6]})"
         if cohort_hash in splits:
-            words += f", {cell.folds} folds (split {cell.split[:6]})"
+            words += f", split {cell.split[:6]}"
         named.append(replace(cell, cohort=words))
-    methods = _ambiguous((_place(cell), cell.about["settings_hash"]) for cell in named)
+    methods = _ambiguous((_place(cell), cell.results.settings.hash) for cell in named)
     for cell in named:
-        changed = [f"{key}={value}" for key, value in changed_settings(cell.about).items()]
-        apart = f"{cell.method} ({', '.join([*changed, cell.about['settings_hash'][:6]])})"
+        changed = [f"{key}={value}" for key, value in cell.changed.items()]
+        apart = f"{cell.method} ({', '.join([*changed, cell.results.settings.hash[:6]])})"
         labelled.append(replace(cell, label=apart) if _place(cell) in methods else cell)
     return labelled
 
 
 def _place(cell: Cell) -> Hashable:
     return cell.cohort, cell.backbone, cell.budget, cell.method
+
+
+def _order(cell: Cell) -> tuple[int, str]:
+    return ORDER.index(cell.method), cell.label
 
 
 def _ambiguous(pairs: Iterable[tuple[Hashable, Hashable]]) -> set[Hashable]:
@@ -253,4 +254,8 @@ def _failures(store: RunStore) -> list[str]:
     for file in sorted((store.root / "failed").glob("*.json")):
         content = json.loads(file.read_text("utf-8"))
         found.setdefault(content["experiment"], []).append(content["error"])
-    return [f"Failed: {name}: {len(errors)} run(s): {errors[0].splitlines()[-1]}" for name, errors in found.items()]
+    return [
+        f"Failed: {name}: {len(errors)} run(s): {errors[0].splitlines()[-1]} (kept in {store.root / 'failed'}: run "
+        "them again, or delete the files to forget them)"
+        for name, errors in found.items()
+    ]

@@ -13,11 +13,12 @@ Mark = Callable[[str], str]
 
 def ranked(cells: Sequence[Cell], best: Mark, second: Mark) -> dict[str, str]:
     """``mean ± std`` of each method, the best and the second best marked; ties share a mark."""
-    values = sorted({round(cell.mean, 2) for cell in cells}, reverse=True)
+    values = sorted({round(cell.row["accuracy"], 2) for cell in cells}, reverse=True)
     found = {}
     for cell in cells:
-        spread = f" ± {cell.std:.2f}" if cell.seeds > 1 else ""
-        text, value = f"{cell.mean:.2f}{spread}", round(cell.mean, 2)
+        mean, std, steady = cell.row["accuracy"], cell.row["accuracy_std"], cell.method == "bandpower"
+        spread = f" ± {std:.2f}" if cell.row["seeds"] > 1 and not (steady and std == 0) else ""
+        text, value = f"{mean:.2f}{spread}", round(mean, 2)
         if len(values) > 1 and value == values[0]:
             text = best(text)
         elif len(values) > 2 and value == values[1]:
@@ -35,7 +36,7 @@ def print_report(report: BenchmarkReport) -> None:
     console = Console(highlight=False)
     for (cohort, backbone, budget), cells in report.groups().items():
         table = Table(title=f"{cohort}, {backbone}, budget {budget}", title_justify="left", title_style="bold")
-        table.box, table.collapse_padding, table.caption = SIMPLE_HEAD, True, "95 %: interval over subjects"
+        table.box, table.collapse_padding = SIMPLE_HEAD, True
         columns = ["method", "accuracy", "95 %", "seeds"]
         if any(cell.published for cell in cells):
             columns += ["paper", "ours - paper"]
@@ -46,15 +47,43 @@ def print_report(report: BenchmarkReport) -> None:
                 table.add_column(name, justify="right", no_wrap=True)
         marked = ranked(cells, lambda text: f"[bold]{text}[/bold]", lambda text: f"[underline]{text}[/underline]")
         for cell in cells:
-            row = [cell.label, marked[cell.label], f"{cell.low:.1f} - {cell.high:.1f}", str(cell.seeds)]
+            row = [cell.label, marked[cell.label], _interval(cell), str(cell.row["seeds"])]
             table.add_row(*[*row, *_beside(cell)][: len(columns)])
         console.print(table)
-        for line in caveats(cells):
-            console.print(line, soft_wrap=True)
+        for line in [*_recipes(cells), *_facts(cells[0]), *caveats(cells)]:
+            console.print(line, markup=False)
         for one in report.comparisons.get((cohort, backbone, budget), []):
-            console.print(f"  {one.sentence}", soft_wrap=True)
+            console.print(f"- {one.sentence}", markup=False)
+        console.print()
     for line in report.remarks:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, markup=False)
+
+
+def _interval(cell: Cell) -> str:
+    return f"{cell.row['ci95_low']:.1f} - {cell.row['ci95_high']:.1f}"
+
+
+def _facts(cell: Cell) -> list[str]:
+    """What every number of a cohort and split is to be read with."""
+    row = cell.row
+    return [
+        f"{row['n_subjects']} subjects, each held out once: {row['folds']} folds. 95 %: bootstrap over subjects; what "
+        "training anew or another split would change is not in it. ±: standard deviation over seeds (ddof 0).",
+        f"Always guessing the largest class: {row['chance']:.1f} (a guesser on so many subjects: "
+        f"{row['chance95_low']:.1f} to {row['chance95_high']:.1f}).",
+    ]
+
+
+def _recipes(cells: Sequence[Cell]) -> list[str]:
+    """What was not run as its budget has it, and the sub-bag pairs."""
+    lines = []
+    for cell in cells:
+        words = [f"{key}={value}" for key, value in cell.changed.items()]
+        if cell.row["subbag_pairs"] is not None and "stage1.subbag_pairs" not in cell.changed:
+            words.append(f"subbag_pairs {cell.row['subbag_pairs']:.0f}, as the budget has it")
+        if words:
+            lines.append(f"{cell.label}: {', '.join(words)}")
+    return lines
 
 
 def caveats(cells: Sequence[Cell]) -> list[str]:
@@ -72,16 +101,9 @@ def caveats(cells: Sequence[Cell]) -> list[str]:
 
 def write_files(report: BenchmarkReport, folder: Path) -> list[Path]:
     """table.csv, comparisons.csv, report.md and table.tex."""
-    import pandas as pd
-
     folder.mkdir(parents=True, exist_ok=True)
     report.table.to_csv(folder / "table.csv", index=False)
-    rows = [
-        {"cohort": key[0], "backbone": key[1], "budget": key[2], "one": c.one, "other": c.other, "gain": c.gain,
-         "ci95_low": c.low, "ci95_high": c.high, "p": c.p, "p_holm": c.p_holm, "seeds": c.seeds}
-        for key, comparisons in report.comparisons.items() for c in comparisons
-    ]  # fmt: skip
-    pd.DataFrame(rows).to_csv(folder / "comparisons.csv", index=False)
+    report.pairs.to_csv(folder / "comparisons.csv", index=False)
     (folder / "report.md").write_text(markdown(report), encoding="utf-8")
     (folder / "table.tex").write_text(latex(report), encoding="utf-8")
     return [folder / name for name in ("table.csv", "comparisons.csv", "report.md", "table.tex")]
@@ -97,7 +119,7 @@ def _beside(cell: Cell) -> tuple[str, str]:
     if cell.published is None:
         return "", ""
     mean, std = cell.published
-    return f"{mean:.2f} ± {std:.2f}", f"{cell.mean - mean:+.2f}"
+    return f"{mean:.2f} ± {std:.2f}", f"{cell.row['accuracy'] - mean:+.2f}"
 
 
 def _blocks(report: BenchmarkReport) -> dict[tuple[str, str], list[tuple[str, list[Cell]]]]:
@@ -110,7 +132,7 @@ def _blocks(report: BenchmarkReport) -> dict[tuple[str, str], list[tuple[str, li
 
 def _rows(backbone: str, cells: Sequence[Cell], names: Sequence[str], best: Mark, second: Mark) -> list[list[str]]:
     """A backbone's row of Table 1, and below it the paper's and the differences, where there are any."""
-    rows = {backbone: ranked(cells, best, second)}
+    rows = {backbone: ranked(cells, best, second), f"{backbone}, 95 %": {cell.label: _interval(cell) for cell in cells}}
     if any(cell.published for cell in cells):
         rows[f"{backbone}, paper"] = {cell.label: _beside(cell)[0] for cell in cells}
         rows[f"{backbone}, ours - paper"] = {cell.label: _beside(cell)[1] for cell in cells}
@@ -123,7 +145,8 @@ def markdown(report: BenchmarkReport) -> str:
     lines = [
         "# Results",
         "",
-        "Subject-level accuracy in percent: mean ± standard deviation over seeds. **Best**, <ins>second</ins>.",
+        "Subject-level accuracy in percent, mean ± standard deviation over seeds, and its 95 % interval. **Best**, "
+        "<ins>second</ins>.",
     ]
     for (cohort, budget), blocks in _blocks(report).items():
         lines += ["", f"## {cohort}, budget {budget}", "", f"| backbone | {' | '.join(names)} |"]
@@ -131,8 +154,10 @@ def markdown(report: BenchmarkReport) -> str:
         for backbone, cells in blocks:
             rows = _rows(backbone, cells, names, lambda text: f"**{text}**", lambda text: f"<ins>{text}</ins>")
             lines += [f"| {' | '.join(row)} |" for row in rows]
-        for line in caveats([cell for _, cells in blocks for cell in cells]):
+        every = [cell for _, cells in blocks for cell in cells]
+        for line in [*_facts(every[0]), *caveats(every)]:
             lines += ["", line]
+        lines += ["", *(f"- {line}" for line in dict.fromkeys(_recipes(every)))]
         for backbone, _ in blocks:
             found = report.comparisons.get((cohort, backbone, budget), [])
             lines += ["", f"{backbone}:", "", *(f"- {one.sentence}" for one in found)] if found else []
@@ -146,6 +171,7 @@ def latex(report: BenchmarkReport) -> str:
     names = _columns(report)
     width = len(names) + 1
     lines = [
+        r"% needs \usepackage{booktabs}",
         rf"\begin{{tabular}}{{l{'c' * len(names)}}}",
         r"\toprule",
         rf"backbone & {' & '.join(map(_tex, names))} \\",
@@ -158,15 +184,16 @@ def latex(report: BenchmarkReport) -> str:
                 backbone, cells, names, lambda text: rf"\textbf{{{text}}}", lambda text: rf"\underline{{{text}}}"
             )
             lines += [rf"{' & '.join([_tex(row[0]), *map(_number, row[1:])])} \\" for row in rows]
-        for line in caveats([cell for _, cells in blocks for cell in cells]):
+        every = [cell for _, cells in blocks for cell in cells]
+        for line in [*dict.fromkeys(_recipes(every)), *_facts(every[0]), *caveats(every)]:
             lines.append(rf"\multicolumn{{{width}}}{{p{{.9\linewidth}}}}{{\footnotesize {_tex(line)}}} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def _tex(text: str) -> str:
     """Plain words in LaTeX."""
-    return re.sub(r"[_%#&${}]", r"\\\g<0>", text)
+    return re.sub(r"[_%#&${}]", r"\\\g<0>", text).replace("±", r"$\pm$")
 
 
 def _number(text: str) -> str:
-    return re.sub(r"^[+-][\d.]+", r"$\g<0>$", text).replace("±", r"$\pm$")  # a sign, not a hyphen
+    return re.sub(r"^[+-][\d.]+", r"$\g<0>$", text).replace("±", r"$\pm$").replace(" - ", "--")  # a sign, not a hyphen
