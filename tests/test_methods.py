@@ -80,7 +80,7 @@ def test_the_user_has_the_last_word() -> None:
         (("nonsense",), {}, "method must be one of majority_vote"),
         (("attention", "eegnet", "huge"), {}, "budget must be one of paper"),
         (("attention",), {"stage1.epochs": 3}, "attention has no Stage 1"),
-        (("attention",), {"stage2.epoch": 3}, "epoch: Extra inputs"),
+        (("attention",), {"stage2.epoch": 3}, "epoch: there is no such setting"),
         (("attention",), {"stage2.epochs": "many"}, r"stage2\.epochs must be a whole number"),
         (("attention",), {"stage2": 3}, "stage2 holds several settings"),
         (("bridgemil",), {"stage1.nearby": False, "stage1.subbag": False}, "nothing is left to align"),

@@ -21,10 +21,11 @@ def parse(model: type[Model], values: Mapping[str, Any]) -> Model:
         for detail in error.errors():
             place, owner = _place(model, detail["loc"])
             name = ".".join(place)
-            known = f"; the settings are {', '.join(owner.model_fields)}" if detail["type"] == "extra_forbidden" else ""
-            words = detail["msg"].removeprefix("Value error, ") + known
+            words = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
+            if detail["type"] == "extra_forbidden":
+                words = f"there is no such setting; the settings are {', '.join(owner.model_fields)}"
             found.append(f"{name}: {words}" if name else words)
-        raise BadUse(f"{'; '.join(found)} (of {model.__name__})") from None
+        raise BadUse("; ".join(found)) from None
 
 
 def _place(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], type[BaseModel]]:

@@ -179,9 +179,9 @@ def test_one_class_only(bids: Path, tmp_path: Path) -> None:
     [
         ({"low": 50}, "must lie below the high edge"),
         ({"high": 120}, "below half the (windows' rate|rate of the windows)"),
-        ({"overlap": 1}, "overlap: Input should be less than 1"),
+        ({"overlap": 1}, "overlap: should be less than 1"),
         ({"window_seconds": 0.333}, "no whole number of samples"),
-        ({"nonsense": 1}, "nonsense: Extra inputs are not permitted; the settings are channels, low"),
+        ({"nonsense": 1}, "nonsense: there is no such setting; the settings are channels, low"),
         ({"preset": "other"}, "preset must be one of adftd"),
         ({"channels": ("C3", "C3")}, "named twice"),
     ],

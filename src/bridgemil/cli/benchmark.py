@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bridgemil.cli import options
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridgemil.engine.benchmark import Plan, Where
+
 NAME = "benchmark"
 
+folding = partial(typer.Option, rich_help_panel="Folds")
 running = partial(typer.Option, rich_help_panel="Where to run")
 ALL_METHODS = "bandpower,majority_vote,additive,attention,millet,timemil,supcon,masked,bridgemil"
 
@@ -25,7 +31,10 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the runs; what is finished there is not run again.")] = Path(
         "runs"
     ),
-    folds: Annotated[int | None, typer.Option(help="Folds.  [default: each cohort's own]")] = None,
+    folds: Annotated[int | None, folding(help="Folds.  [default: each cohort's own]")] = None,
+    split: Annotated[Path | None, folding(help="A split written by `bridgemil folds`, for one cohort.")] = None,
+    groups: Annotated[str | None, folding(help="Column whose groups stay in one fold (site, family).")] = None,
+    split_seed: Annotated[int, folding(help="Deals subjects to folds; not the seed of the weights.")] = 0,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A single setting: stage1.epochs=5.")] = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Only say what is done and what remains.")] = False,
     engine: Annotated[str, running(help="local (processes of this machine) or ray.")] = "local",
@@ -49,14 +58,13 @@ def run(
 
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
     chosen = options.names(methods) or (), options.names(backbones) or ()
-    grid = plan(cohorts, *chosen, seeds, budget, out, folds=folds, settings=options.settings(set_ or []))
+    how: dict[str, Any] = {"folds": folds, "split": split, "groups": groups, "split_seed": split_seed}
+    grid = plan(cohorts, *chosen, seeds, budget, out, **how, settings=options.settings(set_ or []))
     done = len(grid.jobs) - len(grid.todo)
     if not json:
         before = sum((out / "failed" / f"{job.identity}.json").is_file() for job in grid.todo)
         again = f" ({before} failed before)" if before else ""
-        left = duration(sum(grid.expected(where).values()))
-        words = f"{len(grid.jobs)} runs: {done} done, {len(grid.todo)} to do{again}; about {left} of computing"
-        typer.echo(words, err=True)
+        typer.echo(f"{len(grid.jobs)} runs: {done} done, {len(grid.todo)} to do{again}{_time(grid, where)}", err=True)
     content: dict[str, Any] = {"runs": len(grid.jobs), "done": done, "todo": len(grid.todo), "out": str(out)}
     if plan_only:
         if json:
@@ -72,9 +80,33 @@ def run(
         now = {"done": done + outcome.done, "todo": len(failed), "failed": failed, "seconds": outcome.seconds}
         options.print_json(content | now)
     else:
-        typer.echo(f"{outcome.done} runs done in {duration(outcome.seconds)}, {len(failed)} failed")
-        for one in failed:
-            typer.echo(f"  failed: {one['run']}: {(one['error'].splitlines() or [''])[-1]}", err=True)
-        typer.echo(f"\nNext: bridgemil report {out}")
+        if grid.todo:
+            typer.echo(f"{outcome.done} runs done in {duration(outcome.seconds)}, {len(failed)} failed")
+        if failed:
+            _say_failures([(one["run"], one["error"]) for one in failed], out)
+        if done + outcome.done:
+            typer.echo(f"\nNext: bridgemil report {out}")
     if failed:
         raise typer.Exit(1)
+
+
+def _time(grid: Plan, where: Where) -> str:
+    from bridgemil.evaluation.progress import duration
+
+    if not grid.todo:
+        return ""
+    seconds = sum(grid.expected(where).values())
+    if where.engine == "ray" or where.at_once == 1:
+        return f"; about {duration(seconds)} of computing"
+    return f"; about {duration(seconds / where.at_once)} with {where.at_once} at a time"
+
+
+def _say_failures(failed: Sequence[tuple[str, str]], out: Path) -> None:
+    """Each error once."""
+    errors: dict[str, list[str]] = {}
+    for run_, words in failed:
+        errors.setdefault((words.splitlines() or [""])[-1], []).append(run_)
+    for words, runs in errors.items():
+        more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+        typer.echo(f"  failed: {runs[0]}{more}: {words}", err=True)
+    typer.echo(f"Errors are kept in {out / 'failed'}; the same command tries these runs again.", err=True)

@@ -14,9 +14,9 @@ NAME = "synth"
 
 def run(
     out: Annotated[Path, typer.Argument(help="Folder to write the BIDS data set to.")],
-    subjects: Annotated[int, typer.Option(help="People in all.")] = 60,
+    subjects: Annotated[int, typer.Option(min=6, help="People in all.")] = 60,
     classes: Annotated[int, typer.Option(min=2, max=3, help="Two or three classes.")] = 2,
-    seconds: Annotated[int, typer.Option(help="Length of each recording.")] = 120,
+    seconds: Annotated[int, typer.Option(min=60, help="Length of each recording.")] = 120,
     evidence: Annotated[
         str, typer.Option(help="state (slowing that comes and goes) or burst (isolated sharp waves).")
     ] = "state",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Job, grid, remaining
 from bridgemil.engine.scheduler import Outcome, Workers, only_scheduler, schedule
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENGINES = ("local", "ray")
+BANDPOWER = 0.05  # seconds a fold of band power takes when the features are there
 START = 0.5  # seconds a run takes beside its training, in a worker that is warm
 
 
@@ -52,8 +54,13 @@ class Where:
 
         device_of(self.device)  # a device that is not there is better noticed now
         gpus = 0 if self.device == "cpu" else _gpus()
-        usual = max(1, int(gpus / self.gpus_per_run) if gpus else cores() // self.threads)
-        return LocalWorkers(folder, self.jobs or usual, self.threads, self.device, gpus)
+        return LocalWorkers(folder, self.at_once, self.threads, self.device, gpus)
+
+    @property
+    def at_once(self) -> int:
+        """How many runs this machine does at a time."""
+        gpus = 0 if self.device == "cpu" else _gpus()
+        return self.jobs or max(1, int(gpus / self.gpus_per_run) if gpus else cores() // self.threads)
 
 
 @dataclass
@@ -85,7 +92,13 @@ class Plan:
                 if job.experiment not in seen:
                     one = estimate(self.cohorts[job.cohort_hash], job.subjects, job.settings, device)
                     seen[job.experiment] = one.seconds + START
-        return {job.identity: seen[job.experiment] for job in self.todo}
+        expected, computed = {}, set()  # band power's features, which serve all folds
+        for job in self.todo:
+            plain = job.settings.stage2.kind == "bandpower"
+            expected[job.identity] = BANDPOWER if plain and job.cohort_hash in computed else seen[job.experiment]
+            if plain:
+                computed.add(job.cohort_hash)
+        return expected
 
 
 def plan(
@@ -97,11 +110,15 @@ def plan(
     out: str | Path = "runs",
     *,
     folds: int | None = None,
+    split: FoldPlan | str | Path | None = None,
+    groups: str | None = None,
+    split_seed: int = 0,
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Which runs a grid has, and which of them ``out`` already holds."""
+    """Which runs a grid has, and which of them ``out`` already holds. The arguments are those of ``evaluate``."""
     opened = [one if isinstance(one, Cohort) else Cohort.open(one) for one in cohorts]
-    jobs = grid(opened, methods, backbones, seeds, budget, folds=folds, changes=settings)
+    how: dict[str, Any] = {"folds": folds, "split": split, "groups": groups, "split_seed": split_seed}
+    jobs = grid(opened, methods, backbones, seeds, budget, **how, changes=settings)
     return Plan(jobs, RunStore(Path(out)), {one.hash: one for one in opened})
 
 

@@ -55,7 +55,10 @@ class Display:
             self.counts[event.kind] += 1
         if event.kind in ("done", "failed"):
             self.left -= self.expected.pop(event.job.identity, 0.0)
-        words = {"failed": f"failed: {event.words.splitlines()[-1] if event.words else ''}", "lost": "lost; run again"}
+        words = {
+            "failed": f"failed: {event.words.splitlines()[-1] if event.words else ''}",
+            "lost": f"lost ({event.words or 'with its node'}); run again",
+        }
         line = f"[{self.counts['done']}/{self.total}] {event.job}: {words.get(event.kind, event.kind)}"
         if not self.console.is_terminal or event.kind == "failed":
             self.console.print(f"{line}, {self._left()} left", markup=False, soft_wrap=True)
@@ -78,11 +81,12 @@ class Display:
         counts = (
             f"{self.counts['done']} done, {self.counts['failed']} failed, {len(running)} running, {waiting} waiting"
         )
-        table = Table("run", "now", "loss", "validation", title=f"{counts}; about {self._left()} left", expand=True)
+        now = ("now", "loss", "validation") if self.moments else ()  # a Ray worker says nothing before its end
+        table = Table("run", *now, title=f"{counts}; about {self._left()} left", expand=True)
         for job in running[:MOST_ROWS]:
             moment = self.moments.get(job.identity)
             if moment is None:
-                table.add_row(str(job), "", "", "")
+                table.add_row(str(job))
                 continue
             accuracy = "" if moment.accuracy is None else f"{moment.accuracy:.0%}"
             table.add_row(str(job), f"{moment.phase} {moment.epoch}/{moment.epochs}", f"{moment.loss:.3f}", accuracy)

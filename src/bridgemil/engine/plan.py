@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil import backbones, methods
-from bridgemil.cohort.folds import Round
+from bridgemil.cohort.folds import FoldPlan, Round
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.protocol import fold_plan
@@ -51,6 +51,8 @@ def grid(
     budget: str,
     *,
     folds: int | None = None,
+    split: FoldPlan | str | Path | None = None,
+    groups: str | None = None,
     split_seed: int = 0,
     changes: Mapping[str, Any] | None = None,
 ) -> list[Job]:
@@ -60,10 +62,15 @@ def grid(
     for name in backbone_names:
         backbones.check(name)
     fitting, rows = _fitting(method_names, changes or {}), []
+    seen: set[str] = set()
     for cohort in cohorts:
         if cohort.path is None:
             raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
-        rounds = fold_plan(cohort, folds, split_seed=split_seed).rounds()
+        if cohort.hash in seen:
+            warnings.warn(f"{cohort.path}: holds the same windows as another cohort here; it is run once", stacklevel=3)
+            continue
+        seen.add(cohort.hash)
+        rounds = fold_plan(cohort, folds, split, groups, split_seed).rounds()
         for backbone in backbone_names:
             for method in method_names:
                 own = methods.settings(method, backbone, budget, cohort.burn_in, fitting[method])
@@ -93,8 +100,9 @@ def _fitting(method_names: Sequence[str], changes: Mapping[str, Any]) -> dict[st
     own = {name: {key: v for key, v in flat.items() if methods.has_setting(name, key)} for name in method_names}
     unused = [key for key in flat if not any(key in found for found in own.values())]
     unknown = [key for key in unused if not any(methods.has_setting(name, key) for name in methods.METHODS)]
-    if unknown:
-        raise BadUse(f"no method has a setting {', '.join(unknown)}")
+    for key in unknown:
+        methods.settings("bridgemil", changes={key: flat[key]})  # refuses it, and lists what there is
+        raise BadUse(f"no method has a setting {key}")
     if unused:
         warnings.warn(f"no method of this grid has a setting {', '.join(unused)}; it changes nothing", stacklevel=3)
     return own

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from bridgemil.cohort.writing import write_json
 from bridgemil.engine.plan import Job, remaining
 from bridgemil.errors import STORAGE, BridgeMILError
+from bridgemil.methods import changed_from_budget
 from bridgemil.runs import RunStore
 
 if TYPE_CHECKING:
@@ -129,7 +130,9 @@ def _settle(event: Event, store: RunStore, outcome: Outcome, losses: Counter[str
         outcome.failed[job.identity] = event.words
         folder = store.root / "failed"
         folder.mkdir(exist_ok=True)
-        content = {"run": str(job), "experiment": job.title, "error": event.words}
+        changed = ", ".join(f"{key}={value}" for key, value in changed_from_budget(job.settings).items())
+        experiment = f"{job.title}, budget {job.settings.budget}{f', {changed}' if changed else ''}"
+        content = {"run": str(job), "experiment": experiment, "error": event.words}
         write_json(folder / f"{job.identity}.json", content)
     elif event.kind == "storage":
         raise BridgeMILError(

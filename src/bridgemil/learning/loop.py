@@ -151,8 +151,8 @@ def _step(learner: Learner, batch: Any, rng: np.random.Generator, where: str) ->
         value = loss.item()
         if not np.isfinite(value):
             raise BridgeMILError(
-                f"{where}: the loss is {value}; training has broken down. Lower the learning rate (lr), or look for "
-                "extreme values in the recordings (bridgemil inspect)"
+                f"{where}: the loss is {value}; training has broken down. Lower the learning rate, --set "
+                f"{learner.batch_settings[:6]}.lr=…, or look for extreme values in the recordings (bridgemil inspect)"
             )
         loss.backward()
     learner.optimiser.step()
@@ -179,7 +179,7 @@ def _note(state: _State, learner: Learner, epoch: int, loss: float, validation: 
         if not np.isfinite(validation.loss):
             raise BridgeMILError(
                 f"{learner.phase}, epoch {epoch + 1}: the validation loss is {validation.loss}; training has broken "
-                "down. Lower the learning rate (lr)"
+                f"down. Lower the learning rate, --set {learner.batch_settings[:6]}.lr=…"
             )
         row |= {"validation_accuracy": validation.accuracy, "validation_loss": validation.loss}
     state.curve.append(row | learner.notes())
