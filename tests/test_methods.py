@@ -109,3 +109,7 @@ def test_what_the_user_changed_is_told_apart_from_the_budget() -> None:
     own = methods.settings("bridgemil", budget="paper", burn_in=0, changes={"stage2.epochs": 7, "stage1.radius": 3})
     assert methods.changed_from_budget(own) == {"stage1.radius": 3, "stage2.epochs": 7}
     assert methods.changed_from_budget(methods.settings("attention", burn_in=10)) == {}
+    laptop = methods.settings("attention", burn_in=10, changes={"stage2.burn_in": 3})
+    assert methods.changed_from_budget(laptop, burn_in=10) == {"stage2.burn_in": 3}
+    assert methods.changed_from_budget(methods.settings("attention", burn_in=10), burn_in=10) == {}
+    assert methods.changed_from_budget(methods.settings("majority_vote", budget="demo", burn_in=15), burn_in=15) == {}

@@ -19,6 +19,10 @@ class BridgeMILError(Exception):
     exit_code = 1
 
 
+class BridgeMILWarning(UserWarning):
+    """Something a user should know, though the work goes on."""
+
+
 class BadUse(BridgeMILError, ValueError):
     """A setting or an argument is wrong; nothing was done."""
 

@@ -178,14 +178,21 @@ def _recipe(method: str) -> Method:
     return known[method]
 
 
-def changed_from_budget(own: Settings) -> dict[str, Any]:
-    """The settings that are not as the method and budget have them: what the user set."""
-    plain = settings(own.method, own.backbone, own.budget).model_dump(mode="json")
+def changed_from_budget(own: Settings, burn_in: int | None = None) -> dict[str, Any]:
+    """The settings that are not as the method and budget have them: what the user set.
+
+    ``burn_in`` is the cohort's; without it one cannot tell whether the user set another.
+    """
+    plain = settings(own.method, own.backbone, own.budget, burn_in or 0).model_dump(mode="json")
     found: dict[str, Any] = {}
     for part, values in own.model_dump(mode="json").items():
         if isinstance(values, dict) and isinstance(plain[part], dict):
-            found |= {f"{part}.{k}": v for k, v in values.items() if plain[part].get(k) != v and k != "burn_in"}
+            found |= {f"{part}.{k}": v for k, v in values.items() if plain[part].get(k) != v}
+    if burn_in is None:
+        found.pop("stage2.burn_in", None)
     derived = {"stage1.warmup_epochs", "stage2.warmup_epochs", "stage2.freeze_epochs"}  # follow from the epochs
+    if budgets()[own.budget]["reduced"]:
+        derived.add("stage2.burn_in")
     return {key: value for key, value in found.items() if key not in derived or f"{key[:6]}.epochs" not in found}
 
 

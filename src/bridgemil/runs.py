@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.cohort.folds import Round
-from bridgemil.errors import BadData, BridgeMILError
+from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
 from bridgemil.methods import Settings, digest
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ class RunStore:
         try:
             lock.acquire(timeout=1)
         except Timeout:
-            warnings.warn(f"{self.root}: another process is doing {identity}; waiting for it", stacklevel=3)
+            warnings.warn(
+                f"{self.root}: another process is doing {identity}; waiting for it", BridgeMILWarning, stacklevel=3
+            )
             lock.acquire()
         try:
             yield

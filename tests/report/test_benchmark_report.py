@@ -102,7 +102,8 @@ def test_an_unfinished_seed_is_left_out_and_named(runs: Path, tmp_path: Path) ->
 
 def test_a_number_stands_beside_the_papers_as_a_repetition_only_if_all_is_the_same(runs: Path) -> None:
     cell = next(cell for cell in build(open_store(runs)).cells if cell.method == "attention")
-    cohort = {"source": "adftd", "n_subjects": 88, "n_windows": 70561, "classes": ["AD", "FTD", "HC"], "changed": {}}
+    cohort = {"source": "adftd", "n_subjects": 88, "n_windows": 70561, "classes": ["AD", "FTD", "HC"]}
+    cohort |= {"changed": {}, "burn_in": 10}
     one = cell.results.predictions[cell.results.predictions["seed"] == 0]
     seeds = pd.concat([one.assign(seed=s, fold=f) for s in range(5) for f in range(10)])
 
@@ -136,6 +137,8 @@ def test_what_is_apart_stays_apart(tmp_path: Path) -> None:
         "bandpower", "attention (stage2.epochs=2", "attention (stage2.epochs=3",
     }  # fmt: skip
     assert len(report.groups()) == 4
+    done = [identity for cell in report.cells for identity in cell.results.runs]
+    assert len(done) == 2 * (3 + 4) + 2 * 3, "each split has its own runs, though two splits may share some"
     for (cohort, _, _), cells in report.groups().items():
         shown = ranked(cells, str, str)
         for cell in cells:
@@ -184,11 +187,11 @@ def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
     plain = " ".join(subprocess.run(words[:-1], capture_output=True, text=True, check=True).stdout.split())
     assert "difference is not a failed or better repetition" in plain
     assert "Always guessing the largest class: 33.3" in plain
-    assert "attention: stage2.epochs=2" in plain
+    assert "attention on eegnet: stage2.epochs=2" in plain
     for file in ("report.md", "table.tex"):
         text = (tmp_path / file).read_text("utf-8")
         assert "Always guessing the largest class" in text
-        assert "attention: stage2.epochs=2" in text
+        assert "attention on eegnet: stage2.epochs=2" in text
     pairs = pd.read_csv(tmp_path / "comparisons.csv")
     assert pairs["gain"].abs().max() > 1, "points of accuracy, as the table"
     empty = subprocess.run([*words[:4], str(tmp_path)], capture_output=True, text=True, check=False)

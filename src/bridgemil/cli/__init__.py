@@ -39,7 +39,9 @@ _usual = warnings.formatwarning
 
 def _plain(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
     """Our own warnings as a sentence; those of libraries as ever."""
-    own = category is UserWarning
+    from bridgemil.errors import BridgeMILWarning
+
+    own = issubclass(category, BridgeMILWarning)
     return f"bridgemil: {message}\n" if own else _usual(message, category, filename, lineno, line)
 
 

@@ -53,14 +53,19 @@ class Where:
         from bridgemil.evaluation.run import device_of
 
         device_of(self.device)  # a device that is not there is better noticed now
-        gpus = 0 if self.device == "cpu" else _gpus()
-        return LocalWorkers(folder, self.at_once, self.threads, self.device, gpus)
+        return LocalWorkers(folder, self.at_once, self.threads, self.device, self.gpus)
 
     @property
     def at_once(self) -> int:
         """How many runs this machine does at a time."""
-        gpus = 0 if self.device == "cpu" else _gpus()
-        return self.jobs or max(1, int(gpus / self.gpus_per_run) if gpus else cores() // self.threads)
+        return self.jobs or max(1, int(self.gpus / self.gpus_per_run) if self.gpus else cores() // self.threads)
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs of this machine may be used."""
+        import torch
+
+        return 0 if self.device == "cpu" else int(torch.cuda.device_count())
 
 
 @dataclass
@@ -170,9 +175,3 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def _gpus() -> int:
-    import torch
-
-    return int(torch.cuda.device_count())

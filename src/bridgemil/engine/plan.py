@@ -11,7 +11,7 @@ from typing import Any
 from bridgemil import backbones, methods
 from bridgemil.cohort.folds import FoldPlan, Round
 from bridgemil.cohort.store import Cohort
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.methods import Settings
 from bridgemil.runs import RunStore, run_identity, stage1_identity
@@ -67,7 +67,11 @@ def grid(
         if cohort.path is None:
             raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
         if cohort.hash in seen:
-            warnings.warn(f"{cohort.path}: holds the same windows as another cohort here; it is run once", stacklevel=3)
+            warnings.warn(
+                f"{cohort.path}: holds the same windows as another cohort here; it is run once",
+                BridgeMILWarning,
+                stacklevel=3,
+            )
             continue
         seen.add(cohort.hash)
         rounds = fold_plan(cohort, folds, split, groups, split_seed).rounds()
@@ -104,5 +108,9 @@ def _fitting(method_names: Sequence[str], changes: Mapping[str, Any]) -> dict[st
         methods.settings("bridgemil", changes={key: flat[key]})  # refuses it, and lists what there is
         raise BadUse(f"no method has a setting {key}")
     if unused:
-        warnings.warn(f"no method of this grid has a setting {', '.join(unused)}; it changes nothing", stacklevel=3)
+        warnings.warn(
+            f"no method of this grid has a setting {', '.join(unused)}; it changes nothing",
+            BridgeMILWarning,
+            stacklevel=3,
+        )
     return own

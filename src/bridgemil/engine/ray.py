@@ -13,7 +13,7 @@ from typing import Any
 
 from bridgemil.engine.plan import Job
 from bridgemil.engine.scheduler import Event, Workers
-from bridgemil.errors import BridgeMILError
+from bridgemil.errors import BridgeMILError, BridgeMILWarning
 from bridgemil.parallel import cores
 
 
@@ -54,7 +54,7 @@ class RayWorkers(Workers):
         if not room and not self.warned:
             self.warned = True
             need = f"{self.threads} CPUs" + (f" and {self.gpus:g} of a GPU" if self.gpus else "")
-            warnings.warn(f"no node of the Ray cluster has {need}; waiting for one", stacklevel=2)
+            warnings.warn(f"no node of the Ray cluster has {need}; waiting for one", BridgeMILWarning, stacklevel=2)
         return max(1, min(room, self.jobs or room))
 
     def _room(self, has: Mapping[str, float]) -> int:

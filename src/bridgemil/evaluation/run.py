@@ -221,6 +221,7 @@ class Run:
                 "classes": self.cohort.classes,
                 "n_subjects": len(self.cohort),
                 "n_windows": self.cohort.n_windows,
+                "burn_in": self.cohort.burn_in,
             },
             "seed": self.seed,
             "fold": self.subjects.fold,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bridgemil.errors import BadData, BridgeMILError
+from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
 from bridgemil.learning import checkpoint
 from bridgemil.learning.selection import Validation
 from bridgemil.learning.streams import Streams
@@ -205,7 +205,7 @@ def _restore(learner: Learner, path: Path) -> _State | None:
     try:
         tensors, about = checkpoint.read(path)
     except BadData as error:
-        warnings.warn(f"{learner.phase} starts anew: {error}", stacklevel=2)
+        warnings.warn(f"{learner.phase} starts anew: {error}", BridgeMILWarning, stacklevel=2)
         return None
     learner.model.load_state_dict(checkpoint.under("model", tensors))
     checkpoint.restore_optimiser(learner.optimiser, checkpoint.under("optimiser", tensors))

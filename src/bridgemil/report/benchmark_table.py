@@ -70,7 +70,7 @@ class Cell:
     @property
     def changed(self) -> dict[str, Any]:
         """What the user set."""
-        return changed_from_budget(self.results.settings)
+        return changed_from_budget(self.results.settings, self.source.get("burn_in"))
 
     @property
     def published(self) -> tuple[float, float] | None:
@@ -100,9 +100,6 @@ class Cell:
         if abs(cohort["n_windows"] - own["windows"]) > 0.05 * own["windows"]:
             found.append(f"{cohort['n_windows']:,} windows, not {own['windows']:,}")
         changed = cohort.get("changed", {}) | self.changed
-        burn_in = getattr(self.results.settings.stage2, "burn_in", own["burn_in"])
-        if self.budget == "paper" and burn_in != own["burn_in"]:
-            changed["stage2.burn_in"] = burn_in
         return found + [f"{key} = {value}" for key, value in changed.items()]
 
 
@@ -196,22 +193,21 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], str]:
     import pandas as pd
 
     abouts = {identity: store.about(identity) for identity in runs["identity"]}
-    splits: dict[str, list[pd.DataFrame]] = {}
-    used: set[str] = set()
+    splits: dict[str, list[tuple[int, str]]] = {}  # fold and identity of each run, over all seeds
     for _, seed in runs.groupby("seed"):
         for path in whole_splits({identity: abouts[identity] for identity in seed["identity"]}):
-            used |= set(path)
-            folds = [store.predictions(identity).assign(fold=fold) for fold, identity in enumerate(path)]
             split = digest([sorted(abouts[identity]["test"]) for identity in path])
-            splits.setdefault(split, []).append(pd.concat(folds, ignore_index=True))
+            splits.setdefault(split, []).extend(enumerate(path))
     first = runs.iloc[0]
     about = abouts[first["identity"]]
     settings, cells = Settings.model_validate(about["settings"]), []
-    for split, seeds in splits.items():
-        predictions, seconds = pd.concat(seeds, ignore_index=True), float(runs["seconds"].sum())
-        results = Results(settings, about["cohort"]["classes"], predictions, pd.DataFrame(), sorted(used), seconds)
+    for split, own in splits.items():
+        folds = [store.predictions(identity).assign(fold=fold) for fold, identity in own]
+        predictions, used = pd.concat(folds, ignore_index=True), [identity for _, identity in own]
+        seconds = sum(abouts[identity]["seconds"] for identity in used)
+        results = Results(settings, about["cohort"]["classes"], predictions, pd.DataFrame(), used, seconds)
         cells.append(Cell(first["cohort"], first["method"], about["cohort"], split, results))
-    left = len(abouts.keys() - used)
+    left = len(abouts.keys() - {identity for cell in cells for identity in cell.results.runs})
     return cells, f"{left} run(s) of seeds that are not complete, left out" if left else ""
 
 

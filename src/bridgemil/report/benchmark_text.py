@@ -76,14 +76,14 @@ def _facts(cell: Cell) -> list[str]:
 
 def _recipes(cells: Sequence[Cell]) -> list[str]:
     """What was not run as its budget has it, and the sub-bag pairs."""
-    lines = []
+    found: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         words = [f"{key}={value}" for key, value in cell.changed.items()]
         if cell.row["subbag_pairs"] is not None and "stage1.subbag_pairs" not in cell.changed:
             words.append(f"subbag_pairs {cell.row['subbag_pairs']:.0f}, as the budget has it")
         if words:
-            lines.append(f"{cell.label}: {', '.join(words)}")
-    return lines
+            found.setdefault((cell.label, ", ".join(words)), []).append(cell.backbone)
+    return [f"{label} on {', '.join(dict.fromkeys(on))}: {words}" for (label, words), on in found.items()]
 
 
 def caveats(cells: Sequence[Cell]) -> list[str]:
@@ -157,7 +157,7 @@ def markdown(report: BenchmarkReport) -> str:
         every = [cell for _, cells in blocks for cell in cells]
         for line in [*_facts(every[0]), *caveats(every)]:
             lines += ["", line]
-        lines += ["", *(f"- {line}" for line in dict.fromkeys(_recipes(every)))]
+        lines += ["", *(f"- {line}" for line in _recipes(every))]
         for backbone, _ in blocks:
             found = report.comparisons.get((cohort, backbone, budget), [])
             lines += ["", f"{backbone}:", "", *(f"- {one.sentence}" for one in found)] if found else []
@@ -185,7 +185,7 @@ def latex(report: BenchmarkReport) -> str:
             )
             lines += [rf"{' & '.join([_tex(row[0]), *map(_number, row[1:])])} \\" for row in rows]
         every = [cell for _, cells in blocks for cell in cells]
-        for line in [*dict.fromkeys(_recipes(every)), *_facts(every[0]), *caveats(every)]:
+        for line in [*_recipes(every), *_facts(every[0]), *caveats(every)]:
             lines.append(rf"\multicolumn{{{width}}}{{p{{.9\linewidth}}}}{{\footnotesize {_tex(line)}}} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
