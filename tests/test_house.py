@@ -14,8 +14,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "bridgemil"
 
 # What stands later may import what stands earlier, never the reverse.
 ORDER = [
-    "errors", "settings", "parallel", "cohort", "backbones", "aggregators", "learning", "pretraining", "baselines",
-    "methods", "runs", "evaluation", "audit", "engine", "studies", "report", "estimator", "bundle", "cli", "__main__",
+    "errors", "settings", "disk", "parallel", "user_code", "cohort", "backbones", "aggregators", "learning",
+    "pretraining", "baselines", "methods", "models", "runs", "evaluation", "audit", "engine", "report", "studies",
+    "bundle", "estimator", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from bridgemil import aggregators, backbones, methods, pretraining
+    from bridgemil import aggregators, backbones, baselines, methods, models, pretraining
     from bridgemil.cohort.folds import FoldPlan, SubjectKFold
     from bridgemil.cohort.prepare import prepare
     from bridgemil.cohort.store import Cohort
-    from bridgemil.evaluation.protocol import evaluate
+    from bridgemil.engine.evaluate import evaluate
 
-_PARTS = ("aggregators", "backbones", "methods", "pretraining")
+_PARTS = ("aggregators", "backbones", "baselines", "methods", "models", "pretraining")
 _HOME = {
     "Cohort": "bridgemil.cohort.store",
     "FoldPlan": "bridgemil.cohort.folds",
     "SubjectKFold": "bridgemil.cohort.folds",
-    "evaluate": "bridgemil.evaluation.protocol",
+    "evaluate": "bridgemil.engine.evaluate",
     "prepare": "bridgemil.cohort.prepare",
 }
 
@@ -33,8 +33,10 @@ __all__ = [
     "__version__",
     "aggregators",
     "backbones",
+    "baselines",
     "evaluate",
     "methods",
+    "models",
     "prepare",
     "pretraining",
 ]

@@ -6,7 +6,7 @@ Every message names the file, subject or setting that is wrong, what was expecte
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 # What the operating system says when a folder cannot be written (any more).
@@ -52,3 +52,17 @@ class BadData(BridgeMILError):
 
     def __reduce__(self) -> tuple[type[BadData], tuple[str, list[Problem]]]:
         return type(self), (self.message, self.problems)  # so that a worker process can raise it
+
+
+def one_of(what: str, value: str, known: Iterable[str], more: str = "") -> None:
+    """Refuse a name that is not known: lists what there is, and what may have been meant.
+
+    ``more`` names further forms that are allowed.
+    """
+    from difflib import get_close_matches
+
+    choices = list(known)
+    if value not in choices:
+        meant = get_close_matches(value, choices, 1)
+        hint = f" (did you mean {meant[0]}?)" if meant else ""
+        raise BadUse(f"{what} must be one of {', '.join(choices)}{more}; got {value!r}{hint}")

@@ -1,35 +1,43 @@
-"""One run on disk: its identity, its folder, its checkpoints, reading it back; and the store of Stage 1 encoders.
+"""Runs on disk: their identity, their folders, their checkpoints, reading them back; and what runs share.
 
-    RUNS/runs/<identity>/      run.json, predictions.parquet, curves.parquet, windows.safetensors, model.safetensors
+    RUNS/runs/<identity>/      run.json, predictions.parquet, curves.parquet, windows.parquet, and the fitted model
     RUNS/stage1/<identity>/    encoder.safetensors (with its settings and curve)
-    RUNS/unfinished/           checkpoints, and folders being written
+    RUNS/features/<key>/       what is computed once of each person's windows: front-end and baseline features
+    RUNS/splits/, ensembles/   the splits and ensembles that were planned here
+    RUNS/unfinished/           checkpoints, locks, and folders being written
+    RUNS/failed/               the errors of runs that failed
 
-A run's folder appears in one rename: it is whole or absent. Weights are safetensors only.
+A run's folder appears in one rename: it is whole or absent. Nothing here is ever unpickled.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.cohort.folds import Round
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.disk import lock, new_file, new_folder, write_json
 from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
 from bridgemil.methods import Settings, digest
+from bridgemil.models import Model, Shelf, load
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
 IDENTITY = re.compile("[0-9a-f]{24}")
-RESULTS_VERSION = 1  # raised by hand when the same settings would give other numbers
+# Raised by hand when the same settings would give other numbers, or a run's record changes its form.
+# 2: a run is a fitted model with its split; folds count from 1; windows are a table.
+RESULTS_VERSION = 2
 
 
 def run_identity(settings: Settings, cohort_hash: str, subjects: Round, seed: int) -> str:
@@ -38,12 +46,13 @@ def run_identity(settings: Settings, cohort_hash: str, subjects: Round, seed: in
     return digest([settings.changed, cohort_hash, who, seed, RESULTS_VERSION])[:24]
 
 
-def stage1_identity(settings: Settings, cohort_hash: str, subjects: Round, seed: int) -> str:
-    """What decides a Stage 1 encoder: runs that would train the same one share it."""
-    assert settings.stage1 is not None
-    own = settings.stage1.model_dump(mode="json", exclude_defaults=True)
-    network = [settings.backbone, settings.backbone_options]
-    return digest([own, network, cohort_hash, sorted(subjects.train), seed, RESULTS_VERSION])[:24]
+def stage1_identity(settings: Settings, cohort_hash: str, subjects: Round, seed: int) -> str | None:
+    """What decides a Stage 1 encoder: runs that would train the same one share it. None without a Stage 1."""
+    if settings.stage1 is None:
+        return None
+    network = [settings.backbone, settings.backbone_options, settings.code]
+    stage1 = settings.changed["stage1"]
+    return digest([stage1, network, cohort_hash, sorted(subjects.train), seed, RESULTS_VERSION])[:24]
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,13 @@ class RunStore:
     """A folder of runs."""
 
     root: Path
+
+    @property
+    def unfinished(self) -> Path:
+        """Where checkpoints, locks and folders being written are; made if it is not there."""
+        folder = self.root / "unfinished"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def run(self, identity: str) -> Path:
         """Where a finished run is."""
@@ -72,42 +88,24 @@ class RunStore:
 
     def checkpoint(self, identity: str) -> Path:
         """Where an unfinished loop keeps its state."""
-        folder = self.root / "unfinished"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{identity}.safetensors"
+        return self.unfinished / f"{identity}.safetensors"
 
     @contextmanager
     def lock(self, identity: str) -> Iterator[None]:
         """Wait until nobody else works on this run or encoder; a dead owner holds nothing."""
-        from filelock import FileLock, Timeout
 
-        folder = self.root / "unfinished"
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f"{identity}.lock")
-        try:
-            lock.acquire(timeout=1)
-        except Timeout:
-            warnings.warn(
-                f"{self.root}: another process is doing {identity}; waiting for it", BridgeMILWarning, stacklevel=3
-            )
-            lock.acquire()
-        try:
+        def told() -> None:
+            words = f"{self.root}: another process is doing {identity}; waiting for it"
+            warnings.warn(words, BridgeMILWarning, stacklevel=5)
+
+        with lock(self.unfinished / f"{identity}.lock", told=told):
             yield
-        finally:
-            lock.release()
 
     @contextmanager
     def writing(self, final: Path) -> Iterator[Path]:
         """A folder to fill; it takes its place when it is whole, and its checkpoint goes."""
-        aside = self.root / "unfinished" / f"{final.name}.folder"
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        yield aside
-        for file in aside.iterdir():
-            with file.open("r+b") as stream:
-                os.fsync(stream.fileno())
-        final.parent.mkdir(parents=True, exist_ok=True)
-        aside.replace(final)
+        with new_folder(final, self.unfinished / f"{final.name}.folder") as folder:
+            yield folder
         self.checkpoint(final.name).unlink(missing_ok=True)
 
     def about(self, identity: str) -> dict[str, Any]:
@@ -120,34 +118,98 @@ class RunStore:
 
     def predictions(self, identity: str) -> pd.DataFrame:
         """The held-out predictions of a run: seed, fold, subject, label, predicted, p_<class>…"""
-        import pandas as pd
-
-        return pd.read_parquet(self.run(identity) / "predictions.parquet")
+        return self._table(identity, "predictions.parquet")
 
     def curves(self, identity: str) -> pd.DataFrame:
-        """A row an epoch of either stage; empty for band power."""
+        """A row an epoch of either stage; empty for a baseline."""
+        return self._table(identity, "curves.parquet")
+
+    def windows(self, identity: str) -> pd.DataFrame:
+        """A row a window of the test subjects: subject, window, second, and gate, contributions or probabilities.
+
+        Empty for a baseline, which does not look at windows one by one.
+        """
+        return self._table(identity, "windows.parquet")
+
+    def model(self, identity: str, **how: Any) -> Model:
+        """The fitted model of a run; ``how`` as for ``bridgemil.models.load``."""
+        return load(self.run(identity), **how)
+
+    def _table(self, identity: str, name: str) -> pd.DataFrame:
         import pandas as pd
 
-        file = self.run(identity) / "curves.parquet"
+        file = self.run(identity) / name
         return pd.read_parquet(file) if file.is_file() else pd.DataFrame()
 
-    def windows(self, identity: str) -> dict[str, Tensor]:
-        """Per test subject: each window's gate, or (majority vote) its class probabilities; none for band power."""
-        return self.tensors(self.run(identity) / "windows.safetensors")
+    def note_split(self, cohort_hash: str, plan: FoldPlan) -> None:
+        """Write down a split that runs here follow, so that a report can tell which runs belong together."""
+        folder = self.root / "splits"
+        file = folder / f"{cohort_hash[:12]}-{plan.hash[:12]}.json"
+        if not file.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(file, plan.for_json() | {"cohort": cohort_hash})
 
-    @staticmethod
-    def tensors(path: Path) -> dict[str, Tensor]:
-        """Read a safetensors file."""
+    def note_ensemble(self, settings: Settings) -> None:
+        """Write down an ensemble whose members are run here, so that a report can show it."""
+        folder = self.root / "ensembles"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / f"{settings.hash[:24]}.json", settings.model_dump(mode="json"))
+
+    def ensembles(self) -> list[Settings]:
+        """The ensembles that were planned here."""
+        files = sorted((self.root / "ensembles").glob("*.json"))
+        return [Settings.model_validate_json(file.read_text("utf-8")) for file in files]
+
+    def splits(self) -> list[tuple[str, FoldPlan]]:
+        """The splits that were planned here, each with its cohort's hash."""
+        found = []
+        for file in sorted((self.root / "splits").glob("*.json")):
+            content = json.loads(file.read_text("utf-8"))
+            found.append((str(content["cohort"]), FoldPlan.from_json(content)))
+        return found
+
+
+@dataclass(frozen=True)
+class RunShelf(Shelf):
+    """What a run keeps and shares in a folder of runs."""
+
+    store: RunStore
+    identity: str
+    stage1_identity: str | None
+    note: Mapping[str, Any]  # to write beside a Stage 1 encoder
+
+    def checkpoint(self) -> Path:
+        """Where the run goes on from."""
+        return self.store.checkpoint(self.identity)
+
+    def stage1(
+        self, train: Callable[[Path | None], tuple[dict[str, Tensor], dict[str, Any]]]
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The stored encoder; whoever comes first trains it while the others wait."""
         from bridgemil.learning import checkpoint
 
-        return checkpoint.read(path)[0] if path.is_file() else {}
+        assert self.stage1_identity is not None
+        file = self.store.stage1(self.stage1_identity) / "encoder.safetensors"
+        with self.store.lock(self.stage1_identity):
+            if not file.is_file():
+                tensors, made = train(self.store.checkpoint(self.stage1_identity))
+                with self.store.writing(file.parent) as folder:
+                    checkpoint.write(folder / file.name, tensors, dict(self.note) | made)
+        return checkpoint.read(file)
 
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any] | None = None) -> None:
-    """Write a safetensors file."""
-    from bridgemil.learning import checkpoint
-
-    checkpoint.write(path, tensors, about or {})
+    def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """Computed once of each person, kept as an array that is memory-mapped."""
+        file = self.store.root / "features" / digest(key)[:24] / f"{signal_hash[:32]}.npy"
+        if not file.is_file():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            array = compute()
+            with new_file(file) as stream:
+                np.save(stream, array, allow_pickle=False)
+        try:
+            loaded: NDArray[Any] = np.load(file, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise BadData(f"{file}: is damaged ({error}); delete it and run again") from None
+        return loaded
 
 
 def open_store(root: str | Path) -> RunStore:

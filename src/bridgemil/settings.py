@@ -12,20 +12,27 @@ from bridgemil.errors import BadUse
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse(model: type[Model], values: Mapping[str, Any]) -> Model:
-    """Build a settings object, or raise ``BadUse`` naming every setting that is wrong."""
+TAGS = ("kind", "objective")  # fields that tell the members of a union apart
+
+
+def parse(model: type[Model], values: Mapping[str, Any], prefix: str = "") -> Model:
+    """Build a settings object, or raise ``BadUse`` naming every setting that is wrong.
+
+    ``prefix`` is where the object stands among the user's settings: ``baseline``.
+    """
     try:
         return model(**values)
     except ValidationError as error:
-        found = []
+        wrong = []
         for detail in error.errors():
             place, owner = _place(model, detail["loc"])
-            name = ".".join(place)
+            name = ".".join([*([prefix] if prefix else []), *place])
             words = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
             if detail["type"] == "extra_forbidden":
-                words = f"there is no such setting; the settings are {', '.join(owner.model_fields)}"
-            found.append(f"{name}: {words}" if name else words)
-        raise BadUse("; ".join(found)) from None
+                known = [field for field in owner.model_fields if field not in TAGS]
+                words = f"there is no such setting; the settings are {', '.join(known) or 'none'}"
+            wrong.append(f"{name}: {words}" if name else words)
+        raise BadUse("; ".join(wrong)) from None
 
 
 def _place(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], type[BaseModel]]:
@@ -33,7 +40,7 @@ def _place(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str],
     names, owner = [], model
     choices: list[type[BaseModel]] = []
     for part in loc:
-        tagged = [one for one in choices if getattr(one.model_fields.get("kind"), "default", None) == part]
+        tagged = [choice for choice in choices if part in _tags(choice)]
         if tagged:
             owner, choices = tagged[0], []
             continue
@@ -44,7 +51,12 @@ def _place(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str],
     return names, owner
 
 
+def _tags(model: type[BaseModel]) -> set[Any]:
+    """The values by which a union knows this member."""
+    return {value for tag in TAGS if tag in model.model_fields for value in get_args(model.model_fields[tag].annotation)}
+
+
 def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [one for part in get_args(annotation) for one in _models(part)]
+    return [inner for part in get_args(annotation) for inner in _models(part)]

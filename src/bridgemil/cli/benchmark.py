@@ -13,21 +13,23 @@ from bridgemil.cli import options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridgemil.engine.benchmark import Plan, Where
+    from bridgemil.engine.benchmark import Where
+    from bridgemil.engine.plan import Plan
 
 NAME = "benchmark"
 
 folding = partial(typer.Option, rich_help_panel="Folds")
 running = partial(typer.Option, rich_help_panel="Where to run")
-ALL_METHODS = "bandpower,majority_vote,additive,attention,millet,timemil,supcon,masked,bridgemil"
+ALL_METHODS = "bandpower,tangent,majority_vote,additive,attention,millet,timemil,supcon,masked,bridgemil"
 
 
 def run(
     cohorts: Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT")],
-    methods: Annotated[str, typer.Option(help="Methods and ablations, comma-separated.")] = ALL_METHODS,
-    backbones: Annotated[str, typer.Option(help="Backbones, comma-separated.")] = "eegnet",
+    methods: Annotated[str, typer.Option(help="Methods, ablations and ensembles (A+B), comma-separated.")] = ALL_METHODS,
+    backbones: Annotated[str, typer.Option(help=f"Comma-separated: {options.BACKBONES}")] = options.BACKBONE,
+    recipe: Annotated[str, typer.Option(help=options.RECIPES)] = options.RECIPE,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; they share one split.")] = 5,
-    budget: Annotated[str, typer.Option(help="How long to train: paper, laptop or demo.")] = "laptop",
+    budget: Annotated[str, typer.Option(help="How long to train: paper, laptop or demo.")] = options.BUDGET,
     out: Annotated[Path, typer.Option(help="Folder for the runs; what is finished there is not run again.")] = Path(
         "runs"
     ),
@@ -54,12 +56,12 @@ def run(
     A failed run is kept with its error and tried again by the next call; it does not stop the others.
     """
     from bridgemil.engine.benchmark import Where, benchmark, plan
-    from bridgemil.evaluation.progress import duration
+    from bridgemil.evaluation.estimate import duration
 
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
     chosen = options.names(methods) or (), options.names(backbones) or ()
     how: dict[str, Any] = {"folds": folds, "split": split, "groups": groups, "split_seed": split_seed}
-    grid = plan(cohorts, *chosen, seeds, budget, out, **how, settings=options.settings(set_ or []))
+    grid = plan(cohorts, *chosen, seeds, budget, out, recipe=recipe, **how, settings=options.settings(set_ or []))
     done = len(grid.jobs) - len(grid.todo)
     if not json:
         before = sum((out / "failed" / f"{job.identity}.json").is_file() for job in grid.todo)
@@ -91,11 +93,12 @@ def run(
 
 
 def _time(grid: Plan, where: Where) -> str:
-    from bridgemil.evaluation.progress import duration
+    from bridgemil.engine.benchmark import expected_seconds
+    from bridgemil.evaluation.estimate import duration
 
     if not grid.todo:
         return ""
-    seconds = sum(grid.expected(where).values())
+    seconds = sum(expected_seconds(grid, where).values())
     if where.engine == "ray" or where.at_once == 1:
         return f"; about {duration(seconds)} of computing"
     return f"; about {duration(seconds / where.at_once)} with {where.at_once} at a time"

@@ -1,14 +1,15 @@
 """Subject-level folds: a scikit-learn style splitter, and the plan it makes, saved and replayed as JSON.
 
-Fold i is the test set of round i, fold (i + 1) mod k its validation set, the rest its training set. ``split_seed`` is
+Fold i is the test set of round i, the next one its validation set, the rest its training set; folds count from 1. ``split_seed`` is
 not the seed of the weights: every seed of an experiment shares one split.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +26,7 @@ Scheme = Literal["array_split", "sklearn"]
 class Round:
     """One round of cross-validation: whose windows train, select and test."""
 
-    fold: int
+    fold: int  # from 1
     train: tuple[str, ...]
     validation: tuple[str, ...]
     test: tuple[str, ...]
@@ -33,10 +34,21 @@ class Round:
 
 @dataclass(frozen=True)
 class FoldPlan:
-    """Which subject is in which fold. ``folds[i]`` lists the subjects of fold i."""
+    """Which subject is in which fold.
+
+    Parameters
+    ----------
+    folds
+        The subjects of each fold.
+    split_seed
+        What dealt them, if it is known.
+    kind
+        How they were dealt: ``array_split``, ``sklearn``, ``groups``, or ``file`` for a split made by hand.
+    """
 
     folds: tuple[tuple[str, ...], ...]
     split_seed: int | None = None
+    kind: str = "file"
 
     def __post_init__(self) -> None:
         counts = Counter(subject for fold in self.folds for subject in fold)
@@ -53,13 +65,31 @@ class FoldPlan:
         """The number of folds."""
         return len(self.folds)
 
+    @property
+    def hash(self) -> str:
+        """Identifies the split: who is tested with whom, and validated on whom; not how it came about."""
+        rounds = sorted([sorted(r.test), sorted(r.validation)] for r in self.rounds())
+        return hashlib.sha256(json.dumps(rounds).encode()).hexdigest()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The split in few words, as a run writes it down."""
+        return {"kind": self.kind, "k": self.k, "split_seed": self.split_seed, "hash": self.hash[:12]}
+
+    @property
+    def title(self) -> str:
+        """For people: ``10 folds, split seed 0``."""
+        seed = "" if self.split_seed is None else f", split seed {self.split_seed}"
+        how = {"array_split": "", "groups": ", by groups", "sklearn": ", scikit-learn's"}.get(self.kind, "")
+        return f"{self.k} folds{seed}{how}" if seed else f"{self.k} folds, split {self.hash[:6]}"
+
     def rounds(self) -> list[Round]:
         """All k rounds."""
         rounds = []
         for i in range(self.k):
             validation = (i + 1) % self.k
             train = tuple(s for j, fold in enumerate(self.folds) if j not in (i, validation) for s in fold)
-            rounds.append(Round(i, train, self.folds[validation], self.folds[i]))
+            rounds.append(Round(i + 1, train, self.folds[validation], self.folds[i]))
         return rounds
 
     def check(self, subjects: Sequence[str]) -> None:
@@ -74,18 +104,27 @@ class FoldPlan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
-        content = {"split_seed": self.split_seed, "folds": [list(fold) for fold in self.folds]}
-        Path(path).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        Path(path).write_text(json.dumps(self.for_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def for_json(self) -> dict[str, Any]:
+        """As a split file holds it."""
+        return {"split_seed": self.split_seed, "kind": self.kind, "folds": [list(fold) for fold in self.folds]}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> FoldPlan:
+        """Undo ``for_json``."""
+        folds = tuple(tuple(map(str, fold)) for fold in content["folds"])
+        return cls(folds, content.get("split_seed"), content.get("kind", "file"))
 
     @classmethod
     def load(cls, path: str | Path) -> FoldPlan:
         """Read a plan written by ``save``, or by hand: ``{"folds": [["sub-1", ...], ...]}``."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
-            folds = tuple(tuple(map(str, fold)) for fold in content["folds"])
+            content = {**content, "folds": [list(map(str, fold)) for fold in content["folds"]]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BadData(f'{path}: no split file; expected {{"folds": [[subject, ...], ...]}} ({error})') from None
-        return cls(folds, content.get("split_seed"))
+        return cls.from_json(content)
 
 
 class SubjectKFold:
@@ -128,7 +167,8 @@ class SubjectKFold:
         ordered = [subjects[i] for i in order]
         together = None if groups is None else [_own_group(groups[i], subjects[i]) for i in order]
         parts = self._parts([labels[i] for i in order], together)
-        return FoldPlan(tuple(tuple(ordered[i] for i in part) for part in parts), self.split_seed)
+        kind = self.scheme if groups is None else "groups"
+        return FoldPlan(tuple(tuple(ordered[i] for i in part) for part in parts), self.split_seed, kind)
 
     def _parts(self, y: Sequence[Any], groups: Sequence[Any] | None) -> list[NDArray[np.intp]]:
         labels = np.asarray(y)

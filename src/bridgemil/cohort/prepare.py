@@ -24,6 +24,7 @@ from bridgemil.cohort.reading import Facts, look
 from bridgemil.cohort.settings import PRESETS, PrepareSettings
 from bridgemil.cohort.store import FORMAT, Cohort, SubjectRecord, default_folds, describe
 from bridgemil.cohort.writing import MARKER, SUBJECTS, is_whole, subject_folder, write_cohort, write_subject
+from bridgemil.disk import Taken, lock
 from bridgemil.errors import BadData, BadUse, Problem
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
@@ -200,14 +201,12 @@ def _refuse_foreign(out: Path, listing: Listing) -> None:
 @contextmanager
 def _only_writer(out: Path) -> Iterator[None]:
     """Own the folder; a writer that dies gives it back."""
-    from filelock import FileLock, Timeout
-
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / MARKER).write_text("This folder is a bridgemil cohort; `bridgemil prepare` may replace what is in it.\n")
-        with FileLock(out / ".lock", timeout=0):
+        with lock(out / ".lock", wait=False):
             yield
-    except Timeout:
+    except Taken:
         raise BadUse(f"{out}: another `prepare` is writing there") from None
 
 

@@ -1,10 +1,7 @@
-"""Writing a cohort's files, each in one step: to a temporary name, to the disk, then renamed."""
+"""Writing a cohort's files, each in one step."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bridgemil.disk import new_file, new_folder, write_json
 
 SUBJECTS = "subjects"
 MARKER = ".bridgemil-cohort"  # says that a folder is ours to write in
@@ -34,16 +33,10 @@ def write_subject(
     final = subject_folder(cohort, subject)
     cohort.mkdir(parents=True, exist_ok=True)
     (cohort / MARKER).touch()
-    partial = final.with_name(f".{final.name}.{os.getpid()}.part")
-    partial.mkdir(parents=True, exist_ok=True)
-    for name, array in (("windows.npy", windows), ("starts.npy", starts)):
-        with (partial / name).open("wb") as stream:
-            np.save(stream, array, allow_pickle=False)
-            _flush(stream)
-    write_json(partial / "record.json", record)
-    if final.exists():
-        shutil.rmtree(final)
-    partial.rename(final)
+    with new_folder(final) as partial:
+        for name, array in (("windows.npy", windows), ("starts.npy", starts)):
+            np.save(partial / name, array, allow_pickle=False)
+        write_json(partial / "record.json", record)
 
 
 def is_whole(cohort: Path, subject: str, n_windows: int, n_channels: int, n_times: int) -> bool:
@@ -58,22 +51,7 @@ def write_cohort(cohort: Path, about: Mapping[str, Any], rows: Sequence[Mapping[
     import pyarrow.parquet as pq
 
     table = cohort / "subjects.parquet"
-    partial = table.with_name(f".{table.name}.{os.getpid()}.part")
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    pq.write_table(pa.Table.from_pylist([{key: row.get(key) for key in keys} for row in rows]), partial)
-    partial.replace(table)
+    with new_file(table) as stream:
+        pq.write_table(pa.Table.from_pylist([{key: row.get(key) for key in keys} for row in rows]), stream)
     write_json(cohort / "cohort.json", about)
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON in one step."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with partial.open("w", encoding="utf-8") as stream:
-        json.dump(content, stream, indent=1, ensure_ascii=False)
-        _flush(stream)
-    partial.replace(path)
-
-
-def _flush(stream: Any) -> None:
-    stream.flush()
-    os.fsync(stream.fileno())

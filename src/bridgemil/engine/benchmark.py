@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.store import Cohort
-from bridgemil.engine.plan import Job, grid, remaining
+from bridgemil.engine.plan import Job, Plan, grid
 from bridgemil.engine.scheduler import Outcome, Workers, only_scheduler, schedule
 from bridgemil.errors import BadUse
+from bridgemil.methods import BACKBONE, BUDGET, RECIPE
 from bridgemil.parallel import cores
 from bridgemil.runs import RunStore, open_store
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENGINES = ("local", "ray")
-BANDPOWER = 0.05  # seconds a fold of band power takes when the features are there
+BASELINE = 0.05  # seconds a fold of a baseline takes when the features are there
 START = 0.5  # seconds a run takes beside its training, in a worker that is warm
 
 
@@ -68,52 +69,40 @@ class Where:
         return 0 if self.device == "cpu" else int(torch.cuda.device_count())
 
 
-@dataclass
-class Plan:
-    """A grid, and what of it remains."""
+def expected_seconds(work: Plan, where: Where) -> dict[str, float]:
+    """Seconds that each remaining run will take: as its finished siblings did, or by a step measured here."""
+    from bridgemil.evaluation.estimate import estimate, torch_threads
+    from bridgemil.evaluation.run import device_of
 
-    jobs: list[Job]
-    store: RunStore
-    cohorts: dict[str, Cohort]  # by hash
-    todo: list[Job] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.todo = remaining(self.jobs, self.store)
-
-    def expected(self, where: Where) -> dict[str, float]:
-        """Seconds that each remaining run will take: as its finished siblings did, or by a step measured here."""
-        from bridgemil.evaluation.estimate import estimate
-        from bridgemil.evaluation.protocol import torch_threads
-        from bridgemil.evaluation.run import device_of
-
-        finished = self.store.finished()
-        seen: dict[tuple[str, str], float] = {}
-        for job in self.jobs:
-            if job.identity in finished and job.experiment not in seen:
-                seen[job.experiment] = float(self.store.about(job.identity)["seconds"])
-        device = device_of(where.device if where.engine == "local" else "auto")
-        with torch_threads(where.threads):
-            for job in self.todo:
-                if job.experiment not in seen:
-                    one = estimate(self.cohorts[job.cohort_hash], job.subjects, job.settings, device)
-                    seen[job.experiment] = one.seconds + START
-        expected, computed = {}, set()  # band power's features, which serve all folds
-        for job in self.todo:
-            plain = job.settings.stage2.kind == "bandpower"
-            expected[job.identity] = BANDPOWER if plain and job.cohort_hash in computed else seen[job.experiment]
-            if plain:
-                computed.add(job.cohort_hash)
-        return expected
+    finished = work.store.finished()
+    seen: dict[tuple[str, str], float] = {}
+    for job in work.jobs:
+        if job.identity in finished and job.experiment not in seen:
+            seen[job.experiment] = float(work.store.about(job.identity)["seconds"])
+    device = device_of(where.device if where.engine == "local" else "auto")
+    with torch_threads(where.threads):
+        for job in work.todo:
+            if job.experiment not in seen:
+                measured = estimate(work.cohorts[job.cohort_hash], job.subjects, job.settings, device)
+                seen[job.experiment] = measured.seconds + START
+    expected, computed = {}, set()  # a baseline's features serve all folds
+    for job in work.todo:
+        plain = not job.settings.is_network
+        expected[job.identity] = BASELINE if plain and job.experiment in computed else seen[job.experiment]
+        if plain:
+            computed.add(job.experiment)
+    return expected
 
 
 def plan(
     cohorts: Sequence[Cohort | str | Path],
     methods: Sequence[str],
-    backbones: Sequence[str] = ("eegnet",),
-    seeds: int = 1,
-    budget: str = "laptop",
+    backbones: Sequence[str] = (BACKBONE,),
+    seeds: int | Sequence[int] = 1,
+    budget: str = BUDGET,
     out: str | Path = "runs",
     *,
+    recipe: str = RECIPE,
     folds: int | None = None,
     split: FoldPlan | str | Path | None = None,
     groups: str | None = None,
@@ -121,10 +110,14 @@ def plan(
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Which runs a grid has, and which of them ``out`` already holds. The arguments are those of ``evaluate``."""
-    opened = [one if isinstance(one, Cohort) else Cohort.open(one) for one in cohorts]
+    opened = [cohort if isinstance(cohort, Cohort) else Cohort.open(cohort) for cohort in cohorts]
+    for cohort in opened:
+        if cohort.path is None:
+            raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
     how: dict[str, Any] = {"folds": folds, "split": split, "groups": groups, "split_seed": split_seed}
-    jobs = grid(opened, methods, backbones, seeds, budget, **how, changes=settings)
-    return Plan(jobs, RunStore(Path(out)), {one.hash: one for one in opened})
+    return Plan(
+        grid(opened, methods, backbones, seeds, budget, recipe=recipe, **how, changes=settings), RunStore(Path(out))
+    )
 
 
 def benchmark(grid_plan: Plan, where: Where | None = None, *, progress: bool = True) -> Outcome:
@@ -134,13 +127,14 @@ def benchmark(grid_plan: Plan, where: Where | None = None, *, progress: bool = T
     where = where or Where()
     open_store(grid_plan.store.root)
     with only_scheduler(grid_plan.store):
-        grid_plan.todo = remaining(grid_plan.jobs, grid_plan.store)
+        grid_plan.note()
+        grid_plan.look()
         if not grid_plan.todo:
             return Outcome()
         workers = where.workers(grid_plan.store.root)
         if not progress:
             return schedule(grid_plan.todo, grid_plan.store, workers)
-        with Display(grid_plan.todo, grid_plan.expected(where), workers.slots) as display:
+        with Display(grid_plan.todo, expected_seconds(grid_plan, where), workers.slots) as display:
             return schedule(grid_plan.todo, grid_plan.store, workers, display)
 
 
@@ -154,16 +148,18 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
     rows = []
     for identity in sorted(wanted):
         about = store.about(identity)
-        own = about["settings"]
+        settings, split = about["settings"], about["split"] or {}
         rows.append(
             {
                 "identity": identity,
                 "cohort": Path(about["cohort"]["path"]).name or "(in memory)",
                 "cohort_hash": about["cohort"]["hash"],
-                "method": own["method"],
-                "backbone": own["backbone"],
-                "budget": own["budget"],
+                "method": settings["method"],
+                "backbone": settings["backbone"],
+                "budget": settings["budget"],
+                "recipe": settings["recipe"],
                 "settings_hash": about["settings_hash"],
+                "split": split.get("hash"),
                 "seed": about["seed"],
                 "fold": about["fold"],
                 "accuracy": about["accuracy"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from bridgemil.engine.plan import Job
 from bridgemil.engine.scheduler import Event
-from bridgemil.evaluation.progress import duration
+from bridgemil.evaluation.estimate import duration
 
 if TYPE_CHECKING:
     from rich.table import Table

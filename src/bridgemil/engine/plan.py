@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bridgemil import backbones, methods
+from bridgemil import backbones, baselines, methods
 from bridgemil.cohort.folds import FoldPlan, Round
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILWarning
-from bridgemil.evaluation.protocol import fold_plan
+from bridgemil.evaluation.protocol import fold_plan, gather, seed_list
+from bridgemil.evaluation.results import Results, averaged
 from bridgemil.methods import Settings
 from bridgemil.runs import RunStore, run_identity, stage1_identity
 
@@ -23,11 +24,12 @@ class Job:
 
     identity: str
     stage1: str | None  # the encoder it will train, or find trained
-    cohort: str  # a path that every worker can read
+    cohort: str  # a path that every worker can read; empty for a cohort in memory
     cohort_hash: str
     settings: Settings
     seed: int
     subjects: Round
+    split: Mapping[str, Any]
 
     @property
     def experiment(self) -> tuple[str, str]:
@@ -37,52 +39,79 @@ class Job:
     @property
     def title(self) -> str:
         """The experiment in words."""
-        return f"{Path(self.cohort).name}, {self.settings.method}, {self.settings.backbone}"
+        name = Path(self.cohort).name
+        return f"{name}, {self.settings.title}" if name else self.settings.title
 
     def __str__(self) -> str:
-        return f"{self.title}, seed {self.seed}, fold {self.subjects.fold + 1}"
+        return f"{self.title}, seed {self.seed}, fold {self.subjects.fold}"
 
 
-def grid(
-    cohorts: Sequence[Cohort],
-    method_names: Sequence[str],
-    backbone_names: Sequence[str],
-    seeds: int,
-    budget: str,
-    *,
-    folds: int | None = None,
-    split: FoldPlan | str | Path | None = None,
-    groups: str | None = None,
-    split_seed: int = 0,
-    changes: Mapping[str, Any] | None = None,
-) -> list[Job]:
-    """All runs, in the order they will be started: seed after seed, so that whole tables appear early."""
-    if not (cohorts and method_names and backbone_names and seeds >= 1):
-        raise BadUse("a grid needs at least one cohort, method, backbone and seed")
-    for name in backbone_names:
-        backbones.check(name)
-    fitting, rows = _fitting(method_names, changes or {}), []
-    seen: set[str] = set()
-    for cohort in cohorts:
-        if cohort.path is None:
-            raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
-        if cohort.hash in seen:
-            warnings.warn(
-                f"{cohort.path}: holds the same windows as another cohort here; it is run once",
-                BridgeMILWarning,
-                stacklevel=3,
-            )
-            continue
-        seen.add(cohort.hash)
-        rounds = fold_plan(cohort, folds, split, groups, split_seed).rounds()
-        for backbone in backbone_names:
-            for method in method_names:
-                own = methods.settings(method, backbone, budget, cohort.burn_in, fitting[method])
-                if own.stage2.kind == "bandpower" and backbone != backbone_names[0]:
-                    continue  # it has no backbone: once is enough
-                rows.append((cohort, rounds, own))
-    jobs = (_job(cohort, one, own, seed) for seed in range(seeds) for cohort, rounds, own in rows for one in rounds)
-    return list({job.identity: job for job in jobs}.values())  # a cohort or method named twice is run once
+@dataclass(frozen=True)
+class Experiment:
+    """All folds and seeds of one method on one split of one cohort; of an ensemble, those of its members."""
+
+    cohort: Cohort
+    split: FoldPlan
+    settings: Settings
+    seeds: tuple[int, ...]
+
+    def jobs(self, seed: int) -> list[Job]:
+        """The runs of one seed, member after member and fold after fold."""
+        path = "" if self.cohort.path is None else str(self.cohort.path.resolve())  # a worker may stand elsewhere
+        about, made = self.split.about, []
+        for member in self.settings.each:
+            for subjects in self.split.rounds():
+                identity = run_identity(member, self.cohort.hash, subjects, seed)
+                encoder = stage1_identity(member, self.cohort.hash, subjects, seed)
+                made.append(Job(identity, encoder, path, self.cohort.hash, member, seed, subjects, about))
+        return made
+
+    def results(self, store: RunStore) -> Results:
+        """From the finished runs."""
+        parts = []
+        for member in self.settings.each:
+            identities = [job.identity for seed in self.seeds for job in self.jobs(seed) if job.settings == member]
+            parts.append(gather(store, identities, member, self.split))
+        return parts[0] if len(parts) == 1 else averaged(parts, self.settings)
+
+
+@dataclass
+class Plan:
+    """A grid, and what of it remains."""
+
+    experiments: list[Experiment]
+    store: RunStore
+    jobs: list[Job] = field(init=False)
+    todo: list[Job] = field(init=False)
+
+    def __post_init__(self) -> None:
+        seeds = sorted({seed for experiment in self.experiments for seed in experiment.seeds})
+        every = (
+            job
+            for seed in seeds  # seed after seed, so that whole tables appear early
+            for experiment in self.experiments
+            if seed in experiment.seeds
+            for job in experiment.jobs(seed)
+        )
+        self.jobs = list({job.identity: job for job in every}.values())  # what is named twice is run once
+        self.look()
+
+    def look(self) -> None:
+        """See anew what is done."""
+        done = self.store.finished()
+        self.todo = [job for job in self.jobs if job.identity not in done]
+
+    @property
+    def cohorts(self) -> dict[str, Cohort]:
+        """By hash."""
+        return {experiment.cohort.hash: experiment.cohort for experiment in self.experiments}
+
+    def note(self) -> None:
+        """Write down which splits and ensembles the runs belong to."""
+        for experiment in self.experiments:
+            self.store.note_split(experiment.cohort.hash, experiment.split)
+            if experiment.settings.members:
+                self.store.note_ensemble(experiment.settings)
 
 
 def remaining(jobs: Sequence[Job], store: RunStore) -> list[Job]:
@@ -91,26 +120,63 @@ def remaining(jobs: Sequence[Job], store: RunStore) -> list[Job]:
     return [job for job in jobs if job.identity not in done]
 
 
-def _job(cohort: Cohort, subjects: Round, own: Settings, seed: int) -> Job:
-    trained = None if own.stage1 is None else stage1_identity(own, cohort.hash, subjects, seed)
-    identity = run_identity(own, cohort.hash, subjects, seed)
-    path = str(Path(cohort.path or "").resolve())  # a worker may stand in another folder
-    return Job(identity, trained, path, cohort.hash, own, seed, subjects)
+def grid(
+    cohorts: Sequence[Cohort],
+    method_names: Sequence[str],
+    backbone_names: Sequence[str],
+    seeds: int | Sequence[int],
+    budget: str,
+    *,
+    recipe: str = methods.RECIPE,
+    folds: int | None = None,
+    split: FoldPlan | str | Path | None = None,
+    groups: str | None = None,
+    split_seed: int = 0,
+    changes: Mapping[str, Any] | None = None,
+) -> list[Experiment]:
+    """Every method on every backbone and cohort; each mistake is refused here, before any work."""
+    if not (cohorts and method_names and backbone_names):
+        raise BadUse("a grid needs at least one cohort, method, backbone and seed")
+    chosen_seeds = tuple(seed_list(seeds))
+    for name in backbone_names:
+        backbones.check(name)
+    fitting, experiments = _fitting(method_names, changes or {}), list[Experiment]()
+    for cohort in _each_once(cohorts):
+        plan = fold_plan(cohort, folds, split, groups, split_seed)
+        for backbone in backbone_names:
+            for method in method_names:
+                if method in baselines.names() and backbone != backbone_names[0]:
+                    continue  # it has no backbone: once is enough
+                made = methods.for_cohort(cohort, method, backbone, budget, fitting[method], recipe=recipe)
+                experiments.append(Experiment(cohort, plan, made, chosen_seeds))
+    return experiments
+
+
+def _each_once(cohorts: Iterable[Cohort]) -> list[Cohort]:
+    """Without those that hold the same windows as another."""
+    seen: dict[str, Cohort] = {}
+    for cohort in cohorts:
+        if cohort.hash in seen:
+            words = f"{cohort.path}: holds the same windows as another cohort here; it is run once"
+            warnings.warn(words, BridgeMILWarning, stacklevel=4)
+        seen.setdefault(cohort.hash, cohort)
+    return list(seen.values())
 
 
 def _fitting(method_names: Sequence[str], changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Per method the changes that concern it: ``stage1.epochs`` is for those that have a Stage 1, and so on."""
     flat = methods.flat(changes)
-    own = {name: {key: v for key, v in flat.items() if methods.has_setting(name, key)} for name in method_names}
-    unused = [key for key in flat if not any(key in found for found in own.values())]
-    unknown = [key for key in unused if not any(methods.has_setting(name, key) for name in methods.METHODS)]
-    for key in unknown:
-        methods.settings("bridgemil", changes={key: flat[key]})  # refuses it, and lists what there is
-        raise BadUse(f"no method has a setting {key}")
+    fitting = {name: {key: v for key, v in flat.items() if methods.has_setting(name, key)} for name in method_names}
+    unused = [key for key in flat if not any(key in kept for kept in fitting.values())]
+    every = [*methods.names(), *methods.ablations()]
+    for key in unused:
+        if not any(methods.has_setting(name, key) for name in every):
+            methods.settings("bridgemil", changes={key: flat[key]})  # refuses it, and lists what there is
+            raise BadUse(f"no method has a setting {key}")
     if unused:
         warnings.warn(
             f"no method of this grid has a setting {', '.join(unused)}; it changes nothing",
             BridgeMILWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    return own
+    return fitting

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from bridgemil.cohort.writing import write_json
+from bridgemil.disk import Taken, lock, write_json
 from bridgemil.engine.plan import Job, remaining
 from bridgemil.errors import STORAGE, BridgeMILError
 from bridgemil.methods import changed_from_budget
@@ -131,7 +131,8 @@ def _settle(event: Event, store: RunStore, outcome: Outcome, losses: Counter[str
         folder = store.root / "failed"
         folder.mkdir(exist_ok=True)
         changed = ", ".join(f"{key}={value}" for key, value in changed_from_budget(job.settings).items())
-        experiment = f"{job.title}, budget {job.settings.budget}{f', {changed}' if changed else ''}"
+        budget = f", budget {job.settings.budget}" if job.settings.is_network else ""
+        experiment = f"{job.title}{budget}{f', {changed}' if changed else ''}"
         content = {"run": str(job), "experiment": experiment, "error": event.words}
         write_json(folder / f"{job.identity}.json", content)
     elif event.kind == "storage":
@@ -161,18 +162,12 @@ def forget_failure(store: RunStore, job: Job) -> None:
 @contextmanager
 def only_scheduler(store: RunStore) -> Iterator[None]:
     """One scheduler a folder; the lock is the operating system's, so a dead owner does not hold it."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(store.root / "scheduler.lock", timeout=0)
     try:
-        lock.acquire()
-    except Timeout:
+        with lock(store.root / "scheduler.lock", wait=False):
+            yield
+    except Taken:
         raise BridgeMILError(f"{store.root}: another benchmark is running on this folder; wait for it") from None
     except OSError as error:
         if error.errno in STORAGE:
             raise BridgeMILError(f"{store.root}: cannot be written ({error.strerror}); choose another --out") from None
         raise
-    try:
-        yield
-    finally:
-        lock.release()

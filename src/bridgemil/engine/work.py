@@ -34,7 +34,7 @@ def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None
         cohort = _open(job.cohort, _written(Path(job.cohort) / "cohort.json"))
         if cohort.hash != job.cohort_hash:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
-        run = Run(cohort, job.subjects, job.settings, job.seed)
+        run = Run(cohort, job.subjects, job.settings, job.seed, job.split)
         with threadpool_limits(threads):  # numpy's and scikit-learn's
             run.perform(store, device_of(device), watch)
     except BridgeMILError as error:

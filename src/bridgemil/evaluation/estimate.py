@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridgemil import aggregators, backbones
 from bridgemil.cohort.folds import Round
+from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.store import Cohort
-from bridgemil.learning.settings import BagSettings, BandPowerSettings, Stage1Settings
+from bridgemil.errors import BadUse
+from bridgemil.learning.settings import BagSettings, Stage1Settings, stretched
 from bridgemil.methods import Settings
+from bridgemil.models import encoder_for
+from bridgemil.parallel import default_threads
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
 TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
+BASELINE = 15e-9  # seconds a byte of signal takes a baseline
+TRIED = 64  # windows a front end is tried on
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Estimate:
     stage1: float  # seconds
     stage2: float
     memory: float  # bytes
+    features: float = 0.0  # seconds a front end takes, once for all runs
 
     @property
     def seconds(self) -> float:
@@ -39,35 +45,53 @@ class Estimate:
         return self.stage1 + self.stage2
 
 
+@dataclass(frozen=True)
+class _Pace:
+    """What was measured."""
+
+    step: float  # seconds of training, a window
+    forward: float  # seconds of a forward pass, a window
+    kept: float  # bytes a window keeps for the gradient
+    window: float  # bytes a window has
+    front_end: float  # seconds a window takes the front end
+
+
 def estimate(cohort: Cohort, subjects: Round, settings: Settings, device: torch.device) -> Estimate:
-    """Measure a small step, and count how many windows the run will put through it."""
+    """Measure a small step, and count how many windows the run will put through it.
+
+    Parameters
+    ----------
+    cohort, subjects, settings
+        Of the run.
+    device
+        Where it would train.
+    """
     n = {name: sum(cohort.records[s].n_windows for s in getattr(subjects, name)) for name in ("train", "validation")}
-    window_bytes = 4 * len(cohort.channels) * cohort.n_times
-    if isinstance(settings.stage2, BandPowerSettings):
-        return Estimate(0, 1e-9 * cohort.n_windows * window_bytes * 15, LIBRARIES + 200 * window_bytes)
+    chosen = settings.stage2
+    if chosen is None:
+        window_bytes = 4 * len(cohort.channels) * cohort.n_times
+        return Estimate(0, BASELINE * cohort.n_windows * window_bytes, LIBRARIES + 200 * window_bytes)
     bag = int(np.median([record.n_windows for record in cohort.records.values()]))
     bag = min(max(4 * bag, 64), 512)  # two of these are about a mini-batch of eight subjects
-    slow = isinstance(settings.stage2, BagSettings) and settings.stage2.aggregator == "timemil"
-    shape = (len(cohort.channels), cohort.n_times, bag)
-    step, forward, kept = _measure(
-        settings.backbone, json.dumps(settings.backbone_options), "timemil" if slow else "mean", shape, str(device)
-    )
+    pace = _measure(settings.model_dump_json(), cohort.signal, bag, str(device))
     stage1, most = 0.0, 0
     if settings.stage1 is not None:
         per_epoch, most = _stage1_windows(settings.stage1, n["train"])
-        stage1 = settings.stage1.epochs * per_epoch * step
-    chosen = settings.stage2
-    trained, frozen = chosen.epochs, 0
+        steps = -(-n["train"] // settings.stage1.batch_windows)
+        stage1 = stretched(settings.stage1, steps).epochs * per_epoch * pace.step
     largest = sorted((cohort.records[s].n_windows for s in subjects.train), reverse=True)
     if isinstance(chosen, BagSettings):
-        frozen = chosen.freeze_epochs if settings.stage1 is not None else 0
-        trained -= frozen
+        whole = stretched(chosen, -(-len(subjects.train) // chosen.batch_subjects))
+        frozen = whole.freeze_epochs if settings.stage1 is not None else 0
         most = max(most, sum(largest[: chosen.batch_subjects]))
     else:
+        whole, frozen = stretched(chosen, -(-n["train"] // chosen.batch_windows)), 0
         most = max(most, chosen.batch_windows)
-    stage2 = trained * (n["train"] * step + n["validation"] * forward) + (n["train"] if frozen else 0) * forward
-    data = window_bytes * (cohort.n_windows + 2 * most)
-    return Estimate(stage1, stage2, LIBRARIES + data + TEMPORARIES * kept * most)
+    trained = whole.epochs - frozen
+    stage2 = trained * (n["train"] * pace.step + n["validation"] * pace.forward)
+    stage2 += (n["train"] if frozen else 0) * pace.forward
+    memory = LIBRARIES + 3 * pace.window * most + TEMPORARIES * pace.kept * most
+    return Estimate(stage1, stage2, memory, pace.front_end * cohort.n_windows)
 
 
 def _stage1_windows(settings: Stage1Settings, n: int) -> tuple[int, int]:
@@ -82,15 +106,14 @@ def _stage1_windows(settings: Stage1Settings, n: int) -> tuple[int, int]:
 
 
 @cache
-def _measure(
-    backbone: str, options: str, aggregator: str, shape: tuple[int, int, int], where: str
-) -> tuple[float, float, float]:
-    """Seconds per window of a training step and of a forward pass, and the bytes a window keeps for the gradient."""
+def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
     import torch
 
+    from bridgemil import aggregators, backbones
     from bridgemil.learning.bags import BagModel
 
-    (n_channels, n_times, bag), device, kept = shape, torch.device(where), 0
+    settings, device, kept = Settings.model_validate_json(settings_json), torch.device(where), 0
+    slow = isinstance(settings.stage2, BagSettings) and settings.stage2.aggregator == "timemil"
 
     def count(tensor: Tensor) -> Tensor:
         nonlocal kept
@@ -98,10 +121,13 @@ def _measure(
         return tensor
 
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        encoder = backbones.create(backbone, n_channels, n_times, **json.loads(options))
-        head = aggregators.create(aggregator, backbones.embedding_dim(encoder), 2)
+        encoder = encoder_for(settings, signal)
+        head = aggregators.create("timemil" if slow else "mean", backbones.embedding_dim(encoder), 2)
         model = BagModel(encoder, head).to(device)
-        x = torch.randn(2 * bag, n_channels, n_times, device=device)
+        x, front_end = torch.randn(2 * bag, signal.n_channels, signal.n_times, device=device), 0.0
+        if (front := getattr(encoder, "front_end", None)) is not None:
+            front_end = _seconds(lambda: front(x[:TRIED]), device) / len(x[:TRIED])
+            x = front(x[:TRIED]).repeat(-(-len(x) // TRIED), 1)[: len(x)]
 
         def step() -> None:
             model.aggregate(model.encoder(x), [bag, bag]).logits.sum().backward()
@@ -113,10 +139,11 @@ def _measure(
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             loss = model.aggregate(model.encoder(x), [bag, bag]).logits.sum()
         loss.backward()
-        return _seconds(step, device) / len(x), _seconds(forward, device) / len(x), kept / len(x)
+        times = (_seconds(work, device) / len(x) for work in (step, forward))
+        return _Pace(*times, kept / len(x), 4.0 * x[0].numel(), front_end)
 
 
-def _seconds(work: Callable[[], None], device: torch.device) -> float:
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
     import torch
 
     best = float("inf")
@@ -127,3 +154,26 @@ def _seconds(work: Callable[[], None], device: torch.device) -> float:
             torch.cuda.synchronize(device)
         best = min(best, time.perf_counter() - begun)
     return best
+
+
+def duration(seconds: float) -> str:
+    """For people: 45 s, 12 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+@contextmanager
+def torch_threads(threads: int | None) -> Iterator[None]:
+    """Give torch these threads, and put them back."""
+    import torch
+
+    if threads is not None and threads < 1:
+        raise BadUse(f"threads must be at least 1, got {threads}")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or default_threads())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
+from bridgemil.evaluation.statistics import Comparison, compare
 from bridgemil.methods import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
+
+TOGETHER = -1  # stands for the seed where several are averaged
 
 
 @dataclass(frozen=True)
 class Results:
-    """What ``evaluate`` returns."""
+    """What ``evaluate`` returns: n subjects, each held out once per seed; K classes."""
 
     settings: Settings
     classes: list[str]
     predictions: pd.DataFrame  # seed, fold, subject, label, predicted, p_<class>…
-    curves: pd.DataFrame  # seed, fold, phase, epoch, loss, validation_accuracy, …
+    curves: pd.DataFrame  # seed, fold, phase, epoch, loss, validation_accuracy, …; empty for a baseline
     runs: list[str]  # identities, in the store of ``out``
     seconds: float  # of computing, all runs together
+    split: Mapping[str, Any] = field(default_factory=dict)  # kind, k, split_seed, hash, title
+    floors: Mapping[str, Results] = field(default_factory=dict)  # the simple baselines on the same folds
+    members: Mapping[str, Results] = field(default_factory=dict)  # of an ensemble
+    no_floors: Mapping[str, str] = field(default_factory=dict)  # those that could not be had, and why
+    _windows: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The method, as tables name it."""
+        return self.settings.method
 
     @property
     def folds(self) -> int:
@@ -42,23 +59,32 @@ class Results:
         return self.predictions.drop_duplicates("subject")["label"].tolist()
 
     @cached_property
+    def windows(self) -> pd.DataFrame:
+        """A row a window of every held-out subject: seed, fold, subject, window, second, and what the method says of it.
+
+        ``gate`` where it has gates, ``contribution_<class>`` where windows add up to the logits, ``p_<class>`` of a
+        majority vote. Empty for a baseline, which does not look at windows one by one.
+        """
+        import pandas as pd
+
+        return pd.DataFrame() if self._windows is None else self._windows()
+
+    @cached_property
     def summary(self) -> pd.DataFrame:
         """One row: accuracy (mean and standard deviation over seeds), the other scores, intervals, settings."""
         import pandas as pd
 
-        per_seed = [own for _, own in self.predictions.groupby("seed")]
-        accuracy = [metrics.seed_accuracy(own) for own in per_seed]
-        scores = pd.DataFrame([metrics.scores(own, self.classes) for own in per_seed]).mean()
+        per_seed = [seed_rows for _, seed_rows in self.predictions.groupby("seed")]
+        accuracy = [metrics.seed_accuracy(seed_rows) for seed_rows in per_seed]
+        scores = pd.DataFrame([metrics.scores(seed_rows, self.classes) for seed_rows in per_seed]).mean()
         low, high = metrics.accuracy_interval(self.predictions)
         level, chance_low, chance_high = metrics.chance(self.labels)
-        stage1 = self.settings.stage1
-        aligned = stage1 is not None and stage1.objective == "alignment" and stage1.subbag
-        pairs = stage1.subbag_pairs if stage1 is not None and aligned else None
         row = {
             "method": self.settings.method,
             "backbone": self.settings.backbone,
+            "recipe": None if self.settings.budget is None else self.settings.recipe,
             "budget": self.settings.budget,
-            "subbag_pairs": pairs,
+            "subbag_pairs": subbag_pairs(self.settings),
             "accuracy": float(np.mean(accuracy)),
             "accuracy_std": float(np.std(accuracy)),
             **scores.to_dict(),
@@ -77,11 +103,37 @@ class Results:
 
     @property
     def confusion(self) -> pd.DataFrame:
-        """Subjects by diagnosis (rows) and prediction (columns), mean over seeds."""
+        """Subjects by diagnosis (rows) and prediction (columns), mean over seeds; K x K."""
         import pandas as pd
 
         counts = pd.crosstab(self.predictions["label"], self.predictions["predicted"])
         return counts.reindex(index=self.classes, columns=self.classes, fill_value=0) / self.seeds
+
+    def for_seeds(self, seeds: set[int]) -> Results:
+        """These seeds only."""
+        return replace(self, predictions=self.predictions[self.predictions["seed"].isin(seeds)])
+
+    @property
+    def ensemble(self) -> Results:
+        """The seeds together: each subject's probabilities averaged over seeds, as one seed (``TOGETHER``)."""
+        if self.seeds == 1:
+            return self
+        columns = [f"p_{name}" for name in self.classes]
+        return replace(
+            self, predictions=mean_probabilities([self.predictions], columns, self.classes), floors={}, _windows=None
+        )
+
+    def compare(self, other: Results) -> Comparison:
+        """This method against another on the same subjects and folds: the difference, and whether it may be chance.
+
+        Seeds that both have are compared.
+        """
+        shared = set(self.predictions["seed"]) & set(other.predictions["seed"])
+        if not shared:
+            raise BadUse(f"{self.name} and {other.name} share no seed")
+        tables = [table[table["seed"].isin(shared)] for table in (self.predictions, other.predictions)]
+        names = (self.name, other.name) if self.name != other.name else (f"{self.name} (1)", f"{other.name} (2)")
+        return compare(tables[0], tables[1], names)
 
     def for_machines(self) -> dict[str, Any]:
         """The summary as JSON holds it."""
@@ -89,6 +141,7 @@ class Results:
         return {
             "method": row["method"],
             "backbone": row["backbone"],
+            "recipe": row["recipe"],
             "accuracy": {"mean": row["accuracy"], "std": row["accuracy_std"]},
             **{name: row[name] for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")},
             "ci95": [row["ci95_low"], row["ci95_high"]],
@@ -96,9 +149,79 @@ class Results:
             "chance95": [row["chance95_low"], row["chance95_high"]],
             "confusion": {"classes": self.classes, "matrix": self.confusion.to_numpy().tolist()},
             **{name: int(row[name]) for name in ("n_subjects", "folds", "seeds")},
+            "split": dict(self.split),
             "budget": row["budget"],
             "subbag_pairs": None if row["subbag_pairs"] is None else int(row["subbag_pairs"]),
             "settings": self.settings.model_dump(mode="json"),
             "settings_hash": row["settings_hash"],
             "seconds": row["seconds"],
+            "floors": {
+                name: floor.for_machines()["accuracy"]
+                | {"gain": metrics.difference(self.predictions, floor.predictions)[0]}
+                for name, floor in self.floors.items()
+            },
         }
+
+    def __repr__(self) -> str:
+        row = self.summary.iloc[0]
+        seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
+        lines = [
+            f"{self.settings.title}: accuracy {row['accuracy']:.1%} (95 % {row['ci95_low']:.1%} to "
+            f"{row['ci95_high']:.1%}), balanced {row['balanced_accuracy']:.3f}, AUROC {row['auroc']:.3f}",
+            f"  {row['n_subjects']} subjects of {', '.join(self.classes)}, each held out once: "
+            f"{self.split.get('title', f'{self.folds} folds')}, {seeds}; chance {row['chance']:.1%}",
+        ]
+        for floor in self.floors.values():
+            lines.append(f"  beside it: {floor.name} {floor.summary['accuracy'][0]:.1%}")
+        return "\n".join(lines)
+
+
+def subbag_pairs(settings: Settings) -> int | None:
+    """Pairs of sub-bags in a step, where sub-bags are aligned."""
+    for member in settings.each:
+        stage1 = member.stage1
+        if stage1 is not None and stage1.objective == "alignment" and stage1.subbag:
+            return stage1.subbag_pairs
+    return None
+
+
+def averaged(members: list[Results], settings: Settings) -> Results:
+    """An ensemble: the mean of its members' probabilities, seed by seed.
+
+    Its windows are those of its members, each row with its ``member``.
+    """
+    import pandas as pd
+
+    columns = [f"p_{name}" for name in members[0].classes]
+    tables = []
+    for seed in members[0].predictions["seed"].unique():
+        parts = [member.predictions[member.predictions["seed"] == seed] for member in members]
+        tables.append(mean_probabilities(parts, columns, members[0].classes).assign(seed=seed))
+
+    def windows() -> pd.DataFrame:
+        parts = [member.windows.assign(member=member.name) for member in members if len(member.windows)]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    curves = [member.curves.assign(member=member.name) for member in members if len(member.curves)]
+    return replace(
+        members[0],
+        settings=settings,
+        predictions=pd.concat(tables, ignore_index=True),
+        curves=pd.concat(curves, ignore_index=True) if curves else pd.DataFrame(),
+        runs=[identity for member in members for identity in member.runs],
+        seconds=sum(member.seconds for member in members),
+        members={member.name: member for member in members},
+        _windows=windows,
+    )
+
+
+def mean_probabilities(tables: list[pd.DataFrame], columns: list[str], classes: list[str]) -> pd.DataFrame:
+    """Predictions whose probabilities are the mean over several tables of predictions; the likeliest class is said."""
+    import pandas as pd
+
+    rows = pd.concat(tables, ignore_index=True)
+    keys = ["fold", "subject", "label"]
+    mean = rows.groupby(keys, sort=False)[columns].mean().reset_index()
+    mean.insert(3, "predicted", [classes[k] for k in mean[columns].to_numpy().argmax(axis=1)])
+    mean.insert(0, "seed", TOGETHER)
+    return mean

@@ -1,44 +1,27 @@
-"""One run: train on a fold's training subjects, select on its validation subjects, and look at the test ones last."""
+"""One run: fit on a fold's training subjects, predict its test subjects last, and write both down."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from bridgemil.cohort.folds import Round
 from bridgemil.cohort.settings import changed_from_preset
 from bridgemil.cohort.store import Cohort
-from bridgemil.cohort.writing import write_json
+from bridgemil.disk import write_json
 from bridgemil.errors import BadData, BadUse
-from bridgemil.learning.settings import BandPowerSettings
 from bridgemil.methods import Settings
-from bridgemil.runs import RunStore, run_identity, stage1_identity, write_tensors
+from bridgemil.models import Fit, Prediction, fit
+from bridgemil.runs import RESULTS_VERSION, RunShelf, RunStore, run_identity, stage1_identity
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pandas as pd
     import torch
-    from torch import Tensor
 
-    from bridgemil.learning.fitting import Here
-    from bridgemil.learning.loop import Curve, Watch
-    from bridgemil.learning.window_set import WindowSet
-
-
-@dataclass
-class Outcome:
-    """What a run leaves."""
-
-    predicted: list[int]  # a class a test subject
-    probabilities: list[list[float]]  # a row a test subject
-    windows: dict[str, Tensor] = field(default_factory=dict)  # per test subject: gates, or window probabilities
-    weights: dict[str, Tensor] = field(default_factory=dict)
-    curve: Curve = field(default_factory=list)
-    selected_epoch: int | None = None
-    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # mean and deviation of the training fold
-    seconds: float = 0.0  # of training, over all resumes, Stage 1 included wherever it was trained
+    from bridgemil.learning.loop import Watch
 
 
 def device_of(name: str) -> torch.device:
@@ -62,22 +45,37 @@ def device_of(name: str) -> torch.device:
 
 @dataclass(frozen=True)
 class Run:
-    """One fold of one seed."""
+    """One fold of one seed.
+
+    Parameters
+    ----------
+    cohort
+        Holds everybody's windows.
+    subjects
+        Who trains, selects and tests.
+    settings
+        Everything else that decides the result.
+    seed
+        Of weights, sampling and dropout.
+    split
+        What the fold is a part of, to write down: kind, k, split_seed, hash.
+    """
 
     cohort: Cohort
     subjects: Round
     settings: Settings
     seed: int
+    split: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
-            both = set(getattr(self.subjects, one)) & set(getattr(self.subjects, other))
+        for first, second in (("train", "validation"), ("train", "test"), ("validation", "test")):
+            both = set(getattr(self.subjects, first)) & set(getattr(self.subjects, second))
             if both:
-                raise BadData(f"a subject may not be in {one} and {other} both: {', '.join(sorted(both))}")
+                raise BadData(f"a subject may not be in {first} and {second} both: {', '.join(sorted(both))}")
         seen = {self.cohort.records[subject].label for subject in self.subjects.train}
         absent = [name for name in self.cohort.classes if name not in seen]
         if absent:
-            raise BadData(f"fold {self.subjects.fold + 1} has no training subject of class {', '.join(absent)}")
+            raise BadData(f"fold {self.subjects.fold} has no training subject of class {', '.join(absent)}")
 
     @property
     def identity(self) -> str:
@@ -96,120 +94,36 @@ class Run:
         return identity
 
     def _perform(self, store: RunStore, identity: str, device: torch.device, watch: Watch | None) -> None:
-        if isinstance(self.settings.stage2, BandPowerSettings):
-            outcome, threads = self._bandpower(self.settings.stage2), 1
-        else:
-            import torch
-
-            outcome, threads = self._network(store, identity, device, watch), torch.get_num_threads()
-        about = {"seconds": outcome.seconds, "device": device.type, "threads": threads}
-        with store.writing(store.run(identity)) as folder:
-            self._write(folder, outcome, about)
-
-    def _network(self, store: RunStore, identity: str, device: torch.device, watch: Watch | None) -> Outcome:
-        import torch
-
-        from bridgemil.learning.fitting import Here, fit, new_encoder, predict
-        from bridgemil.learning.streams import Streams
-        from bridgemil.learning.window_set import WindowSet
-
-        ids = sorted(self.subjects.train)
-        scale = self.cohort.normalisation(ids)
-        training = WindowSet.load(self.cohort, ids, scale)
-        validation = WindowSet.load(self.cohort, sorted(self.subjects.validation), scale)
-        here = Here(Streams.of(self.seed, ids), device, watch)
-        devices = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(devices):  # the caller's random numbers are the caller's
-            encoder = new_encoder(self.settings.backbone, self.settings.backbone_options, training, here)
-            before, seconds = self._stage1(encoder, training, store, here)
-            assert not isinstance(self.settings.stage2, BandPowerSettings)
-            model, trained = fit(
-                encoder, self.settings.backbone, training, validation, self.settings.stage2, here,
-                store.checkpoint(identity), pretrained=self.settings.stage1 is not None,
-            )  # fmt: skip
+        subjects = self.subjects
+        fitted = fit(
+            self.cohort, subjects.train, subjects.validation, self.settings, self.seed,
+            device=device, shelf=self._shelf(store, identity), watch=watch,
+        )  # fmt: skip
         # Only now are the test subjects' windows read.
-        test = WindowSet.load(self.cohort, self.subjects.test, scale)
-        found = [predict(model, test.bag(i), device) for i in range(len(test.subjects))]
-        return Outcome(
-            [one.predicted for one in found],
-            [one.probabilities.tolist() for one in found],
-            {subject: one.windows for subject, one in zip(test.subjects, found, strict=True)},
-            {name: value.cpu() for name, value in model.state_dict().items()},
-            before + trained.curve,
-            trained.epoch,
-            (tuple(scale[0].tolist()), tuple(scale[1].tolist())),
-            seconds + trained.seconds,
-        )
+        predictions = {subject: fitted.model.predict(self.cohort.windows(subject)) for subject in subjects.test}
+        with store.writing(store.run(identity)) as folder:
+            self._record(folder, fitted, predictions, device)
 
-    def _stage1(
-        self, encoder: torch.nn.Module, training: WindowSet, store: RunStore, here: Here
-    ) -> tuple[Curve, float]:
-        """Load the Stage 1 encoder from the store, training it first if nobody has; its curve and seconds."""
-        from bridgemil.learning import checkpoint
-        from bridgemil.learning.fitting import pretrain
+    def _shelf(self, store: RunStore, identity: str) -> RunShelf:
+        note: dict[str, Any] = {"seed": self.seed, "cohort": self.cohort.hash, "train": sorted(self.subjects.train)}
+        if self.settings.stage1 is not None:
+            note |= {"settings": self.settings.stage1.model_dump(mode="json"), "backbone": self.settings.backbone}
+        shared = stage1_identity(self.settings, self.cohort.hash, self.subjects, self.seed)
+        return RunShelf(store, identity, shared, note)
 
-        if self.settings.stage1 is None:
-            return [], 0.0
-        identity = stage1_identity(self.settings, self.cohort.hash, self.subjects, self.seed)
-        file = store.stage1(identity) / "encoder.safetensors"
-        with store.lock(identity):
-            if not file.is_file():
-                keep = store.checkpoint(identity)
-                trained = pretrain(encoder, self.settings.backbone, training, self.settings.stage1, here, keep)
-                note = {
-                    "settings": self.settings.stage1.model_dump(),
-                    "backbone": self.settings.backbone,
-                    "curve": trained.curve,
-                    "seconds": trained.seconds,
-                    "seed": self.seed,
-                    "cohort": self.cohort.hash,
-                    "train": sorted(self.subjects.train),
-                }
-                with store.writing(store.stage1(identity)) as folder:
-                    write_tensors(folder / file.name, encoder.state_dict(), note)
-        tensors, about = checkpoint.read(file)
-        encoder.load_state_dict(tensors)
-        return list(about["curve"]), float(about["seconds"])
-
-    def _bandpower(self, settings: BandPowerSettings) -> Outcome:
-        import numpy as np
-
-        from bridgemil.baselines.bandpower import classifier
-
-        def of(subjects: tuple[str, ...]) -> Any:
-            return np.stack([_features(self.cohort, subject) for subject in subjects])
-
-        number = {s: int(c) for s, c in zip(self.cohort.subjects, self.cohort.y, strict=True)}
-        begun = time.perf_counter()
-        model = classifier(settings.classifier, self.seed)
-        train = tuple(sorted(self.subjects.train))
-        model.fit(of(train), [number[s] for s in train])
-        own = model.predict_proba(of(self.subjects.test))
-        p = np.zeros((len(own), len(self.cohort.classes)))
-        p[:, model.classes_] = own
-        return Outcome(p.argmax(axis=1).tolist(), p.tolist(), seconds=time.perf_counter() - begun)
-
-    def _write(self, folder: Path, outcome: Outcome, about: dict[str, Any]) -> None:
+    def _record(
+        self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device
+    ) -> None:
         import pandas as pd
 
-        label = {subject: self.cohort.records[subject].label for subject in self.subjects.test}
-        rows = [
-            {
-                "seed": self.seed,
-                "fold": self.subjects.fold,
-                "subject": subject,
-                "label": label[subject],
-                "predicted": self.cohort.classes[predicted],
-            }
-            | {f"p_{name}": value for name, value in zip(self.cohort.classes, p, strict=True)}
-            for subject, predicted, p in zip(self.subjects.test, outcome.predicted, outcome.probabilities, strict=True)
-        ]
-        pd.DataFrame(rows).to_parquet(folder / "predictions.parquet")
-        if outcome.weights:
-            pd.DataFrame(outcome.curve).to_parquet(folder / "curves.parquet")
-            write_tensors(folder / "windows.safetensors", outcome.windows)
-            note = {"scale": outcome.scale, "channels": self.cohort.channels, "classes": self.cohort.classes}
-            write_tensors(folder / "model.safetensors", outcome.weights, note)
+        fitted.model.save(folder)
+        rows = self._rows(predictions)
+        rows.to_parquet(folder / "predictions.parquet")
+        windows = [self._window_rows(subject, said) for subject, said in predictions.items()]
+        if len(windows[0].columns) > 3:
+            pd.concat(windows, ignore_index=True).to_parquet(folder / "windows.parquet")
+        if fitted.curve:
+            pd.DataFrame(fitted.curve).to_parquet(folder / "curves.parquet")
         content = {
             "settings": self.settings.model_dump(mode="json"),
             "settings_hash": self.settings.hash,
@@ -225,30 +139,45 @@ class Run:
             },
             "seed": self.seed,
             "fold": self.subjects.fold,
+            "split": None if self.split is None else dict(self.split),
             "train": list(self.subjects.train),
             "validation": list(self.subjects.validation),
             "test": list(self.subjects.test),
-            "selected_epoch": outcome.selected_epoch,
-            "accuracy": sum(row["label"] == row["predicted"] for row in rows) / len(rows),
-        } | _versions()
-        write_json(folder / "run.json", content | about)
+            "selected_epoch": fitted.selected_epoch,
+            "accuracy": float((rows["label"] == rows["predicted"]).mean()),
+            "seconds": fitted.seconds,
+            "device": device.type if self.settings.is_network else "cpu",
+            "threads": fitted.threads,
+            "results_version": RESULTS_VERSION,
+        } | dict(fitted.model.facts.versions)
+        write_json(folder / "run.json", content)
 
+    def _rows(self, predictions: Mapping[str, Prediction]) -> pd.DataFrame:
+        import pandas as pd
 
-_FEATURES: WeakKeyDictionary[Cohort, dict[str, Any]] = WeakKeyDictionary()  # band power of subjects, for all folds
+        return pd.DataFrame(
+            [
+                {
+                    "seed": self.seed,
+                    "fold": self.subjects.fold,
+                    "subject": subject,
+                    "label": self.cohort.records[subject].label,
+                    "predicted": self.cohort.classes[said.predicted],
+                }
+                | {f"p_{name}": float(p) for name, p in zip(self.cohort.classes, said.probabilities, strict=True)}
+                for subject, said in predictions.items()
+            ]
+        )
 
+    def _window_rows(self, subject: str, said: Prediction) -> pd.DataFrame:
+        """A row a window: what the method says of it."""
+        import pandas as pd
 
-def _features(cohort: Cohort, subject: str) -> Any:
-    from bridgemil.baselines.bandpower import features
-
-    known = _FEATURES.setdefault(cohort, {})
-    if subject not in known:
-        known[subject] = features(cohort.windows(subject), cohort.sfreq)
-    return known[subject]
-
-
-def _versions() -> dict[str, Any]:
-    from importlib.metadata import version
-
-    from bridgemil.runs import RESULTS_VERSION
-
-    return {"results_version": RESULTS_VERSION} | {name: version(name) for name in ("bridgemil", "torch", "numpy")}
+        starts = self.cohort.window_starts(subject)
+        columns: dict[str, Any] = {"subject": subject, "window": range(len(starts)), "second": starts}
+        if said.gates is not None:
+            columns["gate"] = said.gates
+        for prefix, values in (("contribution", said.contributions), ("p", said.window_probabilities)):
+            if values is not None:
+                columns |= {f"{prefix}_{name}": values[:, k] for k, name in enumerate(self.cohort.classes)}
+        return pd.DataFrame(columns)

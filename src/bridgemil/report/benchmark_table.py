@@ -11,19 +11,20 @@ from importlib.resources import files
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from bridgemil.cohort.folds import FoldPlan
 from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadData
-from bridgemil.evaluation.results import Results
+from bridgemil.evaluation.protocol import gather
+from bridgemil.evaluation.results import Results, averaged
 from bridgemil.evaluation.statistics import Comparison, compare_all
-from bridgemil.methods import ABLATIONS, METHODS, Settings, changed_from_budget, digest
-from bridgemil.report.splits import whole_splits
-from bridgemil.runs import RESULTS_VERSION, RunStore
+from bridgemil.methods import Settings, changed_from_budget, order
+from bridgemil.runs import RESULTS_VERSION, RunStore, run_identity
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ORDER = [*METHODS, *ABLATIONS]
-Place = tuple[str, str, str]  # cohort, backbone, budget
+NO_NETWORK = "baselines"  # where no network stands beside them
+Place = tuple[str, str, str]  # cohort and split, backbone and recipe, budget
 
 
 @cache
@@ -42,7 +43,7 @@ class Cell:
     cohort: str  # its name, made unique among what is in the folder
     label: str  # the method, made unique among those it is compared with
     source: Mapping[str, Any]  # the cohort, as run.json has it
-    split: str
+    split: FoldPlan
     results: Results
 
     @property
@@ -51,14 +52,13 @@ class Cell:
         return self.results.settings.method
 
     @property
-    def backbone(self) -> str:
-        """The backbone's name."""
-        return self.results.settings.backbone
-
-    @property
-    def budget(self) -> str:
-        """The budget's name."""
-        return self.results.settings.budget
+    def place(self) -> Place | None:
+        """Where it stands; None for a baseline, which stands beside every network."""
+        settings = self.results.settings
+        if settings.budget is None or settings.backbone is None:
+            return None
+        recipe = "" if settings.recipe == "paper" else f", recipe {settings.recipe}"
+        return self.cohort, f"{settings.backbone}{recipe}", settings.budget
 
     @cached_property
     def row(self) -> Mapping[str, Any]:
@@ -75,11 +75,13 @@ class Cell:
     @property
     def published(self) -> tuple[float, float] | None:
         """The paper's number for this cohort, backbone and method."""
-        tables, source = paper(), self.source["source"]
-        own = tables["main"].get(source, {}).get(self.backbone, {}).get(self.method)
-        if own is None and self.backbone == "eegnet":
-            own = tables["ablation"].get(source, {}).get(self.method)
-        return None if own is None else (own[0], own[1])
+        tables, source, settings = paper(), self.source["source"], self.results.settings
+        if settings.recipe != "paper":
+            return None
+        number = tables["main"].get(source, {}).get(settings.backbone, {}).get(self.method)
+        if number is None and settings.backbone == "eegnet":
+            number = tables["ablation"].get(source, {}).get(self.method)
+        return None if number is None else (number[0], number[1])
 
     @property
     def caveats(self) -> list[str]:
@@ -88,7 +90,8 @@ class Cell:
         own = tables["cohorts"].get(cohort["source"])
         if own is None:
             return []
-        found = [] if self.budget == "paper" else [f"budget {self.budget}"]
+        budget = self.results.settings.budget
+        found = [] if budget == "paper" else [f"budget {budget}"]
         if row["seeds"] != tables["seeds"]:
             found.append(f"{row['seeds']} seeds, not {tables['seeds']}")
         if row["folds"] != own["folds"]:
@@ -126,7 +129,8 @@ class BenchmarkReport:
                 "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
                 "changed": "; ".join(f"{key} = {value}" for key, value in cell.changed.items()),
                 "cohort_hash": cell.source["hash"],
-                "split": cell.split,
+                "split": cell.split.title,
+                "split_hash": cell.split.hash[:12],
             }
             rows.append({"cohort": cell.cohort, **cell.row, **beside})
         return pd.DataFrame(rows)
@@ -145,17 +149,17 @@ class BenchmarkReport:
         return pd.DataFrame(rows, columns=[*columns, "seeds"])
 
     def groups(self) -> dict[Place, list[Cell]]:
-        """Cells that may be compared: one cohort, split, backbone and budget; band power joins every backbone."""
-        found: dict[Place, list[Cell]] = {}
+        """Cells that may be compared: one cohort, split, backbone, recipe and budget; baselines join every one."""
+        placed: dict[Place, list[Cell]] = {}
         for cell in self.cells:
-            if cell.method != "bandpower":
-                found.setdefault((cell.cohort, cell.backbone, cell.budget), []).append(cell)
+            if cell.place is not None:
+                placed.setdefault(cell.place, []).append(cell)
         for cell in self.cells:
-            if cell.method == "bandpower":
-                own = [key for key in found if key[0] == cell.cohort and key[2] == cell.budget]
-                for key in own or [(cell.cohort, "no backbone", cell.budget)]:
-                    found.setdefault(key, []).append(cell)
-        return {key: sorted(cells, key=_order) for key, cells in found.items()}
+            if cell.place is None:
+                beside = [key for key in placed if key[0] == cell.cohort and key[1] != NO_NETWORK]
+                for key in beside or [(cell.cohort, NO_NETWORK, "")]:
+                    placed.setdefault(key, []).append(cell)
+        return {key: sorted(cells, key=_order) for key, cells in placed.items()}
 
 
 def build(store: RunStore) -> BenchmarkReport:
@@ -167,61 +171,76 @@ def build(store: RunStore) -> BenchmarkReport:
     foreign = runs["results_version"] != RESULTS_VERSION
     if foreign.any():
         remarks.append(f"Left out: {foreign.sum()} runs of another version of bridgemil, whose numbers may differ")
-    cells: list[Cell] = []
-    for _, own in runs[~foreign].groupby(["cohort_hash", "settings_hash"], sort=False):
-        made, missing = _cells(store, own)
-        cells += made
-        if missing:
-            first = own.iloc[0]
-            remarks.append(f"Not finished: {first['cohort']}, {first['method']}, {first['backbone']}: {missing}")
+    cells, missing = _cells(store, runs[~foreign])
     cells = _labelled(cells)
-    cells.sort(key=lambda cell: (cell.cohort, cell.budget, cell.backbone, _order(cell)))
-    report = BenchmarkReport(cells, remarks=remarks + _failures(store))
+    cells.sort(key=lambda cell: (cell.cohort, *(cell.place or ("", "", ""))[1:], _order(cell)))
+    report = BenchmarkReport(cells, remarks=remarks + missing + _failures(store))
     for key, group in report.groups().items():
         tables = {cell.label: cell.results.predictions for cell in group}
         if len(tables) > 1:
-            report.comparisons[key] = found = compare_all(tables)
-            compared = {frozenset((one.one, one.other)) for one in found}
+            report.comparisons[key] = compared = compare_all(tables)
+            pairs = {frozenset((comparison.one, comparison.other)) for comparison in compared}
             for pair in combinations(tables, 2):
-                if frozenset(pair) not in compared:
+                if frozenset(pair) not in pairs:
                     report.remarks.append(f"Not compared: {pair[0]} and {pair[1]} on {key[0]}: they share no seed")
     return report
 
 
-def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], str]:
-    """Of one experiment, a cell for each split that some seed has completed; and what is missing."""
-    import pandas as pd
+def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
+    """A cell for each experiment and split of which some seed is complete, ensembles included; and what is missing."""
+    done, cells, used = set(runs["identity"]), list[Cell](), set[str]()
+    splits = store.splits()
+    for (cohort_hash, _), rows in runs.groupby(["cohort_hash", "settings_hash"], sort=False):
+        about = store.about(rows["identity"].iloc[0])
+        settings = Settings.model_validate(about["settings"])
+        for hash_, plan in splits:
+            if hash_ == cohort_hash:
+                complete = list[str]()
+                for seed in sorted(rows["seed"].unique()):
+                    identities = [run_identity(settings, cohort_hash, r, int(seed)) for r in plan.rounds()]
+                    complete += identities if done.issuperset(identities) else []
+                if complete:
+                    results = gather(store, complete, settings, plan)
+                    cells.append(Cell(rows["cohort"].iloc[0], settings.method, about["cohort"], plan, results))
+                    used.update(complete)
+    cells += _ensembles(store, cells)
+    left = runs[~runs["identity"].isin(used)]
+    missing = [
+        f"Not finished: {', '.join(str(name) for name in names if name)}: {len(rows)} run(s) of seeds that are not "
+        "complete, left out"
+        for names, rows in left.groupby(["cohort", "method", "backbone"], sort=False, dropna=False)
+    ]
+    return cells, missing
 
-    abouts = {identity: store.about(identity) for identity in runs["identity"]}
-    splits: dict[str, list[tuple[int, str]]] = {}  # fold and identity of each run, over all seeds
-    for _, seed in runs.groupby("seed"):
-        for path in whole_splits({identity: abouts[identity] for identity in seed["identity"]}):
-            split = digest([sorted(abouts[identity]["test"]) for identity in path])
-            splits.setdefault(split, []).extend(enumerate(path))
-    first = runs.iloc[0]
-    about = abouts[first["identity"]]
-    settings, cells = Settings.model_validate(about["settings"]), []
-    for split, own in splits.items():
-        folds = [store.predictions(identity).assign(fold=fold) for fold, identity in own]
-        predictions, used = pd.concat(folds, ignore_index=True), [identity for _, identity in own]
-        seconds = sum(abouts[identity]["seconds"] for identity in used)
-        results = Results(settings, about["cohort"]["classes"], predictions, pd.DataFrame(), used, seconds)
-        cells.append(Cell(first["cohort"], first["method"], about["cohort"], split, results))
-    left = len(abouts.keys() - {identity for cell in cells for identity in cell.results.runs})
-    return cells, f"{left} run(s) of seeds that are not complete, left out" if left else ""
+
+def _ensembles(store: RunStore, cells: Sequence[Cell]) -> list[Cell]:
+    """Those that were planned here and whose members are all there, on each split."""
+    made = []
+    for settings in store.ensembles():
+        for cell in cells:
+            if cell.results.settings == settings.members[0]:
+                members = [
+                    next((c.results for c in cells if c.results.settings == member and c.split == cell.split), None)
+                    for member in settings.members
+                ]
+                shared = set.intersection(*(set(m.predictions["seed"]) if m is not None else set() for m in members))
+                if shared:
+                    parts = [m.for_seeds(shared) for m in members if m is not None]
+                    made.append(replace(cell, label=settings.method, results=averaged(parts, settings)))
+    return made
 
 
 def _labelled(cells: Sequence[Cell]) -> list[Cell]:
     """Names that tell apart what is apart: cohorts of one name, splits of one cohort, variants of one method."""
     named, labelled = [], []
     cohorts = _ambiguous((cell.cohort, cell.source["hash"]) for cell in cells)
-    splits = _ambiguous((cell.source["hash"], cell.split) for cell in cells)
+    splits = _ambiguous((cell.source["hash"], cell.split.hash) for cell in cells)
     for cell in cells:
         words, cohort_hash = cell.cohort, cell.source["hash"]
         if cell.cohort in cohorts:
             words += f" ({cohort_hash[:6]})"
         if cohort_hash in splits:
-            words += f", split {cell.split[:6]}"
+            words += f", {cell.split.title}"
         named.append(replace(cell, cohort=words))
     methods = _ambiguous((_place(cell), cell.results.settings.hash) for cell in named)
     for cell in named:
@@ -232,11 +251,12 @@ def _labelled(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _place(cell: Cell) -> Hashable:
-    return cell.cohort, cell.backbone, cell.budget, cell.method
+    return cell.cohort, cell.place, cell.method
 
 
 def _order(cell: Cell) -> tuple[int, str]:
-    return ORDER.index(cell.method), cell.label
+    known = order()
+    return max(known.index(member.method) for member in cell.results.settings.each), cell.label
 
 
 def _ambiguous(pairs: Iterable[tuple[Hashable, Hashable]]) -> set[Hashable]:

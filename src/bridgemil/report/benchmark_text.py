@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bridgemil.report.benchmark_table import ORDER, BenchmarkReport, Cell
+from bridgemil.report.benchmark_table import NO_NETWORK, BenchmarkReport, Cell
 
 Mark = Callable[[str], str]
 
@@ -16,7 +16,7 @@ def ranked(cells: Sequence[Cell], best: Mark, second: Mark) -> dict[str, str]:
     values = sorted({round(cell.row["accuracy"], 2) for cell in cells}, reverse=True)
     found = {}
     for cell in cells:
-        mean, std, steady = cell.row["accuracy"], cell.row["accuracy_std"], cell.method == "bandpower"
+        mean, std, steady = cell.row["accuracy"], cell.row["accuracy_std"], cell.place is None
         spread = f" ± {std:.2f}" if cell.row["seeds"] > 1 and not (steady and std == 0) else ""
         text, value = f"{mean:.2f}{spread}", round(mean, 2)
         if len(values) > 1 and value == values[0]:
@@ -82,7 +82,7 @@ def _recipes(cells: Sequence[Cell]) -> list[str]:
         if cell.row["subbag_pairs"] is not None and "stage1.subbag_pairs" not in cell.changed:
             words.append(f"subbag_pairs {cell.row['subbag_pairs']:.0f}, as the budget has it")
         if words:
-            found.setdefault((cell.label, ", ".join(words)), []).append(cell.backbone)
+            found.setdefault((cell.label, ", ".join(words)), []).append((cell.place or ("", NO_NETWORK))[1])
     return [f"{label} on {', '.join(dict.fromkeys(on))}: {words}" for (label, words), on in found.items()]
 
 
@@ -111,7 +111,7 @@ def write_files(report: BenchmarkReport, folder: Path) -> list[Path]:
 
 def _columns(report: BenchmarkReport) -> list[str]:
     """Methods, in the paper's order."""
-    return [label for _, label in sorted({(ORDER.index(cell.method), cell.label) for cell in report.cells})]
+    return list(dict.fromkeys(cell.label for cells in report.groups().values() for cell in cells))
 
 
 def _beside(cell: Cell) -> tuple[str, str]:

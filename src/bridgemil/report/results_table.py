@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridgemil.evaluation.metrics import difference
-from bridgemil.evaluation.progress import duration
+from bridgemil.evaluation.estimate import duration
+from bridgemil.evaluation.results import TOGETHER
 from bridgemil.methods import changed_from_budget
 
 if TYPE_CHECKING:
@@ -16,17 +17,21 @@ if TYPE_CHECKING:
     from bridgemil.evaluation.evidence import EvidenceFound
     from bridgemil.evaluation.results import Results
 
+EQUAL = 5e-4  # accuracies closer than this are printed as the same number
 
-def print_results(results: Sequence[Results], floor: Results | None = None) -> None:
-    """Print results of one cohort and split; ``floor`` is band power on the same subjects."""
+
+def print_results(results: Sequence[Results], floors: Sequence[Results] = ()) -> None:
+    """Print results of one cohort and split; ``floors`` are the simple baselines on the same subjects."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    every = [*results, *([floor] if floor is not None else [])]
-    console.print(_table(every))
-    for one in every:
-        console.print(f"  {recipe(one)}", soft_wrap=True, markup=False)
-    facts = every[0].summary.iloc[0]
+    rows = list[Results]()
+    for result in results:
+        rows += [result, *([result.ensemble] if result.seeds > 1 else [])]
+    console.print(_table([*rows, *floors]))
+    for result in [*results, *floors]:
+        console.print(f"  {recipe(result)}", soft_wrap=True, markup=False)
+    facts = results[0].summary.iloc[0]
     console.print(
         f"Always guessing the largest class: {facts['chance']:.1%} (a guesser on {facts['n_subjects']} subjects: "
         f"{facts['chance95_low']:.1%} to {facts['chance95_high']:.1%}).",
@@ -35,24 +40,26 @@ def print_results(results: Sequence[Results], floor: Results | None = None) -> N
     console.print(
         "Intervals: 95 %, bootstrap over subjects; what training anew would change is not in them.", soft_wrap=True
     )
-    if floor is not None:
-        for one in results:
-            console.print(against_floor(one, floor), soft_wrap=True)
-    for one in results:
-        _print_confusion(console, one)
+    for result in results:
+        for floor in floors:
+            console.print(against_floor(result, floor), soft_wrap=True)
+    for result in results:
+        _print_confusion(console, result)
 
 
-def against_floor(one: Results, floor: Results) -> str:
-    """One sentence: does the method reach band power?"""
-    gain, low, high = difference(one.predictions, floor.predictions)
-    name, span = one.settings.method, f"{100 * gain:+.1f} points, 95 % {100 * low:+.1f} to {100 * high:+.1f}"
+def against_floor(result: Results, floor: Results) -> str:
+    """One sentence: does the method reach this baseline?"""
+    gain, low, high = difference(result.predictions, floor.predictions)
+    name, span = result.name, f"{100 * gain:+.1f} points, 95 % {100 * low:+.1f} to {100 * high:+.1f}"
     if low > 0:
-        return f"{name} is better than band power on these subjects ({span})."
+        return f"{name} is better than {floor.name} on these subjects ({span})."
     if high < 0:
-        return f"{name} does NOT reach band power: it is worse on these subjects ({span})."
+        return f"{name} does NOT reach {floor.name}: it is worse on these subjects ({span})."
+    if abs(gain) < EQUAL:
+        return f"{name} and {floor.name} are equally accurate on these subjects (95 % {span.partition('95 % ')[2]})."
     if gain < 0:
-        return f"{name} does NOT reach band power ({span}; the difference may be chance)."
-    return f"{name} is not shown to be better than band power ({span})."
+        return f"{name} does NOT reach {floor.name} ({span}; the difference may be chance)."
+    return f"{name} is not shown to be better than {floor.name} ({span})."
 
 
 def _table(results: Sequence[Results]) -> Table:
@@ -61,31 +68,30 @@ def _table(results: Sequence[Results]) -> Table:
     table = Table(title_justify="left", title_style="bold")
     for name in ("method", "accuracy", "95 %", "balanced", "F1", "AUROC", "MCC"):
         table.add_column(name, no_wrap=True, justify="left" if name == "method" else "right")
-    for one in results:
-        row = one.summary.iloc[0]
+    for result in results:
+        row = result.summary.iloc[0]
         spread = f" ± {100 * row['accuracy_std']:.1f}" if row["seeds"] > 1 else ""
         table.add_row(
-            row["method"],
+            f"{result.name}, its seeds averaged" if result.predictions["seed"].iloc[0] == TOGETHER else result.name,
             f"{100 * row['accuracy']:.1f}{spread}",
             f"{100 * row['ci95_low']:.1f} - {100 * row['ci95_high']:.1f}",
             *(f"{row[name]:.3f}" for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")),
         )
     first = results[0].summary.iloc[0]
     seeds = "1 seed" if first["seeds"] == 1 else f"{first['seeds']} seeds"
-    table.title = f"{first['n_subjects']} subjects, each held out once: {first['folds']} folds, {seeds}"
+    split = results[0].split.get("title", f"{first['folds']} folds")
+    table.title = f"{first['n_subjects']} subjects, each held out once: {split}, {seeds}"
     return table
 
 
-def recipe(one: Results) -> str:
-    """What was run: backbone, budget, sub-bag pairs, and how long it took."""
-    row = one.summary.iloc[0]
-    took = f"computed in {duration(row['seconds'])}"
-    if one.settings.stage2.kind == "bandpower":
-        return f"{row['method']}: {took}"
-    pairs = f", subbag_pairs {row['subbag_pairs']:.0f}" if row["subbag_pairs"] is not None else ""
-    changed = ", ".join(f"{key}={value}" for key, value in changed_from_budget(one.settings).items())
-    budget = f"budget {row['budget']}{f', changed: {changed}' if changed else ''}"
-    return f"{row['method']}: {row['backbone']}, {budget}{pairs}; {took}"
+def recipe(result: Results) -> str:
+    """What was run: backbone, recipe, budget, sub-bag pairs, and how long it took."""
+    row = result.summary.iloc[0]
+    changed = ", ".join(f"{key}={value}" for key, value in changed_from_budget(result.settings).items())
+    parts = [] if row["budget"] is None else [row["backbone"], f"recipe {row['recipe']}", f"budget {row['budget']}"]
+    parts += [f"changed: {changed}"] if changed else []
+    parts += [f"subbag_pairs {row['subbag_pairs']:.0f}"] if row["subbag_pairs"] is not None else []
+    return f"{result.name}: {', '.join(parts)}{'; ' if parts else ''}computed in {duration(row['seconds'])}"
 
 
 def _print_confusion(console: Console, one: Results) -> None:

@@ -1,0 +1,51 @@
+"""``bridgemil clean``: remove chosen or failed runs and leftovers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgemil.cli import options
+
+NAME = "clean"
+
+
+def run(
+    runs: Annotated[Path, typer.Argument(help="A folder of runs, from `benchmark` or `evaluate`.")],
+    methods: Annotated[str | None, typer.Option(help="Remove finished runs of these methods.")] = None,
+    backbones: Annotated[str | None, typer.Option(help="... on these backbones.")] = None,
+    budget: Annotated[str | None, typer.Option(help="... with this budget.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Forget failed runs and their checkpoints.")] = False,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Remove checkpoints of interrupted runs.")] = False,
+    unused: Annotated[bool, typer.Option("--unused", help="Remove encoders no run uses, and stored features.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Remove runs you name, failures, and what killed processes left behind.
+
+    Example: `bridgemil clean runs --failed`
+
+    Example: `bridgemil clean runs --methods attention --backbones eegnet --dry-run`
+
+    Without options only leftovers go: lock files that nobody holds and half-written folders.
+    """
+    from bridgemil.engine.clean import clean, leftovers
+    from bridgemil.errors import BadData
+    from bridgemil.runs import RunStore
+
+    if not (runs / "runs").is_dir():
+        raise BadData(f"{runs}: no folder of runs")
+    store = RunStore(runs)
+    chosen = (options.names(methods) or (), options.names(backbones) or (), options.names(budget) or ())
+    going = leftovers(store, *chosen, failed=failed, unfinished=unfinished, unused=unused)
+    counts, size = {kind: len(paths) for kind, paths in going.parts.items()}, going.size
+    if not dry_run:
+        clean(store, going)
+    if json:
+        options.print_json({"removed": {} if dry_run else counts, "would_remove": counts, "bytes": size})
+        return
+    for kind, count in counts.items():
+        typer.echo(f"{'would remove' if dry_run else 'removed'} {count} {kind}")
+    typer.echo(f"{size / 1e6:.1f} MB" if counts else "nothing to remove")
