@@ -29,7 +29,7 @@ from bridgemil.errors import BadData, BadUse, Problem
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
 
-RECIPE_VERSION = 1  # raise when the same settings give other windows
+RECIPE_VERSION = 2  # raise when the same settings give other windows
 
 
 def prepare(

@@ -1,6 +1,7 @@
 """From one recording to its windows: pick, (interpolate, re-reference,) band-pass, notch, resample, cut.
 
-MNE's own filters with their defaults, filter before resampling, microvolts.
+MNE's own filters with their defaults, filter before resampling, microvolts. Where it can, filtering and resampling are
+one transform (see ``transform``); joined recordings and those too short for that go through MNE's steps.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.reading import bad_spans, collected_warnings, open_raw
 from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.transform import Grid, filter_and_resample, kernel
 from bridgemil.errors import BadData, Problem
 
 if TYPE_CHECKING:
@@ -79,11 +81,43 @@ def cut(plan: Plan) -> Cut:
 
 
 def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
-    """The picked channels in their order, filtered and resampled, in microvolts (channels x time)."""
-    settings = plan.settings
+    """Pick, clean, filter and resample a recording.
+
+    Parameters
+    ----------
+    raw
+        The opened recording; it is changed.
+    plan
+        Which channels to keep, and how.
+
+    Returns
+    -------
+    ndarray, shape (n_channels, n_times)
+        The picked channels in the plan's order, at ``plan.settings.sfreq`` Hz, in microvolts.
+    """
+    _pick(raw, plan)
+    sfreq, target = float(raw.info["sfreq"]), plan.settings.sfreq
+    if np.isclose(sfreq, target, rtol=1e-6, atol=0):
+        signal = _in_steps(raw, plan)
+    else:
+        taps = kernel(sfreq, plan.settings.low, plan.high, plan.notch)
+        grid = Grid.plan(raw.n_times, sfreq, target)
+        if _is_joined(raw) or not grid.has_room(len(taps) // 2):
+            signal = _in_steps(raw, plan)
+        else:
+            signal = filter_and_resample(raw.get_data(verbose="WARNING"), taps, grid, scale=1e6)
+    if not np.isfinite(signal).all():
+        raise ValueError("filtering gave NaN or infinite values")
+    return signal
+
+
+def _pick(raw: BaseRaw, plan: Plan) -> None:
+    """Keep the plan's channels in its order, the bad ones rebuilt, against the reference asked for."""
     names = {name: channel for channel, name in (plan.spellings | plan.supports).items()}
     raw.reorder_channels(list(dict.fromkeys([*names, *plan.references])))  # drops what is not named
-    raw.load_data(verbose="WARNING")
+    average = plan.settings.reference == ("average",)
+    if plan.references or plan.interpolate or average:
+        raw.load_data(verbose="WARNING")
     raw.set_channel_types(dict.fromkeys(raw.ch_names, "eeg"), verbose="ERROR")
     if plan.references:
         raw.set_eeg_reference(list(plan.references), verbose="ERROR")
@@ -92,26 +126,30 @@ def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
         _interpolate(raw, list(names.values()), plan)
     if raw.ch_names != list(plan.spellings):
         raw.reorder_channels(list(plan.spellings))  # drops the supports and the references
-    if settings.reference == ("average",):
+    if average:
         raw.set_eeg_reference("average", verbose="ERROR")
-    if _needs_pieces(raw):
-        raw.filter(settings.low, plan.high, picks="all", verbose="WARNING")
+
+
+def _in_steps(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
+    """MNE's steps, one after the other (channels x time, microvolt)."""
+    raw.load_data(verbose="WARNING")
+    if _is_joined(raw):
+        raw.filter(plan.settings.low, plan.high, picks="all", verbose="WARNING")
     else:
-        _band_pass(raw, settings.low, plan.high)
+        _band_pass(raw, plan.settings.low, plan.high)
     if plan.notch:
         raw.notch_filter(plan.notch, picks="all", verbose="WARNING")
-    if raw.info["sfreq"] != settings.sfreq:
-        raw.resample(settings.sfreq, verbose="WARNING")
+    raw.resample(plan.settings.sfreq, verbose="WARNING")  # does nothing at the same rate
     signal: NDArray[np.float64] = raw.get_data(verbose="WARNING")
     signal *= 1e6
-    if not np.isfinite(signal).all():
-        raise ValueError("filtering gave NaN or infinite values")
     return signal.astype(np.float32)
 
 
-def _needs_pieces(raw: BaseRaw) -> bool:
-    """Whether the recording was joined from pieces that MNE filters one by one."""
-    return any(text.lower().startswith(("edge", "bad_acq_skip")) for text in raw.annotations.description)
+def _is_joined(raw: BaseRaw) -> bool:
+    """Whether the recording was joined from pieces that MNE filters or resamples one by one."""
+    return len(raw.filenames) > 1 or any(
+        text.lower().startswith(("edge", "bad_acq_skip")) for text in raw.annotations.description
+    )
 
 
 def _band_pass(raw: BaseRaw, low: float | None, high: float | None) -> None:
