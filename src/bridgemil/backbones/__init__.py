@@ -22,6 +22,7 @@ _BUILT_IN = {
     "lcadnet": ("lcadnet", "LCADNet"),
     "dsainet": ("dsainet", "DSAINet"),
     "mtdnet": ("mtdnet", "MTDNet"),
+    "covariance": ("covariance", "Covariance"),
 }
 _REGISTERED: dict[str, Callable[[int, int], nn.Module]] = {}
 

@@ -1,1 +1,74 @@
-"""What is not a network: the floor that stands beside every deep method."""
+"""What is not a network: features of one subject at a time, and a classifier on them. Made by name, from a registry.
+
+Add one with a file, a class (``bridgemil.baselines.baseline.Baseline``) and a line, or with ``register``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import TypeVar
+
+from bridgemil.baselines.baseline import Baseline, Signal
+from bridgemil.errors import BadUse
+
+__all__ = ["Baseline", "Signal", "floors", "get", "names", "register"]
+
+# name -> module and class
+_BUILT_IN = {"bandpower": ("bandpower", "BandPower"), "tangent": ("tangent", "Tangent")}
+_REGISTERED: dict[str, type[Baseline]] = {}
+_Kind = TypeVar("_Kind", bound=type[Baseline])
+
+
+def names() -> list[str]:
+    """The baselines that ``get`` knows."""
+    return [*_BUILT_IN, *_REGISTERED]
+
+
+def floors() -> list[str]:
+    """The baselines that stand beside every deep method: what it must beat to be worth its training."""
+    return ["bandpower", "tangent"]
+
+
+def get(name: str) -> type[Baseline]:
+    """The class of a baseline.
+
+    Parameters
+    ----------
+    name
+        One of ``names()``.
+    """
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    if name not in _BUILT_IN:
+        raise BadUse(f"baseline must be one of {', '.join(names())}, got {name!r}")
+    module, cls = _BUILT_IN[name]
+    baseline: type[Baseline] = getattr(importlib.import_module(f"{__name__}.{module}"), cls)
+    return baseline
+
+
+def register(cls: _Kind, *, replace: bool = False) -> _Kind:
+    """Make a baseline available by its name; serves as a decorator too.
+
+    Parameters
+    ----------
+    cls
+        The class, a ``Baseline`` with a ``name``, an ``about`` and ``Settings`` whose fields all have defaults.
+    replace
+        Put it in the place of another registered class of that name. One that comes with the package stays.
+    """
+    name = getattr(cls, "name", None)
+    if not isinstance(cls, type) or not issubclass(cls, Baseline):
+        raise BadUse(f"a baseline is a class made from bridgemil.baselines.Baseline, got {cls!r}")
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise BadUse(f"{cls.__name__}.name must be small letters, digits and _, got {name!r}")
+    needed = [field for field, about in cls.Settings.model_fields.items() if about.is_required()]
+    if needed:
+        raise BadUse(f"baseline {name!r}: its settings need defaults, {', '.join(needed)} has none")
+    taken = _REGISTERED.get(name, cls)
+    if name in _BUILT_IN:
+        raise BadUse(f"baseline {name!r} comes with the package and cannot be replaced; choose another name")
+    if taken is not cls and not replace:
+        raise BadUse(f"baseline {name!r} is registered by {taken.__module__}.{taken.__qualname__}; choose another name")
+    _REGISTERED[name] = cls
+    return cls

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.baselines.baseline import Baseline, Signal
+from bridgemil.baselines.classifiers import Classifier, fit_extra_trees, fit_logistic
 from bridgemil.errors import BadData
 
 if TYPE_CHECKING:
@@ -14,14 +16,56 @@ if TYPE_CHECKING:
 
 BANDS = {"delta": (1, 4), "theta": (4, 8), "alpha": (8, 13), "beta": (13, 30), "gamma": (30, 45)}  # Hz
 BLOCK = 512  # windows transformed at once, which bounds the memory
+LOWEST_RATE = 60  # Hz
+
+
+class BandPower(Baseline):
+    """Log relative band power per channel, mean over windows; a classifier whose settings were fixed in advance."""
+
+    name = "bandpower"
+    about = "logistic regression on band power: the floor"
+
+    class Settings(Baseline.Settings):
+        """``classifier``: a regularised logistic regression, or a forest of randomised trees."""
+
+        classifier: Literal["logistic", "extra_trees"] = "logistic"
+
+    settings: Settings
+
+    def __init__(self, settings: Settings, signal: Signal) -> None:
+        super().__init__(settings, signal)
+        _check_rate(signal.sfreq)
+
+    @property
+    def features_key(self) -> dict[str, Any]:
+        """The rate and the bands; the classifier has no part in the features."""
+        bands = [list(band) for band in BANDS.values()]
+        return {"baseline": self.name, "version": 1, "sfreq": self.signal.sfreq, "bands": bands}
+
+    def features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Channels x bands, flattened."""
+        return features(bag, self.signal.sfreq)
+
+    def fit(self, features: NDArray[np.float64], y: NDArray[np.int64], n_classes: int, seed: int) -> Classifier:
+        """The chosen classifier on standardised features."""
+        if self.settings.classifier == "extra_trees":
+            return fit_extra_trees(features, y, n_classes, seed=seed)
+        return fit_logistic(features, y, n_classes, C=0.1)
 
 
 def features(bag: NDArray[np.float32], sfreq: float) -> NDArray[np.float64]:
-    """The subject's feature vector: channels x bands, flattened. ``bag`` is windows x channels x time."""
+    """The subject's feature vector: channels x bands, flattened.
+
+    Parameters
+    ----------
+    bag
+        Windows x channels x time, in microvolt.
+    sfreq
+        Rate of the windows, in Hz.
+    """
     from scipy.signal import periodogram
 
-    if sfreq < 60:
-        raise BadData(f"band power needs windows sampled at 60 Hz or more, got {sfreq:g} Hz")
+    _check_rate(sfreq)
     total = np.zeros((bag.shape[1], len(BANDS)))
     for first in range(0, len(bag), BLOCK):
         frequency, density = periodogram(bag[first : first + BLOCK], sfreq, window="hann", axis=-1)
@@ -29,6 +73,11 @@ def features(bag: NDArray[np.float32], sfreq: float) -> NDArray[np.float64]:
         power = np.stack(bands, axis=-1) + 1e-12  # windows x channels x bands
         total += np.log(power / power.sum(axis=-1, keepdims=True)).sum(axis=0)
     return (total / len(bag)).ravel()
+
+
+def _check_rate(sfreq: float) -> None:
+    if sfreq < LOWEST_RATE:
+        raise BadData(f"band power needs windows sampled at {LOWEST_RATE} Hz or more, got {sfreq:g} Hz")
 
 
 def classifier(kind: Literal["logistic", "extra_trees"] = "logistic", seed: int = 0) -> Pipeline:

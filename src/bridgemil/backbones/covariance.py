@@ -1,0 +1,279 @@
+"""Covariance: how strongly electrodes move together in each frequency band, as vectors that a linear layer can read.
+
+The *front end* (``FrontEnd``) is fixed: it learns nothing and looks at one window at a time, in raw microvolts, so its
+features are computed once per cohort. What learns (``Covariance``) is a batch norm and one linear layer. The
+baseline ``tangent`` reads the same front end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bridgemil.backbones.electrodes import thin
+from bridgemil.errors import BadData, BadUse
+
+BANDS = ((1, 4), (4, 8), (8, 13), (13, 20), (20, 30), (30, 45))  # Hz; the upper edge belongs to the next band
+SHRINKAGE = 0.1  # share of the identity: one window gives few degrees of freedom, and references make matrices singular
+VERSION = 1  # raised by hand when the features change
+BLOCK = 512  # windows transformed at once, which bounds the memory
+SMALLEST_SHARE = 1e-12  # of a band in an electrode's power; below lies rounding
+ROUNDING = 1e-24  # a band with less than this share of a window's energy is rounding, not signal
+
+Choice = Literal["all", "held"]
+
+
+class Feature(NamedTuple):
+    """What one number of the front end is.
+
+    ``kind`` is "covariance" (entry of a log-covariance, the off-diagonal ones times sqrt 2; ``first`` is ``second`` on
+    the diagonal) or "power" (log relative band power of ``first``; ``second`` is the same electrode).
+    """
+
+    kind: str
+    band: str
+    first: str
+    second: str
+
+
+def band_name(band: tuple[int, int]) -> str:
+    """A band as people write it: ``8-13 Hz``."""
+    return f"{band[0]}-{band[1]} Hz"
+
+
+def choose_bands(
+    bands: Choice, sfreq: float, native_sfreq: float | None = None, n_times: int | None = None
+) -> tuple[tuple[tuple[int, int], ...], dict[str, str]]:
+    """The bands that the recordings hold, and the ones they do not, each with the reason.
+
+    Parameters
+    ----------
+    bands
+        ``"all"`` refuses recordings that do not hold every band; ``"held"`` leaves out what they do not hold.
+    sfreq
+        Rate of the windows, in Hz.
+    native_sfreq
+        Lowest rate that a recording was made at, in Hz; none if it is not known (then the windows' rate decides).
+    n_times
+        Samples in a window, if known: a band narrower than one step of the spectrum cannot be seen.
+    """
+    if bands not in ("all", "held"):
+        raise BadUse(f"bands must be 'all' or 'held', got {bands!r}")
+    rate, what = sfreq, "windows sampled"
+    if native_sfreq is not None and native_sfreq < sfreq:
+        rate, what = native_sfreq, "recordings made"
+    lost: dict[str, str] = {}
+    for band in BANDS:
+        if band[1] > rate / 2:
+            lost[band_name(band)] = f"{what} at {rate:g} Hz hold nothing above {rate / 2:g} Hz"
+        elif n_times is not None and not _bins(band, n_times, sfreq):
+            lost[band_name(band)] = f"the spectrum of a window of {n_times / sfreq:g} s has no frequency in it"
+    held = tuple(band for band in BANDS if band_name(band) not in lost)
+    if lost and (bands == "all" or not held):
+        advice = " or leave such bands out with the option bands=held" if held else ""
+        reasons = "; ".join(f"the band {name}: {why}" for name, why in lost.items())
+        raise BadData(f"{reasons}. Use recordings of a higher rate or longer windows{advice}")
+    return held, lost
+
+
+def _bins(band: tuple[int, int], n_times: int, sfreq: float) -> range:
+    """The bins of a window's spectrum in a band: low edge <= frequency < high edge."""
+    low, high = (math.ceil(edge * n_times / sfreq - 1e-9) for edge in band)
+    return range(low, min(high, n_times // 2 + 1))
+
+
+class FrontEnd(nn.Module):
+    """Windows in microvolt, N x C x T, to features N x F: log-covariances of every band, then log relative band powers.
+
+    Nothing is learnt, and no window looks at another. Multiplying a window by a constant changes nothing.
+
+    Parameters
+    ----------
+    channels
+        Electrode names in the windows' order, or only their number. More than 32 are thinned to 32
+        (see ``bridgemil.backbones.electrodes.thin``); ``electrodes`` names those that are used.
+    n_times
+        Samples in a window.
+    sfreq
+        Rate of the windows, in Hz.
+    native_sfreq
+        Lowest rate that a recording was made at, in Hz, if known.
+    bands
+        ``"all"`` (a band that the recordings cannot hold is an error) or ``"held"`` (it is left out and stands in
+        ``left_out`` with the reason).
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[str] | int,
+        n_times: int,
+        sfreq: float = 200.0,
+        native_sfreq: float | None = None,
+        bands: Choice = "all",
+    ) -> None:
+        super().__init__()
+        names = [f"channel {i + 1}" for i in range(channels)] if isinstance(channels, int) else list(channels)
+        self.n_channels, self.n_times, self.sfreq = len(names), n_times, sfreq
+        self.bands, self.left_out = choose_bands(bands, sfreq, native_sfreq, n_times)
+        self.used = thin(names)
+        self.electrodes = tuple(names[i] for i in self.used)
+        n_used = len(self.used)
+        self.pairs = n_used * (n_used + 1) // 2
+        self.covariance = slice(0, len(self.bands) * self.pairs)
+        self.power = slice(self.covariance.stop, self.covariance.stop + len(self.bands) * n_used)
+        self.dim = self.power.stop
+        self.register_buffer("_triangle", torch.triu_indices(n_used, n_used), persistent=False)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What decides the features of given windows, fit for JSON."""
+        return {
+            "front_end": "covariance",
+            "version": VERSION,
+            "n_channels": self.n_channels,
+            "used": list(self.used),
+            "n_times": self.n_times,
+            "sfreq": self.sfreq,
+            "bands": [list(band) for band in self.bands],
+        }
+
+    @property
+    def names(self) -> list[Feature]:
+        """What each feature is, in order."""
+        e, names = self.electrodes, [band_name(band) for band in self.bands]
+        pairs = [(e[i], e[j]) for i in range(len(e)) for j in range(i, len(e))]
+        covariances = [Feature("covariance", band, first, second) for band in names for first, second in pairs]
+        return covariances + [Feature("power", band, first, first) for band in names for first in e]
+
+    @torch.no_grad()
+    def forward(self, windows: Tensor) -> Tensor:
+        """The features of windows (N x C x T, microvolt): N x F, float32."""
+        if windows.ndim != 3 or tuple(windows.shape[1:]) != (self.n_channels, self.n_times):
+            got = " x ".join(map(str, windows.shape))
+            raise BadUse(f"the covariance front end is for windows of {self.n_channels} x {self.n_times}, got {got}")
+        features = torch.empty(len(windows), self.dim, device=windows.device)
+        with _one_thread(windows), torch.autocast(windows.device.type, enabled=False):
+            for first in range(0, len(windows), BLOCK):
+                features[first : first + BLOCK] = self._block(windows[first : first + BLOCK], first)
+        return features
+
+    def _block(self, windows: Tensor, first: int) -> Tensor:
+        used = list(self.used)
+        x = (windows if len(used) == self.n_channels else windows[:, used]).double()  # N x C x T
+        energy = x.square().sum(dim=2)  # N x C
+        finite = energy.isfinite().all(dim=1)
+        if not finite.all():
+            raise BadData(f"window {first + int((~finite).nonzero()[0])} holds values that are not finite")
+        taper = torch.hann_window(self.n_times, dtype=x.dtype, device=x.device)
+        spectrum = torch.fft.rfft((x - x.mean(dim=2, keepdim=True)) * taper)
+        covariances, powers = [], []
+        row, column = self._triangle  # type: ignore[misc]
+        weight = torch.where(row == column, 1.0, math.sqrt(2)).to(x.dtype)
+        for band in self.bands:
+            bins = _bins(band, self.n_times, self.sfreq)
+            part = spectrum[..., bins.start : bins.stop]
+            parts = torch.cat([part.real, part.imag], dim=2)  # its product with itself is the real cross-spectrum
+            powers.append(parts.square().sum(dim=2))  # N x C
+            covariances.append(_log_shrunk(parts, ROUNDING * energy.sum(dim=1))[:, row, column] * weight)
+        return torch.cat([*covariances, *_log_shares(torch.stack(powers, dim=1), ROUNDING * energy)], dim=1)
+
+
+def _log_shrunk(parts: Tensor, nothing: Tensor) -> Tensor:
+    """log(.9 S + .1 I) of S = Y Y' divided by its mean variance; parts is Y (N x C x 2 bins).
+
+    A window without signal in the band (up to ``nothing``, N) has no covariance: it counts as the identity.
+    """
+    variance = parts.square().sum(dim=(1, 2)) / parts.shape[1]  # N
+    empty = variance <= nothing
+    scale = ((1 - SHRINKAGE) / variance.masked_fill(empty, 1.0)).sqrt()
+    y = parts * scale[:, None, None]
+    identity = torch.eye(y.shape[1], dtype=y.dtype, device=y.device)
+    if y.shape[2] < y.shape[1]:  # few frequencies: the small matrix Y'Y has the same eigenvalues, the rest are zero
+        values, vectors = torch.linalg.eigh(y.transpose(1, 2) @ y)
+        values = values.clamp(min=1e-30)
+        root = (torch.log1p(values / SHRINKAGE) / values).sqrt()
+        side = (y @ vectors) * root[:, None]
+        log = math.log(SHRINKAGE) * identity + side @ side.transpose(1, 2)
+    else:
+        values, vectors = torch.linalg.eigh(y @ y.transpose(1, 2))
+        log = (vectors * (values.clamp(min=0) + SHRINKAGE).log()[:, None]) @ vectors.transpose(1, 2)
+    return log.masked_fill(empty[:, None, None], 0.0)
+
+
+def _log_shares(powers: Tensor, nothing: Tensor) -> list[Tensor]:
+    """Log share of each band in an electrode's power, one tensor (N x C) a band; powers is N x bands x C.
+
+    An electrode without signal in a window (up to ``nothing``, N x C) has equal shares.
+    """
+    total = powers.sum(dim=1)
+    shares = powers / total.masked_fill(total <= nothing, 1.0)[:, None]
+    shares = torch.where((total <= nothing)[:, None], 1 / powers.shape[1], shares)
+    return list(shares.clamp(min=SMALLEST_SHARE).log().unbind(dim=1))
+
+
+@contextlib.contextmanager
+def _one_thread(windows: Tensor) -> Iterator[None]:
+    """Small eigenvalue problems on one thread: several are slower (fifty times where cores are busy)."""
+    threads = torch.get_num_threads()
+    if windows.device.type != "cpu" or threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Covariance(nn.Module):
+    """Raw windows in microvolt (N x C x T), or the front end's features of them (N x F), to N x 64.
+
+    Give it raw windows: dividing each channel by its own deviation would take away what it looks at.
+
+    Parameters
+    ----------
+    n_channels, n_times
+        Size of a window.
+    sfreq, native_sfreq
+        Rate of the windows, and the lowest rate that a recording was made at (if known), in Hz.
+    channels
+        Electrode names, which decide how a montage of more than 32 is thinned; without them it is thinned evenly.
+    bands
+        ``"all"``, or ``"held"`` to leave out what the native rate cannot hold.
+    embedding
+        Size of the embedding.
+    """
+
+    def __init__(
+        self,
+        n_channels: int,
+        n_times: int,
+        sfreq: float = 200.0,
+        native_sfreq: float | None = None,
+        channels: Sequence[str] | None = None,
+        bands: Choice = "all",
+        embedding: int = 64,
+    ) -> None:
+        super().__init__()
+        if channels is not None and len(channels) != n_channels:
+            raise BadUse(f"covariance was given {len(channels)} channel names for {n_channels} channels")
+        self.front_end = FrontEnd(n_channels if channels is None else channels, n_times, sfreq, native_sfreq, bands)
+        self.embedding_dim = embedding
+        self.norm = nn.BatchNorm1d(self.front_end.dim, affine=False)
+        self.linear = nn.Linear(self.front_end.dim, embedding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Embed windows or their features."""
+        features = self.front_end(x) if x.ndim == 3 else x
+        embeddings: Tensor = self.linear(self.norm(features.to(self.linear.weight.dtype)))
+        return embeddings
+
+
+def head(embedding_dim: int, n_classes: int) -> nn.Module:
+    """The window classifier of the covariance backbone."""
+    return nn.Linear(embedding_dim, n_classes)

@@ -1,0 +1,99 @@
+"""Electrodes of a montage: which ones a covariance is made of, and whether their signals can be told apart.
+
+A covariance of C electrodes has C (C + 1) / 2 numbers, so a high-density montage is thinned first. The rule looks at
+names only, never at signals, so every subject of every fold keeps the same electrodes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.cohort.channels import ADFTD_ORDER, electrode
+from bridgemil.errors import BadData, BadUse
+
+MOST = 32  # electrodes that a covariance is made of
+_FIRST = frozenset(electrode(name) for name in ADFTD_ORDER)  # the 19 sites of the 10-20 system
+
+
+def thin(channels: Sequence[str], most: int = MOST) -> tuple[int, ...]:
+    """The electrodes to keep of a montage, at most ``most``, as indices in rising order.
+
+    The 10-20 sites come first; then, again and again, the electrode that lies farthest from all that were kept, by the
+    standard 10-05 positions. Where the names of fewer than ``most`` electrodes are known, the others fill up, evenly
+    spaced by index. The order of the channels does not change which known electrodes are kept.
+
+    Parameters
+    ----------
+    channels
+        Electrode names, in the order of the windows' channels.
+    most
+        How many to keep.
+    """
+    if len(channels) <= most:
+        return tuple(range(len(channels)))
+    places = {i: place for i, name in enumerate(channels) if (place := _place(name)) is not None}
+    kept = [i for i in places if electrode(channels[i]) in _FIRST][:most]
+    rest = sorted(set(places) - set(kept), key=lambda i: electrode(channels[i]) or "")  # a tie goes by name
+    if not kept and rest:
+        middle = _positions()["cz"]
+        kept = [rest.pop(int(np.argmin([np.linalg.norm(places[i] - middle) for i in rest])))]
+    while rest and len(kept) < most:
+        distances = [min(float(np.linalg.norm(places[i] - places[j])) for j in kept) for i in rest]
+        kept.append(rest.pop(int(np.argmax(distances))))
+    nameless = [i for i in range(len(channels)) if i not in places]
+    spaced = np.linspace(0, len(nameless) - 1, min(most - len(kept), len(nameless))).round().astype(int)
+    return tuple(sorted([*kept, *(nameless[i] for i in spaced)]))
+
+
+def check_windows(windows: NDArray[np.float32], channels: Sequence[str]) -> None:
+    """Refuse a bag whose covariance would mean nothing.
+
+    That is one with values that are not finite, with a channel that is constant over the whole bag, or with two
+    channels that are the same over the whole bag (a lead stored twice, or a copy written in place of a bad one).
+
+    Parameters
+    ----------
+    windows
+        A subject's bag: windows x channels x time.
+    channels
+        The names of the channels, which the message uses.
+    """
+    if windows.ndim != 3 or windows.shape[1] != len(channels) or not windows.size:
+        raise BadUse(f"expected windows x {len(channels)} channels x time, got {' x '.join(map(str, windows.shape))}")
+    lowest, highest = windows.min(axis=(0, 2)), windows.max(axis=(0, 2))
+    _refuse(channels, ~(np.isfinite(lowest) & np.isfinite(highest)), "holds values that are not finite")
+    _refuse(channels, lowest == highest, "is constant over the whole bag")
+    for first in range(len(channels)):
+        for second in range(first + 1, len(channels)):
+            if lowest[first] == lowest[second] and np.array_equal(windows[:, first], windows[:, second]):
+                raise BadData(
+                    f"channels {channels[first]} and {channels[second]} hold the same signal over the whole bag; "
+                    f"prepare the cohort without one of them (--channels), or without this recording"
+                )
+
+
+def _refuse(channels: Sequence[str], bad: NDArray[np.bool_], what: str) -> None:
+    if bad.any():
+        names = ", ".join(name for name, is_bad in zip(channels, bad, strict=True) if is_bad)
+        raise BadData(
+            f"channel {names} {what}; prepare the cohort without it (--channels, or --bad-channels drop), "
+            f"or without this recording"
+        )
+
+
+def _place(name: str) -> NDArray[np.float64] | None:
+    """Where an electrode lies on the standard head, in metres; None for a name that the 10-05 system lacks."""
+    site = electrode(name)
+    return None if site is None else _positions().get(site.lower())
+
+
+@functools.cache
+def _positions() -> dict[str, NDArray[np.float64]]:
+    from mne.channels import make_standard_montage
+
+    places = make_standard_montage("standard_1005").get_positions()["ch_pos"]
+    return {name.lower(): np.asarray(place, dtype=np.float64) for name, place in places.items()}

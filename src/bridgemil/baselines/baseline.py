@@ -1,0 +1,91 @@
+"""What every baseline is: settings, the feature vector of a subject, a classifier fitted on many of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bridgemil.baselines.classifiers import Classifier
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What is known of the windows before any is read.
+
+    Parameters
+    ----------
+    channels
+        Electrode names, in the windows' order.
+    sfreq
+        Rate of the windows, in Hz.
+    native_sfreq
+        Lowest rate that a recording was made at, in Hz; none if it is not known.
+    """
+
+    channels: tuple[str, ...]
+    sfreq: float
+    native_sfreq: float | None = None
+
+
+class Baseline(ABC):
+    """Features of one subject at a time, and a classifier on the features of the training subjects.
+
+    A subclass that cannot work on such a signal refuses in ``__init__``, before any work.
+
+    Parameters
+    ----------
+    settings
+        An instance of the class's own ``Settings``.
+    signal
+        What is known of the windows.
+    """
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+
+    class Settings(BaseModel):
+        """A baseline's settings; every field has a default, unknown ones are refused."""
+
+        model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __init__(self, settings: Any, signal: Signal) -> None:
+        self.settings = settings
+        self.signal = signal
+
+    @property
+    @abstractmethod
+    def features_key(self) -> dict[str, Any]:
+        """What decides the features of given windows, fit for JSON: where it is equal, features may be shared."""
+
+    @abstractmethod
+    def features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The subject's feature vector (f), made from this subject alone.
+
+        Parameters
+        ----------
+        bag
+            All windows of the subject, windows x channels x time, in microvolt.
+        """
+
+    @abstractmethod
+    def fit(self, features: NDArray[np.float64], y: NDArray[np.int64], n_classes: int, seed: int) -> Classifier:
+        """A classifier fitted on the training subjects.
+
+        Parameters
+        ----------
+        features
+            Subjects x f.
+        y
+            The class number of each subject.
+        n_classes
+            Classes in the cohort; one that no training subject has gets probability 0.
+        seed
+            Decides what is random in the fit.
+        """
