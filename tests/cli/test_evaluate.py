@@ -13,7 +13,7 @@ import pytest
 from bridgemil.cli import demo
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
-from bridgemil.evaluation.protocol import evaluate
+from bridgemil.engine.evaluate import evaluate
 from people import people
 
 KEYS = "accuracy balanced_accuracy macro_f1 auroc mcc ci95 chance95 n_subjects folds seeds budget settings_hash".split()

@@ -17,7 +17,7 @@ from bridgemil import backbones, methods
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.estimate import estimate
-from bridgemil.evaluation.protocol import evaluate
+from bridgemil.engine.evaluate import evaluate
 from bridgemil.evaluation.run import Run, device_of
 from bridgemil.learning import checkpoint
 from bridgemil.runs import open_store, run_identity, stage1_identity
@@ -136,7 +136,7 @@ KILLED = """
 import sys
 import torch
 sys.path.insert(0, {tests!r})
-from bridgemil.evaluation.protocol import evaluate
+from bridgemil.engine.evaluate import evaluate
 from people import people
 settings = {{"stage1.epochs": 6, "stage1.subbag_pairs": 4, "stage1.batch_windows": 32,
             "stage2.epochs": 12, "stage2.burn_in": 0, "stage2.freeze_epochs": 2}}

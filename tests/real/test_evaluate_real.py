@@ -8,7 +8,7 @@ import pytest
 
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.store import Cohort
-from bridgemil.evaluation.protocol import evaluate, fold_plan
+from bridgemil.engine.evaluate import evaluate, fold_plan
 from bridgemil.evaluation.run import Run, device_of
 from bridgemil.methods import settings
 from bridgemil.runs import open_store

@@ -14,7 +14,7 @@ import pytest
 
 from bridgemil import methods
 from bridgemil.errors import BadData
-from bridgemil.evaluation.protocol import evaluate
+from bridgemil.engine.evaluate import evaluate
 from bridgemil.report.benchmark_table import Cell, build, paper
 from bridgemil.report.benchmark_text import caveats, latex, markdown, ranked
 from bridgemil.runs import open_store

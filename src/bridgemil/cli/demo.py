@@ -39,7 +39,7 @@ def run(
     """
     from bridgemil.cohort.prepare import prepare
     from bridgemil.cohort.synthetic import SynthSettings, synthesise
-    from bridgemil.evaluation.protocol import evaluate
+    from bridgemil.engine.evaluate import evaluate
     from bridgemil.methods import settings as method_settings
     from bridgemil.report.cohort_figure import draw
     from bridgemil.report.cohort_summary import print_summary
