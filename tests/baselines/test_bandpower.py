@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bridgemil.baselines.bandpower import BANDS, features
+from bridgemil.baselines import Signal
+from bridgemil.baselines.bandpower import BANDS, BandPower, features
 from bridgemil.errors import BadData
 
 
@@ -28,3 +29,33 @@ def test_features_do_not_depend_on_scale_or_block_size(monkeypatch: pytest.Monke
 def test_too_low_a_rate_is_refused() -> None:
     with pytest.raises(BadData, match="60 Hz or more"):
         features(np.zeros((1, 1, 50), dtype=np.float32), 50)
+
+
+def test_the_class_gives_the_functions_features_and_scikit_learns_probabilities() -> None:
+    from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rng = np.random.default_rng(2)
+    bags = [(rng.normal(0, 1 + i % 3, (9, 2, 200)).cumsum(axis=2)).astype(np.float32) for i in range(30)]
+    y = np.arange(30) % 3
+    models = {
+        "logistic": LogisticRegression(C=0.1, max_iter=5000),
+        "extra_trees": ExtraTreesClassifier(500, random_state=5),
+    }
+    keys = []
+    for kind, model in models.items():
+        baseline = BandPower(BandPower.Settings(classifier=kind), Signal(("Fz", "Cz"), 200.0))
+        x = np.stack([baseline.features(bag) for bag in bags])
+        assert np.array_equal(x[4], features(bags[4], 200.0))
+        theirs = make_pipeline(StandardScaler(), model).fit(x[:24], y[:24]).predict_proba(x[24:])
+        ours = baseline.fit(x[:24], y[:24], 3, seed=5).probabilities(x[24:])
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+        keys.append(baseline.features_key)
+    assert keys[0] == keys[1]
+
+
+def test_the_class_refuses_too_low_a_rate_before_any_work() -> None:
+    with pytest.raises(BadData, match="60 Hz or more, got 50 Hz"):
+        BandPower(BandPower.Settings(), Signal(("Fz",), 50.0))

@@ -16,7 +16,7 @@ from bridgemil.cohort.channels import ADFTD_ORDER, electrode
 from bridgemil.errors import BadData, BadUse
 
 MOST = 32  # electrodes that a covariance is made of
-_FIRST = frozenset(electrode(name) for name in ADFTD_ORDER)  # the 19 sites of the 10-20 system
+_FIRST = [electrode(name) for name in ADFTD_ORDER]  # the 19 sites of the 10-20 system
 
 
 def thin(channels: Sequence[str], most: int = MOST) -> tuple[int, ...]:
@@ -36,7 +36,8 @@ def thin(channels: Sequence[str], most: int = MOST) -> tuple[int, ...]:
     if len(channels) <= most:
         return tuple(range(len(channels)))
     places = {i: place for i, name in enumerate(channels) if (place := _place(name)) is not None}
-    kept = [i for i in places if electrode(channels[i]) in _FIRST][:most]
+    first = [i for i in places if electrode(channels[i]) in _FIRST]
+    kept = sorted(first, key=lambda i: _FIRST.index(electrode(channels[i])))[:most]
     rest = sorted(set(places) - set(kept), key=lambda i: electrode(channels[i]) or "")  # a tie goes by name
     if not kept and rest:
         middle = _positions()["cz"]
@@ -93,7 +94,9 @@ def _place(name: str) -> NDArray[np.float64] | None:
 
 @functools.cache
 def _positions() -> dict[str, NDArray[np.float64]]:
-    from mne.channels import make_standard_montage
+    from mne.channels import get_builtin_montages, make_standard_montage
 
-    places = make_standard_montage("standard_1005").get_positions()["ch_pos"]
+    # one set of positions under two names: MNE 1.13 renamed it
+    montage = "colin27_1005" if "colin27_1005" in get_builtin_montages() else "standard_1005"
+    places = make_standard_montage(montage).get_positions()["ch_pos"]
     return {name.lower(): np.asarray(place, dtype=np.float64) for name, place in places.items()}

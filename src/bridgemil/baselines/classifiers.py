@@ -80,11 +80,12 @@ class Logistic(Classifier):
         self, mean: Array, scale: Array, coefficients: Array, intercept: Array, classes: Array, n_classes: int
     ) -> None:
         self.mean, self.scale = mean, scale
-        self.coefficients, self.intercept = coefficients, intercept
+        self.coefficients, self.intercept = np.ascontiguousarray(coefficients), intercept
         self.classes, self.n_classes, self.n_features = classes, n_classes, len(mean)
 
     def _subject(self, features: Floats) -> Floats:
-        logits = self.coefficients @ ((features - self.mean) / self.scale) + self.intercept
+        # Not a BLAS product: its last bit changes with the layout of what was stored.
+        logits = (self.coefficients * ((features - self.mean) / self.scale)).sum(axis=1) + self.intercept
         weights = np.exp(logits - logits.max())
         p = np.zeros(self.n_classes)
         p[self.classes] = weights / weights.sum()
@@ -261,13 +262,14 @@ def fit_logistic(
 
     _check_training(features, y)
     scaler = StandardScaler().fit(features)
-    scale = scaler.scale_ * (np.sqrt(features.shape[1]) if by_root else 1.0)
+    root = np.sqrt(features.shape[1]) if by_root else 1.0
     model = LogisticRegression(C=C, max_iter=5000, class_weight=class_weight)
-    model.fit((features - scaler.mean_) / scale, y)
+    model.fit(scaler.transform(features) / root, y)
     coefficients, intercept = model.coef_, model.intercept_
     if len(model.classes_) == 2:  # scikit-learn keeps the second class only; the first has logit 0
         coefficients, intercept = np.vstack([0 * coefficients, coefficients]), np.append(0.0, intercept)
-    return Logistic(scaler.mean_, scale, coefficients, intercept, model.classes_.astype(np.int64), n_classes)
+    classes = model.classes_.astype(np.int64)
+    return Logistic(scaler.mean_, scaler.scale_ * root, coefficients, intercept, classes, n_classes)
 
 
 def fit_extra_trees(
