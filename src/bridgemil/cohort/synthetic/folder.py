@@ -1,0 +1,63 @@
+"""Writing a synthetic cohort as a BIDS folder of EDF files, with the truth beside each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.synthetic.people import simulate
+from bridgemil.cohort.synthetic.scenario import CLASSES, SynthSettings
+from bridgemil.errors import BadUse
+from bridgemil.parallel import cores, each
+
+
+def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None, progress: bool = True) -> Path:
+    """Write the cohort's BIDS folder and return its path; interrupted, the same call goes on where it stopped."""
+    out = Path(out)
+    generated_by = {"Name": "bridgemil synth", "Settings": settings.as_written()}
+    about = out / "dataset_description.json"
+    if about.is_file():
+        if json.loads(about.read_text(encoding="utf-8")).get("GeneratedBy") != [generated_by]:
+            raise BadUse(f"{out}: holds another data set; choose another folder")
+    elif out.exists() and any(out.iterdir()):
+        raise BadUse(f"{out}: exists and is not empty; choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    description = {"Name": "bridgemil synthetic cohort", "BIDSVersion": "1.8.0", "DatasetType": "raw", "License": "CC0"}
+    about.write_text(json.dumps(description | {"GeneratedBy": [generated_by]}, indent=1), encoding="utf-8")
+
+    tasks = [(out, settings, index) for index in range(settings.subjects)]
+    rows = dict(each(_write_person, tasks, jobs=jobs or cores(), label="simulating", show=progress))
+    table = ["\t".join(("participant_id", "group", "age", "sex")), *(rows[task] for task in tasks)]
+    (out / "participants.tsv").write_text("\n".join(table) + "\n", encoding="utf-8")
+    return out
+
+
+def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
+    """Simulate and write one person; returns the row of participants.tsv."""
+    from edfio import Edf, EdfSignal
+
+    out, settings, index = task
+    rng = np.random.default_rng([settings.seed, 9, index])  # age and sex do not depend on the class
+    subject, label = f"sub-{index + 1:03d}", CLASSES[index % settings.classes]
+    row = "\t".join((subject, label, str(rng.integers(50, 80)), str(rng.choice(["F", "M"]))))
+    stem = out / subject / "eeg" / f"{subject}_task-rest"
+    if Path(f"{stem}_eeg.json").is_file():  # written last
+        return row
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    person = simulate(settings, index)
+    signals = [
+        EdfSignal(row, settings.sfreq, label=f"EEG {name}", physical_dimension="uV")
+        for name, row in zip(ADFTD_ORDER, person.signal, strict=True)
+    ]
+    Edf(signals).write(f"{stem}_eeg.edf")
+    lines = ["onset\tduration\ttrial_type"] + [f"{e.onset:.3f}\t{e.duration:.3f}\t{e.kind}" for e in person.events]
+    Path(f"{stem}_events.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    sidecar = {
+        "TaskName": "rest", "SamplingFrequency": settings.sfreq, "RecordingDuration": settings.seconds,
+        "RecordingType": "continuous", "PowerLineFrequency": 50, "EEGReference": "n/a", "SoftwareFilters": "n/a",
+    }  # fmt: skip
+    Path(f"{stem}_eeg.json").write_text(json.dumps(sidecar, indent=1), encoding="utf-8")
+    return row
