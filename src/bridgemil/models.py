@@ -451,7 +451,25 @@ def front_end_arrays(
     if front_end is None:
         return None
     key = json.dumps(["front end", front_end.key], sort_keys=True)
-    return lambda subject: features_of(shelf, key, cohort, subject, front_end.features)
+
+    def features(subject: str) -> NDArray[np.float32]:
+        try:
+            return features_of(shelf, key, cohort, subject, lambda bag: front_end_features(front_end, bag))
+        except BadData as error:
+            raise BadData(f"{subject}: {error}") from error
+
+    return features
+
+
+def front_end_features(front_end: Any, bag: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A front end's features of one person's windows (n x C x T, microvolts): n x F."""
+    import torch
+
+    from bridgemil.learning.window_set import BLOCK
+
+    front_end.check(bag)
+    parts = [np.array(bag[first : first + BLOCK], dtype=np.float32) for first in range(0, len(bag), BLOCK)]
+    return np.concatenate([front_end(torch.from_numpy(part)).numpy() for part in parts])
 
 
 def _stage1(

@@ -46,7 +46,7 @@ def test_the_class_gives_the_functions_features_and_scikit_learns_probabilities(
     }
     keys = []
     for kind, model in models.items():
-        baseline = BandPower(BandPower.Settings(classifier=kind), Signal(("Fz", "Cz"), 200.0))
+        baseline = BandPower(BandPower.Settings(classifier=kind), Signal(("Fz", "Cz"), 200.0, 200))
         x = np.stack([baseline.features(bag) for bag in bags])
         assert np.array_equal(x[4], features(bags[4], 200.0))
         theirs = make_pipeline(StandardScaler(), model).fit(x[:24], y[:24]).predict_proba(x[24:])
@@ -58,4 +58,4 @@ def test_the_class_gives_the_functions_features_and_scikit_learns_probabilities(
 
 def test_the_class_refuses_too_low_a_rate_before_any_work() -> None:
     with pytest.raises(BadData, match="60 Hz or more, got 50 Hz"):
-        BandPower(BandPower.Settings(), Signal(("Fz",), 50.0))
+        BandPower(BandPower.Settings(), Signal(("Fz",), 50.0, 50))

@@ -16,7 +16,7 @@ from bridgemil.baselines import Baseline, Signal
 from bridgemil.baselines.classifiers import Classifier, fit_logistic, rebuild
 from bridgemil.errors import BadUse
 
-SIGNAL = Signal(("Fz", "Cz", "Pz", "Oz"), 200.0)
+SIGNAL = Signal(("Fz", "Cz", "Pz", "Oz"), 200.0, 200)
 
 
 def bag(seed: int, label: int, n: int = 12) -> Any:

@@ -17,7 +17,7 @@ from bridgemil.baselines.tangent import Tangent
 from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.errors import BadData, BadUse
 
-SIGNAL = Signal(ADFTD_ORDER, 200.0, 500.0)
+SIGNAL = Signal(ADFTD_ORDER, 200.0, 200, 500.0)
 SETTINGS = Tangent.Settings()
 
 
@@ -82,7 +82,7 @@ def test_average_reference_and_high_density_work() -> None:
     windows = bag(6)
     referenced = windows - windows.mean(axis=1, keepdims=True)
     assert np.isfinite(Tangent(SETTINGS, SIGNAL).features(referenced)).all()
-    tangent = Tangent(SETTINGS, Signal(tuple(f"E{i}" for i in range(64)), 200.0))
+    tangent = Tangent(SETTINGS, Signal(tuple(f"E{i}" for i in range(64)), 200.0, 200))
     dense = bag(24, 64)
     dense[:, 1] = 0  # not among the electrodes that are used
     assert 1 not in tangent.used

@@ -12,10 +12,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bridgemil.backbones.electrodes import thin
+from bridgemil.backbones.electrodes import check_windows, thin
 from bridgemil.errors import BadData, BadUse
 
 BANDS = ((1, 4), (4, 8), (8, 13), (13, 20), (20, 30), (30, 45))  # Hz; the upper edge belongs to the next band
@@ -118,7 +120,7 @@ class FrontEnd(nn.Module):
     ) -> None:
         super().__init__()
         names = [f"channel {i + 1}" for i in range(channels)] if isinstance(channels, int) else list(channels)
-        self.n_channels, self.n_times, self.sfreq = len(names), n_times, sfreq
+        self.channels, self.n_channels, self.n_times, self.sfreq = tuple(names), len(names), n_times, sfreq
         self.bands, self.left_out = choose_bands(bands, sfreq, native_sfreq, n_times)
         self.used = thin(names)
         self.electrodes = tuple(names[i] for i in self.used)
@@ -149,6 +151,10 @@ class FrontEnd(nn.Module):
         pairs = [(e[i], e[j]) for i in range(len(e)) for j in range(i, len(e))]
         covariances = [Feature("covariance", band, first, second) for band in names for first, second in pairs]
         return covariances + [Feature("power", band, first, first) for band in names for first in e]
+
+    def check(self, bag: NDArray[np.float32]) -> None:
+        """Refuse a person's windows (n x C x T, microvolt) in which a channel is constant, or two are one."""
+        check_windows(bag, self.channels)
 
     @torch.no_grad()
     def forward(self, windows: Tensor) -> Tensor:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import importlib
 import re
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from bridgemil.baselines.baseline import Baseline, Signal
-from bridgemil.errors import BadUse
+from bridgemil import user_code
+from bridgemil.baselines.baseline import Baseline
+from bridgemil.cohort.signal import Signal
+from bridgemil.errors import BadUse, one_of
 
-__all__ = ["Baseline", "Signal", "floors", "get", "names", "register"]
+__all__ = ["Baseline", "create", "fingerprint", "floors", "get", "names", "register"]
 
 # name -> module and class
 _BUILT_IN = {"bandpower": ("bandpower", "BandPower"), "tangent": ("tangent", "Tangent")}
@@ -40,11 +43,31 @@ def get(name: str) -> type[Baseline]:
     """
     if name in _REGISTERED:
         return _REGISTERED[name]
-    if name not in _BUILT_IN:
-        raise BadUse(f"baseline must be one of {', '.join(names())}, got {name!r}")
+    one_of("baseline", name, names())
     module, cls = _BUILT_IN[name]
     baseline: type[Baseline] = getattr(importlib.import_module(f"{__name__}.{module}"), cls)
     return baseline
+
+
+def create(name: str, settings: Mapping[str, Any], signal: Signal) -> Baseline:
+    """A baseline for windows of this signal; refuses what it cannot work on.
+
+    Parameters
+    ----------
+    name
+        One of ``names()``.
+    settings
+        Its own, by name; those left out have their defaults.
+    signal
+        What every window has in common.
+    """
+    kind = get(name)
+    return kind(kind.Settings(**settings), signal)
+
+
+def fingerprint(name: str) -> str | None:
+    """What a registered baseline's code is; None for those that come with the package."""
+    return user_code.fingerprint(get(name)) if name in _REGISTERED else None
 
 
 def register(cls: _Kind, *, replace: bool = False) -> _Kind:
@@ -66,9 +89,10 @@ def register(cls: _Kind, *, replace: bool = False) -> _Kind:
     if needed:
         raise BadUse(f"baseline {name!r}: its settings need defaults, {', '.join(needed)} has none")
     taken = _REGISTERED.get(name, cls)
+    same = taken is cls or user_code.fingerprint(taken) == user_code.fingerprint(cls)
     if name in _BUILT_IN:
         raise BadUse(f"baseline {name!r} comes with the package and cannot be replaced; choose another name")
-    if taken is not cls and not replace:
-        raise BadUse(f"baseline {name!r} is registered by {taken.__module__}.{taken.__qualname__}; choose another name")
+    if not same and not replace:
+        raise BadUse(f"baseline {name!r} is registered with other code already; choose another name, or replace=True")
     _REGISTERED[name] = cls
     return cls

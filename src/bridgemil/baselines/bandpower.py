@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from bridgemil.baselines.baseline import Baseline, Signal
 from bridgemil.baselines.classifiers import Classifier, fit_extra_trees, fit_logistic
 from bridgemil.errors import BadData
-
-if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
 
 BANDS = {"delta": (1, 4), "theta": (4, 8), "alpha": (8, 13), "beta": (13, 30), "gamma": (30, 45)}  # Hz
 BLOCK = 512  # windows transformed at once, which bounds the memory
@@ -78,19 +75,3 @@ def features(bag: NDArray[np.float32], sfreq: float) -> NDArray[np.float64]:
 def _check_rate(sfreq: float) -> None:
     if sfreq < LOWEST_RATE:
         raise BadData(f"band power needs windows sampled at {LOWEST_RATE} Hz or more, got {sfreq:g} Hz")
-
-
-def classifier(kind: Literal["logistic", "extra_trees"] = "logistic", seed: int = 0) -> Pipeline:
-    """Standardised features into a classifier; its settings are fixed in advance, not tuned.
-
-    ``logistic`` is a regularised logistic regression, ``extra_trees`` a forest of randomised trees, which the
-    seed decides.
-    """
-    from sklearn.ensemble import ExtraTreesClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    if kind == "extra_trees":
-        return make_pipeline(StandardScaler(), ExtraTreesClassifier(500, random_state=seed))
-    return make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=5000))

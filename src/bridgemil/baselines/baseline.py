@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
+
+from bridgemil.cohort.signal import Signal
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from bridgemil.baselines.classifiers import Classifier
-
-
-@dataclass(frozen=True)
-class Signal:
-    """What is known of the windows before any is read.
-
-    Parameters
-    ----------
-    channels
-        Electrode names, in the windows' order.
-    sfreq
-        Rate of the windows, in Hz.
-    native_sfreq
-        Lowest rate that a recording was made at, in Hz; none if it is not known.
-    """
-
-    channels: tuple[str, ...]
-    sfreq: float
-    native_sfreq: float | None = None
 
 
 class Baseline(ABC):
