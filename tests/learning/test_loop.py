@@ -22,9 +22,18 @@ STREAMS = Streams.of(0, ["a", "b"])
 class Line(Learner):
     """Fits a line through noise, with dropout, so that it depends on every random number."""
 
-    phase, purpose, batch_settings, steps = "line", "line", "stage2.batch_windows", 3
+    phase, purpose, stage, batch_settings, steps = "line", "line", "stage2", "stage2.batch_windows", 3
 
-    def __init__(self, validations: list[Validation] | None = None, broken: Exception | float | None = None) -> None:
+    def __init__(
+        self,
+        validations: list[Validation] | None = None,
+        broken: Exception | float | None = None,
+        epochs: int = 6,
+        **changes: object,
+    ) -> None:
+        self.epochs = epochs
+        for name, value in changes.items():
+            setattr(self, name, value)
         STREAMS.start("weights")
         self.model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
         self.optimiser = torch.optim.AdamW(self.model.parameters(), 0.1)
@@ -41,7 +50,7 @@ class Line(Learner):
         for _ in range(self.steps):
             yield torch.from_numpy(rng.normal(size=(8, 4)).astype(np.float32))
 
-    def loss(self, batch: Tensor, rng: np.random.Generator) -> Tensor:
+    def loss(self, batch: Tensor, windows: None, rng: np.random.Generator) -> Tensor:
         if isinstance(self.broken, Exception) and self.seen[-1] == 1:
             raise self.broken
         loss = (self.model(batch) - batch.sum(dim=1, keepdim=True)).square().mean()
@@ -61,13 +70,11 @@ def test_warm_up_is_linear_and_the_cosine_ends_at_zero() -> None:
 
 def test_selection_is_accuracy_then_loss_then_the_earliest_after_burn_in() -> None:
     seen = [Validation(*pair) for pair in ((1.0, 0.1), (0.5, 0.2), (0.75, 0.5), (0.75, 0.4), (0.75, 0.4), (0.5, 0.0))]
-    learner = Line(seen)
+    learner = Line(seen, burn_in=1)
     snapshots = {}
     trained = train(
         learner,
-        6,
         STREAMS,
-        burn_in=1,
         watch=lambda moment: snapshots.update(
             {moment.epoch - 1: {k: v.clone() for k, v in learner.model.state_dict().items()}}
         ),
@@ -94,12 +101,12 @@ def test_a_resumed_loop_is_the_same_to_the_bit(tmp_path: Path, stop: int) -> Non
             raise KeyboardInterrupt
 
     whole = Line(validations)
-    trained = train(whole, 6, STREAMS)
+    trained = train(whole, STREAMS)
     keep = tmp_path / "state.safetensors"
     with pytest.raises(KeyboardInterrupt):
-        train(Line(validations), 6, STREAMS, keep=keep, watch=interrupt)
+        train(Line(validations), STREAMS, keep=keep, watch=interrupt)
     resumed = Line(validations)
-    again = train(resumed, 6, STREAMS, keep=keep)
+    again = train(resumed, STREAMS, keep=keep)
     assert resumed.seen == list(range(stop, 6)), "it did not go on from the checkpoint"
     assert again == trained
     for name, value in whole.model.state_dict().items():
@@ -109,17 +116,19 @@ def test_a_resumed_loop_is_the_same_to_the_bit(tmp_path: Path, stop: int) -> Non
 
 def test_short_epochs_are_not_each_worth_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridgemil.learning.loop.SAVING_SHARE", 1e-9)
-    whole = train(Line(), 6, STREAMS, keep=tmp_path / "state.safetensors")
+    whole = train(Line(), STREAMS, keep=tmp_path / "state.safetensors")
     resumed = Line()
-    assert train(resumed, 6, STREAMS, keep=tmp_path / "state.safetensors") == whole
+    assert train(resumed, STREAMS, keep=tmp_path / "state.safetensors") == whole
     assert resumed.seen == [1, 2, 3, 4, 5], "only the first epoch was to be kept"
 
 
 def test_a_loss_that_is_not_finite_stops_at_once() -> None:
-    with pytest.raises(BridgeMILError, match=r"line, epoch 2, step 1: the loss is nan.*learning rate"):
-        train(Line(broken=float("nan")), 4, STREAMS)
+    with pytest.raises(
+        BridgeMILError, match=r"line, epoch 2, step 1: the loss is nan.*learning rate, --set stage2\.lr"
+    ):
+        train(Line(broken=float("nan")), STREAMS)
     with pytest.raises(BridgeMILError, match=r"epoch 1: the validation loss is nan"):
-        train(Line([Validation(1.0, float("nan"))]), 1, STREAMS)
+        train(Line([Validation(1.0, float("nan"))]), STREAMS)
 
 
 @pytest.mark.parametrize(
@@ -127,30 +136,30 @@ def test_a_loss_that_is_not_finite_stops_at_once() -> None:
 )
 def test_a_batch_that_does_not_fit_names_the_setting_to_lower(error: Exception) -> None:
     with pytest.raises(BridgeMILError, match=r"epoch 2, step 1: out of memory.*Lower stage2\.batch_windows"):
-        train(Line(broken=error), 4, STREAMS)
+        train(Line(broken=error), STREAMS)
 
 
 def test_other_errors_are_not_hidden() -> None:
     with pytest.raises(RuntimeError, match="shapes"):
-        train(Line(broken=RuntimeError("shapes do not match")), 4, STREAMS)
+        train(Line(broken=RuntimeError("shapes do not match")), STREAMS)
 
 
 def test_a_damaged_checkpoint_is_not_used_and_said(tmp_path: Path) -> None:
     keep = tmp_path / "state.safetensors"
-    whole = train(Line(), 3, STREAMS, keep=keep)
+    whole = train(Line(epochs=3), STREAMS, keep=keep)
     keep.write_bytes(keep.read_bytes()[:-40])
     with pytest.warns(UserWarning, match="line starts anew.*damaged"):
-        assert train(Line(), 3, STREAMS, keep=keep) == whole
+        assert train(Line(epochs=3), STREAMS, keep=keep) == whole
 
 
 @pytest.mark.usefixtures("every_epoch")
 def test_shared_weights_can_be_kept(tmp_path: Path) -> None:
-    learner = Line()
+    learner = Line(epochs=2)
     learner.model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 1))
     learner.model[2].weight = learner.model[0].weight
     learner.optimiser = torch.optim.AdamW(learner.model.parameters(), 0.1)
-    train(learner, 2, STREAMS, keep=tmp_path / "state.safetensors")
-    again = Line()
+    train(learner, STREAMS, keep=tmp_path / "state.safetensors")
+    again = Line(epochs=3)
     again.model, again.optimiser = learner.model, learner.optimiser
-    train(again, 3, STREAMS, keep=tmp_path / "state.safetensors")
+    train(again, STREAMS, keep=tmp_path / "state.safetensors")
     assert again.seen == [2]

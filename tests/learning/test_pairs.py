@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bridgemil.learning.objectives.pairs import Layout, nearby, subbags, subject_deck, with_partner
+from bridgemil.learning.layout import Layout
+from bridgemil.learning.objectives.pairs import nearby, subbags, subject_deck, with_partner
 
 RECORDINGS = [[5, 3], [1, 4], [12], [2]]  # windows of each recording of four subjects
 
@@ -39,8 +40,8 @@ def test_subbags_stay_in_their_subject_and_do_not_repeat_where_they_need_not(lay
     drawn = subbags(rng, layout, subjects)
     assert drawn.shape == (2000, 8)
     assert (subject[drawn] == subjects[:, None]).all()
-    for own, windows in zip(subjects, drawn, strict=True):
-        if own in (0, 2):
+    for number, windows in zip(subjects, drawn, strict=True):
+        if number in (0, 2):
             assert len(set(windows)) == 8
     counts = np.bincount(drawn[subjects == 2].ravel() - 13, minlength=12)
     expected = 500 * 8 / 12

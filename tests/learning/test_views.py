@@ -69,6 +69,6 @@ def test_views_are_jittered_scaled_and_shifted_as_said() -> None:
 
 def test_the_same_generator_gives_the_same_view() -> None:
     x = torch.randn(8, 3, 50)
-    one, two = (augment(x, torch.Generator().manual_seed(4)) for _ in range(2))
-    assert torch.equal(one, two)
-    assert not torch.equal(one, x)
+    first, second = (augment(x, torch.Generator().manual_seed(4)) for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, x)

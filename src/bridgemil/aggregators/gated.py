@@ -15,18 +15,32 @@ HIDDEN = 8
 
 
 class GatedBag(nn.Module):
-    """Positions, dropout, gate and classifier; the three kinds differ in what is gated and when it is averaged."""
+    """Positions, dropout, gate and classifier; the three kinds differ in what is gated and when it is averaged.
 
-    def __init__(self, embedding_dim: int, n_classes: int) -> None:
+    Parameters
+    ----------
+    embedding_dim
+        d.
+    n_classes
+        K.
+    dropout
+        Of the embeddings with their positions.
+    positions
+        Whether h is the embedding plus its position in the bag, or the embedding alone.
+    """
+
+    def __init__(self, embedding_dim: int, n_classes: int, *, dropout: float = DROPOUT, positions: bool = True) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(DROPOUT)
+        self.positions, self.dropout = positions, nn.Dropout(dropout)
         self.gate = nn.Sequential(nn.Linear(embedding_dim, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 1), nn.Sigmoid())
         self.classifier = nn.Linear(embedding_dim, n_classes)
 
     def gated(self, embeddings: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """h (B x N x d) and its gates (B x N, zero where masked); the paper's equations of Stage 2."""
         embeddings = without_padding(embeddings, mask)
-        h = self.dropout(embeddings + sinusoid(embeddings.shape[1], embeddings.shape[2], embeddings))
+        if self.positions:
+            embeddings = embeddings + sinusoid(embeddings.shape[1], embeddings.shape[2], embeddings)
+        h = self.dropout(embeddings)
         return h, self.gate(h).squeeze(-1) * mask
 
 

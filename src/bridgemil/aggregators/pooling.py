@@ -12,9 +12,9 @@ from bridgemil.aggregators.gated import HIDDEN
 class SoftmaxAttention(nn.Module):
     """Windows share a weight of one between them: classifier(sum(softmax(w' tanh(V h)) h))."""
 
-    def __init__(self, embedding_dim: int, n_classes: int) -> None:
+    def __init__(self, embedding_dim: int, n_classes: int, *, dropout: float = DROPOUT) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(DROPOUT)
+        self.dropout = nn.Dropout(dropout)
         self.score = nn.Sequential(nn.Linear(embedding_dim, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 1))
         self.classifier = nn.Linear(embedding_dim, n_classes)
 
@@ -29,9 +29,9 @@ class SoftmaxAttention(nn.Module):
 class Mean(nn.Module):
     """classifier(mean(h))."""
 
-    def __init__(self, embedding_dim: int, n_classes: int) -> None:
+    def __init__(self, embedding_dim: int, n_classes: int, *, dropout: float = DROPOUT) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(DROPOUT)
+        self.dropout = nn.Dropout(dropout)
         self.classifier = nn.Linear(embedding_dim, n_classes)
 
     def forward(self, embeddings: Tensor, mask: Tensor) -> BagOutput:

@@ -39,15 +39,15 @@ class WaveletPositions(nn.Module):
 class Block(nn.Module):
     """Pre-norm self-attention over all valid windows and the token, then a feed-forward layer."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.ffn = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(DROPOUT), nn.Linear(4 * width, width)
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(dropout), nn.Linear(4 * width, width)
         )
-        self.dropout = nn.Dropout(DROPOUT)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         """x: B x (1 + N) x D, valid: B x (1 + N) -> the same, and the token's attention over all, B x (1 + N)."""
@@ -67,15 +67,15 @@ class Block(nn.Module):
 class TimeMIL(nn.Module):
     """The class token's last representation is classified; its attention over the windows are the gates."""
 
-    def __init__(self, embedding_dim: int, n_classes: int) -> None:
+    def __init__(self, embedding_dim: int, n_classes: int, *, dropout: float = DROPOUT) -> None:
         super().__init__()
         width = min(embedding_dim, MOST_WIDTH)
         heads = max(h for h in range(1, MOST_HEADS + 1) if width % h == 0)
         self.project = nn.Linear(embedding_dim, width)
         self.token = nn.Parameter(0.02 * torch.randn(width))
         self.positions = nn.ModuleList([WaveletPositions(width) for _ in range(2)])
-        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(2)])
-        self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(width, n_classes))
+        self.blocks = nn.ModuleList([Block(width, heads, dropout) for _ in range(2)])
+        self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, n_classes))
 
     def forward(self, embeddings: Tensor, mask: Tensor) -> BagOutput:
         """B x N x d, B x N -> logits B x K."""

@@ -7,27 +7,28 @@ computed once: they are the aggregator's input while the encoder is frozen, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from bridgemil.aggregators.bags import BagOutput
-from bridgemil.learning import schedule
+from bridgemil.learning import reading, schedule
+from bridgemil.learning.embeddings import FrozenEmbeddings, in_blocks
+from bridgemil.learning.layout import Index
 from bridgemil.learning.loop import Learner
 from bridgemil.learning.selection import Validation
-from bridgemil.learning.settings import BagSettings
-from bridgemil.learning.window_set import WindowSet, in_blocks
+from bridgemil.learning.settings import BagSettings, stretched
+from bridgemil.learning.window_set import WindowSet
 
 PROBE_EVERY = 10  # epochs between measurements of the retention gradient; each costs an extra backward pass
 
 
 class BagModel(nn.Module):
-    """An encoder of windows and an aggregator of bags."""
+    """An encoder of windows (N x *shape -> N x d) and an aggregator of bags."""
 
     def __init__(self, encoder: nn.Module, aggregator: nn.Module) -> None:
         super().__init__()
@@ -35,7 +36,15 @@ class BagModel(nn.Module):
         self.aggregator: nn.Module = aggregator
 
     def aggregate(self, embeddings: Tensor, sizes: Sequence[int]) -> BagOutput:
-        """Embeddings of several bags, one after the other (n x d), to what the aggregator says of each."""
+        """What the aggregator says of several bags.
+
+        Parameters
+        ----------
+        embeddings
+            Of the B bags' windows, one bag after the other, n x d.
+        sizes
+            Windows of each bag, B; they sum to n.
+        """
         padded = pad_sequence(list(embeddings.split(list(sizes))), batch_first=True)  # B x N x d
         places = torch.arange(padded.shape[1], device=padded.device)
         mask = places < torch.tensor(sizes, device=padded.device).unsqueeze(1)
@@ -43,16 +52,59 @@ class BagModel(nn.Module):
         return output
 
     @torch.no_grad()
-    def explain(self, windows: Tensor, device: torch.device) -> BagOutput:
-        """One subject's windows (n x C x T), in evaluation mode: logits 1 x K, gates 1 x n."""
+    def explain(self, windows: Tensor | Iterable[Tensor], device: torch.device) -> BagOutput:
+        """One subject, in evaluation mode: logits 1 x K, gates 1 x n.
+
+        Parameters
+        ----------
+        windows
+            n x *shape, normalised as in training, or blocks of them.
+        device
+            Where the model is.
+        """
         self.eval()
-        return self.aggregate(in_blocks(self.encoder, windows, device), [len(windows)])
+        embeddings = in_blocks(self.encoder, windows, device)
+        return self.aggregate(embeddings, [len(embeddings)])
+
+
+class _GateLog:
+    """Mean and standard deviation of the gates of all training windows of an epoch."""
+
+    def __init__(self) -> None:
+        self.n, self.sums = 0, torch.zeros(2, dtype=torch.float64)
+
+    def add(self, gates: Tensor, n: int) -> None:
+        """Gates B x N, zero where masked, of n windows."""
+        values = gates.detach().double()
+        self.sums = self.sums.to(values.device) + torch.stack([values.sum(), values.square().sum()])
+        self.n += n
+
+    def summary(self) -> dict[str, float]:
+        """As columns of the curve."""
+        if not self.n:
+            return {}
+        mean, square = (self.sums / self.n).tolist()
+        return {"gate_mean": mean, "gate_std": math.sqrt(max(0.0, square - mean**2))}
 
 
 class BagLearner(Learner):
-    """Cross-entropy on subjects, plus retention where there is a Stage 1 encoder to stay near."""
+    """Cross-entropy on subjects, plus retention where there is a Stage 1 encoder to stay near.
 
-    purpose, batch_settings = "bags", "stage2.batch_subjects"
+    Parameters
+    ----------
+    model
+        Trained in place.
+    train, validation
+        Windows of the training and the validation subjects.
+    settings
+        Of the loop.
+    device
+        Where the model is.
+    pretrained
+        Whether the encoder comes from Stage 1: only then is it frozen at first, and retained.
+    """
+
+    purpose, stage, batch_settings = "bags", "stage2", "stage2.batch_subjects"
     model: BagModel
 
     def __init__(
@@ -66,11 +118,15 @@ class BagLearner(Learner):
         pretrained: bool,
     ) -> None:
         self.phase = "Stage 2" if pretrained else "bags"
-        self.model, self.settings, self.device = model, settings, device
+        self.model, self.device = model, device
         self.data, self.validation = train, validation
+        self.steps = math.ceil(len(train.subjects) / settings.batch_subjects)
+        self.settings = settings = stretched(settings, self.steps)
+        self.epochs, self.burn_in = settings.epochs, settings.burn_in
+        self.selection, self.averaging = settings.selection, settings.averaging
+        self.ahead = reading.pays(train.n_bytes, device.type)
         self.frozen_epochs = settings.freeze_epochs if pretrained else 0
         self.retention = settings.retention if pretrained else 0.0
-        self.steps = math.ceil(len(train.subjects) / settings.batch_subjects)
         self.warmup, self.total = settings.warmup_epochs * self.steps, settings.epochs * self.steps
         self.weights = train.class_weights().to(device) if settings.class_weight else None
         groups = [
@@ -80,9 +136,10 @@ class BagLearner(Learner):
         kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
         self.optimiser = kind(groups, weight_decay=settings.weight_decay)
         # The embeddings of the Stage 1 encoder, before anything here changes it.
-        self.reference = self._embed(train) if self.frozen_epochs or self.retention else None
-        self.frozen_validation = self._embed(validation) if self.frozen_epochs else None
-        self.frozen, self.probe, self.ratio = False, False, math.nan
+        needed = self.frozen_epochs or self.retention
+        self.reference = FrozenEmbeddings(model.encoder, train, device) if needed else None
+        self.frozen_validation = FrozenEmbeddings(model.encoder, validation, device) if self.frozen_epochs else None
+        self.frozen, self.probe, self.ratio, self.gates = False, False, math.nan, _GateLog()
 
     def rate(self, step: int) -> float:
         """Warm-up and cosine for Stage 2, constant end to end."""
@@ -93,11 +150,11 @@ class BagLearner(Learner):
         self.model.train()
         self.frozen = epoch < self.frozen_epochs
         self.probe = self.retention > 0 and not self.frozen and (epoch - self.frozen_epochs) % PROBE_EVERY == 0
-        self.ratio = math.nan
+        self.ratio, self.gates = math.nan, _GateLog()
         if self.frozen:
             self.model.encoder.eval()
 
-    def batches(self, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    def batches(self, rng: np.random.Generator) -> Iterator[Index]:
         """All subjects, shuffled; the last mini-batch may be smaller, but a single window joins those before (BN)."""
         order, size = rng.permutation(len(self.data.subjects)), self.settings.batch_subjects
         parts = [order[first : first + size] for first in range(0, len(order), size)]
@@ -105,44 +162,55 @@ class BagLearner(Learner):
             parts[-2:] = [np.concatenate(parts[-2:])]
         yield from parts
 
-    def loss(self, batch: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
+    def read(self, batch: Index) -> Tensor | None:
+        """All windows of these subjects, n x *shape; none while the encoder is frozen."""
+        return None if self.frozen and self.reference is not None else self.data.take(self.data.bag_index(batch))
+
+    def loss(self, batch: Index, windows: Tensor | None, rng: np.random.Generator) -> Tensor:
         """L_S2 = L_CE + lambda L_ret."""
-        index = torch.from_numpy(self.data.bag_index(batch))
+        index = self.data.bag_index(batch)
         sizes = [self.data.sizes[i] for i in batch]
-        if self.frozen and self.reference is not None:
-            embeddings = self.reference[index]
+        if windows is None:
+            assert self.reference is not None
+            embeddings = self.reference.take(index)
         else:
-            embeddings = self.model.encoder(self.data.x[index].to(self.device))
-        logits = self.model.aggregate(embeddings, sizes).logits
-        loss = F.cross_entropy(logits, self.data.y[batch].to(self.device), weight=self.weights)
+            embeddings = self.model.encoder(windows.to(self.device))
+        output = self.model.aggregate(embeddings, sizes)
+        self.gates.add(output.gates, len(index))
+        smoothing = self.settings.label_smoothing
+        labels = self.data.y[torch.from_numpy(batch)].to(self.device)
+        loss = F.cross_entropy(output.logits, labels, weight=self.weights, label_smoothing=smoothing)
         if self.frozen or not self.retention or self.reference is None:
             return loss
         few = min(self.settings.retention_windows, len(index))
-        chosen = torch.from_numpy(rng.choice(len(index), few, replace=False))
-        retained = self.retention * F.mse_loss(embeddings[chosen], self.reference[index[chosen]])
+        chosen = rng.choice(len(index), few, replace=False)
+        reference = self.reference.take(index[chosen])
+        retained = self.retention * F.mse_loss(embeddings[torch.from_numpy(chosen)], reference)
         if self.probe:
             self.ratio, self.probe = self._gradient_ratio(retained, loss), False
         return loss + retained
 
+    @torch.no_grad()
     def validate(self) -> Validation:
         """Accuracy and mean cross-entropy of the validation subjects."""
-        embeddings = self.frozen_validation if self.frozen else None
-        if embeddings is None:
-            embeddings = self._embed(self.validation)
         self.model.eval()
-        with torch.no_grad():
-            bags = embeddings.split(list(self.validation.sizes))
-            logits = torch.cat([self.model.aggregate(bag, [len(bag)]).logits for bag in bags]).double().cpu()
-        y = self.validation.y
+        subject_logits = []
+        for i in range(len(self.validation.subjects)):
+            if self.frozen and self.frozen_validation is not None:
+                embeddings = self.frozen_validation.bag(i)
+            else:
+                embeddings = in_blocks(self.model.encoder, self.validation.blocks(i), self.device)
+            subject_logits.append(self.model.aggregate(embeddings, [len(embeddings)]).logits)
+        logits, y = torch.cat(subject_logits).double().cpu(), self.validation.y
         return Validation(float((logits.argmax(dim=1) == y).double().mean()), float(F.cross_entropy(logits, y)))
 
     def notes(self) -> dict[str, float]:
-        """The retention gradient relative to the classification gradient, where it was measured."""
-        return {} if math.isnan(self.ratio) else {"retention_gradient_ratio": self.ratio}
+        """How the gates are spread; and, where it was measured, the retention relative to the classification gradient.
 
-    def _embed(self, windows: WindowSet) -> Tensor:
-        bags = [in_blocks(self.model.encoder, windows.bag(i), self.device) for i in range(len(windows.subjects))]
-        return torch.cat(bags)
+        The gates are those of the epoch's training passes, so dropout is in them.
+        """
+        measured = {} if math.isnan(self.ratio) else {"retention_gradient_ratio": self.ratio}
+        return self.gates.summary() | measured
 
     def _gradient_ratio(self, retained: Tensor, classification: Tensor) -> float:
         parameters = list(self.model.encoder.parameters())

@@ -16,14 +16,24 @@ from bridgemil.errors import BadData
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Replace the file at ``path``."""
+    """Replace the file at ``path``.
+
+    Parameters
+    ----------
+    path
+        A safetensors file, there or not.
+    tensors
+        Of any shape, by name.
+    about
+        What else to keep; anything JSON can hold.
+    """
     aside = path.with_name(path.name + ".part")
     whole: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
-        own = tensor.detach().contiguous()
-        place = own.untyped_storage().data_ptr()
-        whole[name] = own.clone() if place in seen else own  # safetensors refuses shared memory
+        plain = tensor.detach().contiguous()
+        place = plain.untyped_storage().data_ptr()
+        whole[name] = plain.clone() if place in seen else plain  # safetensors refuses shared memory
         seen.add(place)
     aside.write_bytes(save(whole, metadata={"about": json.dumps(about)}))  # a full disk is an OSError this way
     aside.replace(path)
@@ -53,7 +63,7 @@ def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Adam's moments and counts as named tensors; the rates are not state, they follow from the step."""
     state = optimiser.state_dict()["state"]
-    return {f"{index}.{name}": value for index, own in state.items() for name, value in own.items()}
+    return {f"{index}.{name}": value for index, moments in state.items() for name, value in moments.items()}
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,18 +30,46 @@ class Here:
 
 
 def new_encoder(backbone: str, options: Mapping[str, Any], windows: WindowSet, here: Here) -> nn.Module:
-    """A fresh encoder for these windows; the same for every method of one seed and fold."""
+    """A fresh encoder for these windows; the same for every method of one seed and fold.
+
+    Parameters
+    ----------
+    backbone
+        A name that ``backbones.create`` knows.
+    options
+        The backbone's own.
+    windows
+        Windows of C channels and T samples, or features of such windows.
+    here
+        Its device and random numbers.
+    """
     here.streams.start("encoder")
-    return backbones.create(backbone, *windows.x.shape[1:], **options).to(here.device)
+    return backbones.create(backbone, *windows.raw_shape, **options).to(here.device)
 
 
 def pretrain(
     encoder: nn.Module, backbone: str, training: WindowSet, settings: Stage1Settings, here: Here, keep: Path | None
 ) -> Trained:
-    """Stage 1: train the encoder in place."""
+    """Stage 1: train the encoder in place.
+
+    Parameters
+    ----------
+    encoder
+        N x *shape -> N x d.
+    backbone
+        Its name.
+    training
+        The training subjects' windows.
+    settings
+        Of the objective.
+    here
+        Device, random numbers, and who watches.
+    keep
+        A checkpoint to write, and to go on from.
+    """
     here.streams.start("stage 1 head")
     learner = Stage1Learner(encoder, backbone, training, settings, here.device)
-    return train(learner, settings.epochs, here.streams, keep=keep, watch=here.watch)
+    return train(learner, here.streams, keep=keep, watch=here.watch)
 
 
 def fit(
@@ -55,19 +83,37 @@ def fit(
     *,
     pretrained: bool = False,
 ) -> tuple[WindowModel | BagModel, Trained]:
-    """Train windows or bags; the model comes back with the selected epoch's weights."""
+    """Train windows or bags; the model comes back with the selected epoch's weights.
+
+    Parameters
+    ----------
+    encoder
+        N x *shape -> N x d; trained in place.
+    backbone
+        Its name.
+    training, validation
+        Windows of the training and the validation subjects.
+    settings
+        Of windows or of bags.
+    here
+        Device, random numbers, and who watches.
+    keep
+        A checkpoint to write, and to go on from.
+    pretrained
+        Whether the encoder comes from Stage 1.
+    """
     here.streams.start("head")
+    dim = backbones.embedding_dim(encoder)
     model: WindowModel | BagModel
     if isinstance(settings, WindowSettings):
-        head = backbones.create_head(backbone, backbones.embedding_dim(encoder), training.n_classes)
-        model = WindowModel(encoder, head).to(here.device)
+        model = WindowModel(encoder, backbones.create_head(backbone, dim, training.n_classes)).to(here.device)
         learner: Learner = WindowLearner(model, training, validation, settings, here.device)
     else:
-        aggregator = aggregators.create(settings.aggregator, backbones.embedding_dim(encoder), training.n_classes)
-        model = BagModel(encoder, aggregator).to(here.device)
+        options: dict[str, Any] = {"positions": settings.positions, "dropout": settings.dropout}
+        model = BagModel(encoder, aggregators.create(settings.aggregator, dim, training.n_classes, **options))
+        model = model.to(here.device)
         learner = BagLearner(model, training, validation, settings, here.device, pretrained=pretrained)
-    burn_in = settings.burn_in
-    return model, train(learner, settings.epochs, here.streams, burn_in=burn_in, keep=keep, watch=here.watch)
+    return model, train(learner, here.streams, keep=keep, watch=here.watch)
 
 
 @dataclass(frozen=True)
@@ -79,8 +125,18 @@ class Prediction:
     windows: Tensor  # the gate of each window (n), or with a majority vote its class probabilities (n x K)
 
 
-def predict(model: WindowModel | BagModel, windows: Tensor, device: torch.device) -> Prediction:
-    """One subject's windows (n x C x T), normalised as in training."""
+def predict(model: WindowModel | BagModel, windows: Tensor | Iterable[Tensor], device: torch.device) -> Prediction:
+    """What a model says of one subject.
+
+    Parameters
+    ----------
+    model
+        As ``fit`` returns it.
+    windows
+        The subject's windows n x *shape, normalised as in training, or blocks of them (``WindowSet.blocks``).
+    device
+        Where the model is.
+    """
     if isinstance(model, WindowModel):
         decided = vote(model, windows, device)
         return Prediction(decided.predicted, decided.probabilities.double(), decided.windows)

@@ -9,7 +9,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
-from bridgemil.learning import checkpoint
-from bridgemil.learning.selection import Validation
+from bridgemil.learning import checkpoint, reading
+from bridgemil.learning.averaging import WeightAverage
+from bridgemil.learning.selection import Selection, Validation
 from bridgemil.learning.streams import Streams
 
 Curve = list[dict[str, Any]]  # a row an epoch
@@ -42,14 +43,20 @@ Watch = Callable[[Moment], None]
 
 
 class Learner(ABC):
-    """What to train: a model, its optimiser, the steps of an epoch, and how to validate."""
+    """What to train: a model, its optimiser, for how long, the steps of an epoch, and how to validate and select."""
 
     phase: str  # what a user sees: "Stage 1", "bags"
     purpose: str  # names the random stream
+    stage: str  # whose settings these are: "stage1" or "stage2"
     model: nn.Module
     optimiser: torch.optim.Optimizer  # its groups' ``lr`` are the peaks
+    epochs: int
     steps: int  # in an epoch
     batch_settings: str  # what to lower when memory runs out
+    burn_in: int = 0  # epochs (from 0) below this one are not selected
+    selection: Selection = "accuracy"
+    averaging: float = 0.0  # decay per step of the average of weights that is validated and returned; 0: none
+    ahead: bool = False  # whether the windows of a step are read, in a thread, during the step before
 
     def rate(self, step: int) -> float:
         """The share of the peak learning rate at this step of all."""
@@ -61,11 +68,29 @@ class Learner(ABC):
 
     @abstractmethod
     def batches(self, rng: np.random.Generator) -> Iterator[Any]:
-        """The steps of one epoch."""
+        """The steps of one epoch, as numbers of windows or subjects.
+
+        With ``ahead`` a step is drawn before the loss of the step before it: where ``loss`` draws from ``rng`` too, all
+        steps must be drawn before the first is given.
+        """
+
+    def read(self, batch: Any) -> Any:
+        """What a step needs from the disk: windows, on the CPU. It may run in a thread, and draws nothing."""
+        return None
 
     @abstractmethod
-    def loss(self, batch: Any, rng: np.random.Generator) -> Tensor:
-        """The loss of one step."""
+    def loss(self, batch: Any, windows: Any, rng: np.random.Generator) -> Tensor:
+        """The loss of one step, a scalar.
+
+        Parameters
+        ----------
+        batch
+            As ``batches`` gave it.
+        windows
+            What ``read`` made of it.
+        rng
+            Of this epoch's draws.
+        """
 
     def validate(self) -> Validation | None:
         """How the validation subjects fare now; None if nothing is selected."""
@@ -98,61 +123,85 @@ class _State:
     seconds: float = 0.0
 
 
-def train(
-    learner: Learner,
-    epochs: int,
-    streams: Streams,
-    *,
-    burn_in: int = 0,
-    keep: Path | None = None,
-    watch: Watch | None = None,
-) -> Trained:
-    """Train for ``epochs``; the model ends with the weights of the selected epoch, or the last one's without selection.
+def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch: Watch | None = None) -> Trained:
+    """Train for the learner's epochs; the model ends with the weights of the selected epoch, or with the last ones.
 
-    With ``keep`` the state is written there after an epoch, as often as ``SAVING_SHARE`` of the time allows, and a loop
-    that finds it goes on from it, to the bit.
+    Parameters
+    ----------
+    learner
+        What to train.
+    streams
+        Its random numbers.
+    keep
+        Where the state is written after an epoch, as often as ``SAVING_SHARE`` of the time allows; a loop that finds it
+        goes on from it, to the bit.
+    watch
+        Told after every epoch.
     """
     peaks = [group["lr"] for group in learner.optimiser.param_groups]
-    state = (_restore(learner, keep) if keep is not None else None) or _State()
+    average = WeightAverage(learner.model, learner.averaging) if learner.averaging else None
+    state = (_restore(learner, average, keep) if keep is not None else None) or _State()
     due = 0.0
-    for epoch in range(state.epoch, epochs):
+    for epoch in range(state.epoch, learner.epochs):
         begun = time.perf_counter()
         rng = streams.start(learner.purpose, epoch)
         learner.begin(epoch)
-        losses = []
-        for i, batch in enumerate(learner.batches(rng)):
-            share = learner.rate(epoch * learner.steps + i)
-            for group, peak in zip(learner.optimiser.param_groups, peaks, strict=True):
-                group["lr"] = peak * share
-            losses.append(_step(learner, batch, rng, f"{learner.phase}, epoch {epoch + 1}, step {i + 1}"))
-        with _memory(learner, f"{learner.phase}, epoch {epoch + 1}, validation"):
-            validation = learner.validate()
-        _note(state, learner, epoch, float(np.mean(losses)), validation)
-        if validation is not None and epoch >= burn_in and validation.beats(state.best):
-            state.best, state.best_epoch = validation, epoch
-            state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
+        loss = _epoch(learner, epoch, peaks, average, rng)
+        with nullcontext() if average is None else average.in_place():
+            with _memory(learner, f"{learner.phase}, epoch {epoch + 1}, validation"):
+                validation = learner.validate()
+            _note(state, learner, epoch, loss, validation)
+            _select(state, learner, epoch, validation)
         state.seconds += time.perf_counter() - begun
         if keep is not None and (begun := time.perf_counter()) >= due:
-            _save(learner, state, keep)
+            _save(learner, average, state, keep)
             due = time.perf_counter() + (time.perf_counter() - begun) / SAVING_SHARE
         if watch is not None:
             accuracy = None if validation is None else validation.accuracy
-            watch(Moment(learner.phase, epoch + 1, epochs, state.curve[-1]["loss"], accuracy))
+            watch(Moment(learner.phase, epoch + 1, learner.epochs, loss, accuracy))
     if state.weights:
         learner.model.load_state_dict(state.weights)
-    epoch = state.best_epoch if state.weights else epochs - 1
+    elif average is not None:
+        average.put()
+    epoch = state.best_epoch if state.weights else learner.epochs - 1
     return Trained(state.curve, epoch, state.best, state.seconds)
 
 
-def _step(learner: Learner, batch: Any, rng: np.random.Generator, where: str) -> float:
+def _epoch(
+    learner: Learner, epoch: int, peaks: list[float], average: WeightAverage | None, rng: np.random.Generator
+) -> float:
+    """All steps of an epoch; their mean loss."""
+    losses = []
+    with closing(reading.steps(learner.batches(rng), learner.read, ahead=learner.ahead)) as steps:
+        for i, (batch, read) in enumerate(steps):
+            step = epoch * learner.steps + i
+            share = learner.rate(step)
+            for group, peak in zip(learner.optimiser.param_groups, peaks, strict=True):
+                group["lr"] = peak * share
+            losses.append(_step(learner, batch, read, rng, f"{learner.phase}, epoch {epoch + 1}, step {i + 1}"))
+            if average is not None:
+                average.update(step)
+    return float(np.mean(losses))
+
+
+def _select(state: _State, learner: Learner, epoch: int, validation: Validation | None) -> None:
+    if validation is None or (epoch < learner.burn_in and learner.selection != "last"):
+        return
+    if validation.beats(state.best, learner.selection):
+        state.best, state.best_epoch = validation, epoch
+        if learner.selection != "last":
+            state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
+
+
+def _step(learner: Learner, batch: Any, read: Callable[[], Any], rng: np.random.Generator, where: str) -> float:
     learner.optimiser.zero_grad()
     with _memory(learner, where):
-        loss = learner.loss(batch, rng)
+        loss = learner.loss(batch, read(), rng)
         value = loss.item()
         if not np.isfinite(value):
             raise BridgeMILError(
                 f"{where}: the loss is {value}; training has broken down. Lower the learning rate, --set "
-                f"{learner.batch_settings[:6]}.lr=…, or look for extreme values in the recordings (bridgemil inspect)"
+                f"{learner.stage}.lr=…, or look for extreme values in the recordings (bridgemil inspect)"
             )
         loss.backward()
     learner.optimiser.step()
@@ -179,16 +228,17 @@ def _note(state: _State, learner: Learner, epoch: int, loss: float, validation: 
         if not np.isfinite(validation.loss):
             raise BridgeMILError(
                 f"{learner.phase}, epoch {epoch + 1}: the validation loss is {validation.loss}; training has broken "
-                f"down. Lower the learning rate, --set {learner.batch_settings[:6]}.lr=…"
+                f"down. Lower the learning rate, --set {learner.stage}.lr=…"
             )
         row |= {"validation_accuracy": validation.accuracy, "validation_loss": validation.loss}
     state.curve.append(row | learner.notes())
     state.epoch = epoch + 1
 
 
-def _save(learner: Learner, state: _State, path: Path) -> None:
+def _save(learner: Learner, average: WeightAverage | None, state: _State, path: Path) -> None:
     tensors = (
         checkpoint.prefixed("model", learner.model.state_dict())
+        | checkpoint.prefixed("average", {} if average is None else average.average)
         | checkpoint.prefixed("optimiser", checkpoint.optimiser_state(learner.optimiser))
         | checkpoint.prefixed("best", state.weights)
     )
@@ -198,7 +248,7 @@ def _save(learner: Learner, state: _State, path: Path) -> None:
     checkpoint.write(path, tensors, about)
 
 
-def _restore(learner: Learner, path: Path) -> _State | None:
+def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _State | None:
     """The state in a checkpoint; None if there is none, or if a machine's crash left it damaged."""
     if not path.exists():
         return None
@@ -208,6 +258,8 @@ def _restore(learner: Learner, path: Path) -> _State | None:
         warnings.warn(f"{learner.phase} starts anew: {error}", BridgeMILWarning, stacklevel=2)
         return None
     learner.model.load_state_dict(checkpoint.under("model", tensors))
+    if average is not None:
+        average.restore(checkpoint.under("average", tensors))
     checkpoint.restore_optimiser(learner.optimiser, checkpoint.under("optimiser", tensors))
     best = None if about["best"] is None else Validation(*about["best"])
     weights = checkpoint.under("best", tensors)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Selection = Literal["accuracy", "loss", "last"]
 
 
 @dataclass(frozen=True)
@@ -12,6 +15,19 @@ class Validation:
     accuracy: float  # of subjects
     loss: float  # mean over subjects of the subject's cross-entropy
 
-    def beats(self, other: Validation | None) -> bool:
-        """Higher accuracy, then lower loss; an equal one does not, so that the earliest epoch stays."""
-        return other is None or (self.accuracy, -self.loss) > (other.accuracy, -other.loss)
+    def beats(self, best: Validation | None, by: Selection = "accuracy") -> bool:
+        """Whether this epoch is to be kept instead of the best one so far.
+
+        Parameters
+        ----------
+        best
+            The best epoch before, if any counted.
+        by
+            ``accuracy``: higher accuracy, then lower loss. ``loss``: lower loss, then higher accuracy. In either an
+            equal epoch does not beat the earlier one. ``last``: every epoch beats those before.
+        """
+        if best is None or by == "last":
+            return True
+        if by == "loss":
+            return (-self.loss, self.accuracy) > (-best.loss, best.accuracy)
+        return (self.accuracy, -self.loss) > (best.accuracy, -best.loss)

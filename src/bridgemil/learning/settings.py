@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import math
+from typing import Annotated, Literal, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from bridgemil import aggregators
+from bridgemil.learning.selection import Selection
+
+MIN_STEPS = "optimiser steps at least: epochs, warm-up, freezing and burn-in grow in proportion where they are too few"
 
 
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Stage1Settings(_Settings):
-    """Stage 1: window representations, learnt on the training subjects only."""
-
-    objective: Literal["alignment", "supcon", "masked", "supervised"] = "alignment"
+class _Stage1(_Settings):
+    objective: str
     epochs: int = Field(50, ge=1)
     batch_windows: int = Field(512, ge=2, description="windows (alignment: anchors) in a step")
     lr: float = Field(1e-3, gt=0)
     weight_decay: float = Field(1e-4, ge=0)
     warmup_epochs: int = Field(5, ge=0)
-    # alignment only
+    min_steps: int = Field(0, ge=0, description=MIN_STEPS)
+
+
+class AlignmentSettings(_Stage1):
+    """BridgeMIL's Stage 1: nearby windows, and sub-bags of a subject, are aligned."""
+
+    objective: Literal["alignment"] = "alignment"
     nearby: bool = Field(True, description="align nearby windows")
     subbag: bool = Field(True, description="align sub-bags of a subject")
     radius: int = Field(2, ge=1, description="how many windows away a nearby partner may be")
@@ -37,12 +47,37 @@ class Stage1Settings(_Settings):
         return self
 
 
+# These three have no default objective, so that what differs from the defaults always names it.
+class SupConSettings(_Stage1):
+    """Stage 1 by supervised contrast: windows of one inherited diagnosis are pulled together."""
+
+    objective: Literal["supcon"]
+
+
+class MaskedSettings(_Stage1):
+    """Stage 1 by masked reconstruction."""
+
+    objective: Literal["masked"]
+
+
+class SupervisedSettings(_Stage1):
+    """Stage 1 by classifying windows with inherited labels (an ablation)."""
+
+    objective: Literal["supervised"]
+
+
 class _Trained(_Settings):
     epochs: int = Field(100, ge=1)
     lr: float = Field(5e-4, gt=0, description="of the head; of everything if encoder_lr is not given")
     weight_decay: float = Field(1e-4, ge=0)
     burn_in: int = Field(0, ge=0, description="epochs (from 0) below this one are not selected")
     class_weight: bool = Field(False, description="weigh classes by inverse frequency")
+    min_steps: int = Field(0, ge=0, description=MIN_STEPS)
+    selection: Selection = Field(
+        "accuracy", description="which epoch: highest validation accuracy, lowest validation loss, or simply the last"
+    )
+    averaging: float = Field(0.0, ge=0, lt=1, description="decay per step of a moving average of weights; 0: none")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="of the cross-entropy that is trained")
 
     @model_validator(mode="after")
     def _some_epoch_counts(self) -> Self:
@@ -73,14 +108,57 @@ class BagSettings(_Trained):
     freeze_epochs: int = Field(5, ge=0, description="epochs in which only the aggregator learns")
     retention: float = Field(1e-5, ge=0, description="weight of staying near the Stage 1 embeddings")
     retention_windows: int = Field(512, ge=1, description="windows of a step it is computed on, at most")
+    positions: bool = Field(True, description="add each window's place in the bag to its embedding")
+    dropout: float = Field(0.1, ge=0, lt=1, description="of the aggregator")
+
+    @field_validator("aggregator")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in aggregators.names():
+            raise ValueError(f"must be one of {', '.join(aggregators.names())}; got {name!r}")
+        return name
+
+    @model_validator(mode="after")
+    def _positions_to_leave_out(self) -> Self:
+        if not self.positions and self.aggregator not in aggregators.WITH_POSITIONS:
+            known = ", ".join(aggregators.WITH_POSITIONS)
+            raise ValueError(
+                f"positions cannot be left out of {self.aggregator}, only of {known}; do not set positions"
+            )
+        return self
 
 
-class BandPowerSettings(_Settings):
-    """No network: log relative band power, averaged over windows, into a classifier."""
+Stage1Settings = Annotated[
+    AlignmentSettings | SupConSettings | MaskedSettings | SupervisedSettings, Field(discriminator="objective")
+]
+STAGE1: dict[str, type[BaseModel]] = {
+    "alignment": AlignmentSettings,
+    "supcon": SupConSettings,
+    "masked": MaskedSettings,
+    "supervised": SupervisedSettings,
+}
+Stage2Settings = Annotated[WindowSettings | BagSettings, Field(discriminator="kind")]
+STAGE2: dict[str, type[BaseModel]] = {"windows": WindowSettings, "bags": BagSettings}
 
-    kind: Literal["bandpower"] = "bandpower"
-    classifier: Literal["logistic", "extra_trees"] = "logistic"
+_Loop = TypeVar("_Loop", bound=_Stage1 | _Trained)
 
 
-Stage2Settings = Annotated[WindowSettings | BagSettings | BandPowerSettings, Field(discriminator="kind")]
-STAGE2: dict[str, type[BaseModel]] = {"windows": WindowSettings, "bags": BagSettings, "bandpower": BandPowerSettings}
+def stretched(settings: _Loop, steps: int) -> _Loop:
+    """The settings with as many epochs as ``min_steps`` asks for.
+
+    epochs becomes max(epochs, ceil(min_steps / steps)). Warm-up, freezing and burn-in stay the same share of the run:
+    each is multiplied by the same factor and rounded to whole epochs.
+
+    Parameters
+    ----------
+    settings
+        Of Stage 1, of windows or of bags.
+    steps
+        Optimiser steps in an epoch of these training subjects.
+    """
+    epochs = max(settings.epochs, math.ceil(settings.min_steps / max(1, steps)))
+    if epochs == settings.epochs:
+        return settings
+    parts = [name for name in ("warmup_epochs", "freeze_epochs", "burn_in") if name in type(settings).model_fields]
+    longer = {name: int(getattr(settings, name) * epochs / settings.epochs + 0.5) for name in parts}
+    return cast("_Loop", settings.model_copy(update={"epochs": epochs} | longer))

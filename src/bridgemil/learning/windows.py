@@ -5,7 +5,7 @@ The field's habit, and the paper's first baseline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,21 +13,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bridgemil.learning import reading
+from bridgemil.learning.embeddings import in_blocks
+from bridgemil.learning.layout import Index
 from bridgemil.learning.loop import Learner
 from bridgemil.learning.selection import Validation
-from bridgemil.learning.settings import WindowSettings
-from bridgemil.learning.window_set import WindowSet, batches, in_blocks, n_batches
+from bridgemil.learning.settings import WindowSettings, stretched
+from bridgemil.learning.window_set import WindowSet, batches, n_batches
 
 
 class WindowModel(nn.Module):
-    """An encoder and its own window classifier."""
+    """An encoder (N x *shape -> N x d) and its own window classifier (N x d -> N x K)."""
 
     def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
 
     def forward(self, x: Tensor) -> Tensor:
-        """N x C x T -> logits N x K."""
+        """N x *shape -> logits N x K."""
         logits: Tensor = self.head(self.encoder(x))
         return logits
 
@@ -41,8 +44,18 @@ class Vote:
     windows: Tensor  # n x K, the probabilities of each window
 
 
-def vote(model: nn.Module, windows: Tensor, device: torch.device) -> Vote:
-    """Most votes win; a tie goes to the tied class with the highest mean probability."""
+def vote(model: nn.Module, windows: Tensor | Iterable[Tensor], device: torch.device) -> Vote:
+    """Most votes win; a tie goes to the tied class with the highest mean probability.
+
+    Parameters
+    ----------
+    model
+        N x *shape -> logits N x K.
+    windows
+        One subject's, n x *shape, or blocks of them.
+    device
+        Where the model is.
+    """
     p = in_blocks(model, windows, device).softmax(dim=1).cpu()
     votes = torch.bincount(p.argmax(dim=1), minlength=p.shape[1])
     mean = p.mean(dim=0)
@@ -50,9 +63,21 @@ def vote(model: nn.Module, windows: Tensor, device: torch.device) -> Vote:
 
 
 class WindowLearner(Learner):
-    """Cross-entropy on windows; validation by vote."""
+    """Cross-entropy on windows; validation by vote.
 
-    phase, purpose, batch_settings = "windows", "windows", "stage2.batch_windows"
+    Parameters
+    ----------
+    model
+        Trained in place.
+    train, validation
+        Windows of the training and the validation subjects.
+    settings
+        Of the loop.
+    device
+        Where the model is.
+    """
+
+    phase, purpose, stage, batch_settings = "windows", "windows", "stage2", "stage2.batch_windows"
 
     def __init__(
         self,
@@ -62,28 +87,37 @@ class WindowLearner(Learner):
         settings: WindowSettings,
         device: torch.device,
     ) -> None:
-        self.model, self.settings, self.device = model, settings, device
+        self.model, self.device = model, device
         self.data, self.validation = train, validation
         self.labels = train.window_y
-        self.steps = n_batches(len(train.x), settings.batch_windows)
+        self.steps = n_batches(len(train), settings.batch_windows)
+        self.settings = settings = stretched(settings, self.steps)
+        self.epochs, self.burn_in = settings.epochs, settings.burn_in
+        self.selection, self.averaging = settings.selection, settings.averaging
+        self.ahead = reading.pays(train.n_bytes, device.type)
         self.weights = train.class_weights().to(device) if settings.class_weight else None
         self.optimiser = torch.optim.Adam(model.parameters(), settings.lr, weight_decay=settings.weight_decay)
 
-    def batches(self, rng: np.random.Generator) -> Iterator[Tensor]:
+    def batches(self, rng: np.random.Generator) -> Iterator[Index]:
         """All windows, shuffled."""
-        for part in batches(rng.permutation(len(self.data.x)), self.settings.batch_windows):
-            yield torch.from_numpy(part)
+        return batches(rng.permutation(len(self.data)), self.settings.batch_windows)
 
-    def loss(self, batch: Tensor, rng: np.random.Generator) -> Tensor:
+    def read(self, batch: Index) -> Tensor:
+        """These windows, M x *shape."""
+        return self.data.take(batch)
+
+    def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Cross-entropy with inherited labels."""
-        logits = self.model(self.data.x[batch].to(self.device))
-        return F.cross_entropy(logits, self.labels[batch].to(self.device), weight=self.weights)
+        labels = self.labels[torch.from_numpy(batch)].to(self.device)
+        smoothing = self.settings.label_smoothing
+        logits = self.model(windows.to(self.device))
+        return F.cross_entropy(logits, labels, weight=self.weights, label_smoothing=smoothing)
 
     def validate(self) -> Validation:
         """Accuracy of the votes; the loss is -log of the mean window probability of the true class."""
         correct, losses = [], []
         for i, label in enumerate(self.validation.y.tolist()):
-            decided = vote(self.model, self.validation.bag(i), self.device)
+            decided = vote(self.model, self.validation.blocks(i), self.device)
             correct.append(decided.predicted == label)
             losses.append(-float(decided.probabilities[label].double().clamp(min=1e-300).log()))
         return Validation(float(np.mean(correct)), float(np.mean(losses)))

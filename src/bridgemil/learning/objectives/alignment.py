@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil.errors import BadData
+from bridgemil.learning.layout import Index
 from bridgemil.learning.objectives import pairs
 from bridgemil.learning.objectives.objective import Objective, projection
-from bridgemil.learning.settings import Stage1Settings
+from bridgemil.learning.settings import AlignmentSettings
 from bridgemil.learning.window_set import WindowSet, batches, n_batches
 
 EPSILON = 1e-4  # under the square root of the variance
@@ -21,10 +22,18 @@ EPSILON = 1e-4  # under the square root of the variance
 def vicreg_loss(
     z1: Tensor, z2: Tensor, *, invariance: float = 25.0, variance: float = 25.0, covariance: float = 1.0
 ) -> Tensor:
-    """The loss of one pair type: paired projections z1, z2 (M x d), row i of one belonging to row i of the other.
+    """The loss of one pair type, a scalar.
 
-    invariance is the mean squared difference (L_inv); variance keeps each dimension's standard deviation near one
-    (L_var, with gamma = 1); covariance keeps dimensions from repeating each other (L_cov).
+    Parameters
+    ----------
+    z1, z2
+        Paired projections, M x d: row i of one belongs to row i of the other.
+    invariance
+        Weight of the mean squared difference (L_inv).
+    variance
+        Weight of keeping each dimension's standard deviation near one (L_var, with gamma = 1).
+    covariance
+        Weight of keeping dimensions from repeating each other (L_cov).
     """
     if z1.shape != z2.shape or z1.ndim != 2 or len(z1) < 2:
         raise ValueError(f"expected two M x d arrays with M >= 2, got {tuple(z1.shape)} and {tuple(z2.shape)}")
@@ -46,7 +55,7 @@ def _covariance(z: Tensor) -> Tensor:
     return off_diagonal.square().sum() / z.shape[1]
 
 
-Pairs = tuple[pairs.Index | None, pairs.Index | None]  # nearby windows (2 x M), sub-bags (2 x pairs x size)
+Pairs = tuple[Index | None, Index | None]  # nearby windows (2 x M), sub-bags (2 x pairs x size)
 
 
 class Alignment(Objective):
@@ -55,10 +64,11 @@ class Alignment(Objective):
     batch_settings = "stage1.batch_windows or stage1.subbag_pairs"
 
     def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: AlignmentSettings, device: torch.device
     ) -> None:
         super().__init__(encoder, projection(encoder), train, settings, device)
-        self.anchors = pairs.with_partner(train.layout) if settings.nearby else np.arange(len(train.x))
+        self.settings = settings
+        self.anchors = pairs.with_partner(train.layout) if settings.nearby else np.arange(len(train))
         if len(self.anchors) < 2:
             raise BadData("no recording has two windows: there are no nearby windows to align")
         self.steps = n_batches(len(self.anchors), settings.batch_windows)
@@ -76,15 +86,19 @@ class Alignment(Objective):
                 bags = np.stack([pairs.subbags(rng, layout, subjects, chosen.subbag_size) for _ in range(2)])
             yield near, bags
 
-    def loss(self, batch: Pairs) -> Tensor:
+    def read(self, batch: Pairs) -> list[Tensor | None]:
+        """The windows of either pair type: 2 M x *shape and 2 pairs size x *shape, None for one that is off."""
+        return [None if numbers is None else self.data.take(numbers.ravel()) for numbers in batch]
+
+    def loss(self, batch: Pairs, windows: Sequence[Tensor | None]) -> Tensor:
         """Each pair type is encoded in one pass, both views together."""
-        near, bags = batch
+        (near, bags), (near_windows, bag_windows) = batch, windows
         losses = []
-        if near is not None:
-            z = self.head(self.encoder(self.windows(near.ravel())))
+        if near is not None and near_windows is not None:
+            z = self.head(self.encoder(near_windows.to(self.device)))
             losses.append(self._vicreg(z.view(2, near.shape[1], -1)))
-        if bags is not None:
-            z = self.head(self.encoder(self.windows(bags.ravel())))
+        if bags is not None and bag_windows is not None:
+            z = self.head(self.encoder(bag_windows.to(self.device)))
             losses.append(self._vicreg(z.view(*bags.shape, -1).mean(dim=2)))  # a sub-bag is the mean of projections
         return torch.stack(losses).mean()
 

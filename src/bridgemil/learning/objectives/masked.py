@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from bridgemil.backbones import embedding_dim
+from bridgemil.errors import BadUse
+from bridgemil.learning.layout import Index
 from bridgemil.learning.objectives.objective import Objective
-from bridgemil.learning.objectives.pairs import Index
-from bridgemil.learning.settings import Stage1Settings
+from bridgemil.learning.settings import MaskedSettings
 from bridgemil.learning.window_set import WindowSet
 
 SPAN, SHARE = 16, 0.15
@@ -52,13 +53,18 @@ class Masked(Objective):
     """Every window once an epoch, with spans of it hidden."""
 
     def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: MaskedSettings, device: torch.device
     ) -> None:
-        head = reconstruction_head(embedding_dim(encoder), *train.x.shape[1:])
+        if len(train.shape) != 2:
+            raise BadUse(
+                f"masked reconstruction hides stretches of time, but backbone {backbone} is given {train.shape[0]} "
+                "features of a window, in which there is no time; choose another method or another backbone"
+            )
+        head = reconstruction_head(embedding_dim(encoder), *train.shape)
         super().__init__(encoder, head, train, settings, device)
 
-    def loss(self, batch: Index) -> Tensor:
+    def loss(self, batch: Index, windows: Tensor) -> Tensor:
         """Error on the hidden samples."""
-        x = self.windows(batch)
+        x = windows.to(self.device)
         mask = span_mask(*x.shape).to(self.device)
         return masked_loss(self.head(self.encoder(x.masked_fill(mask, 0))), x, mask)

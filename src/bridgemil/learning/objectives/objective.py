@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bridgemil.backbones import embedding_dim
@@ -17,7 +16,21 @@ from bridgemil.learning.window_set import WindowSet, batches, n_batches
 
 
 class Objective(nn.Module):
-    """Sees the windows of the training subjects. ``head`` is discarded after Stage 1."""
+    """Sees the windows of the training subjects. ``head`` is discarded after Stage 1.
+
+    Parameters
+    ----------
+    encoder
+        N x *shape -> N x d.
+    head
+        Takes N x d; what it gives is the objective's affair.
+    train
+        The training subjects' windows.
+    settings
+        Of the objective.
+    device
+        Where the encoder is.
+    """
 
     batch_settings = "stage1.batch_windows"  # what to lower when memory runs out
 
@@ -26,20 +39,28 @@ class Objective(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head.to(device)
-        self.data, self.settings, self.device = train, settings, device
-        self.steps = n_batches(len(train.x), settings.batch_windows)  # in an epoch
+        self.data, self.batch_windows, self.device = train, settings.batch_windows, device
+        self.steps = n_batches(len(train), settings.batch_windows)  # in an epoch
 
     def batches(self, rng: np.random.Generator) -> Iterator[Any]:
         """The steps of one epoch: all windows, shuffled, unless the objective has its own way."""
-        return batches(rng.permutation(len(self.data.x)), self.settings.batch_windows)
+        return batches(rng.permutation(len(self.data)), self.batch_windows)
+
+    def read(self, batch: Any) -> Any:
+        """The windows of one step, on the CPU; M x *shape for the numbers of M windows."""
+        return self.data.take(batch)
 
     @abstractmethod
-    def loss(self, batch: Any) -> Tensor:
-        """The loss of one step."""
+    def loss(self, batch: Any, windows: Any) -> Tensor:
+        """The loss of one step, a scalar.
 
-    def windows(self, index: NDArray[np.int64]) -> Tensor:
-        """These windows, where the encoder is."""
-        return self.data.x[torch.from_numpy(index)].to(self.device)
+        Parameters
+        ----------
+        batch
+            As ``batches`` gave it.
+        windows
+            What ``read`` made of it.
+        """
 
 
 def projection(encoder: nn.Module) -> nn.Module:

@@ -6,36 +6,11 @@ epoch come from one generator, so that an epoch is repeated exactly by its seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-Index = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where recordings and subjects begin and end among the numbered windows (ends exclusive)."""
-
-    recording_start: Index  # of each window's recording, n
-    recording_end: Index
-    subject_start: Index  # of each subject, S
-    subject_end: Index
-
-    @classmethod
-    def of(cls, recording_windows: Sequence[Sequence[int]]) -> Layout:
-        """From the windows of each recording of each subject."""
-        lengths = np.array([n for own in recording_windows for n in own], dtype=np.int64)
-        ends = np.cumsum(lengths)
-        totals = np.cumsum([sum(own) for own in recording_windows], dtype=np.int64)
-        return cls(
-            np.repeat(ends - lengths, lengths),
-            np.repeat(ends, lengths),
-            np.concatenate([[0], totals[:-1]]).astype(np.int64),
-            totals,
-        )
+from bridgemil.learning.layout import Index, Layout
 
 
 def nearby(rng: np.random.Generator, layout: Layout, anchors: Index, radius: int = 2) -> Index:

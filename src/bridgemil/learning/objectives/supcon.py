@@ -9,17 +9,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bridgemil.learning.layout import Index
 from bridgemil.learning.objectives.objective import Objective, projection
-from bridgemil.learning.objectives.pairs import Index
-from bridgemil.learning.settings import Stage1Settings
+from bridgemil.learning.settings import SupConSettings
 from bridgemil.learning.window_set import WindowSet, batches
 
 
 def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 0.07) -> Tensor:
-    """The loss of two augmented views z1, z2 (N x d, normalised here) of N windows with these labels (N).
+    """The loss of two augmented views of N windows, a scalar.
 
     Every view is an anchor; its positives are the other views with its label, among them its own twin. The loss is
     minus the mean log-probability of an anchor's positives, averaged over the 2N anchors.
+
+    Parameters
+    ----------
+    z1, z2
+        Projections of the two views, N x d; normalised here.
+    labels
+        Of the windows, N.
+    temperature
+        Of the softmax over similarities.
     """
     if z1.shape != z2.shape or z1.ndim != 2 or labels.shape != (len(z1),):
         got = tuple(z1.shape), tuple(z2.shape), tuple(labels.shape)
@@ -35,19 +44,32 @@ def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 
 
 
 def augment(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """A random view of windows x (N x C x T): jitter, scaling and a circular shift, each on half of the windows.
+    """A random view of windows: jitter, scaling and a circular shift, each on half of the windows.
 
     Jitter has 5 % of the channel's own standard deviation, the scale is uniform in 0.8-1.2, the shift in +-5 % of T.
+    Features of windows are jittered only, with 5 % of the standard deviation over the window's own features: logarithms
+    of covariances do not scale with the signal, and have no time to shift.
+
+    Parameters
+    ----------
+    x
+        Windows N x C x T, or features of windows N x F.
+    generator
+        Of the random numbers; torch's own if left out.
     """
+    if x.ndim == 2:
+        jitter = torch.rand((len(x), 1), generator=generator, device=x.device) < 0.5
+        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        return x + jitter * 0.05 * x.std(dim=1, keepdim=True) * noise
     n, _, n_times = x.shape
-    one = (n, 1, 1)
-    jitter, scaling, shifting = torch.rand((3, *one), generator=generator, device=x.device) < 0.5
+    per_window = (n, 1, 1)
+    jitter, scaling, shifting = torch.rand((3, *per_window), generator=generator, device=x.device) < 0.5
     noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
     view = x + jitter * 0.05 * x.std(dim=2, keepdim=True) * noise
-    scale = 0.8 + 0.4 * torch.rand(one, generator=generator, device=x.device, dtype=x.dtype)
+    scale = 0.8 + 0.4 * torch.rand(per_window, generator=generator, device=x.device, dtype=x.dtype)
     view = torch.where(scaling, view * scale, view)
     most = int(0.05 * n_times)
-    shift = torch.randint(-most, most + 1, one, generator=generator, device=x.device) * shifting
+    shift = torch.randint(-most, most + 1, per_window, generator=generator, device=x.device) * shifting
     source = (torch.arange(n_times, device=x.device) - shift) % n_times  # N x 1 x T
     return view.gather(2, source.expand_as(view))
 
@@ -56,7 +78,7 @@ class SupCon(Objective):
     """Two views of every drawn window; classes are drawn evenly."""
 
     def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: SupConSettings, device: torch.device
     ) -> None:
         super().__init__(encoder, projection(encoder), train, settings, device)
         self.labels = train.window_y
@@ -66,10 +88,10 @@ class SupCon(Objective):
     def batches(self, rng: np.random.Generator) -> Iterator[Index]:
         """As many draws as windows, with replacement, by inverse class frequency."""
         drawn = rng.choice(len(self.labels), len(self.labels), p=self.share)
-        return batches(drawn, self.settings.batch_windows)
+        return batches(drawn, self.batch_windows)
 
-    def loss(self, batch: Index) -> Tensor:
+    def loss(self, batch: Index, windows: Tensor) -> Tensor:
         """Both views are encoded in one pass."""
-        x = self.windows(batch)
+        x = windows.to(self.device)
         z1, z2 = self.head(self.encoder(torch.cat([augment(x), augment(x)]))).chunk(2)
         return supcon_loss(z1, z2, self.labels[torch.from_numpy(batch)].to(self.device))
