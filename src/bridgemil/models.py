@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from bridgemil.baselines.classifiers import Classifier
     from bridgemil.learning.bags import BagModel
     from bridgemil.learning.loop import Curve, Trained, Watch
-    from bridgemil.learning.window_set import Scale, WindowSet
+    from bridgemil.learning.reading import Scale
+    from bridgemil.learning.window_set import WindowSet
     from bridgemil.learning.windows import WindowModel
 
 FORMAT = 1
@@ -165,7 +166,7 @@ class NetworkModel(Model):
 
     def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
         """The windows' embeddings, n x d."""
-        from bridgemil.learning.window_set import in_blocks
+        from bridgemil.learning.embeddings import in_blocks
 
         self._check(bag)
         embeddings: NDArray[np.float32] = in_blocks(self.network.encoder, self._blocks(bag), self.device).cpu().numpy()
@@ -175,7 +176,8 @@ class NetworkModel(Model):
         """The windows as the encoder takes them, a block at a time."""
         import torch
 
-        from bridgemil.learning.window_set import BLOCK, normalised
+        from bridgemil.learning.reading import normalised
+        from bridgemil.learning.window_set import BLOCK
 
         for first in range(0, len(bag), BLOCK):
             part = np.asarray(bag[first : first + BLOCK], dtype=np.float32)

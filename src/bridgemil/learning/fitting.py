@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,22 +29,27 @@ class Here:
     watch: Watch | None = None
 
 
-def new_encoder(backbone: str, options: Mapping[str, Any], windows: WindowSet, here: Here) -> nn.Module:
-    """A fresh encoder for these windows; the same for every method of one seed and fold.
+def assemble(
+    encoder: nn.Module, backbone: str, n_classes: int, settings: WindowSettings | BagSettings
+) -> WindowModel | BagModel:
+    """The encoder with its window classifier, or with an aggregator.
 
     Parameters
     ----------
+    encoder
+        N x *shape -> N x d.
     backbone
-        A name that ``backbones.create`` knows.
-    options
-        The backbone's own.
-    windows
-        Windows of C channels and T samples, or features of such windows.
-    here
-        Its device and random numbers.
+        Its name, which decides the window classifier.
+    n_classes
+        K.
+    settings
+        Of windows or of bags.
     """
-    here.streams.start("encoder")
-    return backbones.create(backbone, *windows.raw_shape, **options).to(here.device)
+    dim = backbones.embedding_dim(encoder)
+    if isinstance(settings, WindowSettings):
+        return WindowModel(encoder, backbones.create_head(backbone, dim, n_classes))
+    options: dict[str, Any] = {"positions": settings.positions, "dropout": settings.dropout}
+    return BagModel(encoder, aggregators.create(settings.aggregator, dim, n_classes, **options))
 
 
 def pretrain(
@@ -72,7 +77,7 @@ def pretrain(
     return train(learner, here.streams, keep=keep, watch=here.watch)
 
 
-def fit(
+def fit_network(
     encoder: nn.Module,
     backbone: str,
     training: WindowSet,
@@ -103,15 +108,13 @@ def fit(
         Whether the encoder comes from Stage 1.
     """
     here.streams.start("head")
-    dim = backbones.embedding_dim(encoder)
-    model: WindowModel | BagModel
+    model = assemble(encoder, backbone, training.n_classes, settings).to(here.device)
+    learner: Learner
     if isinstance(settings, WindowSettings):
-        model = WindowModel(encoder, backbones.create_head(backbone, dim, training.n_classes)).to(here.device)
-        learner: Learner = WindowLearner(model, training, validation, settings, here.device)
+        assert isinstance(model, WindowModel)
+        learner = WindowLearner(model, training, validation, settings, here.device)
     else:
-        options: dict[str, Any] = {"positions": settings.positions, "dropout": settings.dropout}
-        model = BagModel(encoder, aggregators.create(settings.aggregator, dim, training.n_classes, **options))
-        model = model.to(here.device)
+        assert isinstance(model, BagModel)
         learner = BagLearner(model, training, validation, settings, here.device, pretrained=pretrained)
     return model, train(learner, here.streams, keep=keep, watch=here.watch)
 
@@ -122,7 +125,9 @@ class Prediction:
 
     predicted: int
     probabilities: Tensor  # K, double
-    windows: Tensor  # the gate of each window (n), or with a majority vote its class probabilities (n x K)
+    gates: Tensor | None = None  # n
+    contributions: Tensor | None = None  # n x K, of aggregators whose windows add up to the logits
+    window_probabilities: Tensor | None = None  # n x K, of a majority vote
 
 
 def predict(model: WindowModel | BagModel, windows: Tensor | Iterable[Tensor], device: torch.device) -> Prediction:
@@ -131,7 +136,7 @@ def predict(model: WindowModel | BagModel, windows: Tensor | Iterable[Tensor], d
     Parameters
     ----------
     model
-        As ``fit`` returns it.
+        As ``fit_network`` returns it.
     windows
         The subject's windows n x *shape, normalised as in training, or blocks of them (``WindowSet.blocks``).
     device
@@ -139,7 +144,8 @@ def predict(model: WindowModel | BagModel, windows: Tensor | Iterable[Tensor], d
     """
     if isinstance(model, WindowModel):
         decided = vote(model, windows, device)
-        return Prediction(decided.predicted, decided.probabilities.double(), decided.windows)
+        return Prediction(decided.predicted, decided.probabilities.double(), window_probabilities=decided.windows)
     output = model.explain(windows, device)
     logits = output.logits[0].double().cpu()
-    return Prediction(int(logits.argmax()), logits.softmax(dim=0), output.gates[0].cpu())
+    contributions = None if output.contributions is None else output.contributions[0].cpu()
+    return Prediction(int(logits.argmax()), logits.softmax(dim=0), output.gates[0].cpu(), contributions)

@@ -257,10 +257,16 @@ def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _St
     except BadData as error:
         warnings.warn(f"{learner.phase} starts anew: {error}", BridgeMILWarning, stacklevel=2)
         return None
-    learner.model.load_state_dict(checkpoint.under("model", tensors))
-    if average is not None:
-        average.restore(checkpoint.under("average", tensors))
-    checkpoint.restore_optimiser(learner.optimiser, checkpoint.under("optimiser", tensors))
+    try:
+        learner.model.load_state_dict(checkpoint.under("model", tensors))
+        if average is not None:
+            average.restore(checkpoint.under("average", tensors))
+        checkpoint.restore_optimiser(learner.optimiser, checkpoint.under("optimiser", tensors))
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise BadData(
+            f"{path}: a checkpoint of another network ({str(error).splitlines()[0]}); remove it with "
+            "`bridgemil clean RUNS --unfinished` and run again"
+        ) from None
     best = None if about["best"] is None else Validation(*about["best"])
     weights = checkpoint.under("best", tensors)
     return _State(about["epoch"], about["curve"], about["best_epoch"], best, weights, about["seconds"])

@@ -28,6 +28,13 @@ Batch = TypeVar("Batch")
 Windows = TypeVar("Windows")
 
 
+def normalised(windows: NDArray[np.float32], scale: Scale) -> NDArray[np.float32]:
+    """Windows (n x C x T, microvolts) less the mean and divided by the deviation of their channel (C each)."""
+    mean, std = (values.astype(np.float32)[:, None] for values in scale)
+    result = np.subtract(windows, mean, dtype=np.float32)
+    return np.divide(result, std, out=result)
+
+
 class BagReader:
     """Windows of several subjects, read when they are asked for and normalised on the way.
 
