@@ -1,21 +1,29 @@
 """Backbones map a window (C x T) to an embedding. Create them by name; add one with a file and a line, or ``register``.
 
-``create("braindecode:<ModelName>", ...)`` takes any model of braindecode (an optional extra).
+A name is a built-in's, a registered one, ``braindecode:MODEL`` or ``spd_learn:MODEL`` (optional extras), or the address
+of a user's class or factory: ``path/to/net.py:NAME``, ``package.module:NAME``.
 """
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import hashlib
 import importlib
+import importlib.metadata
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
+from bridgemil import user_code
 from bridgemil.errors import BadUse
 
 if TYPE_CHECKING:
     from torch import nn
 
-# name -> module and class; the module's ``head`` is the backbone's own window classifier
+# name -> module and class; the module's ``head`` is the backbone's own window classifier, its ``FrontEnd`` (if it has
+# one) the fixed part whose features can be stored
 _BUILT_IN = {
     "eegnet": ("eegnet", "EEGNet"),
     "conformer": ("conformer", "Conformer"),
@@ -24,49 +32,102 @@ _BUILT_IN = {
     "mtdnet": ("mtdnet", "MTDNet"),
     "covariance": ("covariance", "Covariance"),
 }
-_REGISTERED: dict[str, Callable[[int, int], nn.Module]] = {}
+_PACKAGES = ("braindecode", "spd_learn")  # each has an adapter of its name here
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_REGISTERED: dict[str, Callable[..., nn.Module]] = {}
+_IN_USE: dict[str, WeakValueDictionary[int, Any]] = {}  # what users' factories gave, as long as it lives
 
 
 def names() -> list[str]:
-    """The backbones that ``create`` knows by name."""
+    """The backbones that ``create`` knows by a plain name."""
     return [*_BUILT_IN, *_REGISTERED]
 
 
-def register(name: str, factory: Callable[[int, int], nn.Module]) -> None:
-    """Make ``factory(n_channels, n_times)``, a module N x C x T -> N x d, available by name.
+def register(name: str, factory: Callable[..., nn.Module], *, replace: bool = False) -> None:
+    """Make a class or factory available by name, in this process.
 
-    Its shapes are checked when one is created.
+    Parameters
+    ----------
+    name
+        A plain name: no colon, not a built-in's.
+    factory
+        Called as ``factory(n_channels, n_times, **options)``, and with ``sfreq`` (Hz) if it takes that; gives a new
+        module N x C x T -> N x d each time.
+    replace
+        Whether other code may take over a name that is registered; the same code may be registered again anyway.
     """
     if name in _BUILT_IN or ":" in name:
         raise BadUse(f"backbone {name!r}: the name is taken or has a colon; choose another")
+    if not callable(factory):
+        raise BadUse(f"backbone {name!r}: the factory must be a class or a function, got {type(factory).__name__}")
+    known = _REGISTERED.get(name, factory)
+    if not (replace or known is factory or user_code.fingerprint(known) == user_code.fingerprint(factory)):
+        raise BadUse(f"backbone {name!r} is already registered with other code; use replace=True")
     _REGISTERED[name] = factory
 
 
-def check(name: str) -> None:
-    """Refuse a name that ``create`` does not know."""
-    if name not in names() and not name.startswith("braindecode:"):
-        raise BadUse(f"backbone must be one of {', '.join(names())} or braindecode:<ModelName>, got {name!r}")
+def check(name: str, options: Mapping[str, Any] | None = None) -> None:
+    """Refuse a name or an option that ``create`` does not know, before any work.
+
+    Parameters
+    ----------
+    name
+        A backbone's name or address (a user's file is loaded).
+    options
+        The options that will be given to it.
+    """
+    if name in _BUILT_IN and not options:
+        return  # nothing heavy is imported for a name
+    signature, given = _signature(name)
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    known = [key for key, value in signature.parameters.items() if value.kind not in _STARRED and key not in given]
+    unknown = [option for option in options or () if option not in known]
+    if unknown and (inspect.Parameter.VAR_KEYWORD not in kinds or set(unknown) & set(given)):
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise BadUse(f"{name} has no option {', '.join(unknown)}; it has: {', '.join(known) or 'none'}{hint}")
+    if user_code.is_address(name) or name in _REGISTERED:
+        try:
+            signature.bind(1, 1, **(dict.fromkeys(given[2:]) | dict(options or {})))
+        except TypeError as error:
+            raise BadUse(f"backbone {name!r} is called with n_channels, n_times and its options: {error}") from error
 
 
-def create(name: str, n_channels: int, n_times: int, **options: Any) -> nn.Module:
+def absolute(name: str) -> str:
+    """The name as a worker in another folder understands it: a file's address with its absolute path."""
+    return user_code.absolute(name) if user_code.is_address(name) else name
+
+
+def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **options: Any) -> nn.Module:
     """The encoder alone: a module N x C x T -> N x d, with ``.embedding_dim`` = d.
 
-    ``options`` are the backbone's own (see its class).
+    Parameters
+    ----------
+    name
+        A backbone's name or address.
+    n_channels, n_times
+        Size C x T of a window.
+    sfreq
+        Rate of the windows, in Hz; given to the backbones that take it.
+    **options
+        The backbone's own (see its class).
     """
-    check(name)
+    check(name, options)
+    if adapter := _adapter(name):
+        features: nn.Module = adapter.features(name.partition(":")[2], n_channels, n_times, sfreq, **options)
+        return _checked(name, features, n_channels, n_times)
+    factory, (_, given) = _factory(name), _signature(name)
+    filled = options | ({"sfreq": sfreq} if "sfreq" in given else {})
     if name in _BUILT_IN:
-        made = getattr(_module(name), _BUILT_IN[name][1])
-        known = [option for option in inspect.signature(made).parameters if option not in ("n_channels", "n_times")]
-        unknown = [option for option in options if option not in known]
-        if unknown:
-            raise BadUse(f"{name} has no option {', '.join(unknown)}; it has: {', '.join(known) or 'none'}")
-        backbone: nn.Module = made(n_channels, n_times, **options)
-        return backbone
-    if name in _REGISTERED:
-        return _checked(name, _REGISTERED[name](n_channels, n_times, **options), n_channels, n_times)
-    from bridgemil.backbones.braindecode import features
-
-    return _checked(name, features(name.partition(":")[2], n_channels, n_times, **options), n_channels, n_times)
+        return factory(n_channels, n_times, **filled)
+    try:
+        backbone = factory(n_channels, n_times, **filled)
+    except Exception as error:
+        raise BadUse(
+            f"backbone {name!r} cannot be built for windows of {n_channels} x {n_times}: {user_code.told(error)}"
+        ) from error
+    return _new(name, _checked(name, backbone, n_channels, n_times))
 
 
 def create_head(name: str, embedding_dim: int, n_classes: int) -> nn.Module:
@@ -80,6 +141,50 @@ def create_head(name: str, embedding_dim: int, n_classes: int) -> nn.Module:
     return nn.Linear(embedding_dim, n_classes)
 
 
+def front_end(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **options: Any) -> nn.Module | None:
+    """The fixed part of a backbone, its ``.front_end``, whose features can be stored; none if it has none.
+
+    Parameters
+    ----------
+    name, n_channels, n_times, sfreq, **options
+        As for ``create``. The caller's random state is left as it is.
+    """
+    if name in _BUILT_IN and not hasattr(_module(name), "FrontEnd"):
+        check(name, options)
+        return None
+    with _random_state_kept():
+        return getattr(create(name, n_channels, n_times, sfreq=sfreq, **options), "front_end", None)
+
+
+def fingerprint(
+    name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, options: Mapping[str, Any] | None = None
+) -> str | None:
+    """What a backbone is, beyond its name and options; none for a built-in, whose name says it.
+
+    For a user's code a hash of that code, for a package's model the package's version; with the names, shapes and
+    kinds of the numbers that one holds.
+
+    Parameters
+    ----------
+    name, n_channels, n_times, sfreq, options
+        As for ``create``. The caller's random state is left as it is.
+    """
+    if name in _BUILT_IN:
+        check(name, options)
+        return None
+    with _random_state_kept():
+        state = create(name, n_channels, n_times, sfreq=sfreq, **(options or {})).state_dict()
+    if _adapter(name):
+        package = name.partition(":")[0]
+        code = f"{package} {importlib.metadata.version(package)}"
+    else:
+        code = user_code.fingerprint(_REGISTERED.get(name, name))
+    numbers = [
+        (key, tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))) for key, value in state.items()
+    ]
+    return hashlib.sha256(repr((code, numbers)).encode()).hexdigest()
+
+
 def embedding_dim(encoder: nn.Module) -> int:
     """The d of an encoder's embeddings."""
     return int(encoder.embedding_dim)  # type: ignore[arg-type]
@@ -89,19 +194,94 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{_BUILT_IN[name][0]}")
 
 
+def _adapter(name: str) -> Any:
+    """The adapter of a package's model; none for other names."""
+    package, colon, _ = name.partition(":")
+    return importlib.import_module(f"{__name__}.{package}") if colon and package in _PACKAGES else None
+
+
+def _factory(name: str) -> Callable[..., nn.Module]:
+    """What is called to make a backbone; refuses a name that is none."""
+    if name in _BUILT_IN:
+        return getattr(_module(name), _BUILT_IN[name][1])
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    target, _, attribute = name.rpartition(":")
+    if user_code.is_address(name):
+        try:
+            return user_code.load(name)
+        except BadUse as error:
+            near = difflib.get_close_matches(target, _PACKAGES, n=1)
+            raise BadUse(f"{error}; did you mean {near[0]}:{attribute}?") if near else error from error.__cause__
+    near = difflib.get_close_matches(name.lower(), names(), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    if name.endswith(".py"):
+        hint = f"; name the class or function in it too: {name}:NAME"
+    others = ", ".join([*(f"{package}:MODEL" for package in _PACKAGES), "path/to/file.py:NAME"])
+    raise BadUse(f"backbone must be one of {', '.join(names())}, {others} or package.module:NAME, got {name!r}{hint}")
+
+
+def _signature(name: str) -> tuple[inspect.Signature, list[str]]:
+    """How a backbone is called, and which of its parameters are no options, as they follow from the windows."""
+    if adapter := _adapter(name):
+        return inspect.signature(adapter.model(name.partition(":")[2])), adapter.GIVEN
+    factory = _factory(name)
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError) as error:
+        raise BadUse(f"backbone {name!r}: Python cannot tell its arguments ({error}); wrap it in a function") from error
+    size = [key for key, value in signature.parameters.items() if value.kind in _BY_PLACE][:2]
+    return signature, size + [key for key in signature.parameters if key == "sfreq" and key not in size]
+
+
+@contextlib.contextmanager
+def _random_state_kept() -> Iterator[None]:
+    """Leave no trace in the random numbers of torch, numpy and Python."""
+    import random
+
+    import numpy as np
+    import torch
+
+    plain, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002 (users may use it)
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        random.setstate(plain)
+        np.random.set_state(numbers)  # noqa: NPY002
+
+
+def _new(name: str, backbone: nn.Module) -> nn.Module:
+    """Refuse a network that was given before, or one that shares weights with it."""
+    in_use = _IN_USE.setdefault(name, WeakValueDictionary())
+    parts = [backbone, *(parameter for parameter in backbone.parameters() if parameter.requires_grad)]
+    if any(in_use.get(id(part)) is part for part in parts):
+        raise BadUse(
+            f"backbone {name!r} gave a network, or weights, that it gave before: what was learnt from some subjects "
+            "would leak into other folds. Make a new network in each call"
+        )
+    in_use.update({id(part): part for part in parts})
+    return backbone
+
+
 def _checked(name: str, backbone: nn.Module, n_channels: int, n_times: int) -> nn.Module:
     """Try a foreign module on two windows, in evaluation mode; note its embedding size."""
     import torch
 
-    training = backbone.training
+    if not isinstance(backbone, torch.nn.Module):
+        raise BadUse(f"backbone {name!r} must give a torch.nn.Module, it gave {type(backbone).__name__}")
+    training = {part: part.training for part in backbone.modules()}
     parameter = next(backbone.parameters(), None)
-    device = None if parameter is None else parameter.device
+    noise = torch.randn(2, n_channels, n_times, generator=torch.Generator().manual_seed(0))  # zeros have no covariance
     try:
         with torch.no_grad():
-            out = backbone.eval()(torch.zeros(2, n_channels, n_times, device=device))
+            out = backbone.eval()(noise if parameter is None else noise.to(parameter.device))
     except Exception as error:
-        raise BadUse(f"backbone {name!r} cannot embed windows of {n_channels} x {n_times}: {error}") from error
-    backbone.train(training)
+        told = user_code.told(error)
+        raise BadUse(f"backbone {name!r} cannot embed windows of {n_channels} x {n_times}: {told}") from error
+    for part, mode in training.items():
+        part.training = mode
     if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != 2:
         got = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
         raise BadUse(f"backbone {name!r} must map 2 x {n_channels} x {n_times} to 2 x d, it gave {got}")
