@@ -13,7 +13,7 @@ from torch import nn
 from bridgemil import backbones
 from bridgemil.backbones.layers import Dropout
 from bridgemil.backbones.stem import toeplitz
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadUse, BridgeMILError
 from reference_backbones import REFERENCES
 
 TABLE = {  # name: (embedding, encoder parameters) for 19 and for 32 channels
@@ -23,6 +23,7 @@ TABLE = {  # name: (embedding, encoder parameters) for 19 and for 32 channels
     "dsainet": ((80, 74_225), (80, 74_641)),
     "mtdnet": ((16, 20_128), (16, 27_200)),
 }
+NAMES = backbones.names()
 SMALLEST = {"eegnet": (1, 32), "conformer": (1, 99), "lcadnet": (8, 65), "dsainet": (1, 32), "mtdnet": (1, 10)}
 
 
@@ -139,9 +140,20 @@ def test_the_shortest_windows_work_and_shorter_ones_are_refused(name: str) -> No
             backbones.create(name, n_channels - 1, n_times)
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_window_is_embedded_or_refused_in_a_sentence(name: str) -> None:
+    for n_channels, n_times in ((1, 1), (1, 31), (3, 64), (8, 98), (70, 200)):
+        try:
+            backbone = backbones.create(name, n_channels, n_times).eval()
+        except BridgeMILError:
+            continue
+        assert backbone(torch.randn(2, n_channels, n_times)).shape == (2, backbones.embedding_dim(backbone))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_autocast_trains(name: str) -> None:
-    _, ours = pair(name, 19, 200)
+    torch.manual_seed(0)
+    ours = without_dropout(backbones.create(name, 19, 200))
     x = torch.randn(32, 19, 200)
     exact = ours.eval()(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -152,7 +164,7 @@ def test_autocast_trains(name: str) -> None:
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in ours.parameters())
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", NAMES)
 def test_same_seed_same_step_to_the_bit(name: str) -> None:
     def step() -> torch.Tensor:
         torch.manual_seed(3)
@@ -184,7 +196,7 @@ def test_options() -> None:
             backbones.create(name, 19, 200, **option)
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_empty_batch_gives_no_embedding(name: str) -> None:
     backbone = backbones.create(name, 19, 200).eval()
     assert backbone(torch.zeros(0, 19, 200)).shape == (0, backbone.embedding_dim)
@@ -240,37 +252,17 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", NAMES)
 def test_heads(name: str) -> None:
-    d = TABLE[name][0][0]
+    d = backbones.embedding_dim(backbones.create(name, 19, 200))
     head = backbones.create_head(name, d, 3)
     assert head(torch.randn(5, d)).shape == (5, 3)
-    assert sum(p.numel() for p in head.parameters()) == HEADS[name]
+    if name in HEADS:
+        assert sum(p.numel() for p in head.parameters()) == HEADS[name]
 
 
 def test_names_and_unknown_ones() -> None:
-    assert backbones.names()[:5] == ["eegnet", "conformer", "lcadnet", "dsainet", "mtdnet"]
+    assert set(REFERENCES) == set(TABLE) == set(SMALLEST) == set(HEADS) <= set(NAMES)
     for make in (lambda: backbones.create("resnet", 19, 200), lambda: backbones.create_head("resnet", 8, 2)):
         with pytest.raises(BadUse, match=r"backbone must be one of eegnet, conformer, .*, got 'resnet'"):
             make()
-
-
-class Mean(nn.Module):
-    def __init__(self, n_channels: int, n_times: int) -> None:
-        super().__init__()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.mean(dim=2)
-
-
-def test_a_users_own_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backbones, "_REGISTERED", {})
-    backbones.register("mean", Mean)
-    assert "mean" in backbones.names()
-    assert backbones.create("mean", 7, 50).embedding_dim == 7
-    assert isinstance(backbones.create_head("mean", 7, 2), nn.Linear)
-    backbones.register("wrong", lambda c, t: nn.Identity())
-    with pytest.raises(BadUse, match=r"must map 2 x 7 x 50 to 2 x d, it gave \(2, 7, 50\)"):
-        backbones.create("wrong", 7, 50)
-    with pytest.raises(BadUse, match="taken"):
-        backbones.register("eegnet", Mean)

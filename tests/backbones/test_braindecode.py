@@ -113,3 +113,13 @@ def test_conformer_is_braindecodes_with_our_settings() -> None:
 def test_unknown_models_are_named() -> None:
     with pytest.raises(BadUse, match=r"braindecode has no model 'Nonsense'; it has .*EEGNet"):
         backbones.create("braindecode:Nonsense", 19, 200)
+
+
+@needs_braindecode
+@pytest.mark.filterwarnings("ignore")
+def test_the_rate_and_the_options_reach_a_model() -> None:
+    backbone = backbones.create("braindecode:EEGNet", 19, 400, sfreq=128.0, F1=4)
+    assert backbone.model.sfreq == 128.0
+    assert backbones.fingerprint("braindecode:EEGNet", 19, 400, options={"F1": 4}) is not None
+    with pytest.raises(BadUse, match=r"braindecode:EEGNet has no option f1; .*did you mean F1"):
+        backbones.check("braindecode:EEGNet", {"f1": 4})

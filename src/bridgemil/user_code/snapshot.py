@@ -139,13 +139,14 @@ class Snapshot:
     def _look_for(self, top: str) -> int | None:
         if self.only is not None:
             return 0 if top == self.only else None
-        for folder in self.beside:
+        beside = [folder for folder in self.beside if is_user_file(folder / top)]
+        for folder in beside:
             if (folder / f"{top}.py").is_file() or (folder / top / "__init__.py").is_file():
                 return self._number(folder)
         plain = _folder_of(top)
         if plain is not None:
             return self._number(plain) if is_user_file(plain / top) else None
-        return next((self._number(folder) for folder in self.beside if _is_folder_of_code(folder / top)), None)
+        return next((self._number(folder) for folder in beside if _is_folder_of_code(folder / top)), None)
 
     def _run(self, name: str) -> ModuleType:
         try:
