@@ -20,10 +20,15 @@ CORES = "Processes.  [default: the cores available]"
 
 
 def run(
-    source: Annotated[Path, typer.Argument(help="BIDS folder, manifest CSV (subject,label,file) or preset's folder.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="BIDS folder, manifest CSV (subject,label,file; see `bridgemil manifest`) or preset's folder."
+        ),
+    ],
     out: Annotated[Path, typer.Argument(help="Folder to write the cohort to.")],
     preset: Annotated[str | None, which(help="adftd, mumtaz2017 or rockhill2021.")] = None,
-    label: Annotated[str | None, which(help="BIDS: column of participants.tsv with the diagnosis.")] = None,
+    label: Annotated[str | None, which(help="Column of participants.tsv or the manifest with the diagnosis.")] = None,
     task: Annotated[str | None, which(help="BIDS: only this task.")] = None,
     session: Annotated[str | None, which(help="BIDS: only this session.")] = None,
     classes: Annotated[str | None, which(help="Classes to keep, and their new names: A=AD,C=HC.")] = None,
@@ -40,6 +45,7 @@ def run(
     burn_in: Annotated[int | None, cutting(help="Burn-in epochs by default.  [default: 10]")] = None,
     bad_annotations: Annotated[str | None, bad(help="Windows at BAD, EDGE, boundary: drop or keep.")] = None,
     bad_channels: Annotated[str | None, bad(help="Marked bad, flat or NaN: stop, drop or interpolate.")] = None,
+    duplicates: Annotated[str | None, bad(help="A recording twice in one class: stop or keep-first.")] = None,
     reject_uv: Annotated[float | None, bad(help="Drop windows with a larger peak-to-peak, in µV.")] = None,
     allow_low_rate: Annotated[bool, bad("--allow-low-rate", help="Leave filters beyond Nyquist out.")] = False,
     skip_bad: Annotated[bool, bad("--skip-bad", help="Go on without what is bad, and list it.")] = False,
@@ -52,6 +58,8 @@ def run(
     Example: `bridgemil prepare ds004504 adftd.cohort --preset adftd`
 
     Example: `bridgemil prepare my-bids my.cohort --label group --classes patient,control`
+
+    Example: `bridgemil prepare recordings/manifest.csv my.cohort --label Diagnosis`
 
     Everything is checked before anything is written, and all problems are listed at once. Interrupted, the same
     command goes on where it stopped.
@@ -72,6 +80,7 @@ def run(
         "burn_in": burn_in,
         "bad_annotations": bad_annotations,
         "bad_channels": bad_channels,
+        "duplicates": duplicates,
         "reject_uv": reject_uv,
         "allow_low_rate": allow_low_rate or None,
         "preset": preset,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,16 +28,32 @@ class Verdict:
     problems: list[Problem] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    lost_copies: set[str] = field(default_factory=set)  # subjects with a recording that is kept elsewhere
 
 
 def judge(listing: Listing, looked: Sequence[Facts], settings: PrepareSettings) -> Verdict:
-    """Decide what can be cut and list everything that cannot. ``looked`` is in the listing's order."""
+    """Decide what can be cut, and list everything that cannot.
+
+    Parameters
+    ----------
+    listing
+        The recordings with their subjects and labels.
+    looked
+        What a first look at each showed, in the listing's order.
+    settings
+        How they are to be cut.
+
+    Returns
+    -------
+    Verdict
+        The cohort's channels, a plan for every good recording, and every problem.
+    """
     verdict = Verdict(problems=list(listing.problems), left_out=list(listing.left_out), notes=list(listing.notes))
     usable = [facts for facts in looked if facts.error is None]
     verdict.problems += [_problem(facts, facts.error) for facts in looked if facts.error]
     for facts in usable:
         _find_bad_channels(facts)
-    refused = _duplicates(usable, verdict)
+    refused = _duplicates(usable, listing, settings, verdict)
     for facts in usable:
         found = _unusable(facts, settings)
         verdict.problems += [_problem(facts, what) for what in found]
@@ -151,7 +167,7 @@ def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> l
         found.append(
             f"channel {', '.join(loud)} varies by more than {IMPLAUSIBLE_UV / 1000:g} mV: is the file's unit right?"
         )
-    nyquist = _nyquist(facts, keep)
+    nyquist = native_rate(facts, keep) / 2
     if settings.low is not None and settings.low >= nyquist:
         found.append(f"the high-pass edge {settings.low:g} Hz is at or beyond its Nyquist, {nyquist:g} Hz")
     beyond = [edge for edge in (settings.high, *settings.notch) if edge is not None and edge >= nyquist]
@@ -163,16 +179,24 @@ def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> l
     return found
 
 
-def _nyquist(facts: Facts, keep: Sequence[str]) -> float:
-    """Half the lowest rate of the kept channels: a file may hold signals of several rates."""
-    return min((facts.rates.get(channel, facts.sfreq) for channel in keep), default=facts.sfreq) / 2
+def native_rate(facts: Facts, keep: Iterable[str]) -> float:
+    """The lowest rate, in Hz, at which one of the kept channels was recorded: a file may hold signals of several.
+
+    Parameters
+    ----------
+    facts
+        The recording.
+    keep
+        Its channels that the cohort has (see ``channels.key``).
+    """
+    return min((facts.rates.get(channel, facts.sfreq) for channel in keep), default=facts.sfreq)
 
 
 def _plan(facts: Facts, keep: Sequence[str], settings: PrepareSettings, verdict: Verdict) -> Plan:
     interpolate = tuple(channel for channel in keep if channel in facts.bad)
     good = {c: n for c, n in facts.spellings.items() if c not in facts.bad and c not in facts.ambiguous}
     supports = {c: n for c, n in good.items() if interpolate and c not in keep and channels.electrode(c)}
-    nyquist = _nyquist(facts, keep)
+    nyquist = native_rate(facts, keep) / 2
     notch = tuple(edge for edge in settings.notch if edge < nyquist)
     high = settings.high if settings.high is None or settings.high < nyquist else None
     if high != settings.high or notch != settings.notch:
@@ -193,23 +217,35 @@ def _plan(facts: Facts, keep: Sequence[str], settings: PrepareSettings, verdict:
     )
 
 
-def _duplicates(usable: Sequence[Facts], verdict: Verdict) -> set[int]:
+def _duplicates(usable: Sequence[Facts], listing: Listing, settings: PrepareSettings, verdict: Verdict) -> set[int]:
     """Find recordings that are one and the same, by bytes or by samples; return the ones not to be used.
 
     Of copies within one subject the first is good; copies in two subjects are all refused, since nobody can tell
-    whose they are.
+    whose they are. With ``keep-first`` the first of copies with one label is kept and the others are listed: whoever
+    it is, the label is right. Copies with two labels are always refused.
     """
     copies = _identical(usable)
+
+    def labels_differ(first: Facts, second: Facts) -> bool:
+        return listing.labels[first.recording.subject] != listing.labels[second.recording.subject]
+
+    unclear = {id(first) for first, second, _ in copies if labels_differ(first, second)}
     refused: set[int] = set()
     for first, second, how in copies:
-        other = first.recording
-        if first.recording.subject == second.recording.subject:
-            refused.add(id(second))
-            verdict.problems.append(_problem(second, f"duplicate: {how} identical to {other.name} of the same subject"))
-        else:
-            refused |= {id(first), id(second)}
-            what = f"duplicate: {how} identical to {other.name} of {other.subject}"
-            verdict.problems.append(_problem(second, what))
+        original, copy = first.recording, second.recording
+        whose = "the same subject" if original.subject == copy.subject else original.subject
+        refused.add(id(second))
+        if settings.duplicates == "keep-first" and id(first) not in unclear:
+            why = f"{how} identical to {original.name} of {whose}, which is kept"
+            verdict.left_out.append(LeftOut(f"{copy.subject}, {copy.name}", why))
+            verdict.lost_copies.add(copy.subject)
+            continue
+        if original.subject != copy.subject:
+            refused.add(id(first))
+        advice = ", which has another label" if labels_differ(first, second) else ""
+        if settings.duplicates == "stop" and not advice:
+            advice = " (--duplicates keep-first keeps one)"
+        verdict.problems.append(_problem(second, f"duplicate: {how} identical to {original.name} of {whose}{advice}"))
     return refused
 
 
@@ -245,7 +281,9 @@ def _subjects_left(listing: Listing, looked: Sequence[Facts], verdict: Verdict) 
     planned = {plan.recording.subject for plan in verdict.plans}
     with_files = {facts.recording.subject for facts in looked}
     explained = {problem.subject for problem in verdict.problems}
-    for subject in sorted(with_files - planned - explained):
+    gone = with_files - planned - explained
+    verdict.left_out += [LeftOut(name, "its recordings are copies") for name in sorted(gone & verdict.lost_copies)]
+    for subject in sorted(gone - verdict.lost_copies):
         verdict.problems.append(Problem("no usable recording is left", subject))
     folded: dict[str, str] = {}
     for subject in sorted(planned):

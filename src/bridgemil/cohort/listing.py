@@ -19,6 +19,7 @@ class Recording:
     name: str
     channels_tsv: Path | None = None  # BIDS sidecars: channel types and bad channels, marked stretches
     events_tsv: Path | None = None
+    eeg_json: Path | None = None  # says, among other things, how long the recording is
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,26 @@ class Listing:
         """The path as messages and records show it: relative to the source where it lies inside."""
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
 
-    def add(self, subject: str, path: Path, channels_tsv: Path | None = None, events_tsv: Path | None = None) -> None:
-        """List a file as the subject's next recording."""
-        self.recordings.append(Recording(subject, path, self.name(path), channels_tsv, events_tsv))
+    def add(
+        self,
+        subject: str,
+        path: Path,
+        channels_tsv: Path | None = None,
+        events_tsv: Path | None = None,
+        eeg_json: Path | None = None,
+    ) -> None:
+        """List a file as the subject's next recording, with the BIDS sidecars that apply to it.
+
+        Parameters
+        ----------
+        subject
+            Whose recording it is.
+        path
+            The file, or the folder of a format that is one.
+        channels_tsv, events_tsv, eeg_json
+            Sidecars: channel types and bad channels; marked stretches; the recording's length in seconds.
+        """
+        self.recordings.append(Recording(subject, path, self.name(path), channels_tsv, events_tsv, eeg_json))
 
     def drop(self, subjects: set[str]) -> None:
         """Take subjects out of the listing."""

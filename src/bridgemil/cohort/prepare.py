@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import os
 import platform
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,7 +19,7 @@ import numpy as np
 
 from bridgemil import __version__
 from bridgemil.cohort import sources
-from bridgemil.cohort.checks import Verdict, judge
+from bridgemil.cohort.checks import Verdict, judge, native_rate
 from bridgemil.cohort.listing import Listing, Recording
 from bridgemil.cohort.preprocessing import Plan, cut
 from bridgemil.cohort.reading import Facts, look
@@ -59,30 +61,42 @@ def prepare(
         The cohort's folder. Interrupted, the same call goes on where it stopped; finished, it does nothing.
     preset
         ``adftd``, ``mumtaz2017`` or ``rockhill2021``: the paper's settings for these data sets.
-    label, task, session
-        For BIDS: the column of participants.tsv with the diagnosis; restrictions to one task or session.
+    label
+        The column of participants.tsv or of the manifest with the diagnosis; in a manifest ``label`` if left out.
+    task, session
+        For BIDS: restrictions to one task or session.
     raw
         For ADFTD: the raw recordings instead of the authors' cleaned ones.
     classes
         Old label to new; subjects with other labels are left out and listed.
     jobs
         Processes; by default the cores available.
+    progress
+        Whether to draw progress bars on standard error.
     skip_bad
         Leave out what is bad, and list it, instead of stopping.
     overwrite
         Replace a finished cohort that was prepared from other files or settings.
     settings
-        Fields of ``PrepareSettings``.
+        Fields of ``PrepareSettings``: frequencies in Hz, lengths in seconds, amplitudes in microvolts.
+
+    Returns
+    -------
+    Cohort
+        Opened from ``out``.
 
     Raises
     ------
     BadData
         With every problem found; nothing was written then.
+    BadUse
+        If a setting is wrong or ``out`` cannot be written to; no file was read then.
     """
     source, out = Path(source), Path(out)
     chosen = _settings(preset, settings)
     options = sources.SourceOptions(label=label, task=task, session=session, raw=raw)
     listing = _list(source, preset, options, classes)
+    _refuse_foreign(out, listing)
     workers = jobs or cores()
 
     looked = _look(listing, workers, progress)
@@ -97,7 +111,6 @@ def prepare(
 
     tasks = _tasks(listing, verdict, looked, out)
     recipe = _digest([[task.recipe for task in tasks], verdict.channels, chosen.folds, chosen.burn_in, listing.columns])
-    _refuse_foreign(out, listing)
     with _only_writer(out):
         if not _finished(out, recipe, overwrite):
             _write(out, tasks, recipe, listing, verdict, chosen, workers, skip_bad, progress)
@@ -173,15 +186,15 @@ def _tasks(listing: Listing, verdict: Verdict, looked: Mapping[Recording, Facts]
     for subject, own in plans.items():
         facts = [looked[plan.recording] for plan in own]
         files = tuple(
-            {"file": f.recording.name, "sha256": f.sha256, "bytes": f.n_bytes, "sfreq": f.sfreq, "seconds": f.seconds,
-             "reader_warnings": f.warnings}
-            for f in facts
+            {"file": f.recording.name, "sha256": f.sha256, "bytes": f.n_bytes, "sfreq": f.sfreq,
+             "native_sfreq": native_rate(f, p.spellings), "seconds": f.seconds, "reader_warnings": f.warnings}
+            for p, f in zip(own, facts, strict=True)
         )  # fmt: skip
         cutting = [
             [f.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, f.bad_spans]
             for p, f in zip(own, facts, strict=True)
         ]
-        settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels"})
+        settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})
         label = listing.labels[subject]
         recipe = _digest([RECIPE_VERSION, mne.__version__, subject, label, settings, cutting])
         tasks.append(SubjectTask(out, subject, label, tuple(own), files, recipe))
@@ -189,13 +202,23 @@ def _tasks(listing: Listing, verdict: Verdict, looked: Mapping[Recording, Facts]
 
 
 def _refuse_foreign(out: Path, listing: Listing) -> None:
-    """Refuse an OUT that this tool did not make: what lies there may be all a user has."""
-    if out.is_file():
-        raise BadUse(f"{out}: is a file; name a folder for the cohort")
-    if any(recording.path.resolve().is_relative_to(out.resolve()) for recording in listing.recordings):
+    """Refuse an OUT that this tool did not make, or cannot make: what lies there may be all a user has."""
+    out = out.absolute()
+    existing = next(folder for folder in (out, *out.parents) if folder.exists())
+    if not existing.is_dir():
+        raise BadUse(f"{existing}: is a file; name a folder for the cohort")
+    place, root = out.resolve(), listing.root.resolve()
+    files = [recording.path.resolve() for recording in listing.recordings]
+    if any(file.is_relative_to(place) for file in files):
         raise BadUse(f"{out}: holds the recordings themselves; choose another OUT")
+    among = next((file for file in files if place.is_relative_to(file)
+                  or (file.parent != root and place.is_relative_to(file.parent))), None)  # fmt: skip
+    if among is not None:
+        raise BadUse(f"{out}: lies among the recordings ({listing.name(among)}); choose an OUT outside of them")
     if out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file():
         raise BadUse(f"{out}: exists and is no cohort; choose another OUT")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise BadUse(f"{existing}: you may not write there; choose another OUT")
 
 
 @contextmanager
@@ -275,7 +298,18 @@ def _already_done(out: Path, tasks: list[SubjectTask]) -> dict[str, dict[str, An
 
 
 def cut_subject(task: SubjectTask) -> dict[str, Any] | None:
-    """Cut all recordings of one subject and write its folder; returns its record, or None if no window is left."""
+    """Cut all recordings of one subject and write its folder.
+
+    Parameters
+    ----------
+    task
+        The recordings, how to cut them, and where to write.
+
+    Returns
+    -------
+    dict or None
+        The subject's record, as in its record.json; None if no window is left.
+    """
     cuts = [cut(plan) for plan in task.plans]
     lengths = [len(piece.windows) for piece in cuts]
     if not sum(lengths):
@@ -312,6 +346,13 @@ def _finish(
         raise BadData(f"{out}: no subject has a usable window")
     own = SubjectRecord.__dataclass_fields__
     subjects = [SubjectRecord.from_row(record) for record in records]
+    counts = Counter(subject.label for subject in subjects)
+    too_small = [
+        f"class {name!r} has {n} {'subject' if n == 1 else 'subjects'}: no split is possible, at least 3 are needed in "
+        "every class (training, validation, test)"
+        for name, n in sorted(counts.items())
+        if n < 3
+    ]
     about = {
         "format": FORMAT,
         "source": listing.source,
@@ -325,7 +366,7 @@ def _finish(
         "recipe": recipe,
         "left_out": [asdict(item) for item in verdict.left_out],
         "skipped": [str(problem) for problem in verdict.problems],
-        "notes": verdict.notes,
+        "notes": verdict.notes + too_small,
         "files": [{"subject": r["subject"], **file} for r in records for file in r["files"]],
     }
     clash = {name: f"{name}_source" for name in own}

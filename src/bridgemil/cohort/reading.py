@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort import channels
+from bridgemil.cohort import channels, formats
 from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.tables import read_table
 
@@ -64,14 +66,31 @@ def collected_warnings(into: list[str]) -> Iterator[None]:
 
 
 def open_raw(path: Path) -> BaseRaw:
-    """Open any file MNE has a reader for, without loading its signal."""
+    """Open any file MNE has a reader for, without loading its signal.
+
+    Parameters
+    ----------
+    path
+        The recording's file, or the folder of a format that is one.
+    """
     import mne
 
     return mne.io.read_raw(path, preload=False, verbose="WARNING")
 
 
 def look(recording: Recording) -> Facts:
-    """Read a recording once and say what it holds; a file that cannot be read gives ``Facts.error``."""
+    """Read a recording once and say what it holds.
+
+    Parameters
+    ----------
+    recording
+        The file and its sidecars.
+
+    Returns
+    -------
+    Facts
+        A file that cannot be read, or was cut short, has ``Facts.error``.
+    """
     facts = Facts(recording)
     try:
         if recording.path.is_file() and recording.path.stat().st_size == 0:
@@ -83,11 +102,14 @@ def look(recording: Recording) -> Facts:
         facts.n_bytes, facts.sha256 = _hash(_files(recording.path, raw))
     except Exception as error:  # any reader may fail in its own way: the message is the finding
         facts.error = f"unreadable: {type(error).__name__}: {' '.join(str(error).split())}"
+        if recording.path.suffix.lower() not in formats.FORMATS:
+            facts.error = f"unreadable: {recording.path.suffix or 'no ending'} is no known format; {formats.sentence()}"
         return facts
     truncated = [text for text in facts.warnings if "does not match the file size" in text]
     header = _edf_header(recording.path)
-    if truncated or _half_sample(recording.path, raw):
-        facts.error = f"truncated: {truncated[0] if truncated else 'its data file ends in the middle of a sample'}"
+    short = truncated[0] if truncated else _cut_short(recording, raw)
+    if short:
+        facts.error = f"truncated: {short}"
     elif header is not None and header[0]:
         facts.error = "discontinuous (EDF+D): it has gaps that the reader closes; export it without gaps, or in pieces"
     elif facts.n_times == 0:
@@ -148,9 +170,20 @@ def _measure(raw: BaseRaw, facts: Facts) -> None:
 
 
 def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
-    """Stretches marked BAD*, EDGE* or boundary, in the file or in its events.tsv: onset and duration in seconds.
+    """Stretches marked BAD*, EDGE* or boundary.
 
-    A boundary is the point where something was cut out: its duration is that of what is gone.
+    Parameters
+    ----------
+    raw
+        The opened recording, with its annotations.
+    events_tsv
+        The BIDS sidecar that may mark more.
+
+    Returns
+    -------
+    list of (onset, duration)
+        In seconds, sorted. A boundary is the point where something was cut out: its duration, that of what is gone,
+        becomes 0.
     """
     found = list(
         zip(raw.annotations.onset - raw.first_time, raw.annotations.duration, raw.annotations.description, strict=True)
@@ -213,10 +246,28 @@ def _edf_header(path: Path) -> tuple[bool, dict[str, float]] | None:
     }
 
 
-def _half_sample(path: Path, raw: BaseRaw) -> bool:
-    """Whether a BrainVision data file, which has no length of its own, is no whole number of samples."""
-    if path.suffix.lower() != ".vhdr":
-        return False
+def _cut_short(recording: Recording, raw: BaseRaw) -> str | None:
+    """Why a BrainVision recording, whose data file has no length of its own, must have been longer once."""
+    if recording.path.suffix.lower() not in (".vhdr", ".ahdr"):
+        return None
     width = {"short": 2, "int": 4, "single": 4}.get(getattr(raw, "orig_format", ""), 1)
     data = Path(raw.filenames[0])
-    return data.is_file() and data.stat().st_size % (width * len(raw.ch_names)) != 0
+    if data.is_file() and data.stat().st_size % (width * len(raw.ch_names)) != 0:
+        return "its data file ends in the middle of a sample"
+    stated = re.search(rb"^\s*DataPoints\s*=\s*(\d+)", recording.path.read_bytes(), re.MULTILINE | re.IGNORECASE)
+    if stated and raw.n_times < int(stated[1]):
+        return f"its header says {int(stated[1])} samples, its data file has {raw.n_times}"
+    seconds = raw.n_times / raw.info["sfreq"]
+    should = _stated_seconds(recording.eeg_json)
+    slack = 1.0 if should.is_integer() else 0.1  # a whole number may have been rounded
+    if seconds + slack < should:
+        return f"its eeg.json says {should:g} s (RecordingDuration), its data file has {seconds:g} s"
+    return None
+
+
+def _stated_seconds(eeg_json: Path | None) -> float:
+    """How long a recording is by its BIDS sidecar; 0 if that does not say."""
+    try:
+        return float(json.loads(eeg_json.read_text(encoding="utf-8"))["RecordingDuration"]) if eeg_json else 0.0
+    except (KeyError, TypeError, ValueError):
+        return 0.0

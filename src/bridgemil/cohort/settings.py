@@ -25,6 +25,9 @@ class PrepareSettings(BaseModel):
     overlap: float = Field(0.0, ge=0, lt=1, description="share of a window that the next one repeats")
     bad_annotations: Literal["drop", "keep"] = Field("drop", description="windows touching BAD, EDGE or boundary marks")
     bad_channels: Literal["stop", "drop", "interpolate"] = Field("stop", description="channels marked bad, flat or NaN")
+    duplicates: Literal["stop", "keep-first"] = Field(
+        "stop", description="a recording that is there twice, in one subject or in two of one class"
+    )
     allow_low_rate: bool = Field(False, description="leave the low-pass out where it is beyond a recording's Nyquist")
     reject_uv: float | None = Field(
         None, gt=0, description="drop windows whose peak-to-peak exceeds this, in microvolt"
@@ -80,7 +83,20 @@ PRESETS: dict[str, PrepareSettings] = {
 
 
 def changed_from_preset(source: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a cohort of the paper: what was not prepared as the paper has it. The number of folds is no part of that."""
+    """Of a cohort of the paper: what was not prepared as the paper has it.
+
+    Parameters
+    ----------
+    source
+        The cohort's source; those that are no preset have nothing to differ from.
+    settings
+        As written in its cohort.json.
+
+    Returns
+    -------
+    dict
+        The settings that differ, with the cohort's values. The number of folds is not compared.
+    """
     if source not in PRESETS:
         return {}
     usual = PRESETS[source].model_dump(mode="json")

@@ -16,7 +16,7 @@ class SourceOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    label: str | None = None  # BIDS: the column of participants.tsv that holds the diagnosis
+    label: str | None = None  # the column of participants.tsv or of the manifest that holds the diagnosis
     task: str | None = None
     session: str | None = None
     raw: bool = False  # ADFTD: the raw recordings instead of the authors' cleaned ones
@@ -33,6 +33,16 @@ SOURCES = ("bids", "manifest", "adftd", "mumtaz2017", "rockhill2021")
 
 
 def find(source: str, root: Path, options: SourceOptions) -> Listing:
-    """List what the named source finds below ``root``."""
+    """List what the named source finds below ``root``.
+
+    Parameters
+    ----------
+    source
+        One of ``SOURCES``.
+    root
+        The folder, or the manifest's file.
+    options
+        Which recordings and labels to take.
+    """
     module: Source = importlib.import_module(f"{__name__}.{source}")
     return module.find(root, options)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridgemil.cohort import formats
 from bridgemil.cohort.listing import LeftOut, Listing
 from bridgemil.cohort.sources import SourceOptions
 from bridgemil.cohort.tables import read_table
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from mne_bids import BIDSPath
 
 # Files that lie beside a recording under the same name and are not one.
-RECORDINGS = {".edf", ".bdf", ".set", ".vhdr", ".fif", ".cnt", ".gdf", ".mff"}
 SIDECARS = {".json", ".tsv", ".gz", ".fdt", ".vmrk", ".txt", ".md", ".html"}
 
 
@@ -72,18 +72,18 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
     # BrainVision keeps its samples in .eeg beside the .vhdr; a lone .eeg is a recording of another maker.
     found = [p for p in found if not (p.fpath.suffix == ".eeg" and p.fpath.with_suffix(".vhdr") in names)]
     if not found:
-        raise BadData(f"{root}: no EEG recording{_sought(options)} below sub-*/**/eeg/")
+        raise BadData(f"{root}: no EEG recording{_sought(options)} below sub-*/**/eeg/; {formats.sentence()}")
     return sorted(found, key=lambda path: _natural(str(path.fpath)))
 
 
 def add(listing: Listing, path: BIDSPath) -> None:
     """List a BIDS recording with the sidecars that apply to it."""
     sidecars = [
-        path.find_matching_sidecar(suffix=suffix, extension=".tsv", on_error="ignore")
-        for suffix in ("channels", "events")
+        path.find_matching_sidecar(suffix=suffix, extension=extension, on_error="ignore")
+        for suffix, extension in (("channels", ".tsv"), ("events", ".tsv"), ("eeg", ".json"))
     ]
-    channels, events = (None if file is None else Path(file) for file in sidecars)
-    listing.add(f"sub-{path.subject}", path.fpath, channels, events)
+    channels, events, about = (None if file is None else Path(file) for file in sidecars)
+    listing.add(f"sub-{path.subject}", path.fpath, channels, events, about)
 
 
 def read_participants(root: Path) -> tuple[list[str], dict[str, dict[str, str]]]:
@@ -116,7 +116,7 @@ def _list_unread(listing: Listing, options: SourceOptions, taken: list[BIDSPath]
     """Say which files look like recordings but were not taken."""
     used = {path.fpath for path in taken}
     for file in sorted(listing.root.glob("sub-*/**/*")):
-        if file.suffix.lower() in RECORDINGS and file not in used and not file.name.startswith("."):
+        if formats.is_recording(file) and file not in used:
             why = (
                 f"not of the task or session asked for{_sought(options)}"
                 if _sought(options)

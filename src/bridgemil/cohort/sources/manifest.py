@@ -1,10 +1,12 @@
 """Any folder with a manifest: a CSV of ``subject,label,file``, one row a recording, rows of a subject in order.
 
-File names are relative to the manifest. Further columns (site, age, family) are kept with the subject.
+Commas, semicolons or tabs separate the columns; capitals and spaces in their names do not matter. File names are
+relative to the manifest. Further columns (site, age, family) are kept with the subject.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from bridgemil.cohort.listing import Listing
@@ -12,29 +14,30 @@ from bridgemil.cohort.sources import SourceOptions
 from bridgemil.cohort.tables import read_table
 from bridgemil.errors import BadData, BadUse, Problem
 
-REQUIRED = ("subject", "label", "file")
-
 
 def find(root: Path, options: SourceOptions) -> Listing:
     """List the rows of a manifest; ``root`` is the CSV file."""
-    columns, rows = read_table(root, delimiter=",")
-    absent = [name for name in REQUIRED if name not in columns]
-    if absent:
-        raise BadUse(f"{root}: lacks the column {', '.join(absent)}; it has {', '.join(columns)}")
+    columns, rows = read_table(root, delimiter=None)
+    named = _columns(root, columns, options.label)
     if not rows:
         raise BadData(f"{root}: lists no recording")
-    if options.task or options.session or (options.label and options.label != "label"):
-        raise BadUse("--label, --task and --session are for BIDS folders; a manifest names its labels and files itself")
-
+    if options.task or options.session:
+        raise BadUse("--task and --session are for BIDS folders; a manifest names its files itself")
+    if not any(row[named[1]] for row in rows):
+        raise BadData(
+            f"{root}: the column {named[1]} is empty in all {len(rows)} rows: fill in each subject's diagnosis (any "
+            "spreadsheet or editor opens the file), then run the same command again"
+        )
     listing = Listing("manifest", root.parent)
     unclear: set[str] = set()  # subjects with two labels: neither is guessed
     for row, values in enumerate(rows, start=2):  # the header is line 1
-        subject, label, file = (values.pop(name) for name in REQUIRED)
+        subject, label, file = (values.pop(name) for name in named)
         if not subject or not file:
             listing.problems.append(Problem("needs both a subject and a file", subject or None, f"line {row}"))
             continue
         if not label:
-            listing.problems.append(Problem(f"missing label (line {row})", subject, file))
+            what = f"missing label (line {row}): fill in {named[1]}, or take the row out"
+            listing.problems.append(Problem(what, subject, file))
             continue
         if listing.labels.setdefault(subject, label) != label:
             known = listing.labels[subject]
@@ -53,3 +56,29 @@ def find(root: Path, options: SourceOptions) -> Listing:
             listing.problems.append(Problem("file not found", subject, file))
     listing.drop(unclear)
     return listing
+
+
+def _columns(root: Path, columns: Sequence[str], label: str | None) -> tuple[str, str, str]:
+    """The manifest's names for subject, label and file."""
+    named, absent = [], []
+    for wanted in ("subject", label or "label", "file"):
+        matches = [name for name in columns if name == wanted] or [
+            name for name in columns if _plain(name) == _plain(wanted)
+        ]
+        if len(matches) > 1 or columns.count(wanted) > 1:
+            raise BadUse(f"{root}: has the column {wanted} more than once: {', '.join(matches)}")
+        named += matches
+        absent += [] if matches else [wanted]
+    if absent:
+        advice = "; name the column with the diagnosis with --label" if absent == ["label"] else (
+            "; a manifest has the columns subject, label and file (`bridgemil manifest FOLDER` writes one)"
+        )  # fmt: skip
+        raise BadUse(f"{root}: lacks the column {', '.join(absent)}; it has {', '.join(columns)}{advice}")
+    if len(set(named)) < 3:
+        raise BadUse(f"--label {label}: that is the column of the {_plain(label or '')}s; name the diagnosis's")
+    return named[0], named[1], named[2]
+
+
+def _plain(name: str) -> str:
+    """A column's name without its capitals and spaces."""
+    return "".join(name.split()).lower()
