@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bridgemil import Cohort
-from bridgemil.cohort.store import SubjectRecord
+from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.writing import subject_folder, write_cohort
 from bridgemil.errors import BadData, BadUse
 

@@ -23,8 +23,9 @@ from bridgemil.cohort.checks import Verdict, judge, native_rate
 from bridgemil.cohort.listing import Listing, Recording
 from bridgemil.cohort.preprocessing import Plan, cut
 from bridgemil.cohort.reading import Facts, look
+from bridgemil.cohort.records import SubjectRecord, default_folds, describe
 from bridgemil.cohort.settings import PRESETS, PrepareSettings
-from bridgemil.cohort.store import FORMAT, Cohort, SubjectRecord, default_folds, describe
+from bridgemil.cohort.store import FORMAT, Cohort
 from bridgemil.cohort.writing import MARKER, SUBJECTS, is_whole, subject_folder, write_cohort, write_subject
 from bridgemil.disk import Taken, lock
 from bridgemil.errors import BadData, BadUse, Problem

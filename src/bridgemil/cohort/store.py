@@ -12,10 +12,11 @@ reads the first two files only.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.writing import SUBJECTS, subject_folder, write_cohort, write_subject
 from bridgemil.errors import BadData, BadUse
 
@@ -32,52 +34,22 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 
-@dataclass(frozen=True)
-class SubjectRecord:
-    """What is known of one subject without reading its signal."""
-
-    subject: str
-    label: str
-    recordings: tuple[str, ...]  # names of the files, in the order of their windows
-    recording_windows: tuple[int, ...]  # windows from each recording; the bag runs on across them
-    sums: tuple[float, ...]  # per channel, over all windows and time
-    centred_squares: tuple[float, ...]  # per channel: sum of (x - own mean)^2
-    signal_hash: str
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> SubjectRecord:
-        """A record from a row of subjects.parquet or a record.json."""
-        values: dict[str, Any] = {}
-        for key in cls.__dataclass_fields__:
-            values[key] = tuple(row[key]) if isinstance(row[key], list) else row[key]
-        return cls(**values)
-
-    @property
-    def n_windows(self) -> int:
-        """Windows in the bag."""
-        return sum(self.recording_windows)
-
-
-def describe(
-    subject: str, label: str, windows: NDArray[np.float32], recordings: Sequence[str], recording_windows: Sequence[int]
-) -> SubjectRecord:
-    """Compute a subject's record from its windows (n x channels x time)."""
-    n, n_channels, n_times = windows.shape
-    sums, squares = np.zeros(n_channels), np.zeros(n_channels)
-    for channel in range(n_channels):
-        values = windows[:, channel].astype(np.float64)
-        sums[channel] = values.sum()
-        squares[channel] = np.square(values - sums[channel] / max(n * n_times, 1)).sum()
-    digest = hashlib.sha256(f"{windows.shape}".encode())
-    digest.update(np.ascontiguousarray(windows).data)
-    return SubjectRecord(
-        subject, label, tuple(recordings), tuple(map(int, recording_windows)), tuple(sums.tolist()),
-        tuple(squares.tolist()), digest.hexdigest(),
-    )  # fmt: skip
-
-
 class Cohort:
-    """Prepared data of many subjects; make one with ``open``, ``from_arrays`` or ``bridgemil.prepare``."""
+    """Prepared data of many subjects; make one with ``open``, ``from_arrays`` or ``bridgemil.prepare``.
+
+    Parameters
+    ----------
+    records
+        What is known of each subject without its signal.
+    about
+        The content of cohort.json: channels, rate in Hz, settings, source files, what was left out.
+    columns
+        Subject id to what else is known of it (site, age).
+    path
+        The cohort's folder; None for one in memory.
+    arrays
+        Subject id to its bag, shape (n_windows, n_channels, n_times), in microvolts; for a cohort in memory.
+    """
 
     def __init__(
         self,
@@ -95,7 +67,13 @@ class Cohort:
 
     @classmethod
     def open(cls, path: str | Path) -> Cohort:
-        """Open a prepared cohort; no signal is read until it is asked for."""
+        """Open a prepared cohort; no signal is read until it is asked for.
+
+        Parameters
+        ----------
+        path
+            The folder that ``prepare`` or ``save`` wrote.
+        """
         import pyarrow.parquet as pq
 
         path = Path(path)
@@ -128,6 +106,8 @@ class Cohort:
         sfreq: float | None = None,
         channels: Sequence[str] | None = None,
         *,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        native_sfreq: float | None = None,
         folds: int | None = None,
         burn_in: int = 10,
     ) -> Cohort:
@@ -138,52 +118,28 @@ class Cohort:
         bags
             One entry a subject: an array (n_windows, n_channels, n_times) in microvolts, a list of such arrays (its
             recordings, in order), or ``mne.Epochs`` (converted to microvolts; rate and channels are taken from it).
+            A warning says so if arrays look like volts.
         labels
             One diagnosis a subject.
         subjects
             One id a subject; ``subject-001`` and so on if left out.
         sfreq, channels
-            Sampling rate and channel names; needed unless the bags are Epochs.
+            Sampling rate in Hz and channel names; needed unless the bags are Epochs.
+        columns
+            What else is known of the subjects, one value a subject: ``{"site": [...], "age": [...]}``. ``groups`` of
+            ``evaluate`` names one of them.
+        native_sfreq
+            The rate in Hz at which the signals were recorded (the lowest, if there were several), if it is known.
         folds, burn_in
             Defaults for ``evaluate``, as ``prepare`` writes them.
         """
-        names = [f"subject-{i + 1:03d}" for i in range(len(bags))] if subjects is None else [str(s) for s in subjects]
-        if not len(bags) == len(labels) == len(names) or not names:
-            raise BadUse(f"{len(bags)} bags, {len(labels)} labels and {len(names)} subjects: one of each per subject")
-        missing = [
-            name for name, label in zip(names, labels, strict=True) if label is None or str(label) in ("", "nan")
-        ]
-        if missing:
-            raise BadUse(f"no label for {', '.join(missing)}")
-        if len(set(names)) < len(names):
-            raise BadUse("a subject is named twice; give a person's recordings as a list of arrays in one bag")
-        arrays, records = {}, []
-        for name, label, bag in zip(names, labels, bags, strict=True):
-            pieces, rate, electrodes = _pieces(name, bag)
-            sfreq = rate if sfreq is None else sfreq
-            channels = electrodes if channels is None else [str(channel) for channel in channels]
-            if rate not in (None, sfreq) or electrodes not in (None, channels):
-                raise BadUse(f"{name}: its rate or channels differ from those of the first subject or of the arguments")
-            whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-            arrays[name] = whole
-            files = [f"array {i + 1}" for i in range(len(pieces))]
-            records.append(describe(name, str(label), whole, files, [len(piece) for piece in pieces]))
-        seen: dict[str, str] = {}
-        for record in records:
-            twin = seen.setdefault(record.signal_hash, record.subject)
-            if twin != record.subject:
-                raise BadData(f"{record.subject} and {twin} have the same windows: one person cannot be two subjects")
-        if sfreq is None or channels is None:
-            raise BadUse("sfreq and channels are needed when the bags are plain arrays")
-        shapes = {array.shape[1:] for array in arrays.values()}
-        if len(shapes) > 1 or len(channels) != next(iter(shapes))[0]:
-            raise BadUse(f"all windows need one shape of {len(channels)} channels x time; found {sorted(shapes)}")
-        about = {
-            "format": FORMAT, "source": "arrays", "channels": list(channels), "sfreq": float(sfreq),
-            "n_times": next(iter(shapes))[1], "folds": folds or default_folds([str(label) for label in labels]),
-            "burn_in": burn_in, "settings": {}, "left_out": [], "notes": [], "files": [],
-        }  # fmt: skip
-        return cls(records, about, {}, arrays=arrays)
+        from bridgemil.cohort.arrays import gather
+
+        given = gather(
+            bags, labels, subjects, sfreq, channels, columns=columns or {}, native_sfreq=native_sfreq, folds=folds,
+            burn_in=burn_in,
+        )  # fmt: skip
+        return cls(given.records, given.about | {"format": FORMAT}, given.columns, arrays=given.arrays)
 
     @property
     def subjects(self) -> list[str]:
@@ -216,6 +172,24 @@ class Cohort:
         return float(self.about["sfreq"])
 
     @property
+    def native_sfreq(self) -> float | None:
+        """The lowest rate in Hz at which one of its recordings was made; None for arrays that do not say.
+
+        What lies above half of it is not in the signal, whatever ``sfreq`` is.
+        """
+        rates = [float(file.get("native_sfreq", file["sfreq"])) for file in self.about["files"]]
+        return min(rates) if rates else self.about.get("native_sfreq")
+
+    @property
+    def preparation(self) -> dict[str, Any]:
+        """The settings it was prepared by, as ``PrepareSettings`` wrote them in cohort.json; empty for arrays.
+
+        A new recording is prepared the same way with these and the cohort's ``channels`` (``preparation["channels"]``
+        is None where all shared ones were taken).
+        """
+        return copy.deepcopy(dict(self.about["settings"]))
+
+    @property
     def n_times(self) -> int:
         """Samples in a window."""
         return int(self.about["n_times"])
@@ -236,14 +210,36 @@ class Cohort:
         return int(self.about["burn_in"])
 
     def windows(self, subject: str) -> NDArray[np.float32]:
-        """The bag of a subject: windows x channels x time in microvolts, memory-mapped and read-only on disk."""
+        """The bag of a subject.
+
+        Parameters
+        ----------
+        subject
+            Its id.
+
+        Returns
+        -------
+        ndarray, shape (n_windows, n_channels, n_times)
+            Microvolts; memory-mapped and read-only if the cohort is on disk.
+        """
         self._known(subject)
         if self._arrays is not None:
             return self._arrays[subject]
         return self._load(subject, "windows.npy", "r")
 
     def window_starts(self, subject: str) -> NDArray[np.float64]:
-        """Where each window begins, in seconds from the start of its recording."""
+        """Where each window begins.
+
+        Parameters
+        ----------
+        subject
+            Its id.
+
+        Returns
+        -------
+        ndarray, shape (n_windows,)
+            Seconds from the start of the window's recording.
+        """
         self._known(subject)
         if self._arrays is None:
             return self._load(subject, "starts.npy", None)
@@ -251,7 +247,18 @@ class Cohort:
         return np.concatenate([np.arange(n) for n in lengths]) * self.n_times / self.sfreq
 
     def column(self, name: str) -> list[Any]:
-        """A column of what else is known of the subjects (site, age), in the order of ``subjects``."""
+        """A column of what else is known of the subjects.
+
+        Parameters
+        ----------
+        name
+            ``site``, ``age``, or whatever participants.tsv, the manifest or ``from_arrays`` had.
+
+        Returns
+        -------
+        list
+            One value a subject, in the order of ``subjects``; None where it is missing.
+        """
         known = sorted({key for values in self._columns.values() for key in values})
         if name not in known:
             raise BadUse(f"the cohort has no column {name!r}; it has: {', '.join(known) or 'none'}")
@@ -273,6 +280,16 @@ class Cohort:
         """Mean and biased standard deviation per channel over all windows and time of these subjects.
 
         Merged from the stored per-subject sums: no signal is read, and no other subject can enter.
+
+        Parameters
+        ----------
+        subjects
+            Ids of the training subjects.
+
+        Returns
+        -------
+        mean, std : ndarray, shape (n_channels,)
+            In microvolts.
         """
         records = [self._known(subject) for subject in subjects]
         counts = np.array([record.n_windows * self.n_times for record in records], dtype=np.float64)
@@ -300,7 +317,13 @@ class Cohort:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def save(self, path: str | Path) -> Cohort:
-        """Write an in-memory cohort to a folder and open it there."""
+        """Write an in-memory cohort to a folder and open it there.
+
+        Parameters
+        ----------
+        path
+            A folder that does not exist yet, or is empty.
+        """
         path = Path(path)
         if path.exists() and any(path.iterdir()):
             raise BadUse(f"{path}: exists and is not empty")
@@ -336,30 +359,3 @@ class Cohort:
         return (
             f"<Cohort {where}: {len(self)} subjects, {self.n_windows} windows of {len(self.channels)} x {self.n_times}>"
         )
-
-
-def default_folds(labels: Sequence[str]) -> int:
-    """k = 10, or the size of the smallest class if that is smaller."""
-    return min(10, *(labels.count(label) for label in set(labels)))
-
-
-def _pieces(name: str, bag: Any) -> tuple[list[NDArray[np.float32]], float | None, list[str] | None]:
-    """A bag's recordings as arrays, and the rate and channels if they are Epochs, which know them."""
-    pieces, rate, electrodes = [], None, None
-    for value in bag if isinstance(bag, (list, tuple)) else [bag]:
-        if hasattr(value, "get_data") and hasattr(value, "info"):  # mne.Epochs: volts, and other channels than EEG
-            if value.info["bads"]:
-                raise BadUse(
-                    f"{name}: its Epochs have bad channels {value.info['bads']}; drop or interpolate them first"
-                )
-            own = value.copy().pick("eeg")
-            rate, electrodes = float(own.info["sfreq"]), list(own.ch_names)
-            pieces.append(np.asarray(own.get_data(verbose="ERROR") * 1e6, dtype=np.float32))
-        else:
-            pieces.append(np.asarray(value, dtype=np.float32))
-    for piece in pieces:
-        if piece.ndim != 3 or 0 in piece.shape:
-            raise BadUse(f"{name}: a bag is an array (n_windows, n_channels, n_times), got shape {piece.shape}")
-        if not np.isfinite(piece).all():
-            raise BadData(f"{name}: the windows contain NaN or infinite values")
-    return pieces, rate, electrodes
