@@ -1,0 +1,56 @@
+"""``bridgemil manifest``: the skeleton of a manifest from a folder of recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgemil.cli import options
+
+NAME = "manifest"
+SHOWN = 5
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(help="Folder of recordings, flat or nested.")],
+    out: Annotated[Path | None, typer.Option(help="CSV to write.  [default: FOLDER/manifest.csv]")] = None,
+    json: options.Json = False,
+) -> None:
+    """List a folder's recordings as a CSV of subject, label and file, for you to check and fill in.
+
+    Example: `bridgemil manifest recordings`
+
+    Subjects are guessed from the names of files and folders; labels are left empty unless all names say them. An
+    existing file is never overwritten.
+    """
+    from bridgemil.cohort.skeleton import write_skeleton
+
+    path, skeleton = write_skeleton(folder, out)
+    people = skeleton.files()
+    if json:
+        options.print_json(
+            {
+                "manifest": str(path),
+                "n_recordings": len(skeleton.rows),
+                "n_subjects": len(people),
+                "labels": "from names" if skeleton.has_labels else "empty",
+                "rows": [{"subject": row.subject, "label": row.label, "file": row.file} for row in skeleton.rows],
+                "left_out": [{"what": item.what, "why": item.why} for item in skeleton.left_out],
+                "notes": skeleton.notes,
+            }
+        )
+        return
+    typer.echo(f"{path}: {len(skeleton.rows)} recordings of {len(people)} subjects, by their names")
+    for subject, files in list(people.items())[:SHOWN]:
+        typer.echo(f"  {subject}: {', '.join(files)}")
+    if len(people) > SHOWN:
+        typer.echo(f"  ... and {len(people) - SHOWN} more")
+    for line in [*(f"left out {item.what}: {item.why}" for item in skeleton.left_out), *skeleton.notes]:
+        typer.echo(f"  - {line}")
+    labels = "check the column label, taken from the names" if skeleton.has_labels else "fill in the column label"
+    typer.echo("\nNext, in a spreadsheet or an editor:")
+    typer.echo("  1. check the column subject: all recordings of one person need one name")
+    typer.echo(f"  2. {labels}: one diagnosis a subject")
+    typer.echo(f"  3. bridgemil prepare {path} {folder.resolve().name}.cohort")

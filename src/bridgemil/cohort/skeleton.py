@@ -1,0 +1,200 @@
+"""The skeleton of a manifest from a folder of recordings: whose each file seems to be, and room for the label.
+
+Subjects are guessed from names, which a user must check; labels are never guessed, only taken over where every file or
+folder says its class in so many words (``patients/``, ``MDD S1 EC.edf``).
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridgemil.cohort import formats
+from bridgemil.cohort.listing import LeftOut
+from bridgemil.errors import BadData, BadUse
+
+# What a file's name says of the recording and not of the person.
+_CONDITION = re.compile(
+    r"(ec|eo|eyes?|eyes?closed|eyes?open|closed|open|rest|resting|restingstate|task|run|ses|session|visit|day|trial|rec|"
+    r"recording|part|block|raw|eeg|clean|cleaned|filtered|preprocessed|baseline|pre|post)\d*",
+    re.IGNORECASE,
+)
+_CLASSES = set(
+    "patient patients control controls healthy hc case cases normal abnormal ad ftd mci mdd pd sz scz adhd asd "
+    "dementia depression depressed epilepsy epileptic schizophrenia alzheimer alzheimers parkinson parkinsons".split()
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recording as the manifest lists it."""
+
+    subject: str
+    label: str  # '' unless the names say it
+    file: str  # relative to the manifest
+
+
+@dataclass
+class Skeleton:
+    """What was found in a folder, and what a user must know about it."""
+
+    rows: list[Row] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the names say every label."""
+        return all(row.label for row in self.rows)
+
+    def files(self) -> dict[str, list[str]]:
+        """Subject to its files, in order."""
+        subjects: dict[str, list[str]] = defaultdict(list)
+        for row in self.rows:
+            subjects[row.subject].append(row.file)
+        return dict(subjects)
+
+
+def write_skeleton(folder: str | Path, out: str | Path | None = None) -> tuple[Path, Skeleton]:
+    """List a folder's recordings in a manifest to be filled in.
+
+    Parameters
+    ----------
+    folder
+        Recordings, flat or in folders of any depth.
+    out
+        The CSV to write; ``manifest.csv`` in the folder if left out. An existing file is never replaced.
+
+    Returns
+    -------
+    path, skeleton
+        Where it was written, and what is in it.
+    """
+    folder = Path(folder)
+    path = folder / "manifest.csv" if out is None else Path(out)
+    if not folder.is_dir():
+        raise BadUse(f"{folder}: no such folder; name the one that holds the recordings")
+    if (folder / "participants.tsv").is_file():
+        raise BadUse(
+            f"{folder}: is a BIDS folder and needs no manifest; run `bridgemil prepare {folder} OUT --label COLUMN`"
+        )
+    if not path.parent.is_dir():
+        raise BadUse(f"{path.parent}: no such folder to write the manifest to")
+    skeleton = survey(folder, path.parent)
+    try:
+        with path.open("x", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(("subject", "label", "file"))
+            writer.writerows((row.subject, row.label, row.file) for row in skeleton.rows)
+    except FileExistsError:
+        raise BadUse(f"{path}: exists and is left as it is; choose another --out, or take it away first") from None
+    return path, skeleton
+
+
+def survey(folder: Path, relative_to: Path) -> Skeleton:
+    """Find the recordings below a folder, and say whose they seem to be.
+
+    Parameters
+    ----------
+    folder
+        Where to look.
+    relative_to
+        The folder that file names are given relative to.
+    """
+    skeleton = Skeleton()
+    paths = _recordings(folder, skeleton)
+    if not paths:
+        raise BadData(f"{folder}: no recording there; {formats.sentence()}")
+    places = [path.relative_to(folder) for path in paths]
+    subjects = _tell_apart(places, [_subject(place) for place in places], skeleton)
+    labels = _labels(places)
+    for path, subject, label in zip(paths, subjects, labels, strict=True):
+        file = Path(os.path.relpath(path.absolute(), relative_to.absolute())).as_posix()
+        skeleton.rows.append(Row(subject, label, file))
+    skeleton.rows.sort(key=lambda row: (_natural(row.subject), _natural(row.file)))
+    return skeleton
+
+
+def _recordings(folder: Path, skeleton: Skeleton) -> list[Path]:
+    paths: list[Path] = []
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder)
+        if any(part.startswith(".") or part.lower().endswith(".mff") for part in place.parts[:-1]):
+            continue  # hidden, or inside a recording
+        if not formats.is_recording(path):
+            continue
+        part = re.fullmatch(r"(.+)-\d+\.fif", path.name, re.IGNORECASE)
+        if part and path.with_name(f"{part[1]}.fif").is_file():
+            skeleton.left_out.append(LeftOut(place.as_posix(), f"is read together with {part[1]}.fif"))
+        else:
+            paths.append(path)
+    return paths
+
+
+def _subject(place: Path) -> str:
+    """The person's name in a file's name, or in that of the nearest folder that has one."""
+    bids = re.findall(r"sub-[A-Za-z0-9]+", place.as_posix())
+    if bids:
+        return str(bids[-1])
+    for name in (place.stem, *reversed(place.parent.parts)):
+        person = _without_conditions(name)
+        if person:
+            return person
+    return place.stem
+
+
+def _without_conditions(name: str) -> str:
+    """A name without the words at its ends that describe the recording: ``P01_rest_2`` becomes ``P01``."""
+    numbered = re.fullmatch(r"(s\d+)r\d+", name, re.IGNORECASE)  # subject and run, as PhysioNet writes them
+    if numbered:
+        return numbered[1]
+    words = list(re.finditer(r"[^\s_.-]+", name))
+    while words and _CONDITION.fullmatch(words[0][0]):
+        words = words[1:]
+    while words:
+        if _CONDITION.fullmatch(words[-1][0]):
+            words = words[:-1]
+        elif len(words) > 2 and words[-1][0].isdigit() and _CONDITION.fullmatch(words[-2][0]):
+            words = words[:-2]
+        else:
+            break
+    return name[words[0].start() : words[-1].end()] if words else ""
+
+
+def _tell_apart(places: Sequence[Path], subjects: Sequence[str], skeleton: Skeleton) -> list[str]:
+    """Name people by their folder too where one name stands in several (``patients/01``, ``controls/01``)."""
+
+    def branch(place: Path, subject: str) -> tuple[str, ...]:
+        return tuple(part for part in place.parent.parts if _without_conditions(part) not in ("", subject))
+
+    branches: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+    for place, subject in zip(places, subjects, strict=True):
+        branches[subject].add(branch(place, subject))
+    names = []
+    for place, subject in zip(places, subjects, strict=True):
+        several = len(branches[subject]) > 1
+        names.append("-".join([*branch(place, subject), subject]) if several else subject)
+    for subject in sorted(name for name, where in branches.items() if len(where) > 1):
+        apart = sorted({name for name, guess in zip(names, subjects, strict=True) if guess == subject})
+        skeleton.notes.append(f"{subject} is in several folders and became {', '.join(apart)}: are they one person?")
+    return names
+
+
+def _labels(places: Sequence[Path]) -> list[str]:
+    """The class that each path names, if every one names exactly one and there are at least two; else nothing."""
+    said = []
+    for place in places:
+        words = [*place.parent.parts, *re.split(r"[\s_.-]+", place.stem)]
+        said.append({word for word in words if word.lower() in _CLASSES})
+    clear = all(len(words) == 1 for words in said) and len(set.union(*said)) > 1
+    return [next(iter(words)) if clear else "" for words in said]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A sort key by which P2 stands before P10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

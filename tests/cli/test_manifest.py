@@ -1,0 +1,131 @@
+"""``bridgemil manifest``: from a heap of files to a CSV that ``prepare`` takes once the labels are there."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridgemil import prepare
+from bridgemil.cohort.skeleton import write_skeleton
+from bridgemil.errors import BadData, BadUse
+from recordings import MONTAGE, noise, write_edf
+
+
+def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bridgemil", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def folder_of(root: Path, *names: str) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"a recording, not looked into")
+    return root
+
+
+def guessed(root: Path) -> dict[str, list[str]]:
+    return write_skeleton(root)[1].files()
+
+
+@pytest.mark.parametrize(
+    ("names", "subjects"),
+    [
+        (("P2.edf", "P10.edf"), {"P2": ["P2.edf"], "P10": ["P10.edf"]}),
+        (("P01 EC.edf", "P01 EO.edf"), {"P01": ["P01 EC.edf", "P01 EO.edf"]}),
+        (("EC_P01.edf", "EO_P01.edf"), {"P01": ["EC_P01.edf", "EO_P01.edf"]}),
+        (("A_rest_run-1.bdf", "A_rest_run-2.bdf"), {"A": ["A_rest_run-1.bdf", "A_rest_run-2.bdf"]}),
+        (("x/P1/rest.set", "x/P2/rest.set"), {"P1": ["x/P1/rest.set"], "P2": ["x/P2/rest.set"]}),
+        (("EC/P1.edf", "EO/P1.edf"), {"P1": ["EC/P1.edf", "EO/P1.edf"]}),
+        (("S001R01.edf", "S001R02.edf"), {"S001": ["S001R01.edf", "S001R02.edf"]}),
+        (("sub-7_task-a_eeg.edf", "sub-7_task-b_eeg.edf"), {"sub-7": ["sub-7_task-a_eeg.edf", "sub-7_task-b_eeg.edf"]}),
+        (("a/01.edf", "b/01.edf"), {"a-01": ["a/01.edf"], "b-01": ["b/01.edf"]}),
+    ],
+)
+def test_subjects_are_guessed_from_names(
+    tmp_path: Path, names: tuple[str, ...], subjects: dict[str, list[str]]
+) -> None:
+    assert guessed(folder_of(tmp_path, *names)) == subjects
+
+
+def test_only_what_opens_a_recording_is_listed(tmp_path: Path) -> None:
+    root = folder_of(
+        tmp_path, "P1.vhdr", "P1.eeg", "P1.vmrk", "P2.set", "P2.fdt", "notes.txt", ".P3.edf", ".old/P3.edf",
+        "P4_raw.fif", "P4_raw-1.fif", "P5.EEG", "P6.mff/signal1.bin", "P6.mff/P7.edf",
+    )  # fmt: skip
+    path, skeleton = write_skeleton(root)
+    assert [row.file for row in skeleton.rows] == ["P1.vhdr", "P2.set", "P4_raw.fif", "P5.EEG", "P6.mff"]
+    assert [item.what for item in skeleton.left_out] == ["P4_raw-1.fif"]
+    assert path == root / "manifest.csv"
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (("P1.edf", "P2.edf"), ["", ""]),
+        (("controls/P1.edf", "patients/P2.edf"), ["controls", "patients"]),
+        (("HC 1 EC.edf", "MDD 2 EC.edf"), ["HC", "MDD"]),
+        (("HC 1 EC.edf", "MDD 2 EC.edf", "x 3.edf"), ["", "", ""]),  # not all say it
+        (("patients/P1.edf", "patients/P2.edf"), ["", ""]),  # one class is no answer
+        (("patients/AD/P1.edf", "controls/P2.edf"), ["", ""]),  # one says two
+    ],
+)
+def test_labels_are_taken_over_only_where_all_names_say_them(
+    tmp_path: Path, names: tuple[str, ...], labels: list[str]
+) -> None:
+    skeleton = write_skeleton(folder_of(tmp_path, *names))[1]
+    assert [row.label for row in skeleton.rows] == labels
+    assert skeleton.has_labels == all(labels)
+
+
+def test_it_never_overwrites_and_says_what_is_wrong(tmp_path: Path) -> None:
+    root = folder_of(tmp_path / "r", "P1.edf")
+    (root / "manifest.csv").write_text("mine")
+    with pytest.raises(BadUse, match="exists and is left as it is"):
+        write_skeleton(root)
+    assert (root / "manifest.csv").read_text() == "mine"
+    with pytest.raises(BadUse, match="no such folder; name the one"):
+        write_skeleton(tmp_path / "nowhere")
+    with pytest.raises(BadUse, match="no such folder to write"):
+        write_skeleton(root, tmp_path / "nowhere/m.csv")
+    with pytest.raises(BadData, match=r"no recording there; formats that are read: EDF \(.edf\), BDF"):
+        write_skeleton(folder_of(tmp_path / "empty", "notes.txt"))
+    (root / "participants.tsv").write_text("participant_id\n")
+    with pytest.raises(BadUse, match="is a BIDS folder and needs no manifest"):
+        write_skeleton(root, tmp_path / "m.csv")
+
+
+def test_from_a_folder_to_a_cohort(tmp_path: Path) -> None:
+    root = tmp_path / "my recordings"
+    for i in range(6):
+        write_edf(root / f"P{i} EC.edf", noise(i, 3, 250), 250, MONTAGE)
+        write_edf(root / f"P{i} EO.edf", noise(10 + i, 4, 250), 250, MONTAGE)
+    done = bridgemil("manifest", root)
+    assert done.returncode == 0, done.stderr
+    assert "12 recordings of 6 subjects" in done.stdout
+    assert "fill in the column label" in done.stdout
+    again = bridgemil("manifest", root)
+    assert again.returncode == 2
+    assert "exists" in again.stderr
+
+    unfilled = bridgemil("prepare", root, tmp_path / "c", "--jobs", 1)
+    assert unfilled.returncode == 1
+    assert "the column label is empty in all 12 rows: fill in each subject's diagnosis" in unfilled.stderr
+    assert not (tmp_path / "c").exists()
+
+    elsewhere = json.loads(bridgemil("manifest", root, "--out", tmp_path / "list.csv", "--json").stdout)
+    assert (elsewhere["n_recordings"], elsewhere["n_subjects"], elsewhere["labels"]) == (12, 6, "empty")
+    with (tmp_path / "list.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert rows == elsewhere["rows"]
+    with (tmp_path / "list.csv").open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, ["subject", "label", "file"], delimiter=";")
+        writer.writeheader()
+        writer.writerows(row | {"label": "ab"[int(row["subject"][1]) % 2]} for row in rows)
+    cohort = prepare(tmp_path / "list.csv", tmp_path / "c", jobs=1, progress=False)
+    assert cohort.labels == list("ababab")
+    assert cohort.records["P0"].recording_windows == (3, 4)
