@@ -1,7 +1,7 @@
 """The demo's recordings: seconds 60 to 120 of the Alzheimer's and healthy people of `adftd-300s`, sample by sample.
 
-    python benchmarks/demo_recordings.py SOURCE            # writes them into the package
-    python benchmarks/demo_recordings.py SOURCE --check    # says whether those in the package are these
+python benchmarks/demo_recordings.py SOURCE            # writes them into the package
+python benchmarks/demo_recordings.py SOURCE --check    # says whether those in the package are these
 """
 
 from __future__ import annotations

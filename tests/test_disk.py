@@ -38,7 +38,9 @@ def test_a_lock_leaves_no_file_and_a_dead_owner_holds_nothing(tmp_path: Path) ->
         with pytest.raises(Taken), lock(path, wait=False):
             pass
     assert not path.exists()
-    code = f"import os, signal\nfrom pathlib import Path\nfrom bridgemil.disk import lock\nwith lock(Path({str(path)!r})):"
+    code = (
+        f"import os, signal\nfrom pathlib import Path\nfrom bridgemil.disk import lock\nwith lock(Path({str(path)!r})):"
+    )
     code += " os.kill(os.getpid(), signal.SIGKILL)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert path.exists(), "the dead could not tidy up"

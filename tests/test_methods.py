@@ -9,7 +9,7 @@ from bridgemil.errors import BadUse
 
 
 def test_the_names_of_the_contract() -> None:
-    expected = "majority_vote additive attention millet timemil supcon masked bridgemil bandpower".split()
+    expected = "majority_vote additive attention millet timemil supcon masked bridgemil bandpower tangent".split()
     assert methods.names() == expected
     assert len(methods.ablations()) == 5
     assert list(methods.budgets()) == ["paper", "laptop", "demo"]
@@ -30,7 +30,8 @@ def test_two_stage_methods_follow_the_paper(name: str) -> None:
     own = methods.settings(name, budget="paper", burn_in=15)
     s1, s2 = own.stage1, own.stage2
     assert (s1.epochs, s1.batch_windows, s1.lr, s1.weight_decay, s1.warmup_epochs) == (50, 512, 1e-3, 1e-4, 5)
-    assert (s1.subbag_pairs, s1.subbag_size, s1.radius, s1.invariance) == (512, 8, 2, 25)
+    if s1.objective == "alignment":
+        assert (s1.subbag_pairs, s1.subbag_size, s1.radius, s1.invariance) == (512, 8, 2, 25)
     assert (s2.epochs, s2.batch_subjects, s2.lr, s2.encoder_lr, s2.weight_decay) == (100, 8, 5e-4, 1e-4, 1e-4)
     assert (s2.optimiser, s2.schedule, s2.warmup_epochs, s2.freeze_epochs) == ("adamw", "cosine", 5, 5)
     assert s2.retention == (0 if name == "wo_retention" else 1e-5)
@@ -88,9 +89,18 @@ def test_the_user_has_the_last_word() -> None:
         (("attention",), {"budget": "paper"}, "use --budget"),
         (("attention",), {"burn_in": 2}, r"set stage2\.burn_in"),
         (("attention",), {"stage2.kind": "windows"}, "choose another method"),
+        (("bridgemil",), {"stage1.objective": "supcon"}, "choose another method"),
+        (("supcon",), {"stage1.radius": 7}, r"stage1\.radius: there is no such setting"),
+        (("bridgemil",), {"stage2.aggregator": "atention"}, r"stage2\.aggregator: must be one of attention"),
+        (("bandpower",), {"stage2.epochs": 3}, "bandpower is no network"),
+        (("bandpower",), {"baseline.clasifier": "x"}, r"baseline\.clasifier: there is no such setting"),
+        (("attention",), {"baseline.classifier": "logistic"}, "attention is a network"),
+        (("atention",), {}, r"did you mean attention\?"),
+        (("tangent+tangent",), {}, "named twice"),
+        (("tangent+bridgemil",), {"stage3.x": 1}, r"no member of tangent\+bridgemil has a setting stage3\.x"),
         (("attention",), {"stage2.epochs": True}, r"stage2\.epochs must be a whole number"),
         (("attention",), {"stage2.epoch": 3}, "stage2.epoch: .*the settings are epochs, lr"),
-        (("bridgemil",), {"stage1.epoch": 3}, "stage1.epoch: .*the settings are objective, epochs"),
+        (("bridgemil",), {"stage1.epoch": 3}, "stage1.epoch: .*the settings are epochs, batch_windows"),
     ],
 )
 def test_wrong_settings_are_refused_with_their_name(arguments: tuple, changes: dict, words: str) -> None:
@@ -113,3 +123,34 @@ def test_what_the_user_changed_is_told_apart_from_the_budget() -> None:
     assert methods.changed_from_budget(laptop, burn_in=10) == {"stage2.burn_in": 3}
     assert methods.changed_from_budget(methods.settings("attention", burn_in=10), burn_in=10) == {}
     assert methods.changed_from_budget(methods.settings("majority_vote", budget="demo", burn_in=15), burn_in=15) == {}
+
+
+def test_a_baseline_has_neither_backbone_nor_budget() -> None:
+    chosen = methods.settings("bandpower", "mtdnet", "demo")
+    assert (chosen.backbone, chosen.budget, chosen.stage2) == (None, None, None)
+    assert chosen.hash == methods.settings("bandpower", "eegnet", "paper").hash
+    trees = methods.settings("bandpower", changes={"baseline.classifier": "extra_trees"})
+    assert trees.hash != chosen.hash
+    assert methods.changed_from_budget(trees) == {"baseline.classifier": "extra_trees"}
+
+
+def test_an_ensemble_is_its_members_and_each_takes_the_settings_it_has() -> None:
+    chosen = methods.settings(
+        "tangent+attention+bridgemil", budget="demo", changes={"stage1.epochs": 3, "stage2.lr": 1}
+    )
+    assert [member.method for member in chosen.each] == ["tangent", "attention", "bridgemil"]
+    tangent, attention, bridgemil = chosen.each
+    assert tangent == methods.settings("tangent")
+    assert (attention.stage2.lr, bridgemil.stage2.lr, bridgemil.stage1.epochs) == (1, 1, 3)
+    assert (chosen.backbone, chosen.budget) == ("eegnet", "demo")
+
+
+def test_the_papers_recipe_is_the_paper_and_ours_changes_only_how_it_is_trained() -> None:
+    assert list(methods.recipes()) == ["paper", "ours"]
+    for name in [*methods.METHODS, *methods.ABLATIONS]:
+        paper, ours = (methods.settings(name, budget="paper", recipe=recipe) for recipe in ("paper", "ours"))
+        assert paper == methods.settings(name, budget="paper")
+        assert getattr(paper.stage2, "aggregator", None) == getattr(ours.stage2, "aggregator", None)
+        assert (paper.stage1 is None) == (ours.stage1 is None)
+    assert methods.settings("wo_retention", recipe="ours").stage2.retention == 0
+    assert methods.settings("bridgemil", recipe="ours").stage2.retention > 0

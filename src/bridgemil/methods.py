@@ -1,7 +1,7 @@
 """The methods, recipes and ablations as data: which Stage 1, which aggregator, which settings; the settings of a run.
 
-A network's settings are the defaults, changed by the method, then by the recipe, the budget and the user. A baseline has
-settings of its own, and neither backbone, recipe nor budget.
+A network's settings are the defaults, changed by the method, then by the recipe, the budget and the user. A baseline
+has settings of its own, and neither backbone, recipe nor budget.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ def _end_to_end(about: str, aggregator: str) -> Method:
 
 
 def _two_stage(about: str, stage1: Mapping[str, Any], **stage2: Any) -> Method:
-    return Method(about, {"objective": "alignment"} | dict(stage1), {"kind": "bags", "aggregator": "attention"} | stage2)
+    return Method(
+        about, {"objective": "alignment"} | dict(stage1), {"kind": "bags", "aggregator": "attention"} | stage2
+    )
 
 
 METHODS = {

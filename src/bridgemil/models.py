@@ -1,7 +1,7 @@
 """A fitted model, network or baseline alike: what a fit leaves, what it says of a person, and how it is kept.
 
-``fit`` learns from a training and a validation set of subjects and returns a model. A model takes the raw windows of one
-person (microvolts) and does the rest itself: normalisation or front end, embedding, aggregation. On disk it is a folder:
+``fit`` learns from a training and a validation set of subjects and returns a model. A model takes the raw windows of
+one person (microvolts) and does the rest itself: normalisation or front end, embedding, aggregation. On disk:
 
     model.json            settings, classes, signal, preparation, versions
     model.safetensors     weights, or the numbers of a classifier; mean and deviation of the training subjects
@@ -293,6 +293,14 @@ def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings
     return settings.model_copy(update={"backbone": name})
 
 
+def _refuse_changed_code(settings: Settings, signal: Signal) -> None:
+    """A run's name holds the fingerprint of the user's code: other code must not train under it."""
+    if settings.code is None or settings.backbone is None:
+        return
+    if backbones.try_out(settings.backbone, signal, settings.backbone_options) != settings.code:
+        raise BadData(f"{settings.backbone}: has changed since this run was planned; run the same command again")
+
+
 def encoder_for(settings: Settings, signal: Signal) -> nn.Module:
     """A new encoder, drawn from torch's generator."""
     assert settings.backbone is not None
@@ -427,6 +435,7 @@ def _fit_network(
     assert settings.backbone is not None
     here = Here(Streams.of(facts.seed, ids), device, watch)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's random numbers are theirs
+        _refuse_changed_code(settings, facts.signal)
         here.streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
         arrays = front_end_arrays(encoder, cohort, shelf)
@@ -442,9 +451,7 @@ def _fit_network(
     return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
 
 
-def front_end_arrays(
-    encoder: nn.Module, cohort: Cohort, shelf: Shelf
-) -> Callable[[str], NDArray[np.float32]] | None:
+def front_end_arrays(encoder: nn.Module, cohort: Cohort, shelf: Shelf) -> Callable[[str], NDArray[np.float32]] | None:
     """Where the encoder has a front end: a function from a subject to its features (n x F); None elsewhere.
 
     A front end is a function of the window alone, so one person's features depend on nobody else's.

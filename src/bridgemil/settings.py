@@ -53,7 +53,9 @@ def _place(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str],
 
 def _tags(model: type[BaseModel]) -> set[Any]:
     """The values by which a union knows this member."""
-    return {value for tag in TAGS if tag in model.model_fields for value in get_args(model.model_fields[tag].annotation)}
+    return {
+        value for tag in TAGS if tag in model.model_fields for value in get_args(model.model_fields[tag].annotation)
+    }
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -60,7 +60,7 @@ def test_settings_refuse_what_they_do_not_know(name: str) -> None:
 def test_names_and_unknown_ones() -> None:
     assert baselines.names()[:2] == ["bandpower", "tangent"]
     assert set(baselines.floors()) <= set(baselines.names())
-    with pytest.raises(BadUse, match="baseline must be one of bandpower, tangent, got 'svm'"):
+    with pytest.raises(BadUse, match="baseline must be one of bandpower, tangent; got 'svm'"):
         baselines.get("svm")
 
 
@@ -89,7 +89,7 @@ def test_adding_one_is_one_class_and_one_registration(monkeypatch: pytest.Monkey
     test_every_baseline_learns_and_is_read_back("amplitude")
 
     other = type("Amplitude", (Amplitude,), {})
-    with pytest.raises(BadUse, match=r"'amplitude' is registered by .*Amplitude; choose another name"):
+    with pytest.raises(BadUse, match="'amplitude' is registered with other code already; choose another name"):
         baselines.register(other)
     baselines.register(other, replace=True)
     assert baselines.get("amplitude") is other

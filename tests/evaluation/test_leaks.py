@@ -14,7 +14,7 @@ from bridgemil.cohort.folds import Round, SubjectKFold
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData
 from bridgemil.evaluation.run import Run, device_of
-from bridgemil.learning import window_set
+from bridgemil.learning import checkpoint, window_set
 from bridgemil.runs import open_store, stage1_identity
 from people import people
 
@@ -37,18 +37,18 @@ def with_noise(cohort: Cohort, subjects: tuple[str, ...]) -> Cohort:
     return Cohort.from_arrays(bags, labels, cohort.subjects, cohort.sfreq, cohort.channels, burn_in=1)
 
 
-def quantities(cohort: Cohort, subjects: Round, method: str, folder: Path) -> dict[str, Any]:
+def quantities(cohort: Cohort, subjects: Round, method: str, folder: Path, backbone: str = "eegnet") -> dict[str, Any]:
     """Everything training decides: weights of both stages, curves, the selected epoch."""
-    changes = EPOCHS | (STAGE1 if method in ("bridgemil", "supcon", "masked") else {})
-    run = Run(cohort, subjects, methods.settings(method, budget="demo", changes=changes), seed=0)
+    changes = {key: value for key, value in (EPOCHS | STAGE1).items() if methods.has_setting(method, key)}
+    run = Run(cohort, subjects, methods.for_cohort(cohort, method, backbone, "demo", changes), seed=0)
     store = open_store(folder)
     identity = run.perform(store, device_of("cpu"))
-    found: dict[str, Any] = dict(store.tensors(store.run(identity) / "model.safetensors"))
+    found: dict[str, Any] = dict(checkpoint.read(store.run(identity) / "model.safetensors")[0])
     found["curve"] = store.curves(identity).to_csv()
     found["epoch"] = store.about(identity)["selected_epoch"]
     if run.settings.stage1 is not None:
         file = store.stage1(stage1_identity(run.settings, cohort.hash, subjects, 0)) / "encoder.safetensors"
-        found |= {f"stage 1 {name}": value for name, value in store.tensors(file).items()}
+        found |= {f"stage 1 {name}": value for name, value in checkpoint.read(file)[0].items()}
     return found
 
 
@@ -87,9 +87,9 @@ def test_a_planted_leak_of_test_windows_into_stage_1_is_caught(tmp_path: Path, m
     subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
     honest = window_set.WindowSet.load.__func__
 
-    def leaking(cls: type, data: Cohort, ids: tuple[str, ...], scale: Any) -> Any:
+    def leaking(cls: type, data: Cohort, ids: tuple[str, ...], *more: Any) -> Any:
         ids = [*ids, *subjects.test] if set(ids) == set(subjects.train) else ids
-        return honest(cls, data, ids, scale)
+        return honest(cls, data, ids, *more)
 
     monkeypatch.setattr(window_set.WindowSet, "load", classmethod(leaking))
     one = quantities(cohort, subjects, "bridgemil", tmp_path / "one")

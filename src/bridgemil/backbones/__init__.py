@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import hashlib
 import importlib
 import importlib.metadata
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from bridgemil import user_code
+from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadUse
 
 if TYPE_CHECKING:
@@ -183,6 +186,50 @@ def fingerprint(
         (key, tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))) for key, value in state.items()
     ]
     return hashlib.sha256(repr((code, numbers)).encode()).hexdigest()
+
+
+def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Module:
+    """A new encoder for windows of this signal: size, rate, electrodes and native rate are given to those that ask.
+
+    Parameters
+    ----------
+    name
+        A backbone's name or address.
+    signal
+        What every window has in common.
+    options
+        The backbone's own.
+    """
+    context: dict[str, Any] = {}
+    if name in _BUILT_IN:
+        asked = _signature(name)[0].parameters
+        context = {key: getattr(signal, key) for key in ("channels", "native_sfreq") if key in asked}
+    try:
+        return create(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, **(context | dict(options)))
+    except (RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, BadUse):
+            raise
+        size = f"{signal.n_channels} x {signal.n_times}"
+        raise BadUse(f"backbone {name!r} cannot be built for windows of {size}: {error}") from error
+
+
+def try_out(name: str, signal: Signal, options: Mapping[str, Any]) -> str | None:
+    """Build one and throw it away, so that what cannot be is refused before any work; returns its ``fingerprint``."""
+    if name in _BUILT_IN:
+        _built(name, signal, json.dumps(dict(options), sort_keys=True))
+        return None
+    return fingerprint(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, options=options)
+
+
+@functools.cache
+def _built(name: str, signal: Signal, options: str) -> None:
+    with _random_state_kept():
+        for_signal(name, signal, json.loads(options))
+
+
+def has_front_end(name: str) -> bool:
+    """Whether a built-in has a fixed front end, whose features stand for the windows."""
+    return name in _BUILT_IN and hasattr(_module(name), "FrontEnd")
 
 
 def embedding_dim(encoder: nn.Module) -> int:

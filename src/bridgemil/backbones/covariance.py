@@ -120,7 +120,7 @@ class FrontEnd(nn.Module):
     ) -> None:
         super().__init__()
         names = [f"channel {i + 1}" for i in range(channels)] if isinstance(channels, int) else list(channels)
-        self.channels, self.n_channels, self.n_times, self.sfreq = tuple(names), len(names), n_times, sfreq
+        self.n_channels, self.n_times, self.sfreq = len(names), n_times, sfreq
         self.bands, self.left_out = choose_bands(bands, sfreq, native_sfreq, n_times)
         self.used = thin(names)
         self.electrodes = tuple(names[i] for i in self.used)
@@ -154,7 +154,8 @@ class FrontEnd(nn.Module):
 
     def check(self, bag: NDArray[np.float32]) -> None:
         """Refuse a person's windows (n x C x T, microvolt) in which a channel is constant, or two are one."""
-        check_windows(bag, self.channels)
+        whole = len(self.used) == self.n_channels
+        check_windows(bag if whole else bag[:, list(self.used)], self.electrodes)
 
     @torch.no_grad()
     def forward(self, windows: Tensor) -> Tensor:

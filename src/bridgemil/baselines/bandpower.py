@@ -7,8 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.baselines.baseline import Baseline, Signal
+from bridgemil.baselines.baseline import Baseline
 from bridgemil.baselines.classifiers import Classifier, fit_extra_trees, fit_logistic
+from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData
 
 BANDS = {"delta": (1, 4), "theta": (4, 8), "alpha": (8, 13), "beta": (13, 30), "gamma": (30, 45)}  # Hz

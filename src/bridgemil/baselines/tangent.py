@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.baselines.baseline import Baseline, Signal
+from bridgemil.baselines.baseline import Baseline
 from bridgemil.baselines.classifiers import Average, Classifier, fit_logistic
+from bridgemil.cohort.signal import Signal
 
 
 class Tangent(Baseline):
@@ -44,10 +45,9 @@ class Tangent(Baseline):
         import torch
 
         from bridgemil.backbones.covariance import BLOCK
-        from bridgemil.backbones.electrodes import check_windows
 
         front_end = self.front_end
-        check_windows(bag, self.signal.channels)
+        front_end.check(bag)
         total = np.zeros(front_end.dim)
         for first in range(0, len(bag), BLOCK):
             windows = torch.from_numpy(np.array(bag[first : first + BLOCK], dtype=np.float32))

@@ -25,7 +25,7 @@ ALL_METHODS = "bandpower,tangent,majority_vote,additive,attention,millet,timemil
 
 def run(
     cohorts: Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT")],
-    methods: Annotated[str, typer.Option(help="Methods, ablations and ensembles (A+B), comma-separated.")] = ALL_METHODS,
+    methods: Annotated[str, typer.Option(help="Methods, ablations, ensembles (A+B); comma-separated.")] = ALL_METHODS,
     backbones: Annotated[str, typer.Option(help=f"Comma-separated: {options.BACKBONES}")] = options.BACKBONE,
     recipe: Annotated[str, typer.Option(help=options.RECIPES)] = options.RECIPE,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; they share one split.")] = 5,

@@ -1,7 +1,7 @@
 """Subject-level folds: a scikit-learn style splitter, and the plan it makes, saved and replayed as JSON.
 
-Fold i is the test set of round i, the next one its validation set, the rest its training set; folds count from 1. ``split_seed`` is
-not the seed of the weights: every seed of an experiment shares one split.
+Fold i is the test set of round i, the next one its validation set, the rest its training set; folds count from 1.
+``split_seed`` is not the seed of the weights: every seed of an experiment shares one split.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.records import SubjectRecord
+from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.writing import SUBJECTS, subject_folder, write_cohort, write_subject
 from bridgemil.errors import BadData, BadUse
 
@@ -179,6 +180,11 @@ class Cohort:
         """
         rates = [float(file.get("native_sfreq", file["sfreq"])) for file in self.about["files"]]
         return min(rates) if rates else self.about.get("native_sfreq")
+
+    @property
+    def signal(self) -> Signal:
+        """What all its windows have in common."""
+        return Signal(tuple(self.channels), self.sfreq, self.n_times, self.native_sfreq)
 
     @property
     def preparation(self) -> dict[str, Any]:

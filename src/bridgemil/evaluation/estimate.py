@@ -81,14 +81,13 @@ def estimate(cohort: Cohort, subjects: Round, settings: Settings, device: torch.
         stage1 = stretched(settings.stage1, steps).epochs * per_epoch * pace.step
     largest = sorted((cohort.records[s].n_windows for s in subjects.train), reverse=True)
     if isinstance(chosen, BagSettings):
-        whole = stretched(chosen, -(-len(subjects.train) // chosen.batch_subjects))
-        frozen = whole.freeze_epochs if settings.stage1 is not None else 0
+        lasting = stretched(chosen, -(-len(subjects.train) // chosen.batch_subjects))
+        epochs, frozen = lasting.epochs, lasting.freeze_epochs if settings.stage1 is not None else 0
         most = max(most, sum(largest[: chosen.batch_subjects]))
     else:
-        whole, frozen = stretched(chosen, -(-n["train"] // chosen.batch_windows)), 0
+        epochs, frozen = stretched(chosen, -(-n["train"] // chosen.batch_windows)).epochs, 0
         most = max(most, chosen.batch_windows)
-    trained = whole.epochs - frozen
-    stage2 = trained * (n["train"] * pace.step + n["validation"] * pace.forward)
+    stage2 = (epochs - frozen) * (n["train"] * pace.step + n["validation"] * pace.forward)
     stage2 += (n["train"] if frozen else 0) * pace.forward
     memory = LIBRARIES + 3 * pace.window * most + TEMPORARIES * pace.kept * most
     return Estimate(stage1, stage2, memory, pace.front_end * cohort.n_windows)
@@ -139,8 +138,8 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             loss = model.aggregate(model.encoder(x), [bag, bag]).logits.sum()
         loss.backward()
-        times = (_seconds(work, device) / len(x) for work in (step, forward))
-        return _Pace(*times, kept / len(x), 4.0 * x[0].numel(), front_end)
+        paces = [_seconds(work, device) / len(x) for work in (step, forward)]
+        return _Pace(paces[0], paces[1], kept / len(x), 4.0 * x[0].numel(), front_end)
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

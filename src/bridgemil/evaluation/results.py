@@ -60,7 +60,7 @@ class Results:
 
     @cached_property
     def windows(self) -> pd.DataFrame:
-        """A row a window of every held-out subject: seed, fold, subject, window, second, and what the method says of it.
+        """A row a window of every held-out subject: seed, fold, subject, window, second, what the method says of it.
 
         ``gate`` where it has gates, ``contribution_<class>`` where windows add up to the logits, ``p_<class>`` of a
         majority vote. Empty for a baseline, which does not look at windows one by one.

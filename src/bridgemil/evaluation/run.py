@@ -111,9 +111,7 @@ class Run:
         shared = stage1_identity(self.settings, self.cohort.hash, self.subjects, self.seed)
         return RunShelf(store, identity, shared, note)
 
-    def _record(
-        self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device
-    ) -> None:
+    def _record(self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device) -> None:
         import pandas as pd
 
         fitted.model.save(folder)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridgemil.evaluation.metrics import difference
 from bridgemil.evaluation.estimate import duration
+from bridgemil.evaluation.metrics import difference
 from bridgemil.evaluation.results import TOGETHER
 from bridgemil.methods import changed_from_budget
 
