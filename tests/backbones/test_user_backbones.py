@@ -194,8 +194,8 @@ def test_unknown_options_are_refused_before_any_work(file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("EEGNet", "did you mean 'eegnet'?"),
-        ("confromer", "did you mean 'conformer'?"),
+        ("EEGNet", "did you mean eegnet?"),
+        ("confromer", "did you mean conformer?"),
         ("net.py", "name the class or function in it too: net.py:NAME"),
         ("brandecode:EEGNet", "did you mean braindecode:EEGNet?"),
         ("nowhere/net.py:Net", "there is no file"),

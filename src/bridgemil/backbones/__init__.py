@@ -7,7 +7,6 @@ of a user's class or factory: ``path/to/net.py:NAME``, ``package.module:NAME``.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import hashlib
 import importlib
@@ -84,11 +83,11 @@ def check(name: str, options: Mapping[str, Any] | None = None) -> None:
         return  # nothing heavy is imported for a name
     signature, given = _signature(name)
     kinds = [parameter.kind for parameter in signature.parameters.values()]
+    takes_any = inspect.Parameter.VAR_KEYWORD in kinds and not _adapter(name)  # packages swallow what they do not know
     known = [key for key, value in signature.parameters.items() if value.kind not in _STARRED and key not in given]
     unknown = [option for option in options or () if option not in known]
-    if unknown and (inspect.Parameter.VAR_KEYWORD not in kinds or set(unknown) & set(given)):
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+    if unknown and (not takes_any or set(unknown) & set(given)):
+        hint = user_code.did_you_mean(unknown[0], known)
         raise BadUse(f"{name} has no option {', '.join(unknown)}; it has: {', '.join(known) or 'none'}{hint}")
     if user_code.is_address(name) or name in _REGISTERED:
         try:
@@ -258,10 +257,9 @@ def _factory(name: str) -> Callable[..., nn.Module]:
         try:
             return user_code.load(name)
         except BadUse as error:
-            near = difflib.get_close_matches(target, _PACKAGES, n=1)
-            raise BadUse(f"{error}; did you mean {near[0]}:{attribute}?") if near else error from error.__cause__
-    near = difflib.get_close_matches(name.lower(), names(), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = user_code.did_you_mean(target, _PACKAGES).replace("?", f":{attribute}?")
+            raise BadUse(f"{error}{hint}") from error.__cause__
+    hint = user_code.did_you_mean(name, names())
     if name.endswith(".py"):
         hint = f"; name the class or function in it too: {name}:NAME"
     others = ", ".join([*(f"{package}:MODEL" for package in _PACKAGES), "path/to/file.py:NAME"])

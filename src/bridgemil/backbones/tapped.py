@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bridgemil import user_code
 from bridgemil.errors import BadUse
 
 
@@ -56,9 +56,7 @@ def choose(models: Any, package: str, name: str) -> type[nn.Module]:
     public = {key: getattr(models, key, None) for key in dir(models)}
     known = {key: value for key, value in public.items() if isinstance(value, type) and issubclass(value, nn.Module)}
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise BadUse(f"{package} has no model {name!r}; it has {', '.join(known)}{hint}")
+        raise BadUse(f"{package} has no model {name!r}; it has {', '.join(known)}{user_code.did_you_mean(name, known)}")
     return known[name]
 
 

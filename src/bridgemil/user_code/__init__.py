@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from bridgemil.errors import BadUse
 from bridgemil.user_code import objects
 from bridgemil.user_code.snapshot import Snapshot, is_user_file, told
 
-__all__ = ["absolute", "fingerprint", "is_address", "is_user_file", "load", "told"]
+__all__ = ["absolute", "did_you_mean", "fingerprint", "is_address", "is_user_file", "load", "told"]
 
 _PACKAGES = ("braindecode", "spd_learn")  # their models have names of the same form
 
@@ -53,8 +53,8 @@ def load(address: str) -> Callable[..., Any]:
     _, _, attribute = address.rpartition(":")
     module = _snapshot(address).module()
     if not hasattr(module, attribute):
-        near = difflib.get_close_matches(attribute, [n for n, v in vars(module).items() if callable(v)], n=1)
-        raise BadUse(f"{address}: it has no {attribute}" + (f"; did you mean {near[0]}?" if near else ""))
+        known = [name for name, value in vars(module).items() if callable(value)]
+        raise BadUse(f"{address}: it has no {attribute}{did_you_mean(attribute, known)}")
     thing = getattr(module, attribute)
     if not callable(thing):
         raise BadUse(f"{address}: {attribute} must be a class or a function, it is {type(thing).__name__}")
@@ -78,6 +78,13 @@ def fingerprint(thing: str | object) -> str:
     else:
         content = repr(objects.describe(thing))
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence that names the known word nearest to a wrong one; nothing if none is near."""
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[near[0]]}?" if near else ""
 
 
 def _snapshot(address: str) -> Snapshot:
