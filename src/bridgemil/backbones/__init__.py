@@ -10,7 +10,6 @@ import contextlib
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -177,6 +176,8 @@ def fingerprint(
     with _random_state_kept():
         state = create(name, n_channels, n_times, sfreq=sfreq, **(options or {})).state_dict()
     if _adapter(name):
+        import importlib.metadata  # slow to import, seldom needed
+
         package = name.partition(":")[0]
         code = f"{package} {importlib.metadata.version(package)}"
     else:
