@@ -2,7 +2,7 @@
 
 The plain side has EEGNet layer by layer, flat batches too, but encodes every window in every step also while the
 encoder is frozen, and recomputes the retention reference in each step. First, with dropout off, the losses of the
-first five steps of either stage must agree.   python benchmarks/fold_speed.py
+first five steps of either stage must agree.   python benchmarks/fold_speed.py [--quick]
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.synthetic import SynthSettings, simulate
 from bridgemil.learning.bags import BagLearner, BagModel
 from bridgemil.learning.loop import Learner, train
+from bridgemil.learning.settings import AlignmentSettings, BagSettings
 from bridgemil.learning.stage1 import Stage1Learner
 from bridgemil.learning.streams import Streams
 from bridgemil.learning.window_set import WindowSet
@@ -42,18 +43,16 @@ class PlainBagLearner(BagLearner):
         super().__init__(model, *rest, **named)
         self.reference = self.frozen_validation = None
 
-    def loss(self, batch: np.ndarray, rng: np.random.Generator) -> Tensor:
-        index = torch.from_numpy(self.train.bag_index(batch))
-        x = self.train.x[index]
+    def loss(self, batch: np.ndarray, windows: Tensor, rng: np.random.Generator) -> Tensor:
         with torch.set_grad_enabled(not self.frozen):
-            embeddings = self.model.encoder(x)
-        logits = self.model.aggregate(embeddings, [self.train.sizes[i] for i in batch]).logits
-        loss = F.cross_entropy(logits, self.train.y[batch])
+            embeddings = self.model.encoder(windows)
+        logits = self.model.aggregate(embeddings, [self.data.sizes[i] for i in batch]).logits
+        loss = F.cross_entropy(logits, self.data.y[torch.from_numpy(batch)])
         if self.frozen:
             return loss
-        chosen = torch.from_numpy(rng.choice(len(index), min(512, len(index)), replace=False))
+        chosen = torch.from_numpy(rng.choice(len(windows), min(512, len(windows)), replace=False))
         with torch.no_grad():
-            reference = self.teacher(x[chosen])
+            reference = self.teacher(windows[chosen])
         return loss + self.retention * F.mse_loss(embeddings[chosen], reference)
 
     def begin(self, epoch: int) -> None:
@@ -90,18 +89,20 @@ def without_dropout(model: nn.Module) -> nn.Module:
     return model
 
 
-def stage2(side: str, made: nn.Module, data: tuple[WindowSet, WindowSet], own: object, dropout: bool) -> Learner:
+def stage2(
+    side: str, made: nn.Module, data: tuple[WindowSet, WindowSet], settings: BagSettings, dropout: bool
+) -> Learner:
     torch.manual_seed(1)
     model = BagModel(made, aggregators.create("attention", 96, 2))
     if not dropout:
         without_dropout(model)
     kind = PlainBagLearner if side == "plain" else BagLearner
-    return kind(model, *data, own, CPU, pretrained=True)
+    return kind(model, *data, settings, CPU, pretrained=True)
 
 
-def stage1(made: nn.Module, data: WindowSet, own: object) -> Learner:
+def stage1(made: nn.Module, data: WindowSet, settings: AlignmentSettings) -> Learner:
     torch.manual_seed(2)
-    return Stage1Learner(made, "eegnet", data, own, CPU)
+    return Stage1Learner(made, "eegnet", data, settings, CPU)
 
 
 def first_losses(learner: Learner, epoch: int, n: int = 5) -> list[float]:
@@ -112,7 +113,7 @@ def first_losses(learner: Learner, epoch: int, n: int = 5) -> list[float]:
         learner.begin(epoch)
         for batch in learner.batches(rng):
             learner.optimiser.zero_grad()
-            loss = learner.loss(batch, rng)
+            loss = learner.loss(batch, learner.read(batch), rng)
             loss.backward()
             learner.optimiser.step()
             losses.append(loss.item())
@@ -124,9 +125,9 @@ def fold(side: str, data: tuple[WindowSet, WindowSet], settings: methods.Setting
     """Seconds of each stage."""
     made, streams = encoder(side, dropout=True), Streams.of(0, data[0].subjects)
     begun = time.perf_counter()
-    train(stage1(made, data[0], settings.stage1), settings.stage1.epochs, streams)
+    train(stage1(made, data[0], settings.stage1), streams)
     between = time.perf_counter()
-    train(stage2(side, made, data, settings.stage2, dropout=True), settings.stage2.epochs, streams)
+    train(stage2(side, made, data, settings.stage2, dropout=True), streams)
     return {"Stage 1": between - begun, "Stage 2": time.perf_counter() - between}
 
 
@@ -137,10 +138,15 @@ def main() -> None:
     parser.add_argument("--budget", default="demo")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="a few seconds: does it still run?")
     arguments = parser.parse_args()
+    changes = {}
+    if arguments.quick:
+        arguments.subjects, arguments.seconds = 10, 60
+        changes = {"stage1.epochs": 1, "stage2.epochs": 3, "stage2.freeze_epochs": 1, "stage1.subbag_pairs": 16}
     torch.set_num_threads(arguments.threads)
     data = windows(arguments.subjects, arguments.seconds)
-    settings = methods.settings("bridgemil", budget=arguments.budget)
+    settings = methods.settings("bridgemil", budget=arguments.budget, changes=changes)
 
     for name, epoch in (("Stage 1", 0), ("Stage 2, frozen", 0), ("Stage 2, thawed", settings.stage2.freeze_epochs)):
         losses = {}
@@ -157,12 +163,12 @@ def main() -> None:
 
     times: dict[str, list[dict[str, float]]] = {"plain": [], "ours": []}
     for _ in range(arguments.repeats):
-        for side, own in times.items():
-            own.append(fold(side, data, settings))
-    print(f"\none fold, budget {arguments.budget}, {len(data[0].x)} training windows, {arguments.threads} threads:")
+        for side, folds in times.items():
+            folds.append(fold(side, data, settings))
+    print(f"\none fold, budget {arguments.budget}, {len(data[0])} training windows, {arguments.threads} threads:")
     for stage in ("Stage 1", "Stage 2", "both"):
         plain, ours = (
-            float(np.median([sum(one.values()) if stage == "both" else one[stage] for one in times[side]]))
+            float(np.median([sum(stages.values()) if stage == "both" else stages[stage] for stages in times[side]]))
             for side in ("plain", "ours")
         )
         print(f"  {stage:8} plain {plain:7.1f} s, ours {ours:6.1f} s: {plain / ours:.1f}x")

@@ -97,6 +97,32 @@ def test_without_positions_the_order_does_not_matter(name: str) -> None:
     torch.testing.assert_close(model(embeddings, mask).logits, model(embeddings.flip(1), mask).logits)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_positions_can_be_left_out_of_those_that_add_a_sinusoid(name: str) -> None:
+    if name not in aggregators.WITH_POSITIONS:
+        with pytest.raises(BadUse, match=f"positions cannot be left out of {name}, only of attention, additive"):
+            aggregators.create(name, 20, 3, positions=False)
+        return
+    torch.manual_seed(0)
+    model = aggregators.create(name, 20, 3, positions=False).eval()
+    torch.manual_seed(0)
+    placed = aggregators.create(name, 20, 3).eval()
+    embeddings, mask = bags([9])
+    torch.testing.assert_close(model(embeddings, mask).logits, model(embeddings.flip(1), mask).logits)
+    at_its_place = model(embeddings + sinusoid(9, 20, embeddings), mask).logits
+    torch.testing.assert_close(at_its_place, placed(embeddings, mask).logits)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_can_be_set(name: str) -> None:
+    def rates(**options: float) -> set[float]:
+        made = aggregators.create(name, 20, 3, **options)
+        return {module.p for module in made.modules() if isinstance(module, torch.nn.Dropout)}
+
+    assert rates() == {0.1}
+    assert rates(dropout=0.4) == {0.4}
+
+
 @pytest.mark.parametrize("name", ["attention", "timemil"])
 def test_with_positions_it_does(name: str) -> None:
     model = aggregators.create(name, 20, 3).eval()

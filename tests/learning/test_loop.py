@@ -85,6 +85,18 @@ def test_selection_is_accuracy_then_loss_then_the_earliest_after_burn_in() -> No
         torch.testing.assert_close(value, snapshots[3][name], rtol=0, atol=0)
 
 
+def test_the_lowest_loss_or_simply_the_last_epoch_can_be_taken() -> None:
+    pairs = ((1.0, 0.1), (0.5, 0.3), (0.25, 0.2), (0.75, 0.2), (0.75, 0.2), (0.9, 0.4))
+    seen = [Validation(*pair) for pair in pairs]
+    by_loss = train(Line(seen, burn_in=1, selection="loss"), STREAMS)
+    assert (by_loss.epoch, by_loss.validation) == (3, seen[3])
+    last, plain = Line(seen, burn_in=1, selection="last"), Line()
+    trained = train(last, STREAMS)
+    assert (trained.epoch, trained.validation) == (5, seen[5])
+    train(plain, STREAMS)
+    assert all(torch.equal(value, plain.model.state_dict()[name]) for name, value in last.model.state_dict().items())
+
+
 @pytest.fixture
 def every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints are kept however much of the time they take."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from bridgemil import backbones
 from bridgemil.cohort.store import Cohort
-from bridgemil.errors import BadData
+from bridgemil.errors import BadData, BadUse
 from bridgemil.learning import objectives
 from bridgemil.learning.loop import train
 from bridgemil.learning.objectives.objective import Objective
@@ -108,6 +108,47 @@ def test_the_loss_goes_down(name: str) -> None:
     curve = train(learner, Streams.of(0, data.subjects)).curve
     assert curve[-1]["loss"] < curve[0]["loss"]
     assert "validation_accuracy" not in curve[0]
+
+
+class FrontEnd(torch.nn.Module):
+    """An encoder of raw windows, N x C x T, or of features that were computed before, N x F."""
+
+    embedding_dim = 5
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 5)
+
+    def front_end(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.std(dim=2), x.mean(dim=2)], dim=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.front_end(x) if x.ndim == 3 else x)
+
+
+@pytest.mark.parametrize("name", [name for name in STAGE1 if name != "masked"])
+def test_features_are_learnt_from_as_windows_are(name: str) -> None:
+    cohort, front = people(8), FrontEnd()
+    features = {s: front.front_end(torch.from_numpy(cohort.windows(s))).numpy() for s in cohort.subjects}
+    data = WindowSet.load(cohort, cohort.subjects, None, features.__getitem__)
+    settings = small(name)
+    learner = Stage1Learner(front, "eegnet", data, settings, CPU)
+    before = front.linear.weight.clone()
+    train(learner, Streams.of(0, data.subjects))
+    assert not torch.equal(front.linear.weight, before)
+    if name == "alignment":  # without random views the raw windows give the same loss
+        raw = objectives.create(front, "eegnet", WindowSet.load(cohort, cohort.subjects, None), settings, CPU)
+        raw.load_state_dict(learner.model.state_dict())
+        batch = next(raw.batches(np.random.default_rng(0)))
+        torch.testing.assert_close(step_loss(raw, batch), step_loss(learner.objective, batch))
+
+
+def test_features_cannot_be_masked() -> None:
+    cohort = people(8)
+    features = {s: np.zeros((cohort.records[s].n_windows, 8), dtype=np.float32) for s in cohort.subjects}
+    data = WindowSet.load(cohort, cohort.subjects, None, features.__getitem__)
+    with pytest.raises(BadUse, match=r"masked reconstruction hides stretches of time.*8 features.*another method"):
+        objectives.create(FrontEnd(), "covariance", data, small("masked"), CPU)
 
 
 def test_supcon_draws_classes_evenly() -> None:

@@ -67,6 +67,15 @@ def test_views_are_jittered_scaled_and_shifted_as_said() -> None:
     assert 0.4 < float((moved != 0).double().mean()) < 0.7
 
 
+def test_features_are_jittered_only() -> None:
+    x = torch.randn(4000, 60, dtype=torch.float64) * torch.linspace(1, 9, 4000).unsqueeze(1)
+    change = augment(x, torch.Generator().manual_seed(5)) - x
+    moved = (change != 0).any(dim=1)
+    assert 0.47 < float(moved.double().mean()) < 0.53
+    share = change[moved].std(dim=1) / x[moved].std(dim=1)
+    assert float(share.mean()) == pytest.approx(0.05, rel=0.02)
+
+
 def test_the_same_generator_gives_the_same_view() -> None:
     x = torch.randn(8, 3, 50)
     first, second = (augment(x, torch.Generator().manual_seed(4)) for _ in range(2))

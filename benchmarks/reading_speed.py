@@ -1,0 +1,116 @@
+"""Training that reads windows from disk when it needs them, against all windows in one array; side by side.
+
+The array side is normalised once, before the clock starts; ours opens memory maps and normalises on the way. Both must
+give the same losses.   python benchmarks/reading_speed.py [--cohort FOLDER] [--backbone eegnet] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bridgemil import aggregators, backbones
+from bridgemil.cohort.folds import SubjectKFold
+from bridgemil.cohort.store import Cohort
+from bridgemil.learning.bags import BagLearner, BagModel
+from bridgemil.learning.loop import Learner, train
+from bridgemil.learning.settings import AlignmentSettings, BagSettings, WindowSettings
+from bridgemil.learning.stage1 import Stage1Learner
+from bridgemil.learning.streams import Streams
+from bridgemil.learning.window_set import BLOCK, WindowSet
+from bridgemil.learning.windows import WindowLearner, WindowModel
+
+CPU = torch.device("cpu")
+KINDS = ("windows", "bags", "Stage 1")
+
+
+@dataclass(frozen=True)
+class ArraySet(WindowSet):
+    """All windows in memory, normalised."""
+
+    x: Tensor | None = None
+
+    def take(self, index: np.ndarray) -> Tensor:
+        return self.x[torch.from_numpy(index)]
+
+    def bag(self, i: int) -> Tensor:
+        return self.x[int(self.layout.subject_start[i]) : int(self.layout.subject_end[i])]
+
+    def blocks(self, i: int) -> Iterator[Tensor]:
+        yield from self.bag(i).split(BLOCK)
+
+
+def in_one_array(windows: WindowSet) -> ArraySet:
+    everything = windows.take(np.arange(len(windows)))
+    return ArraySet(**{name: getattr(windows, name) for name in WindowSet.__dataclass_fields__}, x=everything)
+
+
+def noise(folder: Path, subjects: int, seconds: int) -> Cohort:
+    rng = np.random.default_rng(0)
+    bags = [10 * rng.standard_normal((seconds, 19, 200), dtype=np.float32) for _ in range(subjects)]
+    channels = [str(i) for i in range(19)]
+    labels = ["AB"[i % 2] for i in range(subjects)]
+    return Cohort.from_arrays(bags, labels, sfreq=200.0, channels=channels).save(folder / "cohort")
+
+
+def learner(kind: str, backbone: str, training: WindowSet, validation: WindowSet) -> Learner:
+    torch.manual_seed(0)
+    encoder = backbones.create(backbone, *training.raw_shape)
+    dim, n_classes = backbones.embedding_dim(encoder), training.n_classes
+    if kind == "Stage 1":
+        settings = AlignmentSettings(epochs=1, warmup_epochs=0, subbag_pairs=64)
+        return Stage1Learner(encoder, backbone, training, settings, CPU)
+    if kind == "windows":
+        model = WindowModel(encoder, backbones.create_head(backbone, dim, n_classes))
+        return WindowLearner(model, training, validation, WindowSettings(epochs=1), CPU)
+    bag_model = BagModel(encoder, aggregators.create("attention", dim, n_classes))
+    return BagLearner(bag_model, training, validation, BagSettings(epochs=1), CPU, pretrained=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cohort", type=Path, help="a prepared cohort; noise of 88 people is written if left out")
+    parser.add_argument("--backbone", default="mtdnet", help="the quicker, the more reading shows")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="a few seconds: does it still run?")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    rounds = 1 if arguments.quick else arguments.rounds
+    with tempfile.TemporaryDirectory() as folder:
+        size = (12, 20) if arguments.quick else (88, 300)
+        cohort = Cohort.open(arguments.cohort) if arguments.cohort else noise(Path(folder), *size)
+        fold = SubjectKFold(5).plan(cohort.subjects, cohort.labels).rounds()[0]
+        scale = cohort.normalisation(fold.train)
+
+        def read() -> list[WindowSet]:
+            return [WindowSet.load(cohort, ids, scale) for ids in (fold.train, fold.validation)]
+
+        arrays = [in_one_array(windows) for windows in read()]
+        # Ours is made anew each time: opening the files is part of what is measured.
+        sides: dict[str, Callable[[], list[WindowSet]]] = {"one array": lambda: list(arrays), "ours": read}
+        print(f"{len(arrays[0])} training windows, {arrays[0].n_bytes / 1e6:.0f} MB; {arguments.backbone}; one epoch:")
+        for kind in KINDS:
+            seconds: dict[str, list[float]] = {side: [] for side in sides}
+            curves = {}
+            for i in range(rounds):
+                for side in sorted(sides, reverse=bool(i % 2)):
+                    trained_by = learner(kind, arguments.backbone, *sides[side]())
+                    begun = time.perf_counter()
+                    curves[side] = train(trained_by, Streams.of(0, fold.train)).curve
+                    seconds[side].append(time.perf_counter() - begun)
+            assert curves["ours"] == curves["one array"], "the two sides do not compute the same"
+            array, ours = (float(np.median(seconds[side])) for side in ("one array", "ours"))
+            print(f"  {kind:8} one array {array:6.2f} s, ours {ours:6.2f} s: {100 * (ours / array - 1):+.1f} %")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""What a recipe may change: length, selection, averaging, smoothing, positions; and what the curve tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from bridgemil import aggregators, backbones
+from bridgemil.learning import loop
+from bridgemil.learning.averaging import WeightAverage
+from bridgemil.learning.bags import BagLearner, BagModel
+from bridgemil.learning.fitting import Here, fit, new_encoder
+from bridgemil.learning.loop import Learner, Moment, train
+from bridgemil.learning.settings import AlignmentSettings, BagSettings, WindowSettings
+from bridgemil.learning.stage1 import Stage1Learner
+from bridgemil.learning.streams import Streams
+from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.windows import WindowLearner, WindowModel
+from people import people
+
+CPU = torch.device("cpu")
+STREAMS = Streams.of(0, ["a", "b"])
+
+
+def sets() -> tuple[WindowSet, WindowSet]:
+    cohort = people(10)
+    scale = cohort.normalisation(cohort.subjects[:7])
+    return WindowSet.load(cohort, cohort.subjects[:7], scale), WindowSet.load(cohort, cohort.subjects[7:], scale)
+
+
+def learner(kind: str, aggregator: str = "attention", **changes: object) -> Learner:
+    torch.manual_seed(0)
+    encoder = backbones.create("eegnet", 4, 200)
+    if kind == "windows":
+        window_model = WindowModel(encoder, backbones.create_head("eegnet", 96, 2))
+        settings = WindowSettings(**{"epochs": 4, "batch_windows": 32} | changes)
+        return WindowLearner(window_model, *sets(), settings, CPU)
+    settings = BagSettings(**{"epochs": 4, "freeze_epochs": 1, "batch_subjects": 2} | changes)
+    bag_model = BagModel(encoder, aggregators.create(aggregator, 96, 2))
+    return BagLearner(bag_model, *sets(), settings, CPU, pretrained=True)
+
+
+def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def test_a_floor_of_steps_makes_more_epochs() -> None:
+    few = learner("bags", epochs=2, min_steps=17, freeze_epochs=1, warmup_epochs=1, burn_in=1)
+    assert few.steps == 4  # seven subjects, two a step
+    assert (few.epochs, few.frozen_epochs, few.burn_in, few.warmup, few.total) == (5, 3, 3, 12, 20)
+    trained = train(few, STREAMS)
+    assert len(trained.curve) == 5
+    assert trained.epoch >= 3
+    stage1 = Stage1Learner(
+        backbones.create("eegnet", 4, 200), "eegnet", sets()[0], AlignmentSettings(epochs=1, min_steps=10_000), CPU
+    )
+    assert (stage1.epochs - 1) * stage1.steps < 10_000 <= stage1.epochs * stage1.steps == stage1.total
+
+
+@pytest.mark.parametrize("kind", ["bags", "windows"])
+def test_the_averaged_weights_are_validated_and_returned(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    averaged = learner(kind, averaging=0.7, selection="last")
+    history, validated, buffers = [], [], []
+    update, validate = WeightAverage.update, averaged.validate
+
+    def noted(average: WeightAverage, step: int) -> None:
+        history.append({name: value.detach().clone() for name, value in averaged.model.named_parameters()})
+        buffers.append({name: value.clone() for name, value in averaged.model.named_buffers()})
+        update(average, step)
+
+    monkeypatch.setattr(WeightAverage, "update", noted)
+    averaged.validate = lambda: validated.append(state(averaged.model)) or validate()  # type: ignore[method-assign]
+    train(averaged, STREAMS)
+    n = len(history)
+    assert n == 4 * averaged.steps
+    share = 0.7 ** np.arange(n - 1, -1, -1)
+    result = averaged.model.state_dict()
+    for name in history[0]:
+        expected = sum(w * step[name].double() for w, step in zip(share / share.sum(), history, strict=True))
+        torch.testing.assert_close(result[name], expected.float(), rtol=1e-4, atol=1e-6)
+        assert torch.equal(result[name], validated[-1][name])
+    assert all(torch.equal(result[name], value) for name, value in buffers[-1].items()), "buffers are the model's own"
+    plain = learner(kind, selection="last")
+    train(plain, STREAMS)
+    for name, value in plain.model.named_parameters():
+        assert torch.equal(value, history[-1][name]), "averaging changed what is trained"
+    assert not torch.equal(plain.model.encoder.spatial.weight, averaged.model.encoder.spatial.weight)
+
+
+@pytest.mark.parametrize("selection", ["accuracy", "loss", "last"])
+@pytest.mark.parametrize("kind", ["bags", "windows"])
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_resumed_average_is_the_same_to_the_bit(
+    kind: str, selection: str, stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "SAVING_SHARE", float("inf"))
+
+    def interrupt(moment: Moment) -> None:
+        if moment.epoch == stop:
+            raise KeyboardInterrupt
+
+    settings = {"averaging": 0.8, "selection": selection, "epochs": 4}
+    whole, keep = learner(kind, **settings), tmp_path / "state.safetensors"
+    trained = train(whole, STREAMS)
+    with pytest.raises(KeyboardInterrupt):
+        train(learner(kind, **settings), STREAMS, keep=keep, watch=interrupt)
+    resumed = learner(kind, **settings)
+    assert train(resumed, STREAMS, keep=keep) == trained
+    assert all(torch.equal(value, resumed.model.state_dict()[name]) for name, value in state(whole.model).items())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("kind", ["bags", "windows"])
+def test_labels_are_smoothed_in_training_only(kind: str, smoothing: float) -> None:
+    smoothed = learner(kind, label_smoothing=smoothing, **({"retention": 0.0} if kind == "bags" else {}))
+    before = smoothed.validate()
+    smoothed.begin(1)
+    smoothed.model.eval()
+    batch = next(smoothed.batches(np.random.default_rng(0)))
+    loss = smoothed.loss(batch, smoothed.read(batch), np.random.default_rng(0))
+    with torch.no_grad():
+        if kind == "bags":
+            bags = [smoothed.model.explain(smoothed.data.bag(int(i)), CPU).logits for i in batch]
+            logits, labels = torch.cat(bags), smoothed.data.y[torch.from_numpy(batch)]
+        else:
+            logits = smoothed.model(smoothed.data.take(batch))
+            labels = smoothed.data.window_y[torch.from_numpy(batch)]
+    p = torch.full((len(labels), 2), smoothing / 2)
+    p[torch.arange(len(labels)), labels] += 1 - smoothing
+    torch.testing.assert_close(loss.detach(), -(p * F.log_softmax(logits, dim=1)).sum(dim=1).mean())
+    assert before == learner(kind).validate()
+
+
+@pytest.mark.parametrize("aggregator", aggregators.names())
+def test_the_curve_has_the_spread_of_the_gates(aggregator: str) -> None:
+    logged = learner("bags", aggregator, epochs=2)
+    seen: list[torch.Tensor] = []
+    aggregate = logged.model.aggregate
+
+    def noted(embeddings: torch.Tensor, sizes: list[int]) -> object:
+        output = aggregate(embeddings, sizes)
+        if logged.model.training:
+            seen.extend(gates[:n].detach().double() for gates, n in zip(output.gates, sizes, strict=True))
+        return output
+
+    logged.model.aggregate = noted
+    curve = train(logged, STREAMS).curve
+    gates = torch.cat(seen[7:])  # of the second epoch
+    assert len(gates) == len(logged.data)
+    assert curve[1]["gate_mean"] == pytest.approx(float(gates.mean()))
+    assert curve[1]["gate_std"] == pytest.approx(float(gates.std(correction=0)), abs=1e-7)
+    assert "gate_mean" in curve[0], "also while the encoder is frozen"
+
+
+def test_positions_and_dropout_reach_the_aggregator() -> None:
+    here = Here(STREAMS, CPU)
+    training, validation = sets()
+    settings = BagSettings(epochs=1, positions=False, dropout=0.35)
+    encoder = new_encoder("eegnet", {}, training, here)
+    model, _ = fit(encoder, "eegnet", training, validation, settings, here)
+    assert (model.aggregator.positions, model.aggregator.dropout.p) == (False, 0.35)

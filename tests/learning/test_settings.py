@@ -1,0 +1,99 @@
+"""What can be set, what is refused, and how a floor of steps stretches a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from bridgemil import aggregators
+from bridgemil.learning.settings import (
+    STAGE1,
+    STAGE2,
+    AlignmentSettings,
+    BagSettings,
+    Stage1Settings,
+    WindowSettings,
+    stretched,
+)
+
+
+@pytest.mark.parametrize("objective", STAGE1)
+def test_an_objective_has_its_own_settings_and_names_itself(objective: str) -> None:
+    settings = TypeAdapter(Stage1Settings).validate_python({"objective": objective, "epochs": 3})
+    assert type(settings) is STAGE1[objective]
+    assert next(iter(settings.model_dump())) == "objective"
+    changed = settings.model_dump(exclude_defaults=True)
+    assert changed == {"epochs": 3} | ({} if objective == "alignment" else {"objective": objective})
+    if objective != "alignment":
+        with pytest.raises(ValidationError, match=r"radius\s+Extra inputs are not permitted"):
+            STAGE1[objective](objective=objective, radius=3)
+
+
+def test_the_defaults_leave_the_paper_as_it_is() -> None:
+    for settings in (BagSettings(), WindowSettings()):
+        assert (settings.min_steps, settings.selection, settings.averaging, settings.label_smoothing) == (
+            0, "accuracy", 0, 0,
+        )  # fmt: skip
+    assert (BagSettings().positions, BagSettings().dropout, AlignmentSettings().min_steps) == (True, 0.1, 0)
+    assert list(STAGE2) == ["windows", "bags"]
+
+
+def test_an_unknown_aggregator_is_refused_with_the_choices() -> None:
+    with pytest.raises(ValidationError, match=r"must be one of attention, additive.*; got 'max'"):
+        BagSettings(aggregator="max")
+
+
+@pytest.mark.parametrize("name", aggregators.names())
+def test_positions_are_left_out_only_where_they_can_be(name: str) -> None:
+    assert BagSettings(aggregator=name, positions=True).positions
+    if name in aggregators.WITH_POSITIONS:
+        assert not BagSettings(aggregator=name, positions=False).positions
+    else:
+        with pytest.raises(ValidationError, match=f"positions cannot be left out of {name}, only of attention"):
+            BagSettings(aggregator=name, positions=False)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"averaging": 1.0}, {"averaging": -0.1}, {"label_smoothing": 1}, {"selection": "test"}, {"min_steps": -1}]
+)
+def test_impossible_values_are_refused(wrong: dict[str, object]) -> None:
+    for kind in (WindowSettings, BagSettings):
+        with pytest.raises(ValidationError, match=next(iter(wrong))):
+            kind(**wrong)
+
+
+def test_a_floor_of_steps_stretches_every_part_of_the_run_alike() -> None:
+    settings = BagSettings(epochs=20, warmup_epochs=2, freeze_epochs=5, burn_in=6, min_steps=1000)
+    assert stretched(settings, 50) is settings, "a thousand steps are there already"
+    longer = stretched(settings, 9)
+    assert longer.epochs == 112  # ceil(1000 / 9)
+    assert (longer.warmup_epochs, longer.freeze_epochs, longer.burn_in) == (11, 28, 34)
+    assert longer.model_copy(update=settings.model_dump()) == settings, "only these four may change"
+    vote = stretched(WindowSettings(epochs=3, burn_in=2, min_steps=100), 1)
+    assert (vote.epochs, vote.burn_in) == (100, 67)
+    stage1 = stretched(AlignmentSettings(epochs=10, warmup_epochs=1, min_steps=50), 2)
+    assert (stage1.epochs, stage1.warmup_epochs) == (25, 3)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 7, 100])
+def test_a_stretched_burn_in_always_leaves_an_epoch(epochs: int) -> None:
+    for steps in range(1, 40):
+        longer = stretched(WindowSettings(epochs=epochs, burn_in=epochs - 1, min_steps=777), steps)
+        assert longer.burn_in < longer.epochs
+        assert longer.epochs * steps >= 777
+
+
+def test_settings_are_read_without_torch() -> None:
+    code = "import sys, bridgemil.learning.settings as s; s.BagSettings(); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_windows_and_objectives_do_not_import_each_other_in_a_circle() -> None:
+    code = (
+        "import sys, bridgemil.learning.window_set\n"
+        "assert not [name for name in sys.modules if name.startswith('bridgemil.learning.objectives')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
