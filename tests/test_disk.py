@@ -16,9 +16,14 @@ from bridgemil.disk import Taken, lock, new_file, new_folder, write_json
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     write_json(file, {"old": 1})
-    with pytest.raises(RuntimeError, match="half way"), new_file(file) as stream:
-        stream.write(b"new")
-        raise RuntimeError("half way")
+
+    def half_way() -> None:
+        with new_file(file) as stream:
+            stream.write(b"new")
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        half_way()
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
     assert "old" in file.read_text()
 

@@ -59,6 +59,8 @@ class Settings(BaseModel):
     def changed(self) -> dict[str, Any]:
         """What differs from the defaults: a setting added later, at its default, changes no identity."""
         content = self.model_dump(mode="json", exclude_defaults=True)
+        if self.code is not None and self.backbone is not None:
+            content["backbone"] = short_name(self.backbone)  # the code says what it is: a moved folder changes nothing
         if self.members:
             content["members"] = [member.changed for member in self.members]
         if self.stage1 is not None:
@@ -75,7 +77,12 @@ class Settings(BaseModel):
     @property
     def title(self) -> str:
         """In words: method and backbone."""
-        return self.method if self.backbone is None else f"{self.method}, {self.backbone}"
+        return self.method if self.backbone is None else f"{self.method}, {short_name(self.backbone)}"
+
+
+def short_name(backbone: str) -> str:
+    """A backbone's name for people: of a user's file its last part, ``net.py:Tiny``."""
+    return backbone.replace("\\", "/").rpartition("/")[2]
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ def stage1_identity(settings: Settings, cohort_hash: str, subjects: Round, seed:
     """What decides a Stage 1 encoder: runs that would train the same one share it. None without a Stage 1."""
     if settings.stage1 is None:
         return None
-    network = [settings.backbone, settings.backbone_options, settings.code]
-    stage1 = settings.changed["stage1"]
-    return digest([stage1, network, cohort_hash, sorted(subjects.train), seed, RESULTS_VERSION])[:24]
+    changed = settings.changed
+    network = [changed["backbone"], settings.backbone_options, settings.code]
+    return digest([changed["stage1"], network, cohort_hash, sorted(subjects.train), seed, RESULTS_VERSION])[:24]
 
 
 @dataclass(frozen=True)

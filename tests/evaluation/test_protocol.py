@@ -15,9 +15,9 @@ import pytest
 import bridgemil
 from bridgemil import backbones, methods
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
+from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.estimate import estimate
-from bridgemil.engine.evaluate import evaluate
 from bridgemil.evaluation.run import Run, device_of
 from bridgemil.learning import checkpoint
 from bridgemil.runs import open_store, run_identity, stage1_identity

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from bridgemil import methods
-from bridgemil.errors import BadData
 from bridgemil.engine.evaluate import evaluate
+from bridgemil.errors import BadData
 from bridgemil.report.benchmark_table import Cell, build, paper
 from bridgemil.report.benchmark_text import caveats, latex, markdown, ranked
 from bridgemil.runs import open_store

@@ -27,19 +27,32 @@ class Example:
     gates: Mapping[str, NDArray[Any]]
 
 
-def draw(path: Path, results: Sequence[Results], found: Mapping[str, EvidenceFound], example: Example) -> None:
-    """Write the picture."""
+def draw(path: Path, results: Sequence[Results]) -> None:
+    """Write a picture of accuracies with their intervals."""
+    plt = _pyplot()
+    figure, ax = plt.subplots(figsize=(7, 1.2 + 0.45 * len(results)), layout="constrained")
+    _draw_accuracy(ax, results)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_gates(path: Path, found: Mapping[str, EvidenceFound], example: Example) -> None:
+    """Write a picture of what the gates found, over patients and in one of them."""
+    plt = _pyplot()
+    figure, places = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", width_ratios=[1, 2.4])
+    _draw_found(places[0], found)
+    _draw_example(places[1], example)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, places = plt.subplot_mosaic("AB;CC", figsize=(10, 7), layout="constrained", height_ratios=[1, 1.1])
-    _draw_accuracy(places["A"], results)
-    _draw_found(places["B"], found)
-    _draw_example(places["C"], example)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    return plt
 
 
 def _draw_accuracy(ax: Axes, results: Sequence[Results]) -> None:
@@ -48,7 +61,7 @@ def _draw_accuracy(ax: Axes, results: Sequence[Results]) -> None:
     for y, row in enumerate(rows):
         ax.plot([row["ci95_low"], row["ci95_high"]], [y, y], color="C0", linewidth=2)
         ax.plot(row["accuracy"], y, "o", color="C0")
-    ax.set_yticks(range(len(rows)), [row["method"] for row in rows])
+    ax.set_yticks(range(len(rows)), [result.name for result in results])
     ax.set(
         xlim=(0, 1),
         ylim=(len(rows) + 0.2, -0.6),

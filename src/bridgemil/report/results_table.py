@@ -25,7 +25,7 @@ def print_results(results: Sequence[Results], floors: Sequence[Results] = ()) ->
     from rich.console import Console
 
     console = Console(highlight=False)
-    rows = list[Results]()
+    rows: list[Results] = []
     for result in results:
         rows += [result, *([result.ensemble] if result.seeds > 1 else [])]
     console.print(_table([*rows, *floors]))
