@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import itertools
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import mne
@@ -9,13 +13,129 @@ import numpy as np
 import pytest
 
 from bridgemil import prepare
-from bridgemil.cohort.synthetic import Event, SynthSettings, evidence_windows, simulate, synthesise
+from bridgemil.cohort.synthetic import (
+    Event,
+    SynthSettings,
+    evidence_windows,
+    has_evidence_windows,
+    simulate,
+    synthesise,
+    true_evidence,
+    version1,
+    version2,
+)
+from bridgemil.cohort.synthetic.waves import standard_scores
 from bridgemil.errors import BadUse
+from bridgemil.settings import parse
+
+ROOT = Path(__file__).parents[2]
+# Of all files of a small cohort, written by the program as it was before there was a second version.
+OLD_COHORTS = {
+    ("state", 2, 0): "ff22893ff6106e9a81ee1f9b4ca54188280ff4fd7fe605157d6f9ca51f8f3cc3",
+    ("burst", 3, 3): "5cdf9dee2da4b047756e97c81e3b9d2f85716551f4aff69f10a77b0ae70c0474",
+}
 
 
+@pytest.mark.parametrize(("evidence", "classes", "seed"), OLD_COHORTS)
+def test_version_1_gives_the_old_cohorts_to_the_byte(evidence: str, classes: int, seed: int, tmp_path: Path) -> None:
+    settings = SynthSettings(
+        version=1, evidence=evidence, classes=classes, seed=seed, subjects=6, seconds=60, sfreq=128
+    )
+    root = synthesise(tmp_path / "s", settings, jobs=1, progress=False)
+    digest = hashlib.sha256()
+    for file in sorted(path for path in root.rglob("*") if path.is_file()):
+        digest.update(file.relative_to(root).as_posix().encode())
+        digest.update(file.read_bytes())
+    assert digest.hexdigest() == OLD_COHORTS[evidence, classes, seed]
+
+
+def test_version_1_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(BadUse, match="'trait' came with version 2"):
+        parse(SynthSettings, {"version": 1, "evidence": "trait"})
+    with pytest.raises(BadUse, match="common_uv came with version 2"):
+        parse(SynthSettings, {"version": 1, "common_uv": 0})
+    with pytest.raises(BadUse, match="version"):
+        parse(SynthSettings, {"version": 3})
+    old = SynthSettings(version=1)
+    assert SynthSettings(**old.model_dump()) == old
+
+
+def test_given_strengths_are_kept_and_the_others_are_those_of_the_version() -> None:
+    assert SynthSettings(version=1).strength == 12
+    assert SynthSettings().strength != 12
+    assert SynthSettings(strength=3).strength == 3
+    assert SynthSettings(strength=3).burst_strength == SynthSettings().burst_strength
+
+
+def spreads(**settings: float) -> dict[str, tuple[float, float]]:
+    """The spread of ten controls, to the average reference, measured as the benchmark does."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import people_spread
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+    chosen = SynthSettings(subjects=20, seconds=60, sfreq=200, **settings)
+    return people_spread.measure(people_spread.to_average(people_spread.synthetic_people(chosen)), 200)
+
+
+def test_people_differ_as_much_as_real_controls_do() -> None:
+    # Between and within people, of the 29 controls of adftd-300s (benchmarks/people_spread.py), average reference.
+    measured = spreads()
+    for name, real in (("power, all bands", (0.565, 0.801)), ("covariance, all bands", (0.135, 0.211))):
+        np.testing.assert_allclose(measured[name], real, rtol=0.25)  # ten people: a wider margin than the benchmark's
+
+
+def test_what_all_electrodes_share_makes_no_difference_to_the_average_reference() -> None:
+    with_it, without = (simulate(SynthSettings(subjects=6, seconds=60, common_uv=uv), 0).signal for uv in (32.5, 0))
+    assert with_it.std() > 3 * without.std()
+    np.testing.assert_allclose(with_it - with_it.mean(axis=0), without - without.mean(axis=0), atol=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_trait_shifts_patients_everywhere_and_has_no_special_windows(classes: int, tmp_path: Path) -> None:
+    settings = SynthSettings(evidence="trait", subjects=6, classes=classes, seconds=60)
+    root = synthesise(tmp_path / "s", settings, jobs=1, progress=False)
+    assert not has_evidence_windows(root)
+    for index in range(6):
+        person = simulate(settings, index)
+        whole = [e for e in person.events if e.kind == "background_shifted"]
+        assert whole == ([] if person.label == "control" else [Event(0.0, 60.0, "background_shifted")])
+        assert person.evidence_fraction == 0
+        truth = true_evidence(root, person.subject, np.arange(60.0))
+        assert truth.shape == (60,)
+        assert not truth.any()
+
+
+def test_the_trait_is_slowing_in_every_part_of_the_recording() -> None:
+    usual = SynthSettings(evidence="trait", subjects=6, seconds=60, trait_strength=1e-9)
+    shifted = usual.model_copy(update={"trait_strength": 1.7})
+    ratios = []
+    for settings in (usual, shifted):
+        signal = simulate(settings, 1).signal
+        windows = (signal - signal.mean(axis=0)).reshape(19, 60, settings.sfreq)
+        power = np.abs(np.fft.rfft(windows * np.hanning(settings.sfreq), axis=-1)) ** 2
+        slow, fast = power[..., 4:8].sum(axis=-1), power[..., 9:13].sum(axis=-1)
+        ratios.append(np.log(slow / fast).mean(axis=0).reshape(6, 10).mean(axis=1))  # of every ten seconds
+    assert (ratios[1] > ratios[0] + 0.5).all()
+
+
+def test_folders_of_evidence_say_so(tmp_path: Path) -> None:
+    root = synthesise(tmp_path / "s", SynthSettings(subjects=6, seconds=60, sfreq=128), jobs=1, progress=False)
+    assert has_evidence_windows(root)
+    written = json.loads((root / "dataset_description.json").read_text())["GeneratedBy"][0]["Settings"]
+    assert written["version"] == 2
+
+
+def test_the_spread_benchmark_runs() -> None:
+    script = ROOT / "benchmarks" / "people_spread.py"
+    done = subprocess.run([sys.executable, script, "--quick"], capture_output=True, text=True, check=True)
+    assert done.stdout.count("| covariance, all bands |") == 2
+
+
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("evidence", ["state", "burst"])
-def test_patients_have_evidence_and_controls_hardly_any(evidence: str) -> None:
-    settings = SynthSettings(evidence=evidence, subjects=12, seed=5)
+def test_patients_have_evidence_and_controls_hardly_any(evidence: str, version: int) -> None:
+    settings = SynthSettings(evidence=evidence, subjects=12, seed=5, version=version)
     people = [simulate(settings, i) for i in range(12)]
     patients = [p.evidence_fraction for p in people if p.label != "control"]
     controls = [p.evidence_fraction for p in people if p.label == "control"]
@@ -31,8 +151,9 @@ def test_patients_have_evidence_and_controls_hardly_any(evidence: str) -> None:
         assert {"blink", "muscle"} <= {e.kind for e in person.events}
 
 
-def test_the_evidence_is_slowing() -> None:
-    settings = SynthSettings(subjects=8, seed=1)
+@pytest.mark.parametrize("generator", [{"version": 1}, {"version": 2, "common_uv": 0}])
+def test_the_evidence_is_slowing(generator: dict[str, float]) -> None:
+    settings = SynthSettings(subjects=8, seed=1, **generator)
     person = simulate(settings, 1)
     windows = person.signal.reshape(19, settings.seconds, settings.sfreq).transpose(1, 0, 2)
     power = np.abs(np.fft.rfft(windows, axis=-1)) ** 2
@@ -41,13 +162,13 @@ def test_the_evidence_is_slowing() -> None:
 
 
 def test_fingerprints_do_not_depend_on_the_class() -> None:
-    from bridgemil.cohort.synthetic import _traits
-
     settings = SynthSettings(subjects=20)
-    for trait in _traits(settings, 0):
-        patients = sorted(_traits(settings, i)[trait] for i in range(1, 20, 2))
-        controls = sorted(_traits(settings, i)[trait] for i in range(0, 20, 2))
-        np.testing.assert_allclose(patients, controls)
+    for names in (version1.TRAITS, version2.TRAITS):
+        scores = [standard_scores(settings, i, names) for i in range(20)]
+        for trait in names:
+            patients = sorted(person[trait] for person in scores[1::2])
+            controls = sorted(person[trait] for person in scores[::2])
+            np.testing.assert_allclose(patients, controls)
 
 
 def test_evidence_windows_need_half_an_overlap() -> None:

@@ -18,9 +18,11 @@ def run(
     classes: Annotated[int, typer.Option(min=2, max=3, help="Two or three classes.")] = 2,
     seconds: Annotated[int, typer.Option(min=60, help="Length of each recording.")] = 120,
     evidence: Annotated[
-        str, typer.Option(help="state (slowing that comes and goes) or burst (isolated sharp waves).")
+        str,
+        typer.Option(help="state (slowing that comes and goes), burst (isolated sharp waves) or trait (everywhere)."),
     ] = "state",
     seed: Annotated[int, typer.Option(help="Another seed gives other people.")] = 0,
+    version: Annotated[int, typer.Option(min=1, max=2, help="Of the generator; 1 gives the cohorts of before.")] = 2,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes.  [default: the cores available]")] = None,
     json: options.Json = False,
 ) -> None:
@@ -37,6 +39,7 @@ def run(
         "seconds": seconds,
         "evidence": evidence,
         "seed": seed,
+        "version": version,
     }
     settings = parse(SynthSettings, given)
     synthesise(out, settings, jobs)

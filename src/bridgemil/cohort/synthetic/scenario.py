@@ -10,7 +10,7 @@ CLASSES = ("control", "slowing", "frontal")
 # Accepted by benchmarks/synthetic_acceptance.py, and frozen before any learning method was run on them.
 STRENGTHS = {
     1: {"strength": 12.0, "burst_strength": 160.0},
-    2: {"strength": 12.0, "burst_strength": 160.0},
+    2: {"strength": 6.5, "burst_strength": 230.0},
 }
 SINCE_VERSION_2 = ("version", "trait_strength", "common_uv")
 
@@ -29,7 +29,7 @@ class SynthSettings(BaseModel):
     strength: float = Field(gt=0, description="amplitude of the slowing at its height, in microvolt")
     burst_strength: float = Field(gt=0, description="height of a sharp wave, in microvolt")
     version: Literal[1, 2] = Field(2, description="of the generator; 1 gives the cohorts of before")
-    trait_strength: float = Field(1.0, gt=0, description="how far the disease shifts the background")
+    trait_strength: float = Field(1.7, gt=0, description="how far the disease shifts the background")
     common_uv: float = Field(32.5, ge=0, description="what all electrodes share, alike in everyone, in microvolt")
 
     @model_validator(mode="before")

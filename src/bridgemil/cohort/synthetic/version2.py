@@ -46,14 +46,15 @@ class Band(NamedTuple):
 
 
 BANDS = {
-    "delta": Band(3.93, 0.19, 0.30, 0.46, 0.40, 0.19, 0.45),
-    "theta": Band(0.69, 0.05, 0.90, 0.42, 0.37, 0.09, 0.55),
+    "delta": Band(3.93, 0.17, 0.30, 0.46, 0.40, 0.19, 0.45),
+    "theta": Band(0.69, 0.02, 0.75, 0.28, 0.37, 0.09, 0.55),
     "alpha": Band(3.57, 0.48, 0.00, 0.52, 0.53, 0.07, 0.55),
     "low beta": Band(1.45, 0.11, 0.50, 0.50, 0.32, 0.12, 0.50),
-    "high beta": Band(0.94, 0.15, 0.40, 0.70, 0.40, 0.23, 0.45),
-    "gamma": Band(0.65, 0.12, 0.00, 0.90, 0.51, 0.34, 0.45),
+    "high beta": Band(0.94, 0.12, 0.40, 0.62, 0.40, 0.23, 0.45),
+    "gamma": Band(0.65, 0.08, 0.00, 0.80, 0.51, 0.34, 0.45),
 }
-ALPHA_HZ, ALPHA_HZ_SPREAD = 9.5, 0.8
+TRAITS = (*BANDS, "alpha_hz")
+ALPHA_HZ, ALPHA_HZ_SPREAD = 9.6, 0.6
 CLEANED = 0.15  # of blinks and muscles: the share left after cleaning, as in the recordings the spreads are from
 SENSOR_UV = 0.3
 
@@ -77,7 +78,7 @@ def record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, lis
     rng = np.random.default_rng([settings.seed, 0, index])
     n, rate = settings.seconds * settings.sfreq, settings.sfreq
     places, patient = electrode_places(), label != "control"
-    scores = standard_scores(settings, index, [*BANDS, "alpha_hz"])
+    scores = standard_scores(settings, index, TRAITS)
     shift = SHIFTS[label] if patient and settings.evidence == "trait" else Shift(0.0, {}, 0.0)
     alpha_hz = ALPHA_HZ + ALPHA_HZ_SPREAD * scores["alpha_hz"] + settings.trait_strength * shift.alpha_hz
 
