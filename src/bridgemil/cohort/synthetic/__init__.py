@@ -2,9 +2,9 @@
 
 Every person has a fingerprint that has nothing to do with the class: how strong each band is and where, the alpha
 frequency, sources of their own; blinks and muscles leave traces. In version 2, the default, people differ from each
-other and from moment to moment as much as the healthy controls of ``adftd-300s`` do (benchmarks/people_spread.py);
-version 1 gives the cohorts of before, in which they differed more. What tells patients from controls is *evidence*,
-written to each recording's events.tsv:
+other and from moment to moment about as much as the healthy controls of ``adftd-300s`` do
+(benchmarks/people_spread.py), as recorded and to the average reference; version 1 gives the cohorts of before. What
+tells patients from controls is *evidence*, written to each recording's events.tsv:
 
 - ``state``: slowing (a theta rhythm comes, alpha fades) whose strength rises and falls in states of 5-20 s that cover
   30-60 % of a patient's windows and under 10 % of a control's;

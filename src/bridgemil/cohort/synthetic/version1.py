@@ -1,6 +1,7 @@
 """The first generator, kept as it was: the same settings give the same bytes as before there was a second.
 
-Its people differ more than real ones (benchmarks/people_spread.py); results published on it stay reachable.
+As recorded, the band power of its people differs twice as much as that of the controls of ``adftd-300s``; to the
+average reference it does not (benchmarks/people_spread.py): what all electrodes share in those recordings is missing.
 """
 
 from __future__ import annotations
