@@ -82,6 +82,12 @@ def test_labels_are_taken_over_only_where_all_names_say_them(
     assert skeleton.has_labels == all(labels)
 
 
+def test_help_has_an_example() -> None:
+    answer = bridgemil("manifest", "--help")
+    assert "Example: bridgemil manifest" in answer.stdout
+    assert "--json" in answer.stdout
+
+
 def test_it_never_overwrites_and_says_what_is_wrong(tmp_path: Path) -> None:
     root = folder_of(tmp_path / "r", "P1.edf")
     (root / "manifest.csv").write_text("mine")

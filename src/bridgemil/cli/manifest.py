@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -53,4 +54,4 @@ def run(
     typer.echo("\nNext, in a spreadsheet or an editor:")
     typer.echo("  1. check the column subject: all recordings of one person need one name")
     typer.echo(f"  2. {labels}: one diagnosis a subject")
-    typer.echo(f"  3. bridgemil prepare {path} {folder.resolve().name}.cohort")
+    typer.echo(f"  3. bridgemil prepare {shlex.quote(str(path))} {shlex.quote(folder.resolve().name + '.cohort')}")

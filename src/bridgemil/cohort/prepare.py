@@ -103,10 +103,9 @@ def prepare(
     looked = _look(listing, workers, progress)
     verdict = judge(listing, [looked[recording] for recording in listing.recordings], chosen)
     if verdict.problems and not skip_bad:
-        raise BadData(
-            f"{source}: {len(verdict.problems)} problems; nothing was written (--skip-bad goes on without them)",
-            verdict.problems,
-        )
+        count = "1 problem" if len(verdict.problems) == 1 else f"{len(verdict.problems)} problems"
+        words = f"{source}: {count}; nothing was written (--skip-bad goes on without what is bad)"
+        raise BadData(words, verdict.problems)
     if not verdict.plans:
         raise BadData(f"{source}: no usable recording", verdict.problems)
 

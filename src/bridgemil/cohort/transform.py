@@ -70,7 +70,15 @@ class Grid:
 
     @classmethod
     def plan(cls, n: int, old: float, new: float) -> Grid:
-        """The grid for a recording of ``n`` samples going from ``old`` to ``new`` Hz (as ``mne.filter.resample``)."""
+        """The lengths that ``mne.filter.resample`` chooses by default.
+
+        Parameters
+        ----------
+        n
+            Samples of the recording.
+        old, new
+            Its rate, and the one wanted, in Hz.
+        """
         ratio = float(new) / old
         padded = 2 ** math.ceil(math.log2(n + 2 * min(n // 8, 100)))
         before = (padded - n) // 2
@@ -80,7 +88,13 @@ class Grid:
         )  # fmt: skip
 
     def has_room(self, half: int) -> bool:
-        """Whether the recording lies far enough from the seam for a filter of this half length."""
+        """Whether the recording lies far enough from the seam.
+
+        Parameters
+        ----------
+        half
+            Samples of the filter on either side of its centre.
+        """
         clear = min(self.before, self.after) >= max(CLEARANCE * half, 1)
         return clear and self.n > max(self.before, self.after) + half + 1
 
