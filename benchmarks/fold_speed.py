@@ -117,8 +117,10 @@ def first_losses(learner: Learner, epoch: int, n: int = 5) -> list[float]:
             loss.backward()
             learner.optimiser.step()
             losses.append(loss.item())
+            if len(losses) == n:
+                break
         epoch += 1
-    return losses[:n]
+    return losses
 
 
 def fold(side: str, data: tuple[WindowSet, WindowSet], settings: methods.Settings) -> dict[str, float]:
@@ -143,7 +145,8 @@ def main() -> None:
     changes = {}
     if arguments.quick:
         arguments.subjects, arguments.seconds = 10, 60
-        changes = {"stage1.epochs": 1, "stage2.epochs": 3, "stage2.freeze_epochs": 1, "stage1.subbag_pairs": 16}
+        changes = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage1.batch_windows": 64, "stage2.epochs": 2}
+        changes |= {"stage2.freeze_epochs": 1, "stage2.batch_subjects": 2}
     torch.set_num_threads(arguments.threads)
     data = windows(arguments.subjects, arguments.seconds)
     settings = methods.settings("bridgemil", budget=arguments.budget, changes=changes)
