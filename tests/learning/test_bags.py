@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from bridgemil import aggregators, backbones
 from bridgemil.cohort.store import Cohort
-from bridgemil.learning.bags import BagLearner, BagModel
-from bridgemil.learning.loop import Learner, train
+from bridgemil.learning.bags import BagLearner, BagModel, Step
+from bridgemil.learning.loop import train
 from bridgemil.learning.settings import BagSettings, WindowSettings
 from bridgemil.learning.streams import Streams
 from bridgemil.learning.window_set import WindowSet
@@ -34,8 +34,9 @@ def everything(windows: WindowSet) -> torch.Tensor:
     return windows.take(np.arange(len(windows)))
 
 
-def step_loss(learner: Learner, batch: np.ndarray) -> torch.Tensor:
-    return learner.loss(batch, learner.read(batch), np.random.default_rng(0))
+def step_loss(learner: BagLearner, subjects: np.ndarray) -> torch.Tensor:
+    step = Step(subjects, learner.data.bag_index(subjects), [learner.data.sizes[i] for i in subjects])
+    return learner.loss(step, learner.read(step), np.random.default_rng(0))
 
 
 def model(dropout: bool = True) -> BagModel:
@@ -214,6 +215,26 @@ def test_a_last_batch_of_one_window_joins_the_one_before() -> None:
     data = WindowSet.load(cohort, cohort.subjects, cohort.normalisation(cohort.subjects))
     learner = BagLearner(model(), data, data, BagSettings(epochs=1, batch_subjects=2), CPU, pretrained=False)
     for seed in range(20):
-        parts = list(learner.batches(np.random.default_rng(seed)))
+        parts = [step.subjects for step in learner.batches(np.random.default_rng(seed))]
         assert sorted(np.concatenate(parts)) == list(range(5))
         assert all(sum(data.sizes[i] for i in part) > 1 for part in parts)
+
+
+def test_bag_windows_draws_so_many_of_each_bag_anew_each_epoch() -> None:
+    training, validation = sets()
+    settings = BagSettings(epochs=1, freeze_epochs=0, burn_in=0, positions=False, bag_windows=5, batch_subjects=3)
+    learner = BagLearner(model(), training, validation, settings, CPU, pretrained=False)
+    rng = np.random.default_rng(0)
+    epochs = [list(learner.batches(rng)) for _ in range(2)]
+    for steps in epochs:
+        for step in steps:
+            assert step.sizes == [5] * len(step.subjects)
+            for subject, windows in zip(step.subjects, np.split(step.windows, len(step.subjects)), strict=True):
+                assert len(set(windows)) == 5
+                assert (np.diff(windows) > 0).all()
+                assert training.layout.subject_start[subject] <= windows[0]
+                assert windows[-1] < training.layout.subject_end[subject]
+    drawn = [{int(w) for step in steps for w in step.windows} for steps in epochs]
+    assert drawn[0] != drawn[1]
+    with pytest.raises(ValueError, match="positions in it mean nothing"):
+        BagSettings(bag_windows=5)

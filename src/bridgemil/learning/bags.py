@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -87,6 +88,15 @@ class _GateLog:
         return {"gate_mean": mean, "gate_std": math.sqrt(max(0.0, square - mean**2))}
 
 
+@dataclass(frozen=True)
+class Step:
+    """A mini-batch: some subjects, and which of their windows."""
+
+    subjects: Index
+    windows: Index  # numbers, one subject after the other
+    sizes: list[int]  # windows of each subject
+
+
 class BagLearner(Learner):
     """Cross-entropy on subjects, plus retention where there is a Stage 1 encoder to stay near.
 
@@ -154,22 +164,33 @@ class BagLearner(Learner):
         if self.frozen:
             self.model.encoder.eval()
 
-    def batches(self, rng: np.random.Generator) -> Iterator[Index]:
+    def batches(self, rng: np.random.Generator) -> Iterator[Step]:
         """All subjects, shuffled; the last mini-batch may be smaller, but a single window joins those before (BN)."""
         order, size = rng.permutation(len(self.data.subjects)), self.settings.batch_subjects
         parts = [order[first : first + size] for first in range(0, len(order), size)]
         if len(parts) > 1 and sum(self.data.sizes[i] for i in parts[-1]) == 1:
             parts[-2:] = [np.concatenate(parts[-2:])]
-        yield from parts
+        yield from [self._step(part, rng) for part in parts]  # all drawn first: ``loss`` draws from ``rng`` too
 
-    def read(self, batch: Index) -> Tensor | None:
-        """All windows of these subjects, n x *shape; none while the encoder is frozen."""
-        return None if self.frozen and self.reference is not None else self.data.take(self.data.bag_index(batch))
+    def _step(self, subjects: Index, rng: np.random.Generator) -> Step:
+        """These subjects with all their windows, or with ``bag_windows`` of each, drawn anew and in order."""
+        most, layout = self.settings.bag_windows, self.data.layout
+        if most is None:
+            return Step(subjects, self.data.bag_index(subjects), [self.data.sizes[i] for i in subjects])
+        bags = []
+        for i in subjects:
+            n = self.data.sizes[i]
+            few = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+            bags.append(layout.subject_start[i] + few)
+        return Step(subjects, np.concatenate(bags), [len(bag) for bag in bags])
 
-    def loss(self, batch: Index, windows: Tensor | None, rng: np.random.Generator) -> Tensor:
+    def read(self, batch: Step) -> Tensor | None:
+        """The step's windows, n x *shape; none while the encoder is frozen."""
+        return None if self.frozen and self.reference is not None else self.data.take(batch.windows)
+
+    def loss(self, batch: Step, windows: Tensor | None, rng: np.random.Generator) -> Tensor:
         """L_S2 = L_CE + lambda L_ret."""
-        index = self.data.bag_index(batch)
-        sizes = [self.data.sizes[i] for i in batch]
+        index, sizes = batch.windows, batch.sizes
         if windows is None:
             assert self.reference is not None
             embeddings = self.reference.take(index)
@@ -178,7 +199,7 @@ class BagLearner(Learner):
         output = self.model.aggregate(embeddings, sizes)
         self.gates.add(output.gates, len(index))
         smoothing = self.settings.label_smoothing
-        labels = self.data.y[torch.from_numpy(batch)].to(self.device)
+        labels = self.data.y[torch.from_numpy(batch.subjects)].to(self.device)
         loss = F.cross_entropy(output.logits, labels, weight=self.weights, label_smoothing=smoothing)
         if self.frozen or not self.retention or self.reference is None:
             return loss

@@ -108,6 +108,9 @@ class BagSettings(_Trained):
     freeze_epochs: int = Field(5, ge=0, description="epochs in which only the aggregator learns")
     retention: float = Field(1e-5, ge=0, description="weight of staying near the Stage 1 embeddings")
     retention_windows: int = Field(512, ge=1, description="windows of a step it is computed on, at most")
+    bag_windows: int | None = Field(
+        None, ge=1, description="windows of a bag in a training step, at most, drawn anew each time; None: all"
+    )
     positions: bool = Field(True, description="add each window's place in the bag to its embedding")
     dropout: float = Field(0.1, ge=0, lt=1, description="of the aggregator")
 
@@ -120,6 +123,10 @@ class BagSettings(_Trained):
 
     @model_validator(mode="after")
     def _positions_to_leave_out(self) -> Self:
+        if self.bag_windows is not None and self.positions and self.aggregator in aggregators.WITH_POSITIONS:
+            raise ValueError(
+                "bag_windows draws some windows of a bag, so positions in it mean nothing: set positions=false"
+            )
         if not self.positions and self.aggregator not in aggregators.WITH_POSITIONS:
             known = ", ".join(aggregators.WITH_POSITIONS)
             raise ValueError(
