@@ -40,9 +40,9 @@ def run(
         options.print_json({"split_seed": split_seed, "folds": [list(fold) for fold in plan.folds]})
         return
     labels = dict(zip(opened.subjects, opened.labels, strict=True))
-    for number, fold in enumerate(plan.folds):
-        own = [labels[subject] for subject in fold]
-        counts = ", ".join(f"{own.count(name)} {name}" for name in opened.classes)
+    for number, fold in enumerate(plan.folds, 1):
+        diagnoses = [labels[subject] for subject in fold]
+        counts = ", ".join(f"{diagnoses.count(name)} {name}" for name in opened.classes)
         typer.echo(f"fold {number}: {len(fold):3d} subjects ({counts})  {' '.join(fold)}")
     if out is not None:
         typer.echo(f"\nSplit: {out}")
