@@ -231,7 +231,8 @@ def _baseline_settings(method: str, user: dict[str, Any], code: str | None) -> S
 def _network_settings(
     method: str, backbone: str, budget: str, recipe: str, burn_in: int, user: dict[str, Any], code: str | None
 ) -> Settings:
-    chosen, time, manner = (METHODS | ABLATIONS)[method], budgets()[budget], recipes()[recipe]
+    chosen, manner = (METHODS | ABLATIONS)[method], recipes()[recipe]
+    time = budgets()[budget] | manner.get("budgets", {}).get(budget, {})  # a recipe may count its own steps
     values: dict[str, Any] = {
         "method": method, "backbone": backbone, "code": code, "budget": budget, "recipe": recipe,
     }  # fmt: skip
