@@ -55,9 +55,10 @@ def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     yield partial
-    for file in partial.iterdir():
-        with file.open("r+b") as stream:
-            os.fsync(stream.fileno())
+    for file in partial.rglob("*"):
+        if file.is_file():
+            with file.open("r+b") as stream:
+                os.fsync(stream.fileno())
     final.parent.mkdir(parents=True, exist_ok=True)
     if final.exists():
         shutil.rmtree(final)

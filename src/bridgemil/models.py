@@ -5,6 +5,7 @@ one person (microvolts) and does the rest itself: normalisation or front end, em
 
     model.json            settings, classes, signal, preparation, versions
     model.safetensors     weights, or the numbers of a classifier; mean and deviation of the training subjects
+    <member>/             of an ensemble, whose model.json names its members: a folder like this one for each
 
 Nothing in it executes. A network whose backbone is the user's own code is loaded by naming that code again.
 """
@@ -12,10 +13,12 @@ Nothing in it executes. A network whose backbone is the user's own code is loade
 from __future__ import annotations
 
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,13 +103,15 @@ class Model(ABC):
         self.facts = facts
 
     @abstractmethod
-    def predict(self, bag: NDArray[np.float32]) -> Prediction:
+    def predict(self, bag: NDArray[np.float32], shelf: Shelf | None = None) -> Prediction:
         """What the model says of one person.
 
         Parameters
         ----------
         bag
             All windows of the person, n x channels x time, in microvolts, as the cohort has them.
+        shelf
+            Where several models asked of this one person keep what is computed once for all of them.
         """
 
     @abstractmethod
@@ -149,12 +154,12 @@ class NetworkModel(Model):
         super().__init__(facts)
         self.network, self.scale, self.device = network, scale, device
 
-    def predict(self, bag: NDArray[np.float32]) -> Prediction:
+    def predict(self, bag: NDArray[np.float32], shelf: Shelf | None = None) -> Prediction:
         """What the network says of one person."""
         from bridgemil.learning.fitting import predict
 
         self._check(bag)
-        said = predict(self.network, self._blocks(bag), self.device)
+        said = predict(self.network, self._blocks(bag, shelf), self.device)
         return Prediction(
             said.predicted,
             said.probabilities.numpy(),
@@ -172,16 +177,22 @@ class NetworkModel(Model):
         embeddings: NDArray[np.float32] = in_blocks(self.network.encoder, self._blocks(bag), self.device).cpu().numpy()
         return embeddings
 
-    def _blocks(self, bag: NDArray[np.float32]) -> Iterator[Tensor]:
-        """The windows as the encoder takes them, a block at a time."""
+    def _blocks(self, bag: NDArray[np.float32], shelf: Shelf | None = None) -> Iterator[Tensor]:
+        """The windows as the encoder takes them, a block at a time; a front end's features of them if shared."""
         import torch
 
         from bridgemil.learning.reading import normalised
         from bridgemil.learning.window_set import BLOCK
 
+        front_end: Any = getattr(self.network.encoder, "front_end", None)
         for first in range(0, len(bag), BLOCK):
             part = np.asarray(bag[first : first + BLOCK], dtype=np.float32)
-            yield torch.from_numpy(np.array(part) if self.scale is None else normalised(part, self.scale))
+            block = torch.from_numpy(np.array(part) if self.scale is None else normalised(part, self.scale))
+            if shelf is None or front_end is None or self.device.type != "cpu":
+                yield block
+                continue
+            key = json.dumps(["front end", front_end.key, first], sort_keys=True)
+            yield torch.from_numpy(shelf.features(key, "", partial(_as_array, front_end, block)))
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, and the scale of the training subjects."""
@@ -201,9 +212,12 @@ class BaselineModel(Model):
         super().__init__(facts)
         self.baseline, self.classifier = baseline, classifier
 
-    def predict(self, bag: NDArray[np.float32]) -> Prediction:
+    def predict(self, bag: NDArray[np.float32], shelf: Shelf | None = None) -> Prediction:
         """What the classifier says of one person."""
-        p = self.classifier.probabilities(self.embed(bag))[0]
+        self._check(bag)
+        key = json.dumps([self.facts.settings.method, self.facts.settings.code, self.baseline.features_key])
+        features = (shelf or Shelf()).features(key, "", lambda: self.baseline.features(bag))
+        p = self.classifier.probabilities(features[None])[0]
         return Prediction(int(p.argmax()), p)
 
     def embed(self, bag: NDArray[np.float32]) -> NDArray[Any]:
@@ -220,6 +234,68 @@ class BaselineModel(Model):
     def more(self) -> dict[str, Any]:
         """Which classifier the numbers are of."""
         return {"classifier": self.classifier.kind}
+
+
+class EnsembleModel(Model):
+    """Several models of the same signal and classes, whose probabilities are averaged.
+
+    Of gates, contributions and window probabilities it gives the mean over the members that have them.
+
+    Parameters
+    ----------
+    facts
+        What is known of the whole.
+    members
+        By name; a name is the member's folder when the ensemble is saved.
+    """
+
+    def __init__(self, facts: ModelFacts, members: Mapping[str, Model]) -> None:
+        super().__init__(facts)
+        if not members:
+            raise BadUse("an ensemble needs at least one member")
+        for name, member in members.items():
+            if member.facts.signal != facts.signal or member.facts.classes != facts.classes:
+                raise BadData(f"{name}: its signal or classes are not those of the ensemble")
+        self.members = dict(members)
+
+    def predict(self, bag: NDArray[np.float32], shelf: Shelf | None = None) -> Prediction:
+        """The mean of what the members say; the likeliest class is predicted."""
+        shelf = shelf or Shelf()
+        said = [member.predict(bag, shelf) for member in self.members.values()]
+        p: NDArray[np.float64] = np.mean([each.probabilities for each in said], axis=0)
+        return Prediction(
+            int(p.argmax()),
+            p,
+            *(_mean_of_those_given([getattr(each, part) for each in said])
+              for part in ("gates", "contributions", "window_probabilities")),
+        )  # fmt: skip
+
+    def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The members' embeddings side by side, n x (sum of d); a baseline's features are repeated for each window."""
+        parts = [member.embed(bag) for member in self.members.values()]
+        rows = max(len(part) for part in parts)
+        return np.concatenate([np.broadcast_to(part, (rows, part.shape[1])) for part in parts], axis=1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """None but its members'."""
+        return {}
+
+    def save(self, folder: str | Path) -> None:
+        """Write the ensemble into a folder, each member into one of its own below."""
+        folder = Path(folder)
+        for name, member in self.members.items():
+            member.save(folder / name)
+        write_json(folder / ABOUT, self.facts.for_json() | {"members": list(self.members)})
+
+
+def _mean_of_those_given(values: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    given = [value for value in values if value is not None]
+    return np.mean(given, axis=0) if given else None
+
+
+def _as_array(front_end: Any, windows: Tensor) -> NDArray[np.float32]:
+    features: NDArray[np.float32] = front_end(windows).numpy()
+    return features
 
 
 def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu") -> Model:
@@ -241,6 +317,11 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
 
     folder = Path(folder)
     facts, about = _facts(folder)
+    if "members" in about:
+        names = [_plain_name(folder, name) for name in about["members"]]
+        return EnsembleModel(facts, {name: load(folder / name, backbone=backbone, device=device) for name in names})
+    if not (folder / WEIGHTS).is_file():
+        raise BadData(f"{folder / WEIGHTS}: is not there; the model is not whole")
     tensors, _ = checkpoint.read(folder / WEIGHTS)
     settings = facts.settings
     if not settings.is_network:
@@ -258,6 +339,13 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     scale = (tensors["scale.mean"].numpy(), tensors["scale.std"].numpy()) if "scale.mean" in tensors else None
     where = torch.device(device)
     return NetworkModel(facts, network.to(where).eval(), scale, where)
+
+
+def _plain_name(folder: Path, name: Any) -> str:
+    """A member's name, which must not lead out of the ensemble's folder."""
+    if not isinstance(name, str) or re.fullmatch(r"[\w+-][\w+.-]*", name) is None:
+        raise BadData(f"{folder / ABOUT}: {name!r} is no name of a member; the file was changed or is not ours")
+    return name
 
 
 def _facts(folder: Path) -> tuple[ModelFacts, dict[str, Any]]:
@@ -390,6 +478,34 @@ def fit(
 
         return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), shelf, watch)
     return _fit_baseline(cohort, train, facts, shelf)
+
+
+def fit_whole(
+    cohort: Cohort,
+    train: Sequence[str],
+    validation: Sequence[str],
+    settings: Settings,
+    seed: int = 0,
+    *,
+    device: torch.device | None = None,
+    shelf: Callable[[Settings], Shelf] | None = None,
+    watch: Watch | None = None,
+) -> Model:
+    """Learn from all subjects that are given, none of whom will test the model.
+
+    Parameters are those of ``fit``, but for: ``settings`` may be an ensemble's, and ``shelf`` gives each member its
+    own. A baseline, which selects nothing, learns from the validation subjects too.
+    """
+    shared = Shelf()
+    fitted = {}
+    for member in settings.each:
+        learning = train if member.is_network else [*train, *validation]
+        kept = shared if shelf is None else shelf(member)
+        made = fit(cohort, learning, validation, member, seed, device=device, shelf=kept, watch=watch)
+        fitted[member.method] = made.model
+    if not settings.members:
+        return fitted[settings.method]
+    return EnsembleModel(ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed), fitted)
 
 
 def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, shelf: Shelf) -> Fit:
