@@ -1,0 +1,349 @@
+"""Calibration: probabilities that mean what they say, and how far they do.
+
+A calibration is a function from probabilities to probabilities, kept as a few numbers. Which one, and whether any, is
+decided by held-out predictions inside the folds:
+
+- ``none``: the probabilities as they are.
+- ``temperature``: their logarithms divided by one number. It changes how sure the model is, never what it predicts.
+- ``isotonic``: each class's probability through a rising step function, then renormalised; with many people only.
+
+The least cross-fitted log loss wins. What is reported of the calibrated probabilities is cross-fitted once more around
+that decision: no person's outcome has a part in the calibration that is judged on it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.errors import BadData
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+ENOUGH_FOR_ISOTONIC = 200  # people; with fewer a step function learns their accidents
+LEAST = 1e-12  # probabilities below are rounding
+TEMPERATURES = (0.05, 20.0)
+BINS, PEOPLE_A_BIN = 10, 15  # of the calibration error: at most so many bins, at least so many people in each
+RESAMPLES = 1000
+
+
+class Calibration(ABC):
+    """Probabilities to calibrated probabilities; K is the number of classes."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, p: Floats) -> Floats:
+        """Calibrated probabilities.
+
+        Parameters
+        ----------
+        p : shape (n, K) or (K,)
+            Rows sum to 1.
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+        """
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """In words."""
+
+    def for_json(self) -> dict[str, Any]:
+        """As a bundle holds it."""
+        return {"kind": self.kind}
+
+
+class Unchanged(Calibration):
+    """The probabilities as they are."""
+
+    kind = "none"
+
+    def __call__(self, p: Floats) -> Floats:
+        """The same."""
+        return p
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        return "probabilities as the model gives them: no calibration did better on held-out people"
+
+
+@dataclass(frozen=True)
+class Temperature(Calibration):
+    """Logarithms of probabilities divided by ``value``: above 1 less sure, below 1 surer."""
+
+    value: float
+    kind: ClassVar[str] = "temperature"
+
+    def __call__(self, p: Floats) -> Floats:
+        """Probabilities to the power of 1 / value, renormalised."""
+        logits = np.log(np.maximum(p, LEAST)) / self.value
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        scaled: Floats = weights / weights.sum(axis=-1, keepdims=True)
+        return scaled
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        how = "less sure" if self.value > 1 else "surer"
+        return f"temperature {self.value:.2f}: the probabilities are made {how} than the model's own"
+
+    def for_json(self) -> dict[str, Any]:
+        """As a bundle holds it."""
+        return {"kind": self.kind, "value": self.value}
+
+
+@dataclass(frozen=True)
+class Isotonic(Calibration):
+    """A rising function for each class, by its corners; probabilities are renormalised.
+
+    Parameters
+    ----------
+    corners
+        Of each class: probabilities said, rising, and what became of them.
+    least
+        No class gets less before renormalising: so many people cannot carry a certainty.
+    """
+
+    corners: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
+    least: float
+    kind: ClassVar[str] = "isotonic"
+
+    def __call__(self, p: Floats) -> Floats:
+        """Each class through its function, renormalised."""
+        columns = [np.interp(p[..., k], said, became) for k, (said, became) in enumerate(self.corners)]
+        weights = np.maximum(np.stack(columns, axis=-1), self.least)
+        renormalised: Floats = weights / weights.sum(axis=-1, keepdims=True)
+        return renormalised
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        return "isotonic, each class against the rest, renormalised"
+
+    def for_json(self) -> dict[str, Any]:
+        """As a bundle holds it."""
+        return {"kind": self.kind, "corners": [[list(x), list(y)] for x, y in self.corners], "least": self.least}
+
+
+def from_json(content: Mapping[str, Any]) -> Calibration:
+    """Undo ``for_json``."""
+    try:
+        if content["kind"] == "none":
+            return Unchanged()
+        if content["kind"] == "temperature":
+            value = float(content["value"])
+            if not TEMPERATURES[0] / 2 <= value <= TEMPERATURES[1] * 2:
+                raise ValueError(f"a temperature of {value}")
+            return Temperature(value)
+        if content["kind"] == "isotonic":
+            corners = tuple((tuple(map(float, x)), tuple(map(float, y))) for x, y in content["corners"])
+            return Isotonic(corners, float(content["least"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadData(f"the calibration is damaged ({error!r})") from None
+    raise BadData(f"calibration {content['kind']!r}: this version knows none, temperature and isotonic")
+
+
+def log_loss(p: Floats, y: Ints) -> float:
+    """Mean of -log of the true class's probability.
+
+    Parameters
+    ----------
+    p : shape (n, K)
+        Probabilities.
+    y : shape (n,)
+        True class numbers.
+    """
+    return float(-np.log(np.maximum(p[np.arange(len(y)), y], LEAST)).mean())
+
+
+def fit_temperature(p: Floats, y: Ints) -> Temperature:
+    """The temperature with the least log loss on held-out people.
+
+    Targets are smoothed as Platt's are, by what so many people of a class can carry: even where everyone was right,
+    no temperature makes the model certain.
+
+    Parameters
+    ----------
+    p : shape (n, K)
+        Held-out probabilities.
+    y : shape (n,)
+        True class numbers.
+    """
+    from scipy.optimize import minimize_scalar
+
+    n_classes = p.shape[1]
+    counts = np.bincount(y, minlength=n_classes)
+    off = 1 / (counts[y] + n_classes)
+    target = np.repeat(off[:, None], n_classes, axis=1)
+    target[np.arange(len(y)), y] = 1 - (n_classes - 1) * off
+    logits = np.log(np.maximum(p, LEAST))
+
+    def loss(log_value: float) -> float:
+        scaled = logits / np.exp(log_value)
+        top = scaled.max(axis=1, keepdims=True)
+        norm = top[:, 0] + np.log(np.exp(scaled - top).sum(axis=1))
+        return float((norm - (target * scaled).sum(axis=1)).mean())
+
+    found = minimize_scalar(loss, bounds=tuple(np.log(TEMPERATURES)), method="bounded", options={"xatol": 1e-4})
+    return Temperature(round(float(np.exp(found.x)), 6))
+
+
+def fit_isotonic(p: Floats, y: Ints) -> Isotonic:
+    """A rising function for each class against the rest.
+
+    Parameters
+    ----------
+    p : shape (n, K)
+        Held-out probabilities.
+    y : shape (n,)
+        True class numbers.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    corners = []
+    for k in range(p.shape[1]):
+        fitted = IsotonicRegression(y_min=0, y_max=1).fit(p[:, k], (y == k).astype(float))
+        corners.append((tuple(map(float, fitted.X_thresholds_)), tuple(map(float, fitted.y_thresholds_))))
+    return Isotonic(tuple(corners), 1 / (len(y) + p.shape[1]))
+
+
+FITTERS: dict[str, Callable[[Floats, Ints], Calibration]] = {
+    "none": lambda p, y: Unchanged(),
+    "temperature": fit_temperature,
+    "isotonic": fit_isotonic,
+}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which calibration the data carry."""
+
+    calibration: Calibration
+    losses: Mapping[str, float]  # cross-fitted log loss of each candidate
+    why: str
+
+    def for_json(self) -> dict[str, Any]:
+        """As a bundle holds it."""
+        return self.calibration.for_json() | {"log_loss": dict(self.losses), "why": self.why}
+
+
+def decide(p: Floats, y: Ints, folds: Ints) -> Decision:
+    """Choose a calibration by cross-fitting over folds, and fit it on everyone given.
+
+    Parameters
+    ----------
+    p : shape (n, K)
+        Held-out probabilities.
+    y : shape (n,)
+        True class numbers.
+    folds : shape (n,)
+        Whose model said them: people of one fold are never calibrated by themselves.
+    """
+    names = [name for name in FITTERS if name != "isotonic" or len(y) >= ENOUGH_FOR_ISOTONIC]
+    losses = {name: log_loss(cross_fitted(FITTERS[name], p, y, folds), y) for name in names}
+    best = min(losses, key=lambda name: losses[name])
+    figures = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
+    few = "" if "isotonic" in losses else f"; isotonic needs {ENOUGH_FOR_ISOTONIC} people, here are {len(y)}"
+    return Decision(FITTERS[best](p, y), losses, f"least log loss, cross-fitted over folds: {figures}{few}")
+
+
+def cross_fitted(fitter: Callable[[Floats, Ints], Calibration], p: Floats, y: Ints, folds: Ints) -> Floats:
+    """Probabilities of each fold, calibrated by the other folds (n x K)."""
+    calibrated = np.array(p)
+    for fold in np.unique(folds):
+        here = folds == fold
+        if not here.all():
+            calibrated[here] = fitter(p[~here], y[~here])(p[here])
+    return calibrated
+
+
+def cross_calibrated(p: Floats, y: Ints, folds: Ints) -> Floats:
+    """Probabilities of each fold, calibrated by a decision that the other folds alone took (n x K).
+
+    Parameters
+    ----------
+    p : shape (n, K)
+        Held-out probabilities.
+    y : shape (n,)
+        True class numbers.
+    folds : shape (n,)
+        The fold of each person.
+    """
+    calibrated = np.array(p)
+    for fold in np.unique(folds):
+        here = folds == fold
+        calibrated[here] = decide(p[~here], y[~here], folds[~here]).calibration(p[here])
+    return calibrated
+
+
+@dataclass(frozen=True)
+class CalibrationError:
+    """Expected calibration error of the predicted class: how far confidence is from accuracy, bin by bin.
+
+    ``expected`` is what probabilities that are exactly right would show on so few people, by chance alone: an error is
+    evidence of miscalibration only if it lies above.
+    """
+
+    value: float
+    low: float  # 95 %, bootstrap over people
+    high: float
+    expected: float
+    bins: tuple[tuple[float, float, int], ...]  # mean confidence, accuracy, people
+
+    def for_json(self) -> dict[str, Any]:
+        """As a bundle holds it."""
+        return {
+            "value": self.value, "ci95": [self.low, self.high], "expected_if_calibrated": self.expected,
+            "bins": [{"confidence": c, "accuracy": a, "n": n} for c, a, n in self.bins],
+        }  # fmt: skip
+
+
+def calibration_error(p: Floats, y: Ints) -> CalibrationError:
+    """Expected calibration error, with an interval.
+
+    Bins hold equal numbers of people, at least 15 each and at most ten bins: with few people bins of equal width would
+    be empty or hold one.
+
+    Parameters
+    ----------
+    p : shape (n, K)
+        Probabilities of people that had no part in them.
+    y : shape (n,)
+        True class numbers.
+    """
+    confidence, correct = p.max(axis=1), (p.argmax(axis=1) == y).astype(float)
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, len(y), (RESAMPLES, len(y)))
+    again = [_error(confidence[rows], correct[rows]) for rows in drawn]
+    by_chance = [_error(confidence, rng.random(len(y)) < confidence) for _ in range(RESAMPLES)]
+    low, high = np.quantile(again, [0.025, 0.975])
+    return CalibrationError(
+        _error(confidence, correct), float(low), float(high), float(np.mean(by_chance)), _bins(confidence, correct)
+    )
+
+
+def _parts(confidence: Floats) -> list[NDArray[np.intp]]:
+    n_bins = min(BINS, max(1, len(confidence) // PEOPLE_A_BIN))
+    return np.array_split(np.argsort(confidence, kind="stable"), n_bins)
+
+
+def _error(confidence: Floats, correct: NDArray[Any]) -> float:
+    gaps = [abs(float((confidence[part] - correct[part]).sum())) for part in _parts(confidence)]
+    return sum(gaps) / len(confidence)
+
+
+def _bins(confidence: Floats, correct: NDArray[Any]) -> tuple[tuple[float, float, int], ...]:
+    return tuple(
+        (float(confidence[part].mean()), float(correct[part].mean()), len(part)) for part in _parts(confidence)
+    )
