@@ -11,7 +11,20 @@ from typing import Annotated
 
 import typer
 
-from bridgemil.cli import benchmark, clean, demo, evaluate, folds, inspect, manifest, prepare, report, synth
+from bridgemil.cli import (
+    benchmark,
+    clean,
+    demo,
+    evaluate,
+    folds,
+    inspect,
+    manifest,
+    predict,
+    prepare,
+    report,
+    synth,
+    train,
+)
 
 INTERRUPTED = 130
 app = typer.Typer(
@@ -21,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="From EEG recordings to an honest subject-level diagnosis model.",
 )
-for verb in (demo, synth, manifest, prepare, inspect, folds, evaluate, benchmark, report, clean):
+for verb in (demo, synth, manifest, prepare, inspect, folds, evaluate, benchmark, report, train, predict, clean):
     app.command(verb.NAME, no_args_is_help=verb is not demo)(verb.run)
 
 

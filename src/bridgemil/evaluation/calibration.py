@@ -29,6 +29,7 @@ Ints = NDArray[np.int64]
 ENOUGH_FOR_ISOTONIC = 200  # people; with fewer a step function learns their accidents
 LEAST = 1e-12  # probabilities below are rounding
 TEMPERATURES = (0.05, 20.0)
+HOPELESS = 10.0  # a temperature that leaves nothing of the model's confidence
 BINS, PEOPLE_A_BIN = 10, 15  # of the calibration error: at most so many bins, at least so many people in each
 RESAMPLES = 1000
 
@@ -95,6 +96,8 @@ class Temperature(Calibration):
     @property
     def sentence(self) -> str:
         """In words."""
+        if self.value >= HOPELESS:
+            return f"temperature {self.value:.1f}: how sure the model is said nothing, all classes become about equal"
         how = "less sure" if self.value > 1 else "surer"
         return f"temperature {self.value:.2f}: the probabilities are made {how} than the model's own"
 

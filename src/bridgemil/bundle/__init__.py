@@ -1,0 +1,24 @@
+"""Bundles: a trained, calibrated model with its card, and what it says of a new recording.
+
+``train`` makes one from a cohort, ``load`` reads one, ``predict`` asks one about recordings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bridgemil.bundle.prediction import predict
+    from bridgemil.bundle.store import Bundle, load
+    from bridgemil.bundle.training import train
+
+__all__ = ["Bundle", "load", "predict", "train"]
+_HOME = {"Bundle": "store", "load": "store", "predict": "prediction", "train": "training"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        import importlib
+
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'bridgemil.bundle' has no attribute {name!r}")

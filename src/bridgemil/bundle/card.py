@@ -1,0 +1,141 @@
+"""The model card: what a bundle is for, what it is not for, how good it is and who was in it, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bridgemil.bundle.performance import no_better_than_guessing
+from bridgemil.bundle.store import NOTICE
+from bridgemil.cohort.store import Cohort
+
+
+def people(cohort: Cohort) -> list[dict[str, Any]]:
+    """A row a class: how many people, how many windows, and age and sex where the cohort knows them."""
+    rows = []
+    labels = cohort.labels
+    for name in cohort.classes:
+        members = [i for i, label in enumerate(labels) if label == name]
+        counts = [cohort.records[cohort.subjects[i]].n_windows for i in members]
+        row: dict[str, Any] = {"class": name, "n": len(members), "windows": sum(counts)}
+        for column in sorted({key for values in cohort.rows() for key in values}):
+            if column.lower() in ("age", "sex", "gender"):
+                row[column.lower()] = _summary([cohort.column(column)[i] for i in members])
+        rows.append(row)
+    return rows
+
+
+def _summary(values: list[Any]) -> str:
+    known = [value for value in values if value is not None and str(value) not in ("", "nan", "n/a")]
+    if not known:
+        return "not known"
+    try:
+        numbers = [float(value) for value in known]
+    except ValueError:
+        counts = {str(value): sum(str(v) == str(value) for v in known) for value in known}
+        return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    return f"{sum(numbers) / len(numbers):.0f} ({min(numbers):.0f} to {max(numbers):.0f})"
+
+
+def write_card(about: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """The card.
+
+    Parameters
+    ----------
+    about
+        ``name``, ``performance``, ``calibration``, ``provenance`` and ``trained``, as ``bundle.json`` holds them.
+    facts
+        ``ModelFacts.for_json()``.
+    """
+    parts = [
+        f"# {about['name']}",
+        f"**{NOTICE}**",
+        _what(about, facts),
+        _use(facts),
+        _performance(about),
+        _who(about),
+        _limits(about),
+        _made(about, facts),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _what(about: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    signal, classes = facts["signal"], ", ".join(facts["classes"])
+    settings = facts["settings"]
+    method = settings["method"] + (f" on {settings['backbone']}" if settings["backbone"] else "")
+    return (
+        f"From one EEG recording, a probability for each of: {classes}. Method: {method}. {about['trained']}\n\n"
+        f"It takes {len(signal['channels'])} electrodes ({', '.join(signal['channels'])}), in windows of "
+        f"{signal['n_times'] / signal['sfreq']:g} s at {signal['sfreq']:g} Hz; `bridgemil predict` prepares a "
+        "recording the way its training recordings were."
+    )
+
+
+def _use(facts: Mapping[str, Any]) -> str:
+    prepared = facts["preparation"]
+    band = f"{prepared.get('low')} to {prepared.get('high')} Hz" if prepared else "not known (trained on arrays)"
+    return (
+        "## Intended use\n\nTo study how well such models carry over, on recordings made like those of the training "
+        f"people: task, electrodes, reference, age, and how the classes were diagnosed. Band: {band}.\n\nNot for "
+        "diagnosis, screening, triage or any decision about a person; not for people whose condition is none of the "
+        "classes: the probabilities always sum to 1 over these classes."
+    )
+
+
+def _performance(about: Mapping[str, Any]) -> str:
+    found, calibrated = about["performance"], about["calibration"]
+    rows = ["| | held-out people | 95 % interval |", "|---|---|---|"]
+    for name, title in (("accuracy", "accuracy"), ("balanced_accuracy", "balanced accuracy"), ("auroc", "AUROC")):
+        low, high = found[name]["ci95"]
+        rows.append(f"| {title} | {found[name]['value']:.3f} | {low:.3f} to {high:.3f} |")
+    for when in ("before", "after"):
+        error = calibrated["error"][when]
+        low, high = error["ci95"]
+        rows.append(f"| calibration error {when} calibration | {error['value']:.3f} | {low:.3f} to {high:.3f} |")
+    expected = calibrated["error"]["after"]["expected_if_calibrated"]
+    floors = "; ".join(f"{name} {value:.3f}" for name, value in found["floors"].items())
+    beside = f" Simple baselines on the same folds: accuracy {floors}." if floors else ""
+    doubt = no_better_than_guessing(found)
+    caution = f"**{doubt[0].upper()}{doubt[1:]}.**\n\n" if doubt else ""
+    return (
+        f"## Performance\n\n{caution}By cross-validation over {found['n_subjects']} people, each held out once "
+        f"({found['split'].get('title', '')}).{beside} Always guessing the largest class: {found['chance']:.3f}.\n\n"
+        + "\n".join(rows)
+        + f"\n\nCalibration: {calibrated['sentence']} ({calibrated['why']}). The error after it is cross-fitted: each "
+        f"fold by the other folds. Probabilities that are exactly right would show {expected:.3f} on so many people, "
+        "by chance alone."
+    )
+
+
+def _who(about: Mapping[str, Any]) -> str:
+    rows = about["provenance"]["people"]
+    columns = list(rows[0])
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    lines += [f"| {' | '.join(str(row.get(column, '')) for column in columns)} |" for row in rows]
+    return "## Who was in it\n\n" + "\n".join(lines)
+
+
+def _limits(about: Mapping[str, Any]) -> str:
+    n = about["performance"]["n_subjects"]
+    return (
+        "## Limits\n\n"
+        f"- {n} people from one cohort. Another hospital, amplifier, reference, age or medication may change every "
+        "number above; none of that was tested.\n"
+        "- The numbers are of the models of the folds, each on people it had not seen. The bundle as a whole was "
+        "fitted on everyone, so nobody is left to test it on, and its calibration is borrowed from those models.\n"
+        "- The cohort's shares of the classes are in the probabilities. Where a class is rarer, they are too high.\n"
+        "- `predict` warns when a person is unlike the training people. The warning sees band power, how spread is "
+        "shared among electrodes and how they move together; not seeing a difference is no proof that there is none.\n"
+        "- A gate says how far a window was let in, not why."
+    )
+
+
+def _made(about: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    where, versions = about["provenance"], facts["versions"]
+    software = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        f"## How it was made\n\n{about['created'][:10]}, {software}; seed {facts['seed']}; cohort "
+        f"`{where['cohort_hash'][:16]}` ({where['source']}), {where['n_windows']} windows. Settings, preparation and "
+        "hashes of all files: `bundle.json`."
+    )

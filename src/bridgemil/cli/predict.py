@@ -1,0 +1,118 @@
+"""``bridgemil predict``: what a trained model says of new recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bridgemil.cli import options
+
+if TYPE_CHECKING:
+    from bridgemil.bundle.prediction import RecordingSaid, Refused
+
+NAME = "predict"
+BAD = "Electrodes that are flat or marked bad: stop or interpolate.  [default: as in training]"
+CODE = "Your own code again, if the model was trained with it."
+
+
+def run(
+    model: Annotated[Path, typer.Argument(help="A model folder, from `bridgemil train`.")],
+    recordings: Annotated[list[Path], typer.Argument(help="Recordings, or folders of them (BIDS or not).")],
+    csv: Annotated[Path | None, typer.Option(help="Write a table too, a row a recording.")] = None,
+    bad_channels: Annotated[str | None, typer.Option(help=BAD)] = None,
+    backbone: Annotated[str | None, typer.Option(help=CODE)] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads.  [default: the cores available]")] = None,
+    json: options.Json = False,
+) -> None:
+    """Class probabilities for new recordings, after whatever speaks against believing them.
+
+    Example: `bridgemil predict adftd.model new/recording.edf`
+
+    A recording is prepared as the training recordings were, electrodes matched by name. One that cannot be judged is
+    refused with the reason, and does not stop the others; the exit code is 1 then. Research use only.
+    """
+    from bridgemil.bundle.prediction import Refused, predict
+    from bridgemil.bundle.store import NOTICE, load
+    from bridgemil.evaluation.estimate import torch_threads
+
+    rows: list[dict[str, Any]] = []
+    refused = 0
+    with torch_threads(threads):
+        bundle = load(model, backbone=backbone)
+        for said in predict(bundle, recordings, bad_channels=bad_channels):
+            rows.append(said.for_machines())
+            if isinstance(said, Refused):
+                refused += 1
+                typer.echo(f"bridgemil: {said.name}: {said.why}", err=True)
+            elif not json:
+                _print(said)
+    if csv is not None:
+        _write_csv(csv, rows, bundle.classes)
+    if json:
+        options.print_json(rows)
+    else:
+        typer.echo(f"{bundle.title}: {NOTICE}")
+        if csv is not None:
+            typer.echo(f"Table: {csv}")
+    if refused:
+        if not json and len(rows) > 1:
+            typer.echo(f"{refused} of {len(rows)} recordings could not be judged (above)", err=True)
+        raise typer.Exit(1)
+
+
+def _print(said: RecordingSaid | Refused) -> None:
+    from bridgemil.bundle.prediction import RecordingSaid
+
+    assert isinstance(said, RecordingSaid)
+    typer.echo(said.name)
+    for warning in said.warnings:
+        typer.echo(f"  WARNING: {warning}")
+    ranked = sorted(zip(said.classes, said.probabilities, strict=True), key=lambda pair: -pair[1])
+    typer.echo("  " + "   ".join(f"{name} {p:.1%}" for name, p in ranked) + f"   ({said.calibration})")
+    left = [f"{count} {why}" for why, count in said.recording.dropped.items() if count]
+    dropped = f"; left out: {', '.join(left)}" if left else ""
+    like = f"farther from the training people than {said.percentile:.0f} % of them are from each other"
+    typer.echo(f"  {len(said.recording.windows)} windows used of {said.recording.seconds:.0f} s{dropped}; {like}")
+    _print_windows(said)
+    typer.echo("")
+
+
+def _print_windows(said: RecordingSaid) -> None:
+    windows = said.windows
+    if windows is None:
+        return
+    most, least = (
+        ", ".join(_clock(float(said.recording.starts[i])) for i in rows) for rows in (windows.most(), windows.least())
+    )
+    if windows.by == "gate":
+        flat = " (they hardly differ: they explain nothing)" if windows.flat else ""
+        typer.echo(f"  windows let in most: {most}; least: {least}{flat}")
+    else:
+        typer.echo(f"  windows that spoke most for {said.predicted}: {most}; against: {least}")
+
+
+def _clock(second: float) -> str:
+    """Minutes and seconds from the recording's start."""
+    whole = f"{int(second // 60)}:{second % 60:04.1f}"
+    return whole.removesuffix(".0") if whole.endswith(".0") else whole
+
+
+def _write_csv(path: Path, rows: list[dict[str, Any]], classes: tuple[str, ...]) -> None:
+    import csv
+
+    from bridgemil.errors import BadUse
+
+    columns = ["file", "predicted", *(f"p_{name}" for name in classes), "windows_used", "unlike_training_percentile",
+               "warnings", "error", "model"]  # fmt: skip
+    try:
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, columns, extrasaction="ignore")
+            writer.writeheader()
+            for row in rows:
+                p = row["probabilities"] or {}
+                shown = row | {"warnings": " | ".join(row["warnings"])}
+                writer.writerow(shown | {f"p_{name}": p.get(name, "") for name in classes})
+    except OSError as error:
+        raise BadUse(f"{path}: cannot be written ({error.strerror}); choose another --csv") from None

@@ -1,0 +1,88 @@
+"""``bridgemil train``: a calibrated model for new recordings, with its card."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bridgemil.cli import options
+from bridgemil.cli.evaluate import FLOOR, METHODS, SET, _announce
+
+if TYPE_CHECKING:
+    from bridgemil.bundle.training import Trained
+
+NAME = "train"
+
+folding = partial(typer.Option, rich_help_panel="Folds")
+running = partial(typer.Option, rich_help_panel="Running")
+SINGLE = "One model fitted on everyone, instead of the mean of the folds' models."
+RUNS = "Folder for the runs of the evaluation.  [default: OUT.runs]"
+
+
+def run(
+    cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    method: Annotated[str, typer.Option(help=METHODS)] = options.METHOD,
+    backbone: Annotated[str, typer.Option(help=options.BACKBONES)] = options.BACKBONE,
+    recipe: Annotated[str, typer.Option(help=options.RECIPES)] = options.RECIPE,
+    budget: Annotated[str, typer.Option(help="How long to train: paper, laptop or demo.")] = options.BUDGET,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights, sampling and dropout.")] = 0,
+    single: Annotated[bool, typer.Option("--single", help=SINGLE)] = False,
+    name: Annotated[str | None, typer.Option(help="What to call it.  [default: the folder's name]")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help=SET)] = None,
+    folds: Annotated[int | None, folding(help="Folds.  [default: the cohort's own]")] = None,
+    split: Annotated[Path | None, folding(help="A split written by `bridgemil folds`.")] = None,
+    groups: Annotated[str | None, folding(help="Column whose groups stay in one fold (site, family).")] = None,
+    split_seed: Annotated[int, folding(help="Deals subjects to folds; not the seed of the weights.")] = 0,
+    runs: Annotated[Path | None, running(help=RUNS)] = None,
+    overwrite: Annotated[bool, running("--overwrite", help="Replace another model in OUT.")] = False,
+    device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
+    threads: Annotated[int | None, running(min=1, help="Threads.  [default: the cores available]")] = None,
+    floor: Annotated[bool, running("--floor/--no-floor", help=FLOOR)] = True,
+    json: options.Json = False,
+) -> None:
+    """Cross-validate a method, then make a calibrated model of it for new recordings, with its card.
+
+    Example: `bridgemil train adftd.cohort --out adftd.model --method tangent`
+
+    The model is the mean of the folds' models, calibrated with what each said of people it had not seen. Interrupted,
+    the same command goes on where it stopped. Research use only.
+    """
+    from bridgemil.bundle.performance import no_better_than_guessing
+    from bridgemil.bundle.training import train
+    from bridgemil.report.results_table import print_results
+
+    trained = train(
+        cohort, out, method, backbone, recipe=recipe, budget=budget, seed=seed, single=single, folds=folds,
+        split=split, groups=groups, split_seed=split_seed, runs=runs, name=name, device=device, threads=threads,
+        floor=floor, overwrite=overwrite, progress=not json, announce=None if json else _announce,
+        settings=options.settings(set_ or []),
+    )  # fmt: skip
+    if json:
+        options.print_json(for_machines(trained, out))
+        return
+    print_results([trained.results], list(trained.results.floors.values()))
+    about = trained.bundle.about
+    before, after = (about["calibration"]["error"][when] for when in ("before", "after"))
+    typer.echo(
+        f"\nCalibration: {about['calibration']['sentence']}.\n  error {before['value']:.3f} before, "
+        f"{after['value']:.3f} after, cross-fitted (95 % {after['ci95'][0]:.3f} to {after['ci95'][1]:.3f}; exactly "
+        f"right probabilities would show {after['expected_if_calibrated']:.3f} on so many people)"
+    )
+    doubt = no_better_than_guessing(about["performance"])
+    if doubt:
+        typer.echo(f"WARNING: {doubt}")
+    typer.echo(f"\nModel: {out} ({about['trained']})\nCard:  {out / 'card.md'}\nRuns:  {trained.runs}")
+    typer.echo(f"{about['notice']}\nNext:  bridgemil predict {out} RECORDING")
+
+
+def for_machines(trained: Trained, out: Path) -> dict[str, Any]:
+    """What ``train --json`` prints."""
+    about = trained.bundle.about
+    keys = ("name", "sha256", "ensemble", "classes", "performance", "calibration", "notice")
+    return {"model": str(out), "runs": str(trained.runs), **{key: about[key] for key in keys}} | {
+        "evaluation": trained.results.for_machines()
+    }

@@ -1,0 +1,244 @@
+"""One new recording, read, judged and cut by the same code and settings as a cohort's recordings were.
+
+What a cohort would refuse is refused here too, in words for somebody who wants a prediction: a missing electrode, a
+rate too low for the band, a unit that cannot be right, too few windows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.cohort import channels, formats
+from bridgemil.cohort.checks import FLAT_UV, Verdict, judge, native_rate
+from bridgemil.cohort.listing import Listing, Recording
+from bridgemil.cohort.preprocessing import Cut, cut
+from bridgemil.cohort.reading import Facts, collected_warnings, look, open_raw
+from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.signal import Signal
+from bridgemil.errors import BadData, BadUse
+from bridgemil.settings import parse
+
+MIN_WINDOWS = 10  # fewer are no person's EEG
+BAND_SLACK = 0.9  # a stated filter may lie so much inside the band before it is worth a word
+HEADERS_WITH_FILTERS = (".edf", ".bdf", ".vhdr", ".fif")  # formats that state theirs, and are opened without reading
+
+
+@dataclass(frozen=True)
+class NewRecording:
+    """A recording as windows of the model's signal.
+
+    Parameters
+    ----------
+    name
+        As the user named it.
+    path
+        The file.
+    windows : shape (n_windows, n_channels, n_times)
+        In microvolts.
+    starts : shape (n_windows,)
+        Seconds from the recording's start.
+    seconds
+        Length of the recording.
+    native_sfreq
+        Rate it was sampled at, in Hz.
+    sha256
+        Of the file (or files).
+    dropped
+        Windows left out, by reason.
+    notes
+        What a reader of the prediction should know.
+    """
+
+    name: str
+    path: Path
+    windows: NDArray[np.float32]
+    starts: NDArray[np.float64]
+    seconds: float
+    native_sfreq: float
+    sha256: str
+    dropped: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+
+
+def settings_for(signal: Signal, preparation: Mapping[str, Any], bad_channels: str | None = None) -> PrepareSettings:
+    """The settings a new recording is cut by: the cohort's, with its channels by name.
+
+    Parameters
+    ----------
+    signal
+        What the model's windows are.
+    preparation
+        ``Cohort.preparation`` of the training cohort.
+    bad_channels
+        ``stop``, or ``interpolate``, in the place of what the cohort did with channels that are flat or marked bad.
+    """
+    if not preparation:
+        raise BadUse(
+            "the model was trained on arrays, and nobody wrote down how their recordings were prepared: it can be "
+            "given windows in Python, not a recording"
+        )
+    if bad_channels not in (None, "stop", "interpolate"):
+        raise BadUse(f"bad_channels must be stop or interpolate, got {bad_channels!r}")
+    changes: dict[str, Any] = {"channels": signal.channels}
+    return parse(
+        PrepareSettings, dict(preparation) | changes | ({"bad_channels": bad_channels} if bad_channels else {})
+    )
+
+
+def find(paths: Sequence[str | Path]) -> list[Recording]:
+    """The recordings that files and folders hold, with their BIDS sidecars.
+
+    Parameters
+    ----------
+    paths
+        Files; BIDS folders; other folders, whose recordings are found by their endings.
+    """
+    recordings: list[Recording] = []
+    for path in map(Path, paths):
+        if not path.is_dir() or formats.is_recording(path):
+            recordings.append(_with_sidecars(path))
+            continue
+        if any(path.glob("sub-*")):
+            recordings += _in_bids(path)
+            continue
+        inside = sorted(file for file in path.rglob("*") if formats.is_recording(file))
+        if not inside:
+            raise BadData(f"{path}: no recording in this folder; {formats.sentence()}")
+        recordings += [_with_sidecars(file) for file in inside]
+    return recordings
+
+
+def _in_bids(root: Path) -> list[Recording]:
+    from bridgemil.cohort.sources import SourceOptions, bids
+
+    listing = Listing("bids", root)
+    for path in bids.recordings(root, SourceOptions()):
+        bids.add(listing, path)
+    return [_named(recording, str(recording.path)) for recording in listing.recordings]
+
+
+def _with_sidecars(path: Path) -> Recording:
+    """A single file; if it lies in a BIDS folder, with the sidecars that training would have read."""
+    plain = Recording(path.stem, path, str(path))
+    if path.parent.name != "eeg" or re.fullmatch(r"sub-[^_]+(_.+)?_eeg", path.stem) is None or not path.exists():
+        return plain
+    import mne_bids
+
+    from bridgemil.cohort.sources import bids
+
+    listing = Listing("bids", path.parent)
+    try:
+        bids.add(listing, mne_bids.get_bids_path_from_fname(path, check=False, verbose="ERROR"))
+    except (ValueError, RuntimeError):  # named like BIDS, but not in such a folder
+        return plain
+    return _named(listing.recordings[0], str(path))
+
+
+def _named(recording: Recording, name: str) -> Recording:
+    sidecars = recording.channels_tsv, recording.events_tsv, recording.eeg_json
+    return Recording(recording.subject, recording.path, name, *sidecars)
+
+
+def read(recording: Recording, signal: Signal, settings: PrepareSettings) -> NewRecording:
+    """Read one recording and cut it as the cohort's were.
+
+    Parameters
+    ----------
+    recording
+        From ``find``.
+    signal
+        What the model's windows are.
+    settings
+        From ``settings_for``.
+
+    Raises
+    ------
+    BadData
+        One sentence that names the file and all that is wrong with it.
+    """
+    if not recording.path.exists():
+        raise BadData(f"{recording.name}: no such file")
+    facts = look(recording)
+    if facts.error:
+        raise BadData(f"{recording.name}: {facts.error}")
+    keep = [channels.key(name) for name in signal.channels]
+    verdict = _judge(recording, facts, settings)
+    wrong = [*_unit(facts, keep), *_rate(facts, keep, settings)] or [
+        problem.what for problem in verdict.problems if problem.subject is not None
+    ]
+    if wrong:
+        raise BadData(f"{recording.name}: {'; '.join(wrong)}")
+    piece = _cut(verdict, recording)
+    if len(piece.windows) < MIN_WINDOWS:
+        dropped = piece.n_dropped_marked + piece.n_dropped_amplitude
+        lost = f" ({dropped} were marked bad or too loud)" if dropped else ""
+        raise BadData(
+            f"{recording.name}: too short: {facts.seconds:.1f} s give {len(piece.windows)} windows of "
+            f"{settings.window_seconds:g} s{lost}; at least {MIN_WINDOWS} are needed"
+        )
+    prefix = f"{recording.subject}, {recording.name}: "
+    notes = [note.removeprefix(prefix) for note in verdict.notes]
+    return NewRecording(
+        recording.name, recording.path, piece.windows, piece.starts, facts.seconds, native_rate(facts, keep),
+        facts.sha256, {"marked bad": piece.n_dropped_marked, "too loud": piece.n_dropped_amplitude},
+        (*notes, *_stated_filters(recording.path, settings)),
+    )  # fmt: skip
+
+
+def _judge(recording: Recording, facts: Facts, settings: PrepareSettings) -> Verdict:
+    """As a cohort of this one recording. What concerns no subject (there is but one class) is no matter here."""
+    listing = Listing("new", recording.path.parent, [recording], {recording.subject: ""})
+    return judge(listing, [facts], settings.model_copy(update={"allow_low_rate": True}))  # see ``_rate``
+
+
+def _cut(verdict: Verdict, recording: Recording) -> Cut:
+    try:
+        return cut(verdict.plans[0])
+    except BadData as error:
+        raise BadData(f"{recording.name}: {'; '.join(p.what for p in error.problems)}") from error
+
+
+def _unit(facts: Facts, keep: Sequence[str]) -> list[str]:
+    """Whether no electrode varies: one may be flat, all of them are a wrong unit."""
+    spread = [facts.std[channel] for channel in keep if channel in facts.std]
+    if len(spread) < 2 or max(spread) >= FLAT_UV:
+        return []
+    return [
+        f"all its electrodes vary by less than {FLAT_UV} µV (median {np.median(spread):.2g} µV): the unit in the file "
+        "is probably wrong (volts written as microvolts are a factor of 1e6)"
+    ]
+
+
+def _rate(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> list[str]:
+    rate = native_rate(facts, keep)
+    edges = [edge for edge in (settings.low, settings.high, *settings.notch) if edge is not None]
+    if settings.allow_low_rate or not edges or max(edges) < rate / 2:
+        return []
+    band = f"{settings.low or 0:g} to {max(edges):g} Hz"
+    return [
+        f"sampled at {rate:g} Hz it holds nothing above {rate / 2:g} Hz, and the model was trained on {band}: it needs "
+        f"a recording of more than {2 * max(edges):g} Hz"
+    ]
+
+
+def _stated_filters(path: Path, settings: PrepareSettings) -> list[str]:
+    """A word if the file says that it was filtered more narrowly than the model's band."""
+    if path.suffix.lower() not in HEADERS_WITH_FILTERS:
+        return []
+    with collected_warnings([]):  # ``look`` has them
+        info = open_raw(path).info
+    low, high, notes = float(info["highpass"] or 0), float(info["lowpass"]), []
+    if settings.high is not None and high < BAND_SLACK * min(settings.high, info["sfreq"] / 2):
+        notes.append(f"the file says that it was low-pass filtered at {high:g} Hz; the model's band ends at "
+                     f"{settings.high:g} Hz")  # fmt: skip
+    if low > (settings.low or 0) / BAND_SLACK and low > 0:
+        notes.append(f"the file says that it was high-pass filtered at {low:g} Hz; the model's band begins at "
+                     f"{settings.low or 0:g} Hz")  # fmt: skip
+    return notes
