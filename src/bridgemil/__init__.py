@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from bridgemil import aggregators, backbones, baselines, methods, models, pretraining
+    from bridgemil import aggregators, backbones, baselines, bundle, methods, models, pretraining
     from bridgemil.cohort.folds import FoldPlan, SubjectKFold
     from bridgemil.cohort.prepare import prepare
     from bridgemil.cohort.store import Cohort
     from bridgemil.engine.evaluate import evaluate
+    from bridgemil.estimator import BridgeMILClassifier
 
-_PARTS = ("aggregators", "backbones", "baselines", "methods", "models", "pretraining")
+_PARTS = ("aggregators", "backbones", "baselines", "bundle", "methods", "models", "pretraining")
 _HOME = {
+    "BridgeMILClassifier": "bridgemil.estimator",
     "Cohort": "bridgemil.cohort.store",
     "FoldPlan": "bridgemil.cohort.folds",
     "SubjectKFold": "bridgemil.cohort.folds",
@@ -27,6 +29,7 @@ _HOME = {
 }
 
 __all__ = [
+    "BridgeMILClassifier",
     "Cohort",
     "FoldPlan",
     "SubjectKFold",
@@ -34,6 +37,7 @@ __all__ = [
     "aggregators",
     "backbones",
     "baselines",
+    "bundle",
     "evaluate",
     "methods",
     "models",

@@ -1,0 +1,357 @@
+"""The scikit-learn face: a classifier of bags, each the windows of one person.
+
+    clf = BridgeMILClassifier(method="tangent").fit(X, y)      # X: a list of arrays, windows x channels x time
+    clf.predict_proba(X_new), clf.gates(X_new)
+
+Every method, ensemble, backbone and recipe of ``bridgemil.evaluate`` serves here. The epoch of a network is selected by
+people that it does not train on, split off inside ``fit``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from bridgemil import methods, models
+from bridgemil.cohort.store import Cohort
+from bridgemil.disk import new_folder, write_json
+from bridgemil.errors import BadData, BadUse
+
+if TYPE_CHECKING:
+    from bridgemil.models import Prediction
+
+Bag = NDArray[np.float32]
+FORMAT = 1
+ABOUT, MODEL = "estimator.json", "model"
+LABEL_KINDS = "biufUO"  # numpy kinds of labels that JSON can hold: truth values, numbers, strings
+
+
+class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Subject-level classifier on bags of EEG windows, with scikit-learn's manners.
+
+    ``X`` is a list of bags, one a person: arrays (n_windows, n_channels, n_times) in microvolts, all with the same
+    channels and length, with any number of windows. ``y`` holds one label a bag, of any type that sorts.
+
+    Parameters
+    ----------
+    method
+        One of ``bridgemil.methods.names()``, or several joined by ``+``, the mean of their probabilities.
+    backbone
+        One of ``bridgemil.backbones.names()``, or your own code; a baseline has no use for it.
+    recipe, budget
+        How, and how long, a network is trained: ``bridgemil.methods.recipes()``, ``bridgemil.methods.budgets()``.
+    seed
+        Of weights, sampling, dropout and the validation split.
+    sfreq
+        Rate of the windows, in Hz.
+    channels
+        Electrode names; ``E1`` and so on if left out.
+    native_sfreq
+        The rate at which the signals were recorded, in Hz, if it is known.
+    settings
+        Changes to single settings: ``{"stage1.epochs": 5}``.
+    validation
+        Share of the people that selects a network's epoch instead of training it. Stratified; bags that are the same,
+        or of one group, stay on one side. Baselines select nothing and learn from everyone.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (K,)
+        The labels, in their own order: 2 before 10.
+    model_ : bridgemil.models.Model
+        What was fitted.
+    validation_ : ndarray
+        The places in ``X`` of the bags that selected the epoch.
+    """
+
+    def __init__(
+        self,
+        method: str = methods.METHOD,
+        backbone: str = methods.BACKBONE,
+        *,
+        recipe: str = methods.RECIPE,
+        budget: str = methods.BUDGET,
+        seed: int = 0,
+        sfreq: float = 200.0,
+        channels: Sequence[str] | None = None,
+        native_sfreq: float | None = None,
+        settings: Mapping[str, Any] | None = None,
+        validation: float = 0.2,
+        device: str = "cpu",
+    ) -> None:
+        self.method = method
+        self.backbone = backbone
+        self.recipe = recipe
+        self.budget = budget
+        self.seed = seed
+        self.sfreq = sfreq
+        self.channels = channels
+        self.native_sfreq = native_sfreq
+        self.settings = settings
+        self.validation = validation
+        self.device = device
+
+    def fit(self, X: Sequence[Bag], y: Sequence[Any], groups: Sequence[Any] | None = None) -> Self:
+        """Learn from people.
+
+        Parameters
+        ----------
+        X
+            A list of n bags, each (n_windows, n_channels, n_times), in microvolts. A bag may be there several times
+            (a bootstrap): it then counts so many times.
+        y
+            One label a bag, n.
+        groups
+            Bags of one group (a family, the same person twice) are kept on one side of the validation split, n.
+        """
+        from bridgemil.evaluation.run import device_of
+
+        bags = _bags(X)
+        labels = _labels(y, len(bags))
+        classes, codes = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise BadUse(f"y has one class only ({classes[0]!r}): there is nothing to tell apart")
+        units = _units(bags, codes, groups)
+        cohort = _cohort(bags, codes, self)
+        chosen = methods.for_cohort(
+            cohort, self.method, self.backbone, self.budget, dict(self.settings or {}), recipe=self.recipe
+        )
+        held_back = np.zeros(len(bags), dtype=bool)
+        if any(member.is_network for member in chosen.each):
+            held_back = _validation(codes, units, self.validation, self.seed, classes)
+        subjects = np.array(cohort.subjects)
+        model = models.fit_whole(
+            cohort, subjects[~held_back].tolist(), subjects[held_back].tolist(), chosen, self.seed,
+            device=device_of(self.device),
+        )  # fmt: skip
+        self.classes_ = classes
+        self.model_ = _renamed(model, tuple(map(str, classes)))
+        self.validation_ = np.flatnonzero(held_back)
+        return self
+
+    def predict(self, X: Sequence[Bag]) -> NDArray[Any]:
+        """The label of each bag, n."""
+        predicted = [said.predicted for said in self._said(X)]
+        labels: NDArray[Any] = self.classes_[np.array(predicted, dtype=np.intp)]
+        return labels
+
+    def predict_proba(self, X: Sequence[Bag]) -> NDArray[np.float64]:
+        """The probability of each of ``classes_``, n x K; as the model gives it, not calibrated."""
+        rows = [said.probabilities for said in self._said(X)]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(self.classes_))
+
+    def gates(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
+        """How far each window was let in: an array (n_windows,) a bag. Not for methods without gates."""
+        return [self._given(said.gates, "gates") for said in self._said(X)]
+
+    def contributions(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
+        """What each window adds to each class's logit: an array (n_windows, K) a bag. ``additive`` and ``millet``."""
+        return [self._given(said.contributions, "contributions") for said in self._said(X)]
+
+    def embed(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
+        """The windows' embeddings, (n_windows, d) a bag; of a baseline the person's features, (1, f)."""
+        check_is_fitted(self, "model_")
+        return [self.model_.embed(bag) for bag in _bags(X)]
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted classifier into a folder: JSON and safetensors, nothing that executes.
+
+        Parameters
+        ----------
+        path
+            A folder; a classifier there is replaced, anything else is refused.
+        """
+        check_is_fitted(self, "model_")
+        folder = Path(path)
+        if folder.exists() and not (folder / ABOUT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+            raise BadUse(f"{folder}: exists and is no classifier; choose another place")
+        if self.classes_.dtype.kind not in LABEL_KINDS:
+            raise BadUse(f"labels of type {self.classes_.dtype} cannot be saved; use strings or numbers")
+        kind = self.classes_.dtype.kind
+        content = {
+            "kind": "bridgemil classifier",
+            "format": FORMAT,
+            "parameters": self.get_params(deep=False),
+            "classes": {
+                "dtype": "object" if kind == "O" else self.classes_.dtype.str,
+                "values": self.classes_.tolist(),
+            },
+            "validation": self.validation_.tolist(),
+        }
+        try:
+            json.dumps(content)
+        except TypeError as error:
+            raise BadUse(
+                f"a parameter or label cannot be saved ({error}); use plain numbers, strings and lists"
+            ) from None
+        with new_folder(folder) as partial:
+            self.model_.save(partial / MODEL)
+            write_json(partial / ABOUT, content)
+
+    @classmethod
+    def load(cls, path: str | Path, *, backbone: str | None = None) -> Self:
+        """Read a classifier that ``save`` wrote; it says the same to the last bit.
+
+        Parameters
+        ----------
+        path
+            Its folder.
+        backbone
+            Needed if it was trained with your own code: the same address again.
+        """
+        folder = Path(path)
+        try:
+            content = json.loads((folder / ABOUT).read_text("utf-8"))
+            if content["kind"] != "bridgemil classifier" or content["format"] != FORMAT:
+                raise BadData(
+                    f"{folder}: kind {content['kind']!r}, format {content['format']}; this version reads {FORMAT}"
+                )
+            dtype = np.dtype(content["classes"]["dtype"])
+            if dtype.kind not in LABEL_KINDS:
+                raise ValueError(f"labels of type {dtype}")
+            made = cls(**content["parameters"])
+            made.classes_ = np.array(content["classes"]["values"], dtype=dtype)
+            made.validation_ = np.array(content["validation"], dtype=np.intp)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadData(f"{folder}: no classifier there, or a damaged one ({error})") from None
+        made.model_ = models.load(folder / MODEL, backbone=backbone)
+        if len(made.model_.facts.classes) != len(made.classes_):
+            raise BadData(f"{folder}: the labels and the model do not belong together")
+        return made
+
+    def _said(self, X: Sequence[Bag]) -> list[Prediction]:
+        check_is_fitted(self, "model_")
+        return [self.model_.predict(bag) for bag in _bags(X)]
+
+    def _given(self, values: NDArray[np.float32] | None, what: str) -> NDArray[np.float32]:
+        if values is None:
+            raise BadUse(f"{self.method} has no {what}")
+        return values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True  # of each bag
+        tags.non_deterministic = False
+        return tags
+
+
+def _bags(X: Any) -> list[Bag]:
+    """The bags as arrays; refuses what is none."""
+    if not hasattr(X, "__len__") or isinstance(X, (str, bytes, Mapping)):
+        raise BadUse(f"X must be a list of bags, arrays (n_windows, n_channels, n_times); got {type(X).__name__}")
+    bags = []
+    for place, value in enumerate(X):
+        try:
+            bag = np.asarray(value, dtype=np.float32)
+        except (TypeError, ValueError):
+            bag = np.empty(0, dtype=np.float32)
+        if bag.ndim != 3 or 0 in bag.shape:
+            shape = getattr(value, "shape", type(value).__name__)
+            raise BadUse(f"X[{place}]: a bag is an array (n_windows, n_channels, n_times) of numbers, got {shape}")
+        if not np.isfinite(bag).all():
+            raise BadUse(f"X[{place}]: contains NaN or infinite values")
+        bags.append(bag)
+    return bags
+
+
+def _labels(y: Any, n: int) -> NDArray[Any]:
+    if y is None:
+        raise BadUse("this classifier requires y to be passed, but the target y is None")
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    if len(labels) != n or not n:
+        raise BadUse(f"X has {n} bags, y has {len(labels)} labels: one label a bag is needed, and at least two bags")
+    check_classification_targets(labels)
+    return labels
+
+
+def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] | None) -> NDArray[np.intp]:
+    """Which bags must stay together: the same windows, or the same group; a number for each bag."""
+    if groups is not None and len(groups) != len(bags):
+        raise BadUse(f"X has {len(bags)} bags, groups has {len(groups)} entries")
+    unit = list(range(len(bags)))
+
+    def root(i: int) -> int:
+        while unit[i] != i:
+            i = unit[i]
+        return i
+
+    first: dict[Any, int] = {}
+    for place, bag in enumerate(bags):
+        same = first.setdefault(("bag", _hash(bag)), place)
+        if codes[same] != codes[place]:
+            raise BadUse(f"X[{same}] and X[{place}] are the same bag under two labels: one person has one diagnosis")
+        unit[root(place)] = root(same)
+        if groups is not None:
+            unit[root(place)] = root(first.setdefault(("group", str(groups[place])), place))
+    return np.array([root(place) for place in range(len(bags))])
+
+
+def _hash(bag: Bag) -> str:
+    return hashlib.sha256(str(bag.shape).encode() + np.ascontiguousarray(bag).tobytes()).hexdigest()
+
+
+def _cohort(bags: Sequence[Bag], codes: NDArray[np.intp], given: BridgeMILClassifier) -> Cohort:
+    """The bags as a cohort in memory; a bag that is there twice is two subjects of it.
+
+    Class codes are written with leading zeros, so that a cohort's sorted names are in the labels' own order.
+    """
+    shapes = {bag.shape[1:] for bag in bags}
+    if len(shapes) > 1:
+        raise BadUse(f"all bags need the same channels and length; X has windows of {sorted(shapes)}")
+    names = [f"E{i + 1}" for i in range(bags[0].shape[1])] if given.channels is None else list(given.channels)
+    subjects = [f"bag-{place:06d}" for place in range(len(bags))]
+    first: dict[str, int] = {}
+    places = [first.setdefault(_hash(bag), place) for place, bag in enumerate(bags)]
+    distinct = sorted(set(places))
+    made = Cohort.from_arrays(
+        [bags[i] for i in distinct], [f"{codes[i]:04d}" for i in distinct], [subjects[i] for i in distinct],
+        given.sfreq, names, native_sfreq=given.native_sfreq,
+    )  # fmt: skip
+    records = [replace(made.records[subjects[i]], subject=name) for i, name in zip(places, subjects, strict=True)]
+    return Cohort(records, made.about, {}, arrays=dict(zip(subjects, bags, strict=True)))
+
+
+def _validation(
+    codes: NDArray[np.intp], units: NDArray[np.intp], share: float, seed: int, classes: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Who selects the epoch: about this share of the people, of all classes, whole units only."""
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    if not 0 < share < 1:
+        raise BadUse(f"validation is a share of the people between 0 and 1, got {share!r}")
+    people = [len(set(units[codes == k])) for k in range(len(classes))]
+    few = [f"{name!r} has {n}" for name, n in zip(classes.tolist(), people, strict=True) if n < 2]
+    if few:
+        raise BadUse(
+            f"too few people to train on some and select by others: class {', '.join(few)}; at least 2 different "
+            "people (or groups) of every class are needed"
+        )
+    parts = min(max(2, round(1 / share)), *people)
+    rounds = StratifiedGroupKFold(parts, shuffle=True, random_state=seed).split(codes, codes, units)
+    for train, validation in rounds:
+        if len(validation) and len(set(codes[train])) == len(classes):
+            held_back = np.zeros(len(codes), dtype=bool)
+            held_back[validation] = True
+            return held_back
+    raise BadUse("the groups leave no split with every class among the training people; give fewer, or other, groups")
+
+
+def _renamed(model: models.Model, classes: tuple[str, ...]) -> models.Model:
+    """The model with the labels' own names; their order is the same."""
+    model.facts = replace(model.facts, classes=classes)
+    for member in getattr(model, "members", {}).values():
+        member.facts = replace(member.facts, classes=classes)
+    return model

@@ -1,0 +1,359 @@
+"""The scikit-learn face: its manners, all methods, and one person never on both sides of the validation split."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
+
+from bridgemil import BridgeMILClassifier, backbones, methods
+from bridgemil.errors import BadData, BadUse
+
+QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
+WITHOUT_GATES = {"majority_vote", "bandpower", "tangent"}
+WITH_CONTRIBUTIONS = {"additive", "millet"}
+
+
+def quick(method: str) -> dict[str, Any]:
+    return {key: value for key, value in QUICK.items() if methods.has_setting(method, key)}
+
+
+def bags(n: int = 12, effect: float = 0.0, seed: int = 0, n_channels: int = 4) -> tuple[list[np.ndarray], np.ndarray]:
+    """People of two kinds, bags of unequal length; the second kind has ``effect`` of slow waves."""
+    rng = np.random.default_rng(seed)
+    y, time, made = np.arange(n) % 2, np.arange(200) / 200, []
+    for i in range(n):
+        size = 4 + i % 3
+        slow = effect * y[i] * np.sin(2 * np.pi * 5 * time + rng.uniform(0, 6, (size, 1, 1)))
+        made.append((10 * (rng.normal(size=(size, n_channels, 200)) + slow)).astype(np.float32))
+    return made, y
+
+
+@pytest.fixture(scope="module")
+def people() -> tuple[list[np.ndarray], np.ndarray]:
+    return bags(16, effect=2.0)
+
+
+@pytest.mark.parametrize("method", [*methods.names(), *methods.ablations(), "bandpower+tangent", "attention+bandpower"])
+def test_every_method_fits_predicts_and_explains_what_it_can(method: str, tmp_path: Path) -> None:
+    X, y = bags(8)
+    clf = BridgeMILClassifier(method, budget="demo", settings=quick(method)).fit(X, y)
+    p = clf.predict_proba(X)
+    assert p.shape == (8, 2)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert set(clf.predict(X)) <= set(y)
+    assert [len(e) for e in clf.embed(X)] == [
+        1 if set(method.split("+")) <= {"bandpower", "tangent"} else len(b) for b in X
+    ]
+    for what, has in (
+        ("gates", not set(method.split("+")) <= WITHOUT_GATES),
+        ("contributions", method in WITH_CONTRIBUTIONS),
+    ):
+        if has:
+            assert [len(values) for values in getattr(clf, what)(X)] == [len(bag) for bag in X]
+        else:
+            with pytest.raises(BadUse, match=f"has no {what}"):
+                getattr(clf, what)(X)
+    clf.save(tmp_path / "clf")
+    again = BridgeMILClassifier.load(tmp_path / "clf")
+    assert np.array_equal(again.predict_proba(X), p)
+    assert again.get_params() == clf.get_params()
+
+
+@pytest.mark.parametrize("backbone", backbones._BUILT_IN)
+def test_every_backbone_and_recipe(backbone: str) -> None:
+    X, y = bags(8, n_channels=8)
+    settings = quick("attention") | {"stage2.min_steps": 0}
+    clf = BridgeMILClassifier("attention", backbone, recipe="ours", budget="demo", settings=settings).fit(X, y)
+    assert clf.predict_proba(X).shape == (8, 2)
+
+
+def test_an_effect_is_learnt_and_cross_validated(people: tuple[list[np.ndarray], np.ndarray]) -> None:
+    X, y = people
+    assert cross_val_score(BridgeMILClassifier("bandpower"), X, y, cv=4).mean() > 0.9
+    p = cross_val_predict(BridgeMILClassifier("tangent"), X, y, cv=4, method="predict_proba")
+    assert p.shape == (16, 2)
+
+
+def test_grid_search_and_a_pipeline(people: tuple[list[np.ndarray], np.ndarray]) -> None:
+    X, y = people
+    gain = FunctionTransformer(lambda given: [2 * bag for bag in given])
+    search = GridSearchCV(
+        Pipeline([("gain", gain), ("mil", BridgeMILClassifier("bandpower"))]),
+        {"mil__method": ["bandpower", "tangent"], "mil__settings": [None]},
+        cv=StratifiedKFold(2),
+    )  # fmt: skip
+    search.fit(X, y)
+    assert search.best_score_ > 0.9
+    assert search.predict(X).shape == (16,)
+    assert list(search.classes_) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[10, 2], ["HC", "AD"], [True, False], [1.0, 0.0], np.array(["b", "a"], dtype=object), [-1, 10, 2]],
+    ids=str,
+)
+def test_labels_of_any_type_in_their_own_order(labels: Any, tmp_path: Path) -> None:
+    X, _ = bags(12)
+    y = np.array([labels[i % len(labels)] for i in range(12)], dtype=np.asarray(labels).dtype)
+    clf = BridgeMILClassifier("bandpower").fit(X, y)
+    assert list(clf.classes_) == sorted(labels)
+    assert clf.predict(X).dtype == y.dtype
+    p = clf.predict_proba(X)
+    assert np.array_equal(clf.classes_[p.argmax(axis=1)], clf.predict(X))
+    assert (clf.predict(X) == y).mean() > 0.8, "in the labels' own places"
+    clf.save(tmp_path / "clf")
+    again = BridgeMILClassifier.load(tmp_path / "clf")
+    assert list(again.classes_) == list(clf.classes_)
+    assert again.predict(X).dtype == y.dtype
+    assert np.array_equal(again.predict(X), clf.predict(X))
+
+
+def test_a_repeated_bag_is_never_on_both_sides() -> None:
+    X, y = bags(10)
+    settings = quick("attention")
+    for seed in range(5):
+        drawn = np.random.default_rng(seed).integers(0, 10, 30)
+        if len(set(y[np.unique(drawn)])) < 2:
+            continue
+        clf = BridgeMILClassifier("attention", budget="demo", seed=seed, settings=settings)
+        clf.fit([X[i].copy() for i in drawn], y[drawn])
+        held_back = set(drawn[clf.validation_])
+        training = set(np.delete(drawn, clf.validation_))
+        assert held_back
+        assert training
+        assert not held_back & training
+        assert set(y[list(training)]) == {0, 1}
+
+
+def test_groups_stay_together_and_repeated_bags_join_them() -> None:
+    X, y = bags(16)
+    groups = [f"family {i // 4}" for i in range(16)]
+    clf = BridgeMILClassifier("attention", budget="demo", settings=quick("attention"), validation=0.3)
+    clf.fit(X, y, groups)
+    held_back = {groups[i] for i in clf.validation_}
+    training = {groups[i] for i in range(16) if i not in set(clf.validation_)}
+    assert held_back
+    assert not held_back & training
+
+
+def test_the_share_of_validation_is_about_what_was_asked_for() -> None:
+    X, y = bags(40)
+    for share in (0.1, 0.25, 0.5):
+        clf = BridgeMILClassifier("attention", budget="demo", settings=quick("attention"), validation=share).fit(X, y)
+        assert len(clf.validation_) / 40 == pytest.approx(share, abs=0.05)
+        assert set(y[clf.validation_]) == {0, 1}
+    assert len(BridgeMILClassifier("bandpower").fit(X, y).validation_) == 0, "a baseline learns from everyone"
+
+
+def test_a_bag_given_twice_counts_twice() -> None:
+    X, y = bags(10)
+    once = BridgeMILClassifier("bandpower").fit(X, y)
+    twice = BridgeMILClassifier("bandpower").fit([*X, X[0], X[0]], [*y, y[0], y[0]])
+    assert twice.predict_proba(X[:1])[0, y[0]] > once.predict_proba(X[:1])[0, y[0]]
+
+
+def test_the_same_call_gives_the_same_bits_and_another_seed_does_not() -> None:
+    X, y = bags(8)
+    made = [
+        BridgeMILClassifier("bridgemil", budget="demo", seed=s, settings=quick("bridgemil")).fit(X, y)
+        for s in (0, 0, 1)
+    ]
+    p = [clf.predict_proba(X) for clf in made]
+    assert np.array_equal(p[0], p[1])
+    assert not np.array_equal(p[0], p[2])
+
+
+ELSEWHERE = """
+import json, sys
+import numpy as np
+from bridgemil import BridgeMILClassifier
+clf = BridgeMILClassifier.load(sys.argv[1])
+X = [np.load(file) for file in sys.argv[2:]]
+print(json.dumps([clf.predict_proba(X).tolist(), [g.tolist() for g in clf.gates(X)], clf.predict(X).tolist()]))
+"""
+
+
+def test_a_saved_classifier_says_the_same_in_another_process(tmp_path: Path) -> None:
+    X, y = bags(8)
+    names = np.where(y == 1, "patient", "control")
+    clf = BridgeMILClassifier("bridgemil", budget="demo", settings=quick("bridgemil")).fit(X, names)
+    clf.save(tmp_path / "clf")
+    clf.save(tmp_path / "clf")  # a classifier may be replaced
+    files = []
+    for i, bag in enumerate(X):
+        files.append(tmp_path / f"{i}.npy")
+        np.save(files[-1], bag)
+    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path / "clf"), *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    p, gates, predicted = json.loads(done.stdout)
+    assert p == clf.predict_proba(X).tolist()
+    assert gates == [values.tolist() for values in clf.gates(X)]
+    assert predicted == clf.predict(X).tolist()
+
+
+def test_saving_and_loading_refuse_what_is_not_theirs(tmp_path: Path) -> None:
+    X, y = bags(6)
+    clf = BridgeMILClassifier("bandpower").fit(X, y)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("all there is")
+    with pytest.raises(BadUse, match="is no classifier"):
+        clf.save(tmp_path / "thesis")
+    with pytest.raises(BadData, match="no classifier there"):
+        BridgeMILClassifier.load(tmp_path / "thesis")
+    clf.save(tmp_path / "clf")
+    file = tmp_path / "clf" / "estimator.json"
+    file.write_text(file.read_text().replace('"format": 1', '"format": 9'))
+    with pytest.raises(BadData, match="format 9"):
+        BridgeMILClassifier.load(tmp_path / "clf")
+    with pytest.raises(NotFittedError):
+        BridgeMILClassifier().save(tmp_path / "new")
+
+
+def mistakes() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
+    X, y = bags(6)
+    return {
+        "flat table": (np.zeros((6, 3)), y, {}, r"X\[0\]: a bag is an array"),
+        "not a list": (3.0, y, {}, "X must be a list of bags"),
+        "ragged": ([*X[:5], X[5][:, :2]], y, {}, "same channels and length"),
+        "NaN": ([*X[:5], X[5] * np.nan], y, {}, r"X\[5\]: contains NaN"),
+        "no windows": ([*X[:5], X[5][:0]], y, {}, r"X\[5\]: a bag is"),
+        "too few labels": (X, y[:4], {}, "6 bags, y has 4"),
+        "one class": (X, np.zeros(6), {}, "one class only"),
+        "two labels": ([*X, X[0]], [*y, 1 - y[0]], {}, "same bag under two labels"),
+        "one person of a class": (X[:4], [0, 0, 0, 1], {"method": "attention"}, "too few people.*1 has 1"),
+        "one person, four times": ([X[0], X[0], X[0], X[1]], [0, 0, 0, 1], {"method": "attention"}, "0 has 1, 1 has 1"),
+        "share": (X, y, {"method": "attention", "validation": 1.5}, "between 0 and 1"),
+        "method": (X, y, {"method": "magic"}, "method must be one of"),
+        "channels": (X, y, {"channels": ["Fp1", "Fp2"]}, "2 channels x time"),
+        "setting": (X, y, {"settings": {"baseline.depth": 2}}, "depth"),
+        "device": (X, y, {"device": "tpu"}, "device must be"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", mistakes())
+def test_mistakes_are_sentences(what: str) -> None:
+    X, y, parameters, words = mistakes()[what]
+    with pytest.raises(ValueError, match=words):
+        BridgeMILClassifier(**({"method": "bandpower"} | parameters)).fit(X, y)
+
+
+def test_predicting_other_windows_is_refused() -> None:
+    X, y = bags(6)
+    clf = BridgeMILClassifier("bandpower").fit(X, y)
+    with pytest.raises(BadData, match="takes windows x 4 channels x 200 samples"):
+        clf.predict([X[0][:, :3]])
+    assert clf.predict_proba([]).shape == (0, 2)
+
+
+def test_groups_need_one_entry_a_bag() -> None:
+    X, y = bags(6)
+    with pytest.raises(BadUse, match="groups has 2 entries"):
+        BridgeMILClassifier("bandpower").fit(X, y, groups=[1, 2])
+
+
+# scikit-learn's own checks. They fit tables of numbers, so rows are turned into bags on the way.
+
+
+class OfRows(BridgeMILClassifier):
+    """Rows of numbers as people: a channel a number, which decides how much of its power is theta."""
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> OfRows:
+        return super().fit(_as_bags(X), y, groups)
+
+    def _said(self, X: Any) -> Any:
+        return super()._said(_as_bags(X))
+
+
+def _as_bags(X: Any) -> Any:
+    if isinstance(X, list) and all(isinstance(row, list) for row in X):
+        X = np.array(X)
+    if not isinstance(X, np.ndarray) or X.ndim != 2:
+        return X
+    time = np.arange(200) / 200
+    theta, alpha = np.sin(2 * np.pi * 6 * time), np.sin(2 * np.pi * 10 * time)
+    return [
+        np.exp(np.clip(row, -5, 5))[None, :, None] * theta + alpha + 0 * row[None, :, None] for row in X.astype(float)
+    ]
+
+
+TABLES = "about tables of numbers (their types, shape or columns), which bags are not"
+NOT_OURS = {
+    "check_n_features_in": TABLES,
+    "check_n_features_in_after_fitting": TABLES,
+    "check_fit1d": TABLES,
+    "check_fit2d_1feature": TABLES,
+    "check_fit2d_1sample": TABLES + "; that one person is refused is tested above",
+    "check_fit2d_predict1d": TABLES,
+    "check_complex_data": TABLES,
+    "check_dtype_object": TABLES,
+    "check_estimators_empty_data_messages": TABLES + "; bags without windows are tested above",
+    "check_estimator_sparse_tag": TABLES,
+    "check_estimator_sparse_array": TABLES,
+    "check_estimator_sparse_matrix": TABLES,
+    "check_f_contiguous_array_estimator": TABLES,
+    "check_positive_only_tag_during_fit": TABLES,
+    "check_classifier_data_not_an_array": TABLES,
+    "check_array_api_input": "array API arrays are not offered",
+    "check_dataframe_column_names_consistency": TABLES,
+    "check_readonly_memmap_input": "passes a memory map of a table; cohorts read memory maps throughout",
+    "check_estimators_nan_inf": "expects one wording for tables; NaN in a bag is tested above",
+    "check_classifiers_one_label": "one class is refused on purpose, which is tested above",
+    "check_estimators_partial_fit_n_features": "there is no partial_fit",
+    "check_classifiers_one_label_sample_weights": "there are no sample weights; a bag may be repeated",
+}
+
+
+def _checks() -> dict[str, Any]:
+    class Table(OfRows):
+        def __sklearn_tags__(self) -> Any:
+            tags = super().__sklearn_tags__()
+            tags.input_tags.two_d_array = True  # else scikit-learn yields no check at all
+            return tags
+
+    found = estimator_checks._yield_all_checks(Table("bandpower"), legacy=True)
+    return {getattr(check, "func", check).__name__: check for check in found}
+
+
+CHECKS = _checks()
+
+
+@pytest.mark.parametrize("name", [name for name in CHECKS if name not in NOT_OURS])
+def test_scikit_learns_own_checks(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        CHECKS[name]("BridgeMILClassifier", OfRows("bandpower"))
+
+
+def test_enough_of_scikit_learns_checks_apply() -> None:
+    applied = set(CHECKS) - set(NOT_OURS)
+    named = {
+        "check_get_params_invariance", "check_set_params", "check_parameters_default_constructible",
+        "check_no_attributes_set_in_init", "check_estimators_unfitted", "check_dict_unchanged", "check_fit_idempotent",
+        "check_estimators_pickle", "check_classifiers_train", "check_classifiers_classes",
+        "check_estimators_overwrite_params", "check_dont_overwrite_parameters", "check_methods_subset_invariance",
+    }  # fmt: skip
+    assert named <= applied
+
+
+def test_clone_and_pickle() -> None:
+    X, y = bags(6)
+    clf = BridgeMILClassifier("attention", budget="demo", settings=quick("attention"), validation=0.4)
+    assert clone(clf).get_params() == clf.get_params()
+    again = pickle.loads(pickle.dumps(clf.fit(X, y)))  # noqa: S301 (ours, just made)
+    assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))
+    assert not hasattr(clone(clf), "model_")
