@@ -2,48 +2,84 @@
 
 from __future__ import annotations
 
+import textwrap
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bridgemil.cli import options
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 NAME = "report"
+LARGE = 10  # megabytes worth saying
+
+showing = partial(typer.Option, rich_help_panel="What to show")
+SPLIT = 'Only this split: words such as "split seed 0", a split file, or the beginning of its hash. May be repeated.'
 
 
 def run(
     runs: Annotated[Path, typer.Argument(help="A folder of runs, from `benchmark` or `evaluate`.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the files.  [default: RUNS/report]")] = None,
+    methods: Annotated[str | None, showing(help="Only these methods; comma-separated.")] = None,
+    backbones: Annotated[str | None, showing(help="Only networks on these backbones.")] = None,
+    budget: Annotated[str | None, showing(help="Only networks with this budget.")] = None,
+    recipe: Annotated[str | None, showing(help="Only networks of this recipe.")] = None,
+    split: Annotated[list[str] | None, showing(help=SPLIT)] = None,
+    windows: Annotated[
+        bool, typer.Option("--windows/--no-windows", help="Write windows.csv, which may be large.")
+    ] = True,
     json: options.Json = False,
 ) -> None:
-    """Table 1 of these runs, beside the paper's numbers, and pairwise comparisons with what they do not show.
+    """Tables of these runs, beside the paper's numbers, and comparisons with what they do not show.
 
     Example: `bridgemil report runs`
 
-    Writes report.md, table.csv, comparisons.csv and table.tex too.
+    Example: `bridgemil report runs --backbones covariance --split "split seed 0"`
+
+    Writes report.md, LaTeX tables, and CSV files down to the predictions of every held-out subject (predictions.csv)
+    and window (windows.csv).
     """
     from bridgemil.errors import BadData, BridgeMILError
+    from bridgemil.report.benchmark_choice import Choice
+    from bridgemil.report.benchmark_files import write_files
     from bridgemil.report.benchmark_table import build
-    from bridgemil.report.benchmark_text import print_report, write_files
+    from bridgemil.report.benchmark_text import print_report
     from bridgemil.runs import RunStore
 
     if not runs.is_dir():
         raise BadData(f"{runs}: no such folder")
-    found = build(RunStore(runs))
+    chosen = [options.names(text) or () for text in (methods, backbones, budget, recipe)]
+    choice = Choice(chosen[0], chosen[1], chosen[2], chosen[3], tuple(split or ()))
+    report = build(RunStore(runs), choice)
     if not json:
-        print_report(found)
+        print_report(report)
     folder = out or runs / "report"
     try:
-        written = write_files(found, folder)
+        written = write_files(report, folder, windows)
     except OSError as error:
         raise BridgeMILError(f"{folder}: the files cannot be written ({error.strerror}); give --out") from None
     if json:
-        experiments, comparisons = (
-            table.astype(object).where(table.notna(), None).to_dict(orient="records")
-            for table in (found.table, found.pairs)
-        )
-        content = {"experiments": experiments, "comparisons": comparisons, "remarks": found.remarks}
-        options.print_json(content | {"files": [str(file) for file in written]})
+        from bridgemil.report.benchmark_splits import as_table, over_splits
+
+        averages, remarks = over_splits(report.cells)
+        tables = {"experiments": report.table, "comparisons": report.pairs, "splits": as_table(averages)}
+        content = {name: _rows(table) for name, table in tables.items()}
+        more = {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
+        options.print_json(content | more)
         return
-    typer.echo(f"\nFiles: {', '.join(str(file) for file in written)}")
+    names = textwrap.fill(", ".join(map(_name_and_size, written)), 78)
+    typer.echo(f"Files in {folder}:\n{textwrap.indent(names, '  ')}")
+
+
+def _name_and_size(file: Path) -> str:
+    size = file.stat().st_size / 1e6
+    return file.name if size < LARGE else f"{file.name} ({size:.0f} MB)"
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    rows = table.astype(object).where(table.notna(), None).to_dict(orient="records")
+    return [{str(name): value for name, value in row.items()} for row in rows]

@@ -41,7 +41,7 @@ def bootstrap(values: NDArray[np.float64], weights: NDArray[np.float64] | None =
     weights = np.ones(len(values)) if weights is None else weights
     drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
     means = (values * weights)[drawn].sum(axis=1) / weights[drawn].sum(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
+    low, high = np.round(np.quantile(means, [0.025, 0.975]), 12) + 0.0  # rounding is no difference; and no -0.0
     return float(low), float(high)
 
 

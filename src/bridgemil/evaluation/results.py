@@ -109,9 +109,12 @@ class Results:
         counts = pd.crosstab(self.predictions["label"], self.predictions["predicted"])
         return counts.reindex(index=self.classes, columns=self.classes, fill_value=0) / self.seeds
 
-    def for_seeds(self, seeds: set[int]) -> Results:
-        """These seeds only."""
-        return replace(self, predictions=self.predictions[self.predictions["seed"].isin(seeds)])
+    @property
+    def steady(self) -> bool:
+        """Whether every seed says the same of every subject, as of most baselines."""
+        columns = [f"p_{name}" for name in self.classes]
+        by_subject = self.predictions.groupby("subject")[columns]
+        return bool((by_subject.max() == by_subject.min()).to_numpy().all())
 
     @property
     def ensemble(self) -> Results:
@@ -126,14 +129,29 @@ class Results:
     def compare(self, other: Results) -> Comparison:
         """This method against another on the same subjects and folds: the difference, and whether it may be chance.
 
-        Seeds that both have are compared.
+        Seeds that both have are compared; a baseline that was run with one seed stands against each of the other's.
+
+        Parameters
+        ----------
+        other
+            Results on the same split of the same cohort.
         """
-        shared = set(self.predictions["seed"]) & set(other.predictions["seed"])
+        mine, theirs = _for_each_seed(self, other), _for_each_seed(other, self)
+        shared = set(mine["seed"]) & set(theirs["seed"])
         if not shared:
-            raise BadUse(f"{self.name} and {other.name} share no seed")
-        tables = [table[table["seed"].isin(shared)] for table in (self.predictions, other.predictions)]
+            raise BadUse(f"{self.name} and {other.name} share no seed; run both with the same --seeds")
         names = (self.name, other.name) if self.name != other.name else (f"{self.name} (1)", f"{other.name} (2)")
-        return compare(tables[0], tables[1], names)
+        try:
+            return compare(mine[mine["seed"].isin(shared)], theirs[theirs["seed"].isin(shared)], names)
+        except ValueError:
+            raise BadUse(
+                f"{names[0]} and {names[1]} were not held out on the same folds ({self._split_title} and "
+                f"{other._split_title}); only results on one split of one cohort can be compared"
+            ) from None
+
+    @property
+    def _split_title(self) -> str:
+        return str(self.split.get("title", f"{self.folds} folds"))
 
     def for_machines(self) -> dict[str, Any]:
         """The summary as JSON holds it."""
@@ -165,15 +183,26 @@ class Results:
     def __repr__(self) -> str:
         row = self.summary.iloc[0]
         seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
+        if self.predictions["seed"].iloc[0] == TOGETHER:
+            seeds = "seeds averaged"
         lines = [
             f"{self.settings.title}: accuracy {row['accuracy']:.1%} (95 % {row['ci95_low']:.1%} to "
             f"{row['ci95_high']:.1%}), balanced {row['balanced_accuracy']:.3f}, AUROC {row['auroc']:.3f}",
             f"  {row['n_subjects']} subjects of {', '.join(self.classes)}, each held out once: "
-            f"{self.split.get('title', f'{self.folds} folds')}, {seeds}; chance {row['chance']:.1%}",
+            f"{self._split_title}, {seeds}; chance {row['chance']:.1%}",
         ]
         for floor in self.floors.values():
             lines.append(f"  beside it: {floor.name} {floor.summary['accuracy'][0]:.1%}")
         return "\n".join(lines)
+
+
+def _for_each_seed(results: Results, beside: Results) -> pd.DataFrame:
+    """Predictions; those of a baseline with one seed, once for each seed of the results beside it."""
+    import pandas as pd
+
+    if any(member.is_network for member in results.settings.each) or results.seeds > 1:
+        return results.predictions
+    return pd.concat([results.predictions.assign(seed=seed) for seed in beside.predictions["seed"].unique()])
 
 
 def subbag_pairs(settings: Settings) -> int | None:

@@ -35,7 +35,7 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """What the data do and do not show."""
-        span = f"{100 * self.gain:+.1f} points, 95 % {100 * self.low:+.1f} to {100 * self.high:+.1f}; "
+        span = f"{points(self.gain)} points, 95 % {points(self.low)} to {points(self.high)}; "
         span += f"{_p(self.p)}{f', after Holm {_p(self.p_holm)}' if self.p_holm != self.p else ''}; "
         span += "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
         if self.low > 0 or self.high < 0:
@@ -47,6 +47,11 @@ class Comparison:
                 f"corrected test over folds does not confirm it ({self.one} minus {self.other}: {span})."
             )
         return f"No difference between {self.one} and {self.other} is shown ({span})."
+
+
+def points(gain: float) -> str:
+    """A difference of accuracies in points, with its sign; what rounds to nothing has a plus."""
+    return f"{round(100 * gain, 1) + 0.0:+.1f}"
 
 
 def _p(value: float) -> str:

@@ -1,30 +1,56 @@
-"""Table 1 of a folder of runs: cohort x backbone x method, beside the paper's numbers, and pairwise comparisons."""
+"""What a folder of runs shows: an experiment a cell, beside the paper's numbers, and pairwise comparisons.
+
+runs -> cells (build) -> those chosen (benchmark_choice) -> sections -> sheets (benchmark_sheets)
+                                                         -> over splits (benchmark_splits)
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.engine.benchmark import collect
-from bridgemil.errors import BadData
+from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import gather
 from bridgemil.evaluation.results import Results, averaged
-from bridgemil.evaluation.statistics import Comparison, compare_all
-from bridgemil.methods import Settings, changed_from_budget, order
+from bridgemil.evaluation.statistics import Comparison, holm
+from bridgemil.methods import Settings, changed_from_budget, order, short_name
 from bridgemil.runs import RESULTS_VERSION, RunStore, run_identity
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_NETWORK = "baselines"  # where no network stands beside them
-Place = tuple[str, str, str]  # cohort and split, backbone and recipe, budget
+    from bridgemil.report.benchmark_choice import Choice
+
+NO_NETWORK = "no network"  # the title of a section of baselines
+AVERAGED = ", seeds averaged"
+PERCENT = ("accuracy", "accuracy_std", "ci95_low", "ci95_high", "chance", "chance95_low", "chance95_high")
+
+
+class Place(NamedTuple):
+    """What the methods of a section have in common; a baseline has no backbone, recipe and budget."""
+
+    cohort: str
+    split: str
+    backbone: str = ""
+    recipe: str = ""
+    budget: str = ""
+
+    @property
+    def title(self) -> str:
+        """The section in words: ``eegnet, recipe ours, budget laptop``."""
+        if not self.backbone:
+            return NO_NETWORK
+        recipe = "" if self.recipe == "paper" else f", recipe {self.recipe}"
+        return f"{self.backbone}{recipe}, budget {self.budget}"
 
 
 @cache
@@ -36,15 +62,22 @@ def paper() -> dict[str, Any]:
     return content
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 seed``, ``2 seeds``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One experiment: the results of a method on a backbone with a budget, on a split of a cohort."""
 
-    cohort: str  # its name, made unique among what is in the folder
+    cohort: str  # its name, made unique among what is shown
     label: str  # the method, made unique among those it is compared with
     source: Mapping[str, Any]  # the cohort, as run.json has it
     split: FoldPlan
     results: Results
+    split_title: str = ""  # made unique among the cohort's
+    averaged: int = 0  # how many seeds' probabilities were averaged; 0: each seed counts by itself
 
     @property
     def method(self) -> str:
@@ -52,20 +85,25 @@ class Cell:
         return self.results.settings.method
 
     @property
-    def place(self) -> Place | None:
-        """Where it stands; None for a baseline, which stands beside every network."""
-        settings = self.results.settings
-        if settings.budget is None or settings.backbone is None:
-            return None
-        recipe = "" if settings.recipe == "paper" else f", recipe {settings.recipe}"
-        return self.cohort, f"{settings.backbone}{recipe}", settings.budget
+    def is_baseline(self) -> bool:
+        """Whether nothing in it is a network."""
+        return self.results.settings.backbone is None
+
+    @property
+    def place(self) -> Place:
+        """The section it stands in."""
+        settings, where = self.results.settings, (self.cohort, self.split_title or self.split.title)
+        if settings.backbone is None:
+            return Place(*where)
+        return Place(*where, short_name(settings.backbone), settings.recipe, str(settings.budget))
 
     @cached_property
     def row(self) -> Mapping[str, Any]:
-        """The results' summary; accuracies in percent."""
+        """The results' summary; accuracy in percent, the other scores as they are."""
         row = {str(name): value for name, value in self.results.summary.iloc[0].items()}
-        percent = ("accuracy", "accuracy_std", "ci95_low", "ci95_high", "chance", "chance95_low", "chance95_high")
-        return row | {name: 100 * row[name] for name in percent}
+        row |= {name: 100 * row[name] for name in PERCENT}
+        row |= {"backbone": self.place.backbone or None, "settings_hash": row["settings_hash"][:12]}
+        return row | ({"seeds": self.averaged, "accuracy_std": None} if self.averaged else {})
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -76,7 +114,7 @@ class Cell:
     def published(self) -> tuple[float, float] | None:
         """The paper's number for this cohort, backbone and method."""
         tables, source, settings = paper(), self.source["source"], self.results.settings
-        if settings.recipe != "paper":
+        if settings.recipe != "paper" or self.averaged:
             return None
         number = tables["main"].get(source, {}).get(settings.backbone, {}).get(self.method)
         if number is None and settings.backbone == "eegnet":
@@ -87,23 +125,23 @@ class Cell:
     def caveats(self) -> list[str]:
         """Why this number must not be read as a repetition of the paper's."""
         tables, cohort, row = paper(), self.source, self.row
-        own = tables["cohorts"].get(cohort["source"])
-        if own is None:
+        theirs = tables["cohorts"].get(cohort["source"])
+        if theirs is None:
             return []
         budget = self.results.settings.budget
-        found = [] if budget == "paper" else [f"budget {budget}"]
+        reasons = [] if budget == "paper" else [f"budget {budget}"]
         if row["seeds"] != tables["seeds"]:
-            found.append(f"{row['seeds']} seeds, not {tables['seeds']}")
-        if row["folds"] != own["folds"]:
-            found.append(f"{row['folds']} folds, not {own['folds']}")
-        if cohort["n_subjects"] != own["subjects"]:
-            found.append(f"{cohort['n_subjects']} subjects, not {own['subjects']}")
-        if sorted(cohort["classes"]) != own["classes"]:
-            found.append(f"classes {', '.join(sorted(cohort['classes']))}")
-        if abs(cohort["n_windows"] - own["windows"]) > 0.05 * own["windows"]:
-            found.append(f"{cohort['n_windows']:,} windows, not {own['windows']:,}")
+            reasons.append(f"{counted(row['seeds'], 'seed')}, not {tables['seeds']}")
+        if row["folds"] != theirs["folds"]:
+            reasons.append(f"{row['folds']} folds, not {theirs['folds']}")
+        if cohort["n_subjects"] != theirs["subjects"]:
+            reasons.append(f"{cohort['n_subjects']} subjects, not {theirs['subjects']}")
+        if sorted(cohort["classes"]) != theirs["classes"]:
+            reasons.append(f"classes {', '.join(sorted(cohort['classes']))}")
+        if abs(cohort["n_windows"] - theirs["windows"]) > 0.05 * theirs["windows"]:
+            reasons.append(f"{cohort['n_windows']:,} windows, not {theirs['windows']:,}")
         changed = cohort.get("changed", {}) | self.changed
-        return found + [f"{key} = {value}" for key, value in changed.items()]
+        return reasons + [f"{key} = {value}" for key, value in changed.items()]
 
 
 @dataclass
@@ -111,12 +149,13 @@ class BenchmarkReport:
     """What a folder of runs shows."""
 
     cells: list[Cell]
+    store: RunStore
     comparisons: dict[Place, list[Comparison]] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)  # what is not in the table, and why
+    remarks: list[str] = field(default_factory=list)  # what is not in the tables, and why
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row an experiment; accuracies in percent."""
+        """A row an experiment; accuracy in percent, the other scores as they are."""
         import pandas as pd
 
         rows = []
@@ -129,10 +168,10 @@ class BenchmarkReport:
                 "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
                 "changed": "; ".join(f"{key} = {value}" for key, value in cell.changed.items()),
                 "cohort_hash": cell.source["hash"],
-                "split": cell.split.title,
                 "split_hash": cell.split.hash[:12],
             }
-            rows.append({"cohort": cell.cohort, **cell.row, **beside})
+            names = {"cohort": cell.cohort, "split": cell.place.split, "name": cell.label}
+            rows.append({**names, **cell.row, "seeds_averaged": cell.averaged > 0, **beside})
         return pd.DataFrame(rows)
 
     @property
@@ -140,30 +179,39 @@ class BenchmarkReport:
         """A row a comparison; gains in points of accuracy."""
         import pandas as pd
 
-        columns = ["cohort", "backbone", "budget", "one", "other", "gain", "ci95_low", "ci95_high", "p", "p_holm"]
+        columns = [*Place._fields, "one", "other", "gain", "ci95_low", "ci95_high", "p", "p_holm", "seeds"]
         rows = [
-            [*key, c.one, c.other, 100 * c.gain, 100 * c.low, 100 * c.high, c.p, c.p_holm, c.seeds]
-            for key, found in self.comparisons.items()
-            for c in found
+            [*place, c.one, c.other, 100 * c.gain, 100 * c.low, 100 * c.high, c.p, c.p_holm, c.seeds]
+            for place, compared in self.comparisons.items()
+            for c in compared
         ]
-        return pd.DataFrame(rows, columns=[*columns, "seeds"])
+        return pd.DataFrame(rows, columns=columns)
 
-    def groups(self) -> dict[Place, list[Cell]]:
-        """Cells that may be compared: one cohort, split, backbone, recipe and budget; baselines join every one."""
+    def sections(self) -> dict[Place, list[Cell]]:
+        """Cells by place, the baselines of a cohort and split before its networks."""
         placed: dict[Place, list[Cell]] = {}
         for cell in self.cells:
-            if cell.place is not None:
-                placed.setdefault(cell.place, []).append(cell)
-        for cell in self.cells:
-            if cell.place is None:
-                beside = [key for key in placed if key[0] == cell.cohort and key[1] != NO_NETWORK]
-                for key in beside or [(cell.cohort, NO_NETWORK, "")]:
-                    placed.setdefault(key, []).append(cell)
-        return {key: sorted(cells, key=_order) for key, cells in placed.items()}
+            placed.setdefault(cell.place, []).append(cell)
+        return placed
+
+    def blocks(self) -> dict[tuple[str, str], dict[Place, list[Cell]]]:
+        """The sections of each cohort and split."""
+        blocks: dict[tuple[str, str], dict[Place, list[Cell]]] = {}
+        for place, cells in self.sections().items():
+            blocks.setdefault((place.cohort, place.split), {})[place] = cells
+        return blocks
 
 
-def build(store: RunStore) -> BenchmarkReport:
-    """Read every finished run of a folder."""
+def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
+    """Read every finished run of a folder.
+
+    Parameters
+    ----------
+    store
+        The folder of runs.
+    choice
+        What to show of it; everything by default.
+    """
     runs = collect(store)
     if runs.empty:
         raise BadData(f"{store.root}: no finished run there; make some with `bridgemil benchmark` or `evaluate`")
@@ -172,18 +220,40 @@ def build(store: RunStore) -> BenchmarkReport:
     if foreign.any():
         remarks.append(f"Left out: {foreign.sum()} runs of another version of bridgemil, whose numbers may differ")
     cells, missing = _cells(store, runs[~foreign])
-    cells = _labelled(cells)
-    cells.sort(key=lambda cell: (cell.cohort, *(cell.place or ("", "", ""))[1:], _order(cell)))
-    report = BenchmarkReport(cells, remarks=remarks + missing + _failures(store))
-    for key, group in report.groups().items():
-        tables = {cell.label: cell.results.predictions for cell in group}
-        if len(tables) > 1:
-            report.comparisons[key] = compared = compare_all(tables)
-            pairs = {frozenset((comparison.one, comparison.other)) for comparison in compared}
-            for pair in combinations(tables, 2):
-                if frozenset(pair) not in pairs:
-                    report.remarks.append(f"Not compared: {pair[0]} and {pair[1]} on {key[0]}: they share no seed")
+    if choice is not None:
+        cells = choice.among(cells)
+    cells = sorted(_labelled(cells), key=lambda cell: (*_natural(cell.place), method_order(cell)))
+    report = BenchmarkReport(cells, store, remarks=remarks + missing + _failures(store))
+    _compare(report)
+    report.cells = [row for cell in cells for row in (cell, *_together(cell))]
     return report
+
+
+def _compare(report: BenchmarkReport) -> None:
+    """Every pair of a section, and each of its networks with the baselines of its cohort and split."""
+    for block in report.blocks().values():
+        baselines = next((cells for place, cells in block.items() if not place.backbone), [])
+        for place, cells in block.items():
+            pairs = [*((b, c) for b in baselines for c in cells if place.backbone), *combinations(cells, 2)]
+            compared = []
+            for first, second in pairs:
+                try:
+                    comparison = first.results.compare(second.results)
+                except BadUse as error:
+                    report.remarks.append(f"Not compared on {place.cohort}, {place.split}, {place.title}: {error}")
+                else:
+                    compared.append(replace(comparison, one=first.label, other=second.label))
+            if compared:
+                adjusted = holm([comparison.p for comparison in compared])
+                report.comparisons[place] = [replace(c, p_holm=p) for c, p in zip(compared, adjusted, strict=True)]
+
+
+def _together(cell: Cell) -> list[Cell]:
+    """The seeds' probabilities averaged, as a row of its own; none where there is one seed or all say the same."""
+    seeds = cell.results.seeds
+    if seeds == 1 or cell.results.steady:
+        return []
+    return [replace(cell, label=cell.label + AVERAGED, results=cell.results.ensemble, averaged=seeds)]
 
 
 def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
@@ -193,70 +263,88 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
     for (cohort_hash, _), rows in runs.groupby(["cohort_hash", "settings_hash"], sort=False):
         about = store.about(rows["identity"].iloc[0])
         settings = Settings.model_validate(about["settings"])
-        for hash_, plan in splits:
-            if hash_ == cohort_hash:
-                complete = list[str]()
-                for seed in sorted(rows["seed"].unique()):
-                    identities = [run_identity(settings, cohort_hash, r, int(seed)) for r in plan.rounds()]
-                    complete += identities if done.issuperset(identities) else []
-                if complete:
-                    results = gather(store, complete, settings, plan)
-                    cells.append(Cell(rows["cohort"].iloc[0], settings.method, about["cohort"], plan, results))
-                    used.update(complete)
+        for planned_for, plan in splits:
+            if planned_for != cohort_hash:
+                continue
+            complete = list[str]()
+            for seed in sorted(rows["seed"].unique()):
+                identities = [run_identity(settings, cohort_hash, r, int(seed)) for r in plan.rounds()]
+                complete += identities if done.issuperset(identities) else []
+            if complete:
+                results = gather(store, complete, settings, plan)
+                cells.append(Cell(rows["cohort"].iloc[0], settings.method, about["cohort"], plan, results))
+                used.update(complete)
     cells += _ensembles(store, cells)
     left = runs[~runs["identity"].isin(used)]
     missing = [
-        f"Not finished: {', '.join(str(name) for name in names if name)}: {len(rows)} run(s) of seeds that are not "
-        "complete, left out"
+        f"Not finished: {', '.join(str(name) for name in names if name)}: {counted(len(rows), 'run')} of seeds that "
+        "are not complete on any split planned here, left out"
         for names, rows in left.groupby(["cohort", "method", "backbone"], sort=False, dropna=False)
     ]
     return cells, missing
 
 
 def _ensembles(store: RunStore, cells: Sequence[Cell]) -> list[Cell]:
-    """Those that were planned here and whose members are all there, on each split."""
+    """Those that were planned here and whose members are all there, on each split of each cohort."""
+    by_place = {(cell.source["hash"], cell.split.hash, cell.results.settings.hash): cell for cell in cells}
     made = []
     for settings in store.ensembles():
-        for cell in cells:
-            if cell.results.settings == settings.members[0]:
-                members = [
-                    next((c.results for c in cells if c.results.settings == member and c.split == cell.split), None)
-                    for member in settings.members
-                ]
-                shared = set.intersection(*(set(m.predictions["seed"]) if m is not None else set() for m in members))
-                if shared:
-                    parts = [m.for_seeds(shared) for m in members if m is not None]
-                    made.append(replace(cell, label=settings.method, results=averaged(parts, settings)))
+        for cohort_hash, split_hash in dict.fromkeys(key[:2] for key in by_place):
+            members = [by_place.get((cohort_hash, split_hash, member.hash)) for member in settings.members]
+            present = [member for member in members if member is not None]
+            if len(present) < len(members):
+                continue
+            shared = set.intersection(*(set(member.results.predictions["seed"]) for member in present))
+            if shared:
+                parts = [_for_seeds(store, member, shared) for member in present]
+                made.append(replace(present[0], label=settings.method, results=averaged(parts, settings)))
     return made
 
 
+def _for_seeds(store: RunStore, cell: Cell, seeds: set[int]) -> Results:
+    """The results of some of a cell's seeds."""
+    identities = [identity for identity, seed, _ in runs_of(cell.results, cell.split) if seed in seeds]
+    return gather(store, identities, cell.results.settings, cell.split)
+
+
+def runs_of(results: Results, plan: FoldPlan) -> list[tuple[str, int, int]]:
+    """The identity, seed and fold of each run of an experiment (not of an ensemble: of its members)."""
+    seeds = [int(seed) for seed in results.predictions["seed"].unique()]
+    return [(identity, seeds[i // plan.k], i % plan.k + 1) for i, identity in enumerate(results.runs)]
+
+
 def _labelled(cells: Sequence[Cell]) -> list[Cell]:
-    """Names that tell apart what is apart: cohorts of one name, splits of one cohort, variants of one method."""
+    """Names that tell apart what is apart: cohorts of one name, splits of one title, variants of one method."""
     named, labelled = [], []
     cohorts = _ambiguous((cell.cohort, cell.source["hash"]) for cell in cells)
-    splits = _ambiguous((cell.source["hash"], cell.split.hash) for cell in cells)
+    splits = _ambiguous(((cell.source["hash"], cell.split.title), cell.split.hash) for cell in cells)
     for cell in cells:
-        words, cohort_hash = cell.cohort, cell.source["hash"]
-        if cell.cohort in cohorts:
-            words += f" ({cohort_hash[:6]})"
-        if cohort_hash in splits:
-            words += f", {cell.split.title}"
-        named.append(replace(cell, cohort=words))
-    methods = _ambiguous((_place(cell), cell.results.settings.hash) for cell in named)
+        cohort_hash, title = cell.source["hash"], cell.split.title
+        words = f"{cell.cohort} ({cohort_hash[:6]})" if cell.cohort in cohorts else cell.cohort
+        title += f" ({cell.split.hash[:6]})" if (cohort_hash, title) in splits else ""
+        named.append(replace(cell, cohort=words, split_title=title))
+    variants = _ambiguous((_variant(cell), cell.results.settings.hash) for cell in named)
     for cell in named:
         changed = [f"{key}={value}" for key, value in cell.changed.items()]
         apart = f"{cell.method} ({', '.join([*changed, cell.results.settings.hash[:6]])})"
-        labelled.append(replace(cell, label=apart) if _place(cell) in methods else cell)
+        labelled.append(replace(cell, label=apart) if _variant(cell) in variants else cell)
     return labelled
 
 
-def _place(cell: Cell) -> Hashable:
-    return cell.cohort, cell.place, cell.method
+def _variant(cell: Cell) -> Hashable:
+    """One name on every split, so that splits can be set side by side."""
+    return cell.place._replace(split=""), cell.method
 
 
-def _order(cell: Cell) -> tuple[int, str]:
-    known = order()
-    return max(known.index(member.method) for member in cell.results.settings.each), cell.label
+def _natural(place: Place) -> list[list[tuple[int, str]]]:
+    """To sort by: ``split seed 10`` after ``split seed 9``."""
+    return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)] for name in place]
+
+
+def method_order(cell: Cell) -> tuple[int, str]:
+    """To sort by: baselines, then the methods as they are listed everywhere."""
+    known = order()  # a baseline that was registered elsewhere is not known here
+    return max(known.index(m.method) if m.method in known else -1 for m in cell.results.settings.each), cell.label
 
 
 def _ambiguous(pairs: Iterable[tuple[Hashable, Hashable]]) -> set[Hashable]:
@@ -266,12 +354,12 @@ def _ambiguous(pairs: Iterable[tuple[Hashable, Hashable]]) -> set[Hashable]:
 
 def _failures(store: RunStore) -> list[str]:
     """Experiments with failed runs, and the error of one of them."""
-    found: dict[str, list[str]] = {}
+    failed: dict[str, list[str]] = {}
     for file in sorted((store.root / "failed").glob("*.json")):
         content = json.loads(file.read_text("utf-8"))
-        found.setdefault(content["experiment"], []).append(content["error"])
+        failed.setdefault(content["experiment"], []).append(content["error"])
+    advice = f"kept in {store.root / 'failed'}: run them again, or delete the files to forget them"
     return [
-        f"Failed: {name}: {len(errors)} run(s): {errors[0].splitlines()[-1]} (kept in {store.root / 'failed'}: run "
-        "them again, or delete the files to forget them)"
-        for name, errors in found.items()
+        f"Failed: {name}: {counted(len(errors), 'run')}: {errors[0].splitlines()[-1]} ({advice})"
+        for name, errors in failed.items()
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bridgemil.evaluation.estimate import duration
 from bridgemil.evaluation.metrics import difference
 from bridgemil.evaluation.results import TOGETHER
+from bridgemil.evaluation.statistics import points
 from bridgemil.methods import changed_from_budget
 
 if TYPE_CHECKING:
@@ -27,22 +28,19 @@ def print_results(results: Sequence[Results], floors: Sequence[Results] = ()) ->
     console = Console(highlight=False)
     rows: list[Results] = []
     for result in results:
-        rows += [result, *([result.ensemble] if result.seeds > 1 else [])]
+        rows += [result, *([result.ensemble] if result.seeds > 1 and not result.steady else [])]
     console.print(_table([*rows, *floors]))
     for result in [*results, *floors]:
-        console.print(f"  {recipe(result)}", soft_wrap=True, markup=False)
+        console.print(f"  {recipe(result)}", markup=False)
     facts = results[0].summary.iloc[0]
     console.print(
         f"Always guessing the largest class: {facts['chance']:.1%} (a guesser on {facts['n_subjects']} subjects: "
         f"{facts['chance95_low']:.1%} to {facts['chance95_high']:.1%}).",
-        soft_wrap=True,
     )
-    console.print(
-        "Intervals: 95 %, bootstrap over subjects; what training anew would change is not in them.", soft_wrap=True
-    )
+    console.print("Intervals: 95 %, bootstrap over subjects; what training anew would change is not in them.")
     for result in results:
         for floor in floors:
-            console.print(against_floor(result, floor), soft_wrap=True)
+            console.print(against_floor(result, floor), markup=False)
     for result in results:
         _print_confusion(console, result)
 
@@ -50,29 +48,33 @@ def print_results(results: Sequence[Results], floors: Sequence[Results] = ()) ->
 def against_floor(result: Results, floor: Results) -> str:
     """One sentence: does the method reach this baseline?"""
     gain, low, high = difference(result.predictions, floor.predictions)
-    name, span = result.name, f"{100 * gain:+.1f} points, 95 % {100 * low:+.1f} to {100 * high:+.1f}"
+    name, interval = result.name, f"95 % {points(low)} to {points(high)}"
+    span = f"{points(gain)} points, {interval}"
     if low > 0:
         return f"{name} is better than {floor.name} on these subjects ({span})."
     if high < 0:
         return f"{name} does NOT reach {floor.name}: it is worse on these subjects ({span})."
     if abs(gain) < EQUAL:
-        return f"{name} and {floor.name} are equally accurate on these subjects (95 % {span.partition('95 % ')[2]})."
+        return f"{name} and {floor.name} are equally accurate on these subjects ({interval})."
     if gain < 0:
         return f"{name} does NOT reach {floor.name} ({span}; the difference may be chance)."
     return f"{name} is not shown to be better than {floor.name} ({span})."
 
 
 def _table(results: Sequence[Results]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title_justify="left", title_style="bold")
-    for name in ("method", "accuracy", "95 %", "balanced", "F1", "AUROC", "MCC"):
-        table.add_column(name, no_wrap=True, justify="left" if name == "method" else "right")
+    table = Table(title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("method", overflow="fold")  # in a narrow terminal a name is broken, never a number
+    for name in ("accuracy", "95 %", "balanced", "F1", "AUROC", "MCC"):
+        table.add_column(name, no_wrap=True, justify="right")
     for result in results:
         row = result.summary.iloc[0]
         spread = f" ± {100 * row['accuracy_std']:.1f}" if row["seeds"] > 1 else ""
         table.add_row(
-            f"{result.name}, its seeds averaged" if result.predictions["seed"].iloc[0] == TOGETHER else result.name,
+            "  seeds averaged" if result.predictions["seed"].iloc[0] == TOGETHER else escape(result.name),
             f"{100 * row['accuracy']:.1f}{spread}",
             f"{100 * row['ci95_low']:.1f} - {100 * row['ci95_high']:.1f}",
             *(f"{row[name]:.3f}" for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")),
@@ -80,7 +82,7 @@ def _table(results: Sequence[Results]) -> Table:
     first = results[0].summary.iloc[0]
     seeds = "1 seed" if first["seeds"] == 1 else f"{first['seeds']} seeds"
     split = results[0].split.get("title", f"{first['folds']} folds")
-    table.title = f"{first['n_subjects']} subjects, each held out once: {split}, {seeds}"
+    table.title = escape(f"{first['n_subjects']} subjects, each held out once: {split}, {seeds}")
     return table
 
 
@@ -94,14 +96,14 @@ def recipe(result: Results) -> str:
     return f"{result.name}: {', '.join(parts)}{'; ' if parts else ''}computed in {duration(row['seconds'])}"
 
 
-def _print_confusion(console: Console, one: Results) -> None:
+def _print_confusion(console: Console, result: Results) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(
-        "true \\ said", *map(escape, one.classes), title=f"{one.settings.method}: subjects", title_justify="left"
+        "true \\ said", *map(escape, result.classes), title=escape(f"{result.name}: subjects"), title_justify="left"
     )
-    for name, row in one.confusion.iterrows():
+    for name, row in result.confusion.iterrows():
         table.add_row(escape(str(name)), *(f"{value:g}" if value == int(value) else f"{value:.1f}" for value in row))
     console.print(table)
 
@@ -115,6 +117,6 @@ def print_evidence(found: Mapping[str, EvidenceFound]) -> None:
         console.print(
             "\n[bold]Do the gates find the true evidence?[/bold] AUROC within held-out patients; 0.5 is chance."
         )
-    for name, one in found.items():
-        span = f"95 % {one.low:.3f} to {one.high:.3f}, {len(one.subjects)} patients"
-        console.print(f"  {name}: {one.mean:.3f} ({span})", soft_wrap=True)
+    for name, evidence in found.items():
+        span = f"95 % {evidence.low:.3f} to {evidence.high:.3f}, {len(evidence.subjects)} patients"
+        console.print(f"  {name}: {evidence.mean:.3f} ({span})")

@@ -1,0 +1,198 @@
+"""Several splits of one cohort: what a method shows on average over them, and against the floors on the same splits."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bridgemil import baselines
+from bridgemil.report.benchmark_table import Cell, Place, method_order
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Pool = tuple[str, str, str]  # cohort, how many folds in words, how they were dealt
+SCORES = ("accuracy", "balanced_accuracy", "auroc")
+EQUAL = 1e-9  # scores closer than this differ by rounding only
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A method less a floor, over the splits that both have."""
+
+    mean: Mapping[str, float]  # by score; accuracy in points
+    ahead: Mapping[str, int]  # by score: on how many splits
+    equal: Mapping[str, int]
+    splits: int
+
+
+@dataclass(frozen=True)
+class SplitRow:
+    """One method on several splits of a cohort, dealt in one manner.
+
+    Parameters
+    ----------
+    cells
+        Of one cohort and one settings, by split hash; in the order of split seeds.
+    """
+
+    cells: Mapping[str, Cell]
+
+    @property
+    def first(self) -> Cell:
+        """One of the cells: what they have in common can be asked of it."""
+        return next(iter(self.cells.values()))
+
+    @property
+    def split_seeds(self) -> list[int]:
+        """What dealt the splits."""
+        return [int(cell.split.split_seed or 0) for cell in self.cells.values()]
+
+    @property
+    def seeds(self) -> str:
+        """Seeds of the weights on each split: ``2``, or ``1-5`` where splits differ."""
+        counts = [cell.row["seeds"] for cell in self.cells.values()]
+        return f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)}-{max(counts)}"
+
+    def mean(self, score: str) -> float:
+        """Over splits; of each split its mean over seeds."""
+        return float(np.mean([cell.row[score] for cell in self.cells.values()]))
+
+    def std(self, score: str) -> float:
+        """Over splits (ddof 0)."""
+        return float(np.std([cell.row[score] for cell in self.cells.values()]))
+
+    def less(self, floor: SplitRow) -> Difference | None:
+        """Paired split by split; None where they share no split."""
+        shared = [key for key in self.cells if key in floor.cells]
+        if not shared or floor is self:
+            return None
+        gains = {
+            score: np.array([self.cells[key].row[score] - floor.cells[key].row[score] for key in shared])
+            for score in SCORES
+        }
+        return Difference(
+            {score: float(values.mean()) for score, values in gains.items()},
+            {score: int((values > EQUAL).sum()) for score, values in gains.items()},
+            {score: int((np.abs(values) <= EQUAL).sum()) for score, values in gains.items()},
+            len(shared),
+        )
+
+
+@dataclass(frozen=True)
+class OverSplits:
+    """All methods of a cohort on splits that differ in their split seed only."""
+
+    pool: Pool
+    rows: Mapping[Place, list[SplitRow]]  # by section; its split is ``dealt``
+    n_splits: int
+
+    @property
+    def cohort(self) -> str:
+        """The cohort's name."""
+        return self.pool[0]
+
+    @property
+    def dealt(self) -> str:
+        """How its subjects were dealt: ``10 folds``."""
+        return self.pool[1]
+
+    @property
+    def floors(self) -> dict[str, SplitRow]:
+        """The simple baselines as they are by default."""
+        known = baselines.floors()
+        return {
+            row.first.method: row
+            for rows in self.rows.values()
+            for row in rows
+            if row.first.method in known and not row.first.changed and not row.first.averaged
+        }
+
+    @property
+    def is_even(self) -> bool:
+        """Whether every method was run on every split."""
+        return all(len(row.cells) == self.n_splits for rows in self.rows.values() for row in rows)
+
+
+def over_splits(cells: Sequence[Cell]) -> tuple[list[OverSplits], list[str]]:
+    """A table for each cohort and manner of dealing with two split seeds or more; and what cannot be averaged.
+
+    Splits made by hand have no split seed: each stays by itself.
+    """
+    pools: dict[Pool, list[Cell]] = {}
+    for cell in cells:
+        if (key := pool_of(cell)) is not None:
+            pools.setdefault(key, []).append(cell)
+    tables, remarks = [], []
+    for key, pool in pools.items():
+        cohort, dealt, _ = key
+        splits = {cell.split.hash: cell.split.split_seed for cell in pool}
+        if len(splits) < 2:
+            continue
+        if max(Counter(splits.values()).values()) > 1:
+            remarks.append(f"Not averaged over splits: {cohort}, {dealt}: splits of one split seed that differ")
+            continue
+        tables.append(OverSplits(key, _rows(pool, dealt), len(splits)))
+    return tables, remarks
+
+
+def pool_of(cell: Cell) -> Pool | None:
+    """The splits among which a cell's differs in its split seed only; None where it has none."""
+    seed = cell.split.split_seed
+    return (
+        None if seed is None else (cell.cohort, cell.split.title.replace(f", split seed {seed}", ""), cell.split.kind)
+    )
+
+
+def _rows(pool: Sequence[Cell], dealt: str) -> dict[Place, list[SplitRow]]:
+    by_settings: dict[Place, dict[tuple[str, bool], dict[str, Cell]]] = {}
+    for cell in sorted(pool, key=lambda cell: cell.split.split_seed or 0):
+        place, key = cell.place._replace(split=dealt), (cell.results.settings.hash, cell.averaged > 0)
+        by_settings.setdefault(place, {}).setdefault(key, {})[cell.split.hash] = cell
+    return {
+        place: sorted(map(SplitRow, rows.values()), key=lambda row: method_order(row.first))
+        for place, rows in sorted(by_settings.items())
+    }
+
+
+def as_table(tables: Sequence[OverSplits]) -> pd.DataFrame:
+    """A row a cohort, backbone, recipe, budget and method; accuracy in percent and points."""
+    import pandas as pd
+
+    names = ["cohort", "folds", "method", "name", "backbone", "recipe", "budget", "seeds_averaged", "seeds", "splits"]
+    names += ["split_seeds", *(f"{score}{end}" for score in SCORES for end in ("", "_std"))]
+    rows = []
+    for cohort in tables:
+        for place, methods in cohort.rows.items():
+            rows += [_csv_row(cohort, place, row) for row in methods]
+    if not rows:
+        return pd.DataFrame(columns=names)
+    table = pd.DataFrame(rows)
+    counts = [name for name in table if re.search("^splits_with_|_ahead_of_|_equal_to_", str(name))]
+    return table.astype(dict.fromkeys(counts, "Int64"))
+
+
+def _csv_row(table: OverSplits, place: Place, row: SplitRow) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "cohort": table.cohort, "folds": table.dealt, "method": row.first.method, "name": row.first.label,
+        "backbone": place.backbone or None, "recipe": place.recipe or None, "budget": place.budget or None,
+        "seeds_averaged": row.first.averaged > 0, "seeds": row.seeds, "splits": len(row.cells),
+        "split_seeds": " ".join(map(str, row.split_seeds)),
+    }  # fmt: skip
+    for score in SCORES:
+        content |= {score: row.mean(score), f"{score}_std": row.std(score)}
+    for name, floor in table.floors.items():
+        less = row.less(floor)
+        content[f"splits_with_{name}"] = None if less is None else less.splits
+        for score in SCORES:
+            content |= {
+                f"{score}_less_{name}": None if less is None else less.mean[score],
+                f"{score}_ahead_of_{name}": None if less is None else less.ahead[score],
+                f"{score}_equal_to_{name}": None if less is None else less.equal[score],
+            }
+    return content | {"settings_hash": row.first.row["settings_hash"], "cohort_hash": row.first.source["hash"]}
