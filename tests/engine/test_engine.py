@@ -19,10 +19,9 @@ import pytest
 
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import Where, benchmark, collect, plan
-from bridgemil.engine.plan import Job, grid
+from bridgemil.engine.plan import Job, Plan, grid
 from bridgemil.engine.scheduler import Event, Workers, only_scheduler, schedule
-from bridgemil.errors import BadData, BadUse, BridgeMILError
-from bridgemil.evaluation.protocol import fold_plan
+from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import has_setting
 from bridgemil.runs import RunStore, open_store
 from people import people
@@ -77,8 +76,9 @@ class Pretend(Workers):
         self.running = []
 
 
-def jobs_of(cohort: Cohort, methods: list[str], seeds: int = 1) -> list[Job]:
-    return grid([cohort], methods, ["eegnet"], seeds, "demo", folds=3, changes=quick(methods))
+def jobs_of(cohort: Cohort, methods: list[str]) -> list[Job]:
+    experiments = grid([cohort], methods, ["eegnet"], 1, "demo", folds=3, changes=quick(methods))
+    return Plan(experiments, RunStore(cohort.path.with_name("nothing is done here"))).jobs
 
 
 def quick(methods: list[str]) -> dict[str, Any]:
@@ -135,68 +135,11 @@ def test_a_worker_without_the_results_folder_makes_none(cohort: Cohort, tmp_path
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_what_is_named_twice_is_run_once(cohort: Cohort, tmp_path: Path) -> None:
-    copy = cohort.save(tmp_path / "copy")
-    twice = ["attention", "attention"]
-    with pytest.warns(UserWarning, match="holds the same windows as another cohort here; it is run once"):
-        jobs = grid([cohort, cohort, copy], twice, ["eegnet"], 1, "demo", folds=3, changes=quick(twice))
-    assert len(jobs) == len({job.identity for job in jobs}) == 3
-
-
 def test_storage_that_refuses_ends_the_call_with_one_error(cohort: Cohort, tmp_path: Path) -> None:
     store = open_store(tmp_path / "runs")
     jobs = jobs_of(cohort, ["attention"])
     with pytest.raises(BridgeMILError, match=r"cannot be written \(words\).*run the same command again"):
         schedule(jobs, store, Pretend(store, script={jobs[0].identity: ["storage"]}))
-
-
-def test_a_grid_of_5000_runs_with_4000_done_is_planned_in_two_seconds(tmp_path: Path) -> None:
-    cohort = people(88, windows=1).save(tmp_path / "cohort")
-    store = open_store(tmp_path / "runs")
-    methods = ["majority_vote", "additive", "attention", "millet", "timemil", "supcon", "masked", "bridgemil"]
-    names = ["eegnet", "conformer", "lcadnet", "dsainet", "mtdnet"]
-    arguments = ([tmp_path / "cohort"], methods, names, 13, "laptop", tmp_path / "runs")
-    for job in plan(*arguments).jobs[:4000]:
-        store.run(job.identity).mkdir()
-    assert len(cohort) == 88
-    begun = time.perf_counter()
-    planned = plan(*arguments)
-    took = time.perf_counter() - begun
-    assert (len(planned.jobs), len(planned.todo)) == (5200, 1200)
-    assert took < 2
-
-
-def test_a_grid_counts_band_power_once_and_keeps_stage_1_settings_to_those_that_have_one(cohort: Cohort) -> None:
-    names = ["bandpower", "attention", "bridgemil"]
-    jobs = grid([cohort], names, ["eegnet", "mtdnet"], 2, "demo", folds=3, changes=QUICK)
-    assert len(jobs) == 2 * 3 * (1 + 2 * 2)
-    assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)
-    with pytest.raises(BadUse, match="method must be one of"):
-        grid([cohort], ["magic"], ["eegnet"], 1, "demo", changes=QUICK)
-    with pytest.raises(BadUse, match="backbone must be one of"):
-        grid([cohort], ["attention"], ["nope"], 1, "demo")
-    for key in ("nonsense", "stage1_typo", "stage1", "stage2.retension"):
-        with pytest.raises(BadUse, match=key.rpartition(".")[2]):
-            grid([cohort], ["bandpower", "attention"], ["eegnet"], 1, "demo", folds=3, changes={key: 1})
-    with pytest.warns(UserWarning, match=r"no method of this grid has a setting stage1\.lr; it changes nothing"):
-        grid([cohort], ["bandpower", "attention"], ["eegnet"], 1, "demo", folds=3, changes={"stage1.lr": 1})
-    trees = grid([cohort], ["bandpower"], ["eegnet"], 1, "demo", folds=3, changes={"stage2.classifier": "extra_trees"})
-    assert trees[0].settings.stage2.classifier == "extra_trees"
-    alone = people(6, classes=("A",)).save(cohort.path.with_name("alone"))
-    with pytest.raises(BadData, match="one class only"):
-        grid([alone], ["attention"], ["eegnet"], 1, "demo", folds=3)
-    with pytest.raises(BadUse, match="save a cohort made in memory"):
-        grid([people(6)], ["attention"], ["eegnet"], 1, "demo")
-
-
-def test_a_grid_follows_a_split_or_groups(cohort: Cohort, tmp_path: Path) -> None:
-    split = fold_plan(cohort, 3, split_seed=7)
-    split.save(tmp_path / "split.json")
-    jobs = grid([cohort], ["attention"], ["eegnet"], 1, "demo", split=tmp_path / "split.json")
-    assert [job.subjects.test for job in jobs] == list(split.folds)
-    assert jobs == grid([cohort], ["attention"], ["eegnet"], 1, "demo", folds=3, split_seed=7)
-    with pytest.raises(BridgeMILError, match="no column"):
-        grid([cohort], ["attention"], ["eegnet"], 1, "demo", folds=3, groups="family")
 
 
 def test_only_one_scheduler_works_on_a_folder(tmp_path: Path) -> None:
@@ -302,11 +245,6 @@ def test_a_script_without_a_guard_is_told_so(cohort: Cohort, tmp_path: Path) -> 
     assert "if __name__ == '__main__':" in done.stderr
 
 
-def test_planning_makes_no_folder(cohort: Cohort, tmp_path: Path) -> None:
-    assert len(plan([cohort], ["attention"], out=tmp_path / "runs", folds=3).todo) == 3
-    assert not (tmp_path / "runs").exists()
-
-
 def test_a_cluster_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the ray extra is not installed")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -314,7 +252,7 @@ def test_a_cluster_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(BridgeMILError, match=r"no cluster answers at 127\.0\.0\.1:.*ray start --head"):
         Where("ray", address=f"127.0.0.1:{free}").workers(tmp_path)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60, "Ray itself tries for minutes"
 
 
 def test_what_makes_no_sense_for_an_engine_is_refused() -> None:

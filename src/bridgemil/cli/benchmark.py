@@ -11,10 +11,9 @@ import typer
 from bridgemil.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bridgemil.engine.benchmark import Where
-    from bridgemil.engine.plan import Plan
 
 NAME = "benchmark"
 
@@ -55,7 +54,7 @@ def run(
 
     A failed run is kept with its error and tried again by the next call; it does not stop the others.
     """
-    from bridgemil.engine.benchmark import Where, benchmark, plan
+    from bridgemil.engine.benchmark import Where, benchmark, expected_seconds, plan
     from bridgemil.evaluation.estimate import duration
 
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
@@ -63,16 +62,19 @@ def run(
     how: dict[str, Any] = {"folds": folds, "split": split, "groups": groups, "split_seed": split_seed}
     grid = plan(cohorts, *chosen, seeds, budget, out, recipe=recipe, **how, settings=options.settings(set_ or []))
     done = len(grid.jobs) - len(grid.todo)
-    if not json:
+    expected = None if json else expected_seconds(grid, where)
+    if expected is not None:
         before = sum((out / "failed" / f"{job.identity}.json").is_file() for job in grid.todo)
         again = f" ({before} failed before)" if before else ""
-        typer.echo(f"{len(grid.jobs)} runs: {done} done, {len(grid.todo)} to do{again}{_time(grid, where)}", err=True)
+        typer.echo(
+            f"{len(grid.jobs)} runs: {done} done, {len(grid.todo)} to do{again}{_time(expected, where)}", err=True
+        )
     content: dict[str, Any] = {"runs": len(grid.jobs), "done": done, "todo": len(grid.todo), "out": str(out)}
     if plan_only:
         if json:
             options.print_json(content)
         return
-    outcome = benchmark(grid, where, progress=not json)
+    outcome = benchmark(grid, where, progress=not json, expected=expected)
     failed = [
         {"identity": job.identity, "run": str(job), "error": outcome.failed[job.identity]}
         for job in grid.jobs
@@ -92,13 +94,12 @@ def run(
         raise typer.Exit(1)
 
 
-def _time(grid: Plan, where: Where) -> str:
-    from bridgemil.engine.benchmark import expected_seconds
+def _time(expected: Mapping[str, float], where: Where) -> str:
     from bridgemil.evaluation.estimate import duration
 
-    if not grid.todo:
+    if not expected:
         return ""
-    seconds = sum(expected_seconds(grid, where).values())
+    seconds = sum(expected.values())
     if where.engine == "ray" or where.at_once == 1:
         return f"; about {duration(seconds)} of computing"
     return f"; about {duration(seconds / where.at_once)} with {where.at_once} at a time"

@@ -120,8 +120,26 @@ def plan(
     )
 
 
-def benchmark(grid_plan: Plan, where: Where | None = None, *, progress: bool = True) -> Outcome:
-    """Do what remains of a plan. Interrupted or killed, the same call goes on."""
+def benchmark(
+    grid_plan: Plan,
+    where: Where | None = None,
+    *,
+    progress: bool = True,
+    expected: Mapping[str, float] | None = None,
+) -> Outcome:
+    """Do what remains of a plan. Interrupted or killed, the same call goes on.
+
+    Parameters
+    ----------
+    grid_plan
+        From ``plan``.
+    where
+        This machine's cores by default.
+    progress
+        Show progress on standard error.
+    expected
+        Seconds of each remaining run, if ``expected_seconds`` was asked before.
+    """
     from bridgemil.engine.display import Display
 
     where = where or Where()
@@ -134,7 +152,8 @@ def benchmark(grid_plan: Plan, where: Where | None = None, *, progress: bool = T
         workers = where.workers(grid_plan.store.root)
         if not progress:
             return schedule(grid_plan.todo, grid_plan.store, workers)
-        with Display(grid_plan.todo, expected_seconds(grid_plan, where), workers.slots) as display:
+        seconds = expected_seconds(grid_plan, where) if expected is None else expected
+        with Display(grid_plan.todo, seconds, workers.slots) as display:
             return schedule(grid_plan.todo, grid_plan.store, workers, display)
 
 
@@ -148,7 +167,7 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
     rows = []
     for identity in sorted(wanted):
         about = store.about(identity)
-        settings, split = about["settings"], about["split"] or {}
+        settings, split = about["settings"], about.get("split") or {}  # another version's run may have none
         rows.append(
             {
                 "identity": identity,
@@ -157,7 +176,7 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
                 "method": settings["method"],
                 "backbone": settings["backbone"],
                 "budget": settings["budget"],
-                "recipe": settings["recipe"],
+                "recipe": settings.get("recipe"),
                 "settings_hash": about["settings_hash"],
                 "split": split.get("hash"),
                 "seed": about["seed"],

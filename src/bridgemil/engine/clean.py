@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from bridgemil.cohort.folds import Round
 from bridgemil.disk import Taken, lock
 from bridgemil.engine.benchmark import collect
 from bridgemil.engine.scheduler import only_scheduler
-from bridgemil.methods import Settings
-from bridgemil.runs import RunStore, stage1_identity
+from bridgemil.errors import BridgeMILError, one_of
+from bridgemil.methods import Settings, short_name
+from bridgemil.runs import RESULTS_VERSION, RunStore, stage1_identity
 
 
 @dataclass
@@ -66,31 +67,32 @@ def leftovers(
     unused
         Stage 1 encoders that no run left here was trained from, and all stored features (they are computed again when
         needed).
+
+    What a living process works on stays.
     """
     going = Leftovers()
     aside = store.root / "unfinished"
     entries = sorted(aside.iterdir()) if aside.is_dir() else []
-    going.add("lock files nobody holds", [e for e in entries if e.suffix == ".lock" and _free(e)])
-    going.add("half-written folders", [e for e in entries if e.suffix == ".folder" or e.name.endswith(".part")])
-    if unfinished:
-        going.add("checkpoints", [e for e in entries if e.suffix == ".safetensors"])
-    if failed:
-        records = sorted((store.root / "failed").glob("*.json"))
-        going.add("failures", records)
-        going.add("checkpoints", [f for r in records if (f := store.checkpoint(r.stem)).is_file() and not unfinished])
-    chosen = set[str]()
-    if methods or backbones or budgets:
-        runs = collect(store)
-        for column, values in (("method", methods), ("backbone", backbones), ("budget", budgets)):
-            runs = runs[runs[column].isin(list(values))] if values and len(runs) else runs
-        chosen = set(runs["identity"]) if len(runs) else set()
-        going.add("runs", [store.run(identity) for identity in sorted(chosen)])
+    free = [entry for entry in entries if entry.suffix == ".lock" and _free(entry)]
+    alive = {entry.stem for entry in entries if entry.suffix == ".lock" and entry not in free}
+    left = [entry for entry in entries if entry.name.lstrip(".").partition(".")[0] not in alive]
+    going.add("lock files nobody holds", free)
+    going.add("half-written files", [e for e in left if e.suffix == ".folder" or e.name.endswith(".part")])
+    checkpoints = [entry for entry in left if entry.suffix == ".safetensors"]
+    records = sorted((store.root / "failed").glob("*.json")) if failed else []
+    going.add("failures", records)
+    gone = {record.stem for record in records}
+    going.add("checkpoints", [file for file in checkpoints if unfinished or file.stem in gone])
+    chosen = _chosen(store, {"method": methods, "backbone": backbones, "budget": budgets})
+    going.add("runs", [store.run(identity) for identity in sorted(chosen)])
     if unused:
+        if alive:
+            raise BridgeMILError(f"{store.root}: another process is working on this folder; wait, or without --unused")
         needed = {_encoder(store, identity) for identity in store.finished() - chosen}
         folder = store.root / "stage1"
         encoders = sorted(folder.iterdir()) if folder.is_dir() else []
         going.add("Stage 1 encoders", [path for path in encoders if path.name not in needed])
-        going.add("features", [path for path in [store.root / "features"] if path.is_dir()])
+        going.add("stores of features", [path for path in [store.root / "features"] if path.is_dir()])
     return going
 
 
@@ -100,8 +102,27 @@ def clean(store: RunStore, going: Leftovers) -> None:
         going.remove()
 
 
+def _chosen(store: RunStore, wanted: Mapping[str, Sequence[str]]) -> set[str]:
+    """The finished runs that fit everything that is wanted; refuses a name that no run here has."""
+    if not any(wanted.values()):
+        return set()
+    runs = collect(store)
+    if runs.empty:
+        return set()
+    runs["backbone"] = [short_name(name or "") for name in runs["backbone"]]  # net.py:Tiny, wherever it was
+    for column, values in wanted.items():
+        for value in values:
+            one_of(column, short_name(value), sorted(set(runs[column].dropna()) - {""}), f" (what {store.root} has)")
+    for column, values in wanted.items():
+        runs = runs[runs[column].isin([short_name(value) for value in values])] if values else runs
+    return set(runs["identity"])
+
+
 def _encoder(store: RunStore, identity: str) -> str | None:
+    """The Stage 1 encoder that a run was trained from."""
     about = store.about(identity)
+    if about["results_version"] != RESULTS_VERSION:
+        return None  # nothing is trained from that version's encoders any more
     who = Round(about["fold"], *(tuple(about[part]) for part in ("train", "validation", "test")))
     return stage1_identity(Settings.model_validate(about["settings"]), about["cohort"]["hash"], who, about["seed"])
 

@@ -87,7 +87,8 @@ def evaluate(
         work = Plan([main, *floors.values()], store)
         ours = {job.identity for seed in main.seeds for job in main.jobs(seed)}
         todo = [job for job in work.todo if job.identity in ours]
-        expected = estimate(cohort, todo[0].subjects, todo[0].settings, where) if todo else None
+        heard = progress or announce is not None
+        expected = estimate(cohort, todo[0].subjects, todo[0].settings, where) if todo and heard else None
         if announce is not None and expected is not None:
             announce(expected, len(todo), len(ours))
         workers = ThisProcess({cohort.hash: cohort}, store, where, lambda job: job.identity not in ours)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bridgemil import backbones, baselines, methods
+from bridgemil import backbones, methods
 from bridgemil.cohort.folds import FoldPlan, Round
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILWarning
@@ -140,16 +140,15 @@ def grid(
     chosen_seeds = tuple(seed_list(seeds))
     for name in backbone_names:
         backbones.check(name)
-    fitting, experiments = _fitting(method_names, changes or {}), list[Experiment]()
+    fitting, experiments = _fitting(method_names, changes or {}), dict[tuple[str, str], Experiment]()
     for cohort in _each_once(cohorts):
         plan = fold_plan(cohort, folds, split, groups, split_seed)
         for backbone in backbone_names:
             for method in method_names:
-                if method in baselines.names() and backbone != backbone_names[0]:
-                    continue  # it has no backbone: once is enough
                 made = methods.for_cohort(cohort, method, backbone, budget, fitting[method], recipe=recipe)
-                experiments.append(Experiment(cohort, plan, made, chosen_seeds))
-    return experiments
+                # Once is enough: a baseline has no backbone, and a user may name something twice.
+                experiments.setdefault((cohort.hash, made.hash), Experiment(cohort, plan, made, chosen_seeds))
+    return list(experiments.values())
 
 
 def _each_once(cohorts: Iterable[Cohort]) -> list[Cohort]:
@@ -171,7 +170,8 @@ def _fitting(method_names: Sequence[str], changes: Mapping[str, Any]) -> dict[st
     every = [*methods.names(), *methods.ablations()]
     for key in unused:
         if not any(methods.has_setting(name, key) for name in every):
-            methods.settings("bridgemil", changes={key: flat[key]})  # refuses it, and lists what there is
+            if not key.startswith("baseline."):
+                methods.settings("bridgemil", changes={key: flat[key]})  # refuses it, and lists what there is
             raise BadUse(f"no method has a setting {key}")
     if unused:
         warnings.warn(

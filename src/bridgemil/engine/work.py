@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Job
-from bridgemil.errors import STORAGE, BadData, BridgeMILError
+from bridgemil.errors import STORAGE, BadData, BadUse, BridgeMILError
+from bridgemil.methods import Settings
 
 if TYPE_CHECKING:
     from bridgemil.learning.loop import Watch
@@ -34,6 +35,7 @@ def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None
         cohort = _open(job.cohort, _written(Path(job.cohort) / "cohort.json"))
         if cohort.hash != job.cohort_hash:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
+        _refuse_unknown(job.settings)
         run = Run(cohort, job.subjects, job.settings, job.seed, job.split)
         with threadpool_limits(threads):  # numpy's and scikit-learn's
             run.perform(store, device_of(device), watch)
@@ -47,6 +49,19 @@ def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None
     except Exception as error:  # kept with the run; it must not hide the others
         return "failed", _last_lines(error)
     return "done", ""
+
+
+def _refuse_unknown(settings: Settings) -> None:
+    """What was registered by the process that planned is known there only."""
+    from bridgemil import backbones, baselines
+
+    if settings.code is None:
+        return
+    name, where = settings.backbone, "was registered in the process that planned this run; a worker does not know it"
+    if name is not None and ":" not in name and name not in backbones.names():
+        raise BadUse(f"backbone {name!r} {where}. Put it in a file, and name it by its address: path/to/file.py:NAME")
+    if name is None and settings.method not in baselines.names():
+        raise BadUse(f"baseline {settings.method!r} {where}. Use evaluate, which runs where it was registered")
 
 
 @lru_cache(maxsize=4)
