@@ -1,4 +1,4 @@
-"""A user's own network or baseline through the engine: an edit gives new numbers, never the old ones under a new look."""
+"""A user's own network or baseline through the engine: an edit gives new numbers, never the old ones again."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _chosen(store: RunStore, wanted: Mapping[str, Sequence[str]]) -> set[str]:
     runs = collect(store)
     if runs.empty:
         return set()
-    runs["backbone"] = [short_name(name or "") for name in runs["backbone"]]  # net.py:Tiny, wherever it was
+    runs["backbone"] = [short_name(name) for name in runs["backbone"].fillna("")]  # net.py:Tiny, wherever it was
     for column, values in wanted.items():
         for value in values:
             one_of(column, short_name(value), sorted(set(runs[column].dropna()) - {""}), f" (what {store.root} has)")
