@@ -1,0 +1,331 @@
+"""What a prediction rests on: which seconds, which electrodes and bands; and whether that explains anything at all.
+
+``explain`` takes fitted models and one person's windows. Its answer says how far gates or contributions spread, and
+puts them to a test: does the prediction move more when the top tenth of windows goes than when a random tenth does?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.errors import BadData
+from bridgemil.models import Model
+from bridgemil.report.scalp import electrode_table, pair_table
+from bridgemil.report.window_values import Floats, Index, Reading, against_others, read
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DRAWS = 20  # random tenths that the top tenth is set against
+PLURALS = {"gate": "Gates", "contribution": "Contributions", "probability": "Probabilities of single windows"}
+FLAT = 0.1  # gates are flat if the middle 90 % of them span less than this share of their mean
+
+
+@dataclass(frozen=True)
+class Person:
+    """One person's windows and where they come from.
+
+    Parameters
+    ----------
+    name
+        Subject id, or the name of a file.
+    bag
+        n windows x channels x time, microvolts.
+    starts
+        Seconds from the start of its recording at which each window begins, n.
+    recordings
+        Name and number of windows of each recording, in order; by default one.
+    label
+        The diagnosis, if it is known.
+    """
+
+    name: str
+    bag: NDArray[np.float32]
+    starts: NDArray[np.float64]
+    recordings: Sequence[tuple[str, int]] = ()
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.starts) != len(self.bag) or (self.recordings and self.recording_of[-1] < 0):
+            raise BadData(f"{self.name}: {len(self.bag)} windows, but {len(self.starts)} times of them")
+
+    @property
+    def parts(self) -> list[tuple[str, int]]:
+        """The recordings, also where none were named."""
+        return list(self.recordings) or [(self.name, len(self.bag))]
+
+    @property
+    def recording_of(self) -> Index:
+        """The number of each window's recording, n."""
+        numbers = np.repeat(np.arange(len(self.parts)), [n for _, n in self.parts])
+        if len(numbers) != len(self.bag):
+            raise BadData(f"{self.name}: {len(self.bag)} windows, but its recordings have {len(numbers)}")
+        return numbers
+
+
+@dataclass(frozen=True)
+class Removal:
+    """How the probability of the predicted class changes without a tenth of the windows."""
+
+    n: int  # windows removed
+    top: float  # change without the top tenth
+    random: Floats  # changes without random tenths, one a draw
+
+    @property
+    def more_than_chance(self) -> bool:
+        """Whether the top tenth moves the prediction further than every random tenth."""
+        return bool(abs(self.top) > np.abs(self.random).max())
+
+    @property
+    def sentence(self) -> str:
+        """What the test shows."""
+        low, high = self.random.min(), self.random.max()
+        words = (
+            f"Without its top tenth ({self.n} window{'s' * (self.n > 1)}) the probability moves by {self.top:+.3f}; "
+            f"without a random tenth by {self.random.mean():+.3f} (mean of {len(self.random)}, {low:+.3f} to "
+            f"{high:+.3f})"
+        )
+        if self.more_than_chance:
+            return f"{words}: further than without any of the random ones."
+        return f"{words}: no further than by chance. It does not single out the seconds that mattered."
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A number for each window, by which windows can be ordered: how they spread, and the removal test."""
+
+    name: str  # gate, contribution or probability
+    values: Floats  # n
+    removal: Removal | None  # None for one window
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """Mean, standard deviation, and the 5th and 95th percentile."""
+        low, high = np.percentile(self.values, [5, 95])
+        return {"mean": float(self.values.mean()), "sd": float(self.values.std()), "p5": float(low), "p95": float(high)}
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether gates are so alike that they explain nothing; of other numbers, never."""
+        spread = self.spread
+        return self.name == "gate" and spread["p95"] - spread["p5"] < FLAT * abs(spread["mean"])
+
+    @property
+    def order(self) -> Index:
+        """Windows, from the highest value to the lowest."""
+        return np.argsort(-self.values, kind="stable")
+
+    @property
+    def sentences(self) -> list[str]:
+        """What can be said of it."""
+        s, digits = self.spread, 3 if self.name != "contribution" else 5
+        words = (
+            f"{PLURALS[self.name]}: mean {s['mean']:.{digits}f}, standard deviation {s['sd']:.{digits}f}, "
+            f"5-95 % {s['p5']:.{digits}f} to {s['p95']:.{digits}f}."
+        )
+        if self.is_flat:
+            words += " They are flat: every window counts about the same, and they explain nothing."
+        return [words, *([] if self.removal is None else [self.removal.sentence])]
+
+    def for_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        removal = self.removal
+        test = None if removal is None else {
+            "windows": removal.n, "top_tenth": removal.top, "random_tenth": float(removal.random.mean()),
+            "random_range": [float(removal.random.min()), float(removal.random.max())],
+            "more_than_chance": removal.more_than_chance,
+        }  # fmt: skip
+        return self.spread | {"flat": self.is_flat, "removal": test}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a prediction rests on.
+
+    Parameters
+    ----------
+    person
+        Whose.
+    classes, probabilities
+        K names and the model's probabilities (not calibrated).
+    predicted
+        The number of the class that is said; of a majority vote the one with most windows.
+    windows
+        A row a window: window, recording, second, gate, contribution_<class>, p_<class>; ``contribution`` is that to
+        the predicted class less the mean of the others'.
+    rankings
+        By gate, contribution or probability; empty where the model does not look at windows one by one.
+    pairs, electrodes
+        As ``bridgemil.report.scalp`` makes them; empty for a model whose features have no names.
+    notes
+        What a reader must know.
+    """
+
+    person: Person
+    classes: Sequence[str]
+    probabilities: Floats
+    predicted: int
+    windows: pd.DataFrame
+    rankings: list[Ranking]
+    pairs: pd.DataFrame
+    electrodes: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+
+    def write_csv(self, folder: Path) -> list[Path]:
+        """windows.csv, pairs.csv and electrodes.csv; those that are empty are not written."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tables = {"windows": self.windows, "pairs": self.pairs, "electrodes": self.electrodes}
+        written = []
+        for name, table in tables.items():
+            if len(table):
+                table.to_csv(folder / f"{name}.csv", index=False)
+                written.append(folder / f"{name}.csv")
+        return written
+
+    def for_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "subject": self.person.name,
+            "label": self.person.label,
+            "predicted": self.classes[self.predicted],
+            "probabilities": {name: float(p) for name, p in zip(self.classes, self.probabilities, strict=True)},
+            "windows_used": len(self.person.bag),
+            "windows": {ranking.name: ranking.for_json() for ranking in self.rankings},
+            "top_windows": {ranking.name: self._top(ranking) for ranking in self.rankings},
+            "notes": self.notes,
+        }
+
+    def _top(self, ranking: Ranking, most: int = 5) -> list[dict[str, Any]]:
+        names, numbers = [name for name, _ in self.person.parts], self.person.recording_of
+        return [
+            {
+                "window": int(i),
+                "recording": names[numbers[i]],
+                "second": float(self.person.starts[i]),
+                "value": float(ranking.values[i]),
+            }
+            for i in ranking.order[:most]
+        ]
+
+
+def explain(
+    models: Model | Sequence[Model], person: Person, background: Floats | None = None, background_of: str = ""
+) -> Explanation:
+    """What a prediction rests on.
+
+    Parameters
+    ----------
+    models
+        A fitted model, or several whose probabilities are averaged (their gates, contributions and patterns are too).
+    person
+        Whose windows.
+    background
+        m x F, features of training people (or of their windows) over which patterns are computed; without them, of this
+        person's windows, and the notes say so.
+    background_of
+        Whose these are, in words.
+    """
+    members = [models] if isinstance(models, Model) else list(models)
+    readings = [read(model, person.bag) for model in members]
+    classes = members[0].facts.classes
+    everything = np.arange(len(person.bag))
+    p = _mean([reading.probabilities(everything) for reading in readings])
+    predicted = int(p.argmax()) if len(readings) > 1 else readings[0].predicted(p)
+    values = {name: _mean_or_none(readings, name) for name in ("gates", "contributions", "window_probabilities")}
+    rankings = [
+        Ranking(name, ranked, _removal(readings, ranked, predicted, p)) for name, ranked in _ranked(values, predicted)
+    ]
+    pairs, electrodes, notes = _patterns(readings, classes, background, background_of)
+    if not rankings:
+        notes.insert(
+            0, f"{members[0].facts.settings.method} does not look at windows one by one: there is no timeline."
+        )
+    elif values["gates"] is not None and values["contributions"] is not None:
+        notes.insert(0, "A gate says how far a window was let in, not which class it speaks for; a contribution does.")
+    if predicted != int(p.argmax()):
+        notes.append("Most windows vote for another class than the one with the highest mean probability.")
+    windows = _window_table(person, classes, values, rankings)
+    return Explanation(person, classes, p, predicted, windows, rankings, pairs, electrodes, notes)
+
+
+def _mean(arrays: Sequence[Floats]) -> Floats:
+    mean: Floats = np.mean(np.stack(list(arrays)), axis=0)
+    return mean
+
+
+def _mean_or_none(readings: Sequence[Reading], name: str) -> Floats | None:
+    values = [getattr(reading, name) for reading in readings]
+    return None if any(value is None for value in values) else _mean(values)
+
+
+def _ranked(values: dict[str, Floats | None], predicted: int) -> list[tuple[str, Floats]]:
+    """What windows can be ordered by."""
+    gates, contributions, p = values["gates"], values["contributions"], values["window_probabilities"]
+    found = [] if gates is None else [("gate", gates)]
+    found += [] if contributions is None else [("contribution", against_others(contributions)[:, predicted])]
+    return found + ([] if p is None else [("probability", p[:, predicted])])
+
+
+def _removal(readings: Sequence[Reading], values: Floats, predicted: int, p: Floats) -> Removal | None:
+    n = len(values)
+    if n < 2:
+        return None
+    size = max(1, round(n / 10))
+
+    def change(gone: Index) -> float:
+        keep = np.setdiff1d(np.arange(n), gone)
+        return float(_mean([reading.probabilities(keep) for reading in readings])[predicted] - p[predicted])
+
+    rng = np.random.default_rng(0)
+    random = np.array([change(rng.choice(n, size, replace=False)) for _ in range(DRAWS)])
+    return Removal(size, change(np.argsort(-values, kind="stable")[:size]), random)
+
+
+def _patterns(
+    readings: Sequence[Reading], classes: Sequence[str], background: Floats | None, background_of: str
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Tables of pairs and electrodes, mean over the models, and what is to be said of them."""
+    import pandas as pd
+
+    tables, notes = [], []
+    for reading in readings:
+        parts = reading.weights()
+        if parts and reading.features is not None:
+            features = reading.features if background is None else background
+            tables.append(pair_table(reading.names, parts, features, classes))
+    if not tables:
+        words = "The model's features do not belong to electrodes and bands one by one: there are no scalp maps."
+        return pd.DataFrame(), pd.DataFrame(), [words]
+    over = background_of if background is not None else "this person's windows (training people's were not at hand)"
+    notes.append(f"Patterns after Haufe et al. (2014), over {over}.")
+    pairs = tables[0]
+    for name in ("weight", "pattern"):
+        pairs[name] = _mean([table[name].to_numpy() for table in tables])
+    return pairs, electrode_table(pairs), notes
+
+
+def _window_table(
+    person: Person, classes: Sequence[str], values: dict[str, Floats | None], rankings: Sequence[Ranking]
+) -> pd.DataFrame:
+    import pandas as pd
+
+    names = [name for name, _ in person.parts]
+    columns: dict[str, Any] = {
+        "window": range(len(person.bag)),
+        "recording": [names[i] for i in person.recording_of],
+        "second": person.starts,
+    }
+    for ranking in rankings:
+        if ranking.name != "probability":
+            columns[ranking.name] = ranking.values
+    for prefix, key in (("contribution", "contributions"), ("p", "window_probabilities")):
+        table = values[key]
+        if table is not None:
+            columns |= {f"{prefix}_{name}": table[:, k] for k, name in enumerate(classes)}
+    return pd.DataFrame(columns)

@@ -1,0 +1,265 @@
+"""A held-out person of finished runs: the model that did not see this person, and what it is to be read beside."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bridgemil.cohort.store import Cohort
+from bridgemil.errors import BadData, BadUse, one_of
+from bridgemil.methods import JOIN, Settings
+from bridgemil.models import BaselineModel, Model, NetworkModel, Shelf, features_of, front_end_arrays
+from bridgemil.report.explanation import Person
+from bridgemil.report.window_values import Floats
+from bridgemil.runs import RunShelf, RunStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_WINDOWS = 60  # of each training person, for the patterns of a network and for band power
+NEAR = 0.1  # probabilities this close count as "about this"
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One person and the run that held them out."""
+
+    store: RunStore
+    identity: str
+    about: dict[str, Any]  # run.json
+    cohort: Cohort
+    person: Person
+    others: list[str] = field(default_factory=list)  # in words: further runs that held this person out
+
+    @property
+    def title(self) -> str:
+        """Which fold of what."""
+        settings, split = Settings.model_validate(self.about["settings"]), self.about["split"] or {}
+        of = f" of {split['k']}" if "k" in split else ""
+        return f"{settings.title}, fold {self.about['fold']}{of}, seed {self.about['seed']}"
+
+    @property
+    def sentence(self) -> str:
+        """What the model has and has not seen."""
+        return (
+            f"The model of {self.title} did not see {self.person.name}: it learnt from {len(self.about['train'])} "
+            f"other people and selected its epoch by {len(self.about['validation'])} more."
+        )
+
+    def model(self, **how: Any) -> Model:
+        """The fitted model; ``how`` as for ``bridgemil.models.load``."""
+        return self.store.model(self.identity, **how)
+
+    def background(self, model: Model) -> tuple[Floats | None, str]:
+        """Features over which patterns are computed, and whose they are; None where features have no names.
+
+        Of a baseline the training people's; of a network those of up to ``MOST_WINDOWS`` windows of each of them.
+        """
+        train = sorted(self.about["train"])
+        shelf = RunShelf(self.store, self.identity, None, {}) if os.access(self.store.root, os.W_OK) else Shelf()
+        if isinstance(model, BaselineModel):
+            settings, baseline = model.facts.settings, model.baseline
+            key = json.dumps([settings.method, settings.code, baseline.features_key], sort_keys=True)
+            rows = [features_of(shelf, key, self.cohort, subject, baseline.features) for subject in train]
+            return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training people"
+        assert isinstance(model, NetworkModel)
+        arrays = front_end_arrays(model.network.encoder, self.cohort, shelf)
+        if arrays is None:
+            return None, ""
+        parts = [values[_spaced(len(values))] for values in map(arrays, train)]
+        features = np.concatenate(parts).astype(np.float64)
+        return features, f"{len(features):,} windows of the {len(train)} training people"
+
+    def predictions(self) -> pd.DataFrame:
+        """What runs of the same settings and seed said of everybody they held out."""
+        import pandas as pd
+
+        same = [
+            identity
+            for identity, about in _finished(self.store)
+            if about["settings_hash"] == self.about["settings_hash"]
+            and about["cohort"]["hash"] == self.about["cohort"]["hash"]
+            and about["split"] == self.about["split"]
+            and about["seed"] == self.about["seed"]
+        ]
+        return pd.concat([self.store.predictions(identity) for identity in same], ignore_index=True)
+
+
+def find(
+    store: RunStore,
+    subject: str,
+    *,
+    method: str | None = None,
+    run: str | None = None,
+    cohort: str | Path | Cohort | None = None,
+) -> HeldOut:
+    """The run that held a person out.
+
+    Parameters
+    ----------
+    store
+        A folder of runs.
+    subject
+        Whom.
+    method
+        Needed where the folder holds several; without it, the only network is taken.
+    run
+        The run's identity, where all else is not enough.
+    cohort
+        The cohort, if it is no longer where the run found it.
+    """
+    if method is not None and JOIN in method:
+        raise BadUse(
+            f"method {method} is an ensemble: explain its members one by one (--method {method.split(JOIN)[0]})"
+        )
+    runs = _finished(store)
+    if not runs:
+        raise BadData(f"{store.root}: no finished run there; make some with `bridgemil evaluate`")
+    chosen = [(identity, about) for identity, about in runs if subject in about["test"]]
+    if not chosen:
+        known = sorted({name for _, about in runs for name in about["test"]})
+        raise BadUse(
+            f"no finished run held {subject!r} out; held out were {', '.join(known[:8])}{' …' * (len(known) > 8)}"
+        )
+    if run is not None:
+        chosen = [(identity, about) for identity, about in chosen if identity.startswith(run)]
+        if not chosen:
+            raise BadUse(f"no finished run {run!r} held {subject} out")
+    if method is not None:
+        one_of(
+            "method", method, sorted({about["settings"]["method"] for _, about in chosen}), " (what is in the folder)"
+        )
+        chosen = [(identity, about) for identity, about in chosen if about["settings"]["method"] == method]
+    identity, about = _only(chosen, subject)
+    others = [_title(other) for name, other in chosen if name != identity]
+    opened = _cohort(about, cohort)
+    record = opened.records[subject]
+    recordings = list(zip(record.recordings, record.recording_windows, strict=True))
+    person = Person(subject, opened.windows(subject), opened.window_starts(subject), recordings, record.label)
+    return HeldOut(store, identity, about, opened, person, others)
+
+
+def _finished(store: RunStore) -> list[tuple[str, dict[str, Any]]]:
+    return [(identity, store.about(identity)) for identity in sorted(store.finished())]
+
+
+def _only(chosen: Sequence[tuple[str, dict[str, Any]]], subject: str) -> tuple[str, dict[str, Any]]:
+    """The one run that is meant: of the only experiment, or the only network's; the lowest seed."""
+    networks = [pair for pair in chosen if pair[1]["settings"]["backbone"] is not None]
+    chosen = networks or list(chosen)
+    apart = {
+        (about["settings_hash"], about["cohort"]["hash"], (about["split"] or {}).get("hash")) for _, about in chosen
+    }
+    if len(apart) > 1:
+        words = "; ".join(f"{_title(about)} (--run {identity[:8]})" for identity, about in chosen)
+        raise BadUse(f"several runs held {subject} out; choose with --method or --run: {words}")
+    return min(chosen, key=lambda pair: pair[1]["seed"])
+
+
+def _title(about: dict[str, Any]) -> str:
+    settings = Settings.model_validate(about["settings"])
+    return f"{settings.title}, fold {about['fold']}, seed {about['seed']}"
+
+
+def _cohort(about: dict[str, Any], given: str | Path | Cohort | None) -> Cohort:
+    where = about["cohort"]["path"]
+    if given is None and not (where and Path(where).is_dir()):
+        lost = f"the cohort is no longer at {where}" if where else "the cohort was in memory only"
+        raise BadUse(f"{lost}; say where it is, --cohort FOLDER")
+    cohort = given if isinstance(given, Cohort) else Cohort.open(given or where)
+    if cohort.hash != about["cohort"]["hash"]:
+        raise BadData(f"{cohort.path or 'the cohort'}: is not the cohort of this run, or has changed since")
+    return cohort
+
+
+def _spaced(n: int, most: int = MOST_WINDOWS) -> Any:
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Of the people who were given about this probability of a class, how many had it."""
+
+    class_name: str
+    low: float  # probabilities counted, from
+    high: float  # to
+    n: int  # people, this one left out
+    had_it: int
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        span = f"between {self.low:.0%} and {self.high:.0%}"
+        if self.n < 5:
+            return f"Only {self.n} other held-out people were given {span} for {self.class_name}: too few to say more."
+        share = self.had_it / self.n
+        return f"Of {self.n} other held-out people given {span} for {self.class_name}, {share:.0%} had it."
+
+
+def calibration(predictions: pd.DataFrame, subject: str, class_name: str, p: float) -> Calibration:
+    """How often a probability like this one was right among held-out people.
+
+    Parameters
+    ----------
+    predictions
+        Held-out predictions: subject, label, p_<class>….
+    subject
+        Who is left out of the count.
+    class_name, p
+        The class and its probability.
+    """
+    low, high = max(0.0, p - NEAR), min(1.0, p + NEAR)
+    others = predictions[predictions["subject"] != subject]
+    near = others[others[f"p_{class_name}"].between(low, high)]
+    return Calibration(class_name, low, high, len(near), int((near["label"] == class_name).sum()))
+
+
+@dataclass(frozen=True)
+class BandShares:
+    """Share of each band in the power, in percent, mean over electrodes and windows: one person beside many.
+
+    Parameters
+    ----------
+    bands
+        B names with their edges.
+    person
+        B.
+    people
+        Class name to people x B.
+    """
+
+    bands: Sequence[str]
+    person: Floats
+    people: dict[str, Floats]
+
+
+def band_shares(bag: Any, sfreq: float) -> Floats:
+    """Share of each band in a person's power, in percent, of up to ``MOST_WINDOWS`` windows (n x C x T, µV)."""
+    from scipy.signal import periodogram
+
+    from bridgemil.baselines.bandpower import BANDS
+
+    windows = np.asarray(bag[_spaced(len(bag))])
+    frequency, density = periodogram(windows, sfreq, window="hann", axis=-1)
+    bands = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in BANDS.values()]
+    power = np.stack(bands, axis=-1) + 1e-12
+    shares: Floats = 100 * (power / power.sum(axis=-1, keepdims=True)).mean(axis=(0, 1))
+    return shares
+
+
+def bands_beside(cohort: Cohort, subjects: Sequence[str], bag: Any) -> BandShares:
+    """One person's band power beside that of some of a cohort's subjects, by class."""
+    from bridgemil.baselines.bandpower import BANDS
+
+    people: dict[str, list[Floats]] = {name: [] for name in cohort.classes}
+    for subject in subjects:
+        people[cohort.records[subject].label].append(band_shares(cohort.windows(subject), cohort.sfreq))
+    names = [f"{name} {low}-{high} Hz" for name, (low, high) in BANDS.items()]
+    by_class = {name: np.array(rows) for name, rows in people.items() if rows}
+    return BandShares(names, band_shares(bag, cohort.sfreq), by_class)

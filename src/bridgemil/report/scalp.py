@@ -1,0 +1,207 @@
+"""Linear weights folded back to electrodes, pairs and bands: Haufe's patterns, tables of them, and scalp maps.
+
+A weight says how a classifier reads a feature; it may be large only to cancel noise. Its *pattern* (Haufe et al. 2014),
+Cov(features) w / var(score), says how the feature goes with the score, and is what may be read as physiology.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bridgemil.backbones.covariance import Feature
+
+FEWEST = 6  # electrodes with a known place that a map is drawn of
+Floats = NDArray[np.float64]
+
+
+def haufe(features: Floats, weights: Floats) -> Floats:
+    """The pattern of linear weights: Cov(features) w / var(score), without ever making the covariance matrix.
+
+    Parameters
+    ----------
+    features
+        m x F, of people or windows.
+    weights
+        F.
+
+    Returns
+    -------
+    F: by how much each feature is higher where the score is higher by one. Zero where the score does not vary.
+    """
+    centred = features - features.mean(axis=0)
+    score = centred @ weights
+    size = float(score @ score)
+    pattern: Floats = centred.T @ score / size if size > 0 else np.zeros(len(weights))
+    return pattern
+
+
+def pair_table(
+    names: Sequence[Feature],
+    parts: Sequence[tuple[slice, Floats]],
+    features: Floats,
+    classes: Sequence[str],
+) -> pd.DataFrame:
+    """A row a class and feature: class, kind, band, first, second, weight, pattern.
+
+    Weights and patterns are of the log-covariance's entries; the front end's factor sqrt 2 off the diagonal is undone.
+
+    Parameters
+    ----------
+    names
+        What the F features are.
+    parts
+        Of each classifier the features it reads and its weights (K x size of the part).
+    features
+        m x F, over which patterns are computed.
+    classes
+        K names.
+    """
+    import pandas as pd
+
+    weight, pattern = np.zeros((len(classes), len(names))), np.zeros((len(classes), len(names)))
+    for part, rows in parts:
+        for k, row in enumerate(rows):
+            weight[k, part], pattern[k, part] = row, haufe(features[:, part], row)
+    factor = np.array([1.0 if name.first == name.second else math.sqrt(2) for name in names])
+    tables = [
+        pd.DataFrame(list(names)).assign(weight=weight[k] * factor, pattern=pattern[k] / factor)
+        for k in range(len(classes))
+    ]
+    for table, name in zip(tables, classes, strict=True):
+        table.insert(0, "class", name)
+    return pd.concat(tables, ignore_index=True)
+
+
+def electrode_table(pairs: pd.DataFrame) -> pd.DataFrame:
+    """A row a class, band and electrode: what its patterns are in all.
+
+    ``own`` is the diagonal (the electrode's strength in the band beside the others'), ``coupling`` the sum of the
+    absolute off-diagonal patterns (how strongly its moving together with others goes with the score; no direction),
+    ``power`` that of its log relative band power. A column is missing where the model has no such features.
+    """
+    import pandas as pd
+
+    keys = ["class", "band", "electrode"]
+    diagonal = pairs["first"] == pairs["second"]
+    kinds = {
+        "own": pairs[(pairs["kind"] == "covariance") & diagonal],
+        "power": pairs[pairs["kind"] == "power"],
+    }
+    columns = {
+        name: rows.rename(columns={"first": "electrode"}).set_index(keys)["pattern"]
+        for name, rows in kinds.items()
+        if len(rows)
+    }
+    across = pairs[(pairs["kind"] == "covariance") & ~diagonal]
+    if len(across):
+        sides = [across.rename(columns={side: "electrode"})[[*keys, "pattern"]] for side in ("first", "second")]
+        columns["coupling"] = pd.concat(sides).assign(pattern=lambda t: t["pattern"].abs()).groupby(keys)[
+            "pattern"
+        ].sum()  # fmt: skip
+    table = pd.concat(columns, axis=1)
+    order = pairs[["class", "band", "first"]].drop_duplicates().itertuples(index=False)
+    wanted = pd.MultiIndex.from_tuples(list(order), names=keys)
+    columns_in_order = [name for name in ("own", "coupling", "power") if name in table]
+    return table.reindex(wanted)[columns_in_order].reset_index()
+
+
+@dataclass(frozen=True)
+class ScalpMap:
+    """One map: a band, its picture (a PNG as a data address; None without known electrodes) and its values."""
+
+    band: str
+    picture: str | None
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class MapRow:
+    """The maps of one quantity over all bands, on one scale."""
+
+    quantity: str  # own, coupling or power
+    limit: float  # the scale ends here (and at its negative, or at zero for ``coupling``)
+    maps: list[ScalpMap]
+
+    @property
+    def signed(self) -> bool:
+        """Whether values have a direction."""
+        return self.quantity != "coupling"
+
+
+def scalp_maps(electrodes: pd.DataFrame, class_name: str) -> tuple[list[MapRow], list[str]]:
+    """Maps of one class's patterns, and the electrodes whose place is not known (they are in no map).
+
+    Fewer than ``FEWEST`` known places make no map: pictures are then None, and values are to be shown as bars.
+
+    Parameters
+    ----------
+    electrodes
+        From ``electrode_table``.
+    class_name
+        Whose patterns.
+    """
+    table = electrodes[electrodes["class"] == class_name]
+    names = list(dict.fromkeys(table["electrode"]))
+    info, known = _places(names)
+    rows = []
+    for quantity in ("own", "coupling", "power"):
+        if quantity in table:
+            limit = float(np.abs(table[quantity]).max()) or 1.0
+            maps = []
+            for band in dict.fromkeys(table["band"]):
+                values = dict(table[table["band"] == band].set_index("electrode")[quantity].items())
+                shown = np.array([values[name] for name in known])
+                picture = _picture(shown, info, quantity, limit) if len(known) >= FEWEST else None
+                maps.append(ScalpMap(band, picture, {str(name): float(value) for name, value in values.items()}))
+            rows.append(MapRow(quantity, limit, maps))
+    return rows, [name for name in names if name not in known]
+
+
+def _places(names: Sequence[str]) -> tuple[Any, list[str]]:
+    """MNE's description of the electrodes whose place is known by their 10-05 name, and those names."""
+    import mne
+
+    from bridgemil.backbones.electrodes import _place
+
+    places = {name: place for name in names if (place := _place(name)) is not None}
+    if len(places) < FEWEST:
+        return None, list(places)
+    info = mne.create_info(list(places), 200.0, "eeg", verbose="error")
+    info.set_montage(mne.channels.make_dig_montage(places, coord_frame="head"), verbose="error")
+    return info, list(places)
+
+
+def _picture(values: Floats, info: Any, quantity: str, limit: float) -> str:
+    """One map as a small PNG that suits a light and a dark page: no text, transparent around the head."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from mne.viz import plot_topomap
+    from PIL import Image
+
+    colours = ("viridis", (0.0, limit)) if quantity == "coupling" else ("RdBu_r", (-limit, limit))
+    figure = plt.figure(figsize=(1.6, 1.6), dpi=150)
+    try:
+        axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
+        plot_topomap(values, info, axes=axes, show=False, contours=4, cmap=colours[0], vlim=colours[1], sensors="k.")
+        for line in axes.lines:
+            line.set_color("#888")
+        stream = io.BytesIO()
+        figure.savefig(stream, format="png", transparent=True)
+    finally:
+        plt.close(figure)
+    small = io.BytesIO()
+    Image.open(stream).quantize(128, Image.Quantize.FASTOCTREE).save(small, format="png", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()
