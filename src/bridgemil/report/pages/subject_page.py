@@ -1,0 +1,244 @@
+"""The page of one person: warnings first, then the prediction, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bridgemil.models import ModelFacts
+from bridgemil.report.colours import class_colour
+from bridgemil.report.explanation import Explanation, Ranking
+from bridgemil.report.held_out import BandShares
+from bridgemil.report.pages import eeg, render, write
+from bridgemil.report.scalp import MapRow, scalp_maps
+
+TOP = 12  # windows that are marked and listed
+TITLES = {
+    "gate": "Gate: how far the model let each window in (0 to 1)",
+    "contribution": "Contribution: how much each window spoke for (above zero) or against {predicted}",
+    "probability": "Probability of {predicted} that each window gives by itself",
+}
+QUANTITIES = {
+    "own": (
+        "Strength at the electrode",
+        "Red: in this band the electrode is stronger, beside the others, in people the model calls {class_name}; "
+        "blue: weaker.",
+    ),
+    "coupling": (
+        "Moving together with other electrodes",
+        "Brighter: how this electrode moves together with others goes more with being called {class_name}. It has no "
+        "direction; pairs.csv has the single pairs.",
+    ),
+    "power": (
+        "Relative band power",
+        "Red: the band has a larger share of the electrode's power in people the model calls {class_name}; blue: a "
+        "smaller one.",
+    ),
+}
+
+
+def write_subject_page(
+    path: str | Path,
+    explanation: Explanation,
+    facts: ModelFacts,
+    *,
+    sentence: str = "",
+    probabilities: Mapping[str, float] | None = None,
+    warnings: Sequence[str] = (),
+    calibration: Sequence[str] = (),
+    bands: BandShares | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the page of one person.
+
+    Parameters
+    ----------
+    path
+        The HTML file.
+    explanation
+        From ``bridgemil.report.explanation.explain``.
+    facts
+        Of the model (of the first, if there are several).
+    sentence
+        What the model has and has not seen, or where it comes from.
+    probabilities
+        Class to probability as they are to be shown, if they were calibrated; else the model's.
+    warnings
+        Sentences that stand before everything else.
+    calibration
+        Sentences such as "Of 21 other people given between 60% and 80%, 71% had it."
+    bands
+        Band power beside the training people's, by class.
+    provenance
+        What else is to be written down: file, run, hash.
+    """
+    text = subject_page(
+        explanation, facts, sentence=sentence, probabilities=probabilities, warnings=warnings, calibration=calibration,
+        bands=bands, provenance=provenance,
+    )  # fmt: skip
+    write(path, text)
+
+
+def subject_page(
+    explanation: Explanation,
+    facts: ModelFacts,
+    *,
+    sentence: str = "",
+    probabilities: Mapping[str, float] | None = None,
+    warnings: Sequence[str] = (),
+    calibration: Sequence[str] = (),
+    bands: BandShares | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> str:
+    """The page as text; parameters as for ``write_subject_page``."""
+    person, classes = explanation.person, list(explanation.classes)
+    predicted = classes[explanation.predicted]
+    shown = probabilities or dict(zip(classes, map(float, explanation.probabilities), strict=True))
+    maps, unknown = scalp_maps(explanation.electrodes, predicted) if len(explanation.electrodes) else ([], [])
+    sections = [
+        ("prediction", "Prediction"), *([("when", "When")] if explanation.rankings else []), ("eeg", "EEG"),
+        *([("where", "Where")] if maps else []), *([("bands", "Band power")] if bands else []),
+        ("provenance", "Provenance"),
+    ]  # fmt: skip
+    return render(
+        "subject.html",
+        scripts=("page.js", "subject.js"),
+        title=f"{person.name}: bridgemil",
+        heading=person.name,
+        sections=sections,
+        sentence=sentence,
+        warnings=list(warnings),
+        label=person.label,
+        predicted=predicted,
+        probabilities=[
+            {"name": name, "p": shown[name], "colour": class_colour(k)} for k, name in enumerate(classes) if name in shown
+        ],
+        calibrated=probabilities is not None,
+        calibration=list(calibration),
+        rankings=explanation.rankings,
+        notes=explanation.notes,
+        maps=[_map_row(row, predicted) for row in maps],
+        unknown=unknown,
+        bands=_strips(bands, classes) if bands else None,
+        provenance=_provenance(explanation, facts, provenance or {}),
+        data=_data(explanation, facts, predicted),
+    )
+
+
+def _data(explanation: Explanation, facts: ModelFacts, predicted: str) -> dict[str, Any]:
+    """What the page's script reads."""
+    person, signal = explanation.person, facts.signal
+    seconds = signal.n_times / signal.sfreq
+    places, recordings = eeg.positions(person, seconds)
+    top = explanation.rankings[-1].order[: 4 * TOP] if explanation.rankings else _spread(len(places))
+    return {
+        "places": [round(float(place), 3) for place in places],
+        "window": seconds,
+        "recordings": recordings,
+        "rankings": [_ranking(ranking, predicted) for ranking in explanation.rankings],
+        "eeg": eeg.pack(person, signal, places, [int(i) for i in top]),
+    }
+
+
+def _spread(n: int) -> Any:
+    return np.unique(np.linspace(0, n - 1, min(n, 4 * TOP)).round().astype(int))
+
+
+def _ranking(ranking: Ranking, predicted: str) -> dict[str, Any]:
+    order = [int(i) for i in ranking.order]
+    signed = ranking.name == "contribution"
+    against = [i for i in reversed(order[-TOP // 2 :]) if ranking.values[i] < 0] if signed else []
+    return {
+        "name": ranking.name,
+        "title": TITLES[ranking.name].format(predicted=predicted),
+        "values": [float(f"{value:.4g}") for value in ranking.values],
+        "signed": signed,
+        "top": order[:TOP],
+        "against": against,
+    }
+
+
+def _map_row(row: MapRow, class_name: str) -> dict[str, Any]:
+    title, words = QUANTITIES[row.quantity]
+    bars = [_bars(scalp.values, row) if scalp.picture is None else [] for scalp in row.maps]
+    return {
+        "title": title,
+        "about": words.format(class_name=class_name),
+        "signed": row.signed,
+        "limit": row.limit,
+        "maps": [
+            {"band": scalp.band, "picture": scalp.picture, "bars": bar, "strongest": _strongest(scalp.values)}
+            for scalp, bar in zip(row.maps, bars, strict=True)
+        ],
+    }
+
+
+def _strongest(values: Mapping[str, float]) -> str:
+    """In words, for who does not see the picture."""
+    names = sorted(values, key=lambda name: -abs(values[name]))[:3]
+    return ", ".join(f"{name} {values[name]:+.3g}" for name in names)
+
+
+def _bars(values: Mapping[str, float], row: MapRow) -> list[dict[str, Any]]:
+    """A bar an electrode, from the middle (or from the left, without a direction), in percent of the width."""
+    middle, half = (50.0, 50.0) if row.signed else (0.0, 100.0)
+    found = []
+    for name, value in values.items():
+        length = half * abs(value) / row.limit
+        found.append({"name": name, "value": value, "left": middle - length * (value < 0), "width": length})
+    return found
+
+
+def _strips(bands: BandShares, classes: Sequence[str]) -> dict[str, Any]:
+    """Of each band, each class's people and this person, in percent of the width."""
+    every = np.concatenate([*bands.people.values(), bands.person[None]])
+    widest = 1.05 * every.max(axis=0)
+    rows = []
+    for b, band in enumerate(bands.bands):
+        strips = [
+            {
+                "name": name,
+                "colour": class_colour(list(classes).index(name)),
+                "n": len(bands.people[name]),
+                "people": [round(float(100 * value / widest[b]), 2) for value in bands.people[name][:, b]],
+                "middle": float(100 * np.median(bands.people[name][:, b]) / widest[b]),
+                "median": float(np.median(bands.people[name][:, b])),
+            }
+            for name in classes
+            if name in bands.people
+        ]
+        share = float(bands.person[b])
+        rows.append({"band": band, "strips": strips, "who": 100 * share / widest[b], "share": share})
+    return {"rows": rows}
+
+
+def _provenance(explanation: Explanation, facts: ModelFacts, more: Mapping[str, Any]) -> dict[str, str]:
+    signal, settings = facts.signal, facts.settings
+    native = "" if signal.native_sfreq is None else f", recorded at {signal.native_sfreq:g} Hz or more"
+    parts = explanation.person.parts
+    found = {
+        "Method": settings.title + (f", recipe {settings.recipe}, budget {settings.budget}" if settings.budget else ""),
+        "Seed": str(facts.seed),
+        "Windows": f"{len(explanation.person.bag)} of {signal.n_times / signal.sfreq:g} s, {signal.n_channels} channels at "
+        f"{signal.sfreq:g} Hz{native}",
+        "Recordings": ", ".join(f"{name} ({n} windows)" for name, n in parts),
+        "Channels": " ".join(signal.channels),
+        "Preparation": _preparation(facts.preparation),
+    }
+    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
+    return found | {name: str(value) for name, value in more.items()} | {"Trained with": versions}
+
+
+def _preparation(settings: Mapping[str, Any]) -> str:
+    if not settings:
+        return "not known: the windows were given as arrays"
+    low, high = settings.get("low"), settings.get("high")
+    notch = ", ".join(f"{edge:g}" for edge in settings.get("notch") or ())
+    reference = ", ".join(settings.get("reference") or ()) or "as recorded"
+    return (
+        f"{low or 0:g} to {f'{high:g} Hz' if high else 'no upper edge'}{f', notch {notch} Hz' if notch else ''}, reference "
+        f"{reference}"
+    )
