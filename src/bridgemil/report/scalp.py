@@ -172,13 +172,17 @@ def _places(names: Sequence[str]) -> tuple[Any, list[str]]:
     """MNE's description of the electrodes whose place is known by their 10-05 name, and those names."""
     import mne
 
-    from bridgemil.backbones.electrodes import _place
+    from bridgemil.cohort.channels import electrode
 
-    places = {name: place for name in names if (place := _place(name)) is not None}
-    if len(places) < FEWEST:
-        return None, list(places)
-    info = mne.create_info(list(places), 200.0, "eeg", verbose="error")
-    info.set_montage(mne.channels.make_dig_montage(places, coord_frame="head"), verbose="error")
+    # one set of positions under two names: MNE 1.13 renamed it
+    builtin = mne.channels.get_builtin_montages()
+    montage = mne.channels.make_standard_montage("colin27_1005" if "colin27_1005" in builtin else "standard_1005")
+    sites = {site.lower(): site for site in montage.ch_names}
+    places = {name: sites[key] for name in names if (key := (electrode(name) or "").lower()) in sites}
+    if len(places) < FEWEST or len(set(places.values())) < len(places):
+        return None, []
+    info = mne.create_info(list(places.values()), 200.0, "eeg", verbose="error")
+    info.set_montage(montage, verbose="error")
     return info, list(places)
 
 
@@ -195,9 +199,13 @@ def _picture(values: Floats, info: Any, quantity: str, limit: float) -> str:
     figure = plt.figure(figsize=(1.6, 1.6), dpi=150)
     try:
         axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
-        plot_topomap(values, info, axes=axes, show=False, contours=4, cmap=colours[0], vlim=colours[1], sensors="k.")
-        for line in axes.lines:
-            line.set_color("#888")
+        plot_topomap(
+            values, info, axes=axes, show=False, contours=4, cmap=colours[0], vlim=colours[1], extrapolate="head",
+            sensors=False,
+        )  # fmt: skip
+        for line in axes.lines:  # head, nose and ears
+            line.set(color="#888", clip_on=False)
+        axes.margins(0.03)
         stream = io.BytesIO()
         figure.savefig(stream, format="png", transparent=True)
     finally:

@@ -73,7 +73,7 @@
     });
     timeline.append(draw("path", { class: "area", d: area }), draw("path", { class: "value", d: line }));
     if (ranking.signed) timeline.append(draw("line", { class: "zero", x1: left, x2: width - right, y1: floor, y2: floor }));
-    for (const value of [low + margin, (low + high) / 2, high - margin]) {
+    for (const value of [low + margin, ranking.signed ? 0 : (low + high) / 2, high - margin]) {
       timeline.append(draw("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, Number(value.toPrecision(2)).toString()));
     }
     const step = [5, 10, 30, 60, 120, 300, 600, 1200, 3600].find((s) => (last - first) / s <= width / 90) ?? 7200;
@@ -177,6 +177,9 @@
     traces.setAttribute("viewBox", `0 0 ${width} ${height}`);
     traces.style.aspectRatio = `${width} / ${height}`;
     traces.replaceChildren();
+    const clip = draw("clipPath", { id: "inside" });
+    clip.append(draw("rect", { x: left, y: 2, width: width - left - right, height: height - bottom - 4 }));
+    traces.append(clip);
     const ranking = rankings[state.ranking];
     const shade = (i, name) => {
       const a = Math.max(left, x(places[i])), b = Math.min(width - right, x(places[i] + data.window));
@@ -213,7 +216,7 @@
         }
       }
       traces.append(draw("text", { class: "channel", x: left - 6, y: middle + 4, "text-anchor": "end" }, eeg.channels[channel]));
-      if (path) traces.append(draw("path", { class: "trace", "data-channel": eeg.channels[channel], d: path }));
+      if (path) traces.append(draw("path", { class: "trace", "clip-path": "url(#inside)", "data-channel": eeg.channels[channel], d: path }));
     });
     const here = state.chosen !== null && places[state.chosen] < end && places[state.chosen] + data.window > state.start ? `; shaded: window ${state.chosen + 1}` : "";
     const lost = stretches.length ? "" : " This second is not in the page; choose one of the listed windows.";

@@ -1,0 +1,118 @@
+"""A methods section in plain English, with the numbers of the runs filled in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bridgemil.cohort.folds import FoldPlan
+from bridgemil.learning.settings import BagSettings
+from bridgemil.methods import ABLATIONS, METHODS, Settings, changed_from_budget, short_name
+from bridgemil.report.benchmark_table import Cell
+from bridgemil.runs import RunStore
+
+STAGE1 = {
+    "alignment": "aligning nearby windows and sub-bags of one person (VICReg loss, no labels)",
+    "supcon": "supervised contrastive learning",
+    "masked": "reconstructing masked samples",
+    "supervised": "classifying windows by their person's label",
+}
+
+
+def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
+    """Paragraphs on the data, the protocol, the models and the statistics of cells of one cohort and split.
+
+    Parameters
+    ----------
+    cells
+        Of one group of a report.
+    store
+        Where their runs are.
+    """
+    model = _model_facts(store, cells[0])
+    models = [_model(cell.label, cell.results.settings) for cell in cells]
+    return [_data(cells[0], model), _protocol(cells[0].split), *dict.fromkeys(models), _statistics(cells, model)]
+
+
+def _model_facts(store: RunStore, cell: Cell) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((store.run(cell.results.runs[0]) / "model.json").read_text("utf-8"))
+    return content
+
+
+def _data(cell: Cell, model: Mapping[str, Any]) -> str:
+    source, signal, preparation = cell.source, model["signal"], model["preparation"]
+    labels = cell.results.labels
+    groups = ", ".join(f"{labels.count(name)} {name}" for name in cell.results.classes)
+    words = (
+        f"Data. {source['n_subjects']} people ({groups}) gave {source['n_windows']:,} windows of "
+        f"{signal['n_times'] / signal['sfreq']:g} s from {len(signal['channels'])} electrodes "
+        f"({', '.join(signal['channels'])}) at {signal['sfreq']:g} Hz"
+    )
+    if signal["native_sfreq"]:
+        words += f", recorded at {signal['native_sfreq']:g} Hz or more"
+    if not preparation:
+        return words + ". The windows were given as arrays; how they were filtered is not known here."
+    notch = "".join(f", notch at {edge:g} Hz" for edge in preparation.get("notch") or ())
+    high = preparation.get("high")
+    reference = ", ".join(preparation.get("reference") or ()) or "left as recorded"
+    overlap = f", overlapping by {preparation['overlap']:.0%}" if preparation.get("overlap") else ", without overlap"
+    return (
+        f"{words}; filtered to {preparation.get('low') or 0:g}-{f'{high:g}' if high else '(no upper edge)'} Hz{notch}, "
+        f"reference {reference}{overlap}."
+    )
+
+
+def _protocol(split: FoldPlan) -> str:
+    seed = "" if split.split_seed is None else f" (split seed {split.split_seed})"
+    dealt = {
+        "array_split": "stratified by diagnosis",
+        "sklearn": "stratified by diagnosis with scikit-learn",
+        "groups": "by groups, stratified by diagnosis as far as groups allow",
+    }.get(split.kind, "as given in a file")
+    return (
+        f"Protocol. People, not windows, were dealt to {split.k} folds{seed}, {dealt}. Each fold was test once, the next "
+        "one validation, the rest training. Normalisation and any pre-training saw training people only; the epoch was "
+        "selected by validation people; test people were read once, at the end."
+    )
+
+
+def _model(label: str, settings: Settings) -> str:
+    if settings.members:
+        return f"{label} averages the probabilities of {', '.join(member.method for member in settings.members)}."
+    if not settings.is_network:
+        from bridgemil import baselines
+
+        return f"{label}: {baselines.get(settings.method).about.partition(':')[0]}, of each person's mean over windows."
+    about = (METHODS | ABLATIONS)[settings.method].about
+    words = f"{label}: {about}; backbone {short_name(settings.backbone or '')}, recipe {settings.recipe}, budget {settings.budget}."
+    if settings.stage1 is not None:
+        stage1 = settings.stage1
+        words += f" Stage 1 trained the encoder for {stage1.epochs} epochs by {STAGE1[stage1.objective]}."
+    stage2 = settings.stage2
+    assert stage2 is not None
+    words += f" {'Stage 2' if settings.stage1 else 'Training'} ran for {stage2.epochs} epochs"
+    if isinstance(stage2, BagSettings):
+        rate = f", encoder {stage2.encoder_lr:g}" if stage2.encoder_lr else ""
+        words += f" ({stage2.optimiser}, learning rate {stage2.lr:g}{rate}, {stage2.batch_subjects} people a step"
+    else:
+        words += f" (adam, learning rate {stage2.lr:g}, {stage2.batch_windows} windows a step"
+    words += f", weight decay {stage2.weight_decay:g}); epochs from {stage2.burn_in + 1} on could be selected."
+    changed = ", ".join(f"{key} = {value}" for key, value in changed_from_budget(settings).items())
+    return f"{words} Changed from the budget: {changed}." if changed else words
+
+
+def _statistics(cells: Sequence[Cell], model: Mapping[str, Any]) -> str:
+    row = cells[0].row
+    results = "; ".join(
+        f"{cell.label} {cell.row['accuracy']:.1f} % ({cell.row['ci95_low']:.1f} to {cell.row['ci95_high']:.1f})"
+        for cell in cells
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in model["versions"].items())
+    return (
+        f"Results. Accuracy is the mean over folds of the share of people said right, over seeds; in brackets its 95 % "
+        f"interval, a bootstrap over people, which does not hold what training anew would change: {results}. Always "
+        f"saying the largest class gives {row['chance']:.1f} % ({row['chance95_low']:.1f} to {row['chance95_high']:.1f} for "
+        f"a guesser on {row['n_subjects']} people). Pairs of methods were compared by a paired bootstrap over people and a "
+        f"corrected resampled t-test over folds (Nadeau and Bengio 2003), Holm-corrected. Computed with {versions}."
+    )
