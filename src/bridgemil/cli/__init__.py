@@ -16,6 +16,7 @@ from bridgemil.cli import (
     clean,
     demo,
     evaluate,
+    explain,
     folds,
     inspect,
     manifest,
@@ -34,7 +35,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="From EEG recordings to an honest subject-level diagnosis model.",
 )
-for verb in (demo, synth, manifest, prepare, inspect, folds, evaluate, benchmark, report, train, predict, clean):
+VERBS = (
+    demo, synth, manifest, prepare, inspect, folds, evaluate, benchmark, report, explain, train, predict, clean,
+)  # fmt: skip
+for verb in VERBS:
     app.command(verb.NAME, no_args_is_help=verb is not demo)(verb.run)
 
 

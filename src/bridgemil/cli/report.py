@@ -32,6 +32,7 @@ def run(
     windows: Annotated[
         bool, typer.Option("--windows/--no-windows", help="Write windows.csv, which may be large.")
     ] = True,
+    html: Annotated[bool, typer.Option("--html", help="Write report.html too, a page to open in a browser.")] = False,
     json: options.Json = False,
 ) -> None:
     """Tables of these runs, beside the paper's numbers, and comparisons with what they do not show.
@@ -62,6 +63,11 @@ def run(
         written = write_files(report, folder, windows)
     except OSError as error:
         raise BridgeMILError(f"{folder}: the files cannot be written ({error.strerror}); give --out") from None
+    if html:
+        from bridgemil.report.pages.report_page import write_report_page
+
+        write_report_page(folder / "report.html", report, RunStore(runs))
+        written.append(folder / "report.html")
     if json:
         from bridgemil.report.benchmark_splits import as_table, over_splits
 

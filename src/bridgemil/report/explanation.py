@@ -73,6 +73,7 @@ class Person:
 class Removal:
     """How the probability of the predicted class changes without a tenth of the windows."""
 
+    class_name: str  # that is said
     n: int  # windows removed
     top: float  # change without the top tenth
     random: Floats  # changes without random tenths, one a draw
@@ -87,7 +88,8 @@ class Removal:
         """What the test shows."""
         low, high = self.random.min(), self.random.max()
         words = (
-            f"Without its top tenth ({self.n} window{'s' * (self.n > 1)}) the probability moves by {self.top:+.3f}; "
+            f"Without its top tenth ({self.n} window{'s' * (self.n > 1)}) the probability of "
+            f"{self.class_name} moves by {self.top:+.3f}; "
             f"without a random tenth by {self.random.mean():+.3f} (mean of {len(self.random)}, {low:+.3f} to "
             f"{high:+.3f})"
         )
@@ -239,7 +241,8 @@ def explain(
     predicted = int(p.argmax()) if len(readings) > 1 else readings[0].predicted(p)
     values = {name: _mean_or_none(readings, name) for name in ("gates", "contributions", "window_probabilities")}
     rankings = [
-        Ranking(name, ranked, _removal(readings, ranked, predicted, p)) for name, ranked in _ranked(values, predicted)
+        Ranking(name, ranked, _removal(readings, ranked, classes[predicted], predicted, p))
+        for name, ranked in _ranked(values, predicted)
     ]
     pairs, electrodes, notes = _patterns(readings, classes, background, background_of)
     if not rankings:
@@ -272,7 +275,7 @@ def _ranked(values: dict[str, Floats | None], predicted: int) -> list[tuple[str,
     return found + ([] if p is None else [("probability", p[:, predicted])])
 
 
-def _removal(readings: Sequence[Reading], values: Floats, predicted: int, p: Floats) -> Removal | None:
+def _removal(readings: Sequence[Reading], values: Floats, class_name: str, predicted: int, p: Floats) -> Removal | None:
     n = len(values)
     if n < 2:
         return None
@@ -284,7 +287,7 @@ def _removal(readings: Sequence[Reading], values: Floats, predicted: int, p: Flo
 
     rng = np.random.default_rng(0)
     random = np.array([change(rng.choice(n, size, replace=False)) for _ in range(DRAWS)])
-    return Removal(size, change(np.argsort(-values, kind="stable")[:size]), random)
+    return Removal(class_name, size, change(np.argsort(-values, kind="stable")[:size]), random)
 
 
 def _patterns(

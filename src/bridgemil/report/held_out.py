@@ -220,6 +220,21 @@ def calibration(predictions: pd.DataFrame, subject: str, class_name: str, p: flo
     return Calibration(class_name, low, high, len(near), int((near["label"] == class_name).sum()))
 
 
+def doubts(predictions: pd.DataFrame) -> list[str]:
+    """What stands against believing a method at all, from its held-out predictions."""
+    from bridgemil.evaluation.metrics import accuracy_interval, chance, seed_accuracy
+
+    low, high = accuracy_interval(predictions)
+    level, _, _ = chance(predictions["label"].tolist())
+    if low > level:
+        return []
+    return [
+        f"This method is not shown to be better than guessing: {seed_accuracy(predictions):.0%} of "
+        f"{predictions['subject'].nunique()} held-out people right (95 % {low:.0%} to {high:.0%}); always saying the "
+        f"largest class gives {level:.0%}. An explanation of its predictions explains little."
+    ]
+
+
 @dataclass(frozen=True)
 class BandShares:
     """Share of each band in the power, in percent, mean over electrodes and windows: one person beside many.

@@ -1,7 +1,7 @@
 """A person's EEG, small enough to stand in a page: about 100 samples a second, one byte each.
 
-Windows that follow one another are joined to stretches, what they overlap is taken once. Each second of each channel has
-a scale of its own, so that one byte a sample shows it to better than a hundredth of its height.
+Windows that follow one another are joined to stretches, what they overlap is taken once. Each second of each channel
+has a scale of its own, so that one byte a sample shows it to better than a hundredth of its height.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,8 +113,8 @@ def _stretches(places: Floats, recording: Index, keep: NDArray[np.bool_], longes
 
 
 def _joined(bag: NDArray[np.float32], places: Floats, windows: list[int], sfreq: float) -> Floats:
-    """Channels x time of windows that follow one another; where two overlap, the earlier one up to the later's start."""
-    steps = [round((places[b] - places[a]) * sfreq) for a, b in zip(windows, windows[1:], strict=False)]
+    """Channels x time of windows that follow one another; what two share is taken once."""
+    steps = [round((places[b] - places[a]) * sfreq) for a, b in pairwise(windows)]
     parts = [bag[i][:, :step] for i, step in zip(windows, [*steps, bag.shape[2]], strict=True)]
     return np.concatenate(parts, axis=1).astype(np.float64)
 

@@ -71,9 +71,9 @@ def _protocol(split: FoldPlan) -> str:
         "groups": "by groups, stratified by diagnosis as far as groups allow",
     }.get(split.kind, "as given in a file")
     return (
-        f"Protocol. People, not windows, were dealt to {split.k} folds{seed}, {dealt}. Each fold was test once, the next "
-        "one validation, the rest training. Normalisation and any pre-training saw training people only; the epoch was "
-        "selected by validation people; test people were read once, at the end."
+        f"Protocol. People, not windows, were dealt to {split.k} folds{seed}, {dealt}. Each fold was test once, the "
+        "next one validation, the rest training. Normalisation and any pre-training saw training people only; the epoch "
+        "was selected by validation people; test people were read once, at the end."
     )
 
 
@@ -85,7 +85,8 @@ def _model(label: str, settings: Settings) -> str:
 
         return f"{label}: {baselines.get(settings.method).about.partition(':')[0]}, of each person's mean over windows."
     about = (METHODS | ABLATIONS)[settings.method].about
-    words = f"{label}: {about}; backbone {short_name(settings.backbone or '')}, recipe {settings.recipe}, budget {settings.budget}."
+    backbone = short_name(settings.backbone or "")
+    words = f"{label}: {about}; backbone {backbone}, recipe {settings.recipe}, budget {settings.budget}."
     if settings.stage1 is not None:
         stage1 = settings.stage1
         words += f" Stage 1 trained the encoder for {stage1.epochs} epochs by {STAGE1[stage1.objective]}."
@@ -108,11 +109,12 @@ def _statistics(cells: Sequence[Cell], model: Mapping[str, Any]) -> str:
         f"{cell.label} {cell.row['accuracy']:.1f} % ({cell.row['ci95_low']:.1f} to {cell.row['ci95_high']:.1f})"
         for cell in cells
     )
+    guesser = f"{row['chance95_low']:.1f} to {row['chance95_high']:.1f} for a guesser on {row['n_subjects']} people"
     versions = ", ".join(f"{name} {version}" for name, version in model["versions"].items())
     return (
         f"Results. Accuracy is the mean over folds of the share of people said right, over seeds; in brackets its 95 % "
         f"interval, a bootstrap over people, which does not hold what training anew would change: {results}. Always "
-        f"saying the largest class gives {row['chance']:.1f} % ({row['chance95_low']:.1f} to {row['chance95_high']:.1f} for "
-        f"a guesser on {row['n_subjects']} people). Pairs of methods were compared by a paired bootstrap over people and a "
-        f"corrected resampled t-test over folds (Nadeau and Bengio 2003), Holm-corrected. Computed with {versions}."
+        f"saying the largest class gives {row['chance']:.1f} % ({guesser}). Pairs of methods were compared by a paired "
+        "bootstrap over people and a corrected resampled t-test over folds (Nadeau and Bengio 2003), Holm-corrected. "
+        f"Computed with {versions}."
     )

@@ -40,8 +40,9 @@
 
   for (const box of document.querySelectorAll("input[data-only]")) {
     box.addEventListener("change", () => {
-      const rows = document.getElementById(box.dataset.only).tBodies[0].rows;
-      for (const row of rows) row.hidden = box.checked && !row.classList.contains("always-wrong");
+      const table = document.getElementById(box.dataset.only);
+      if (box.checked) table.closest("details").open = true;
+      for (const row of table.tBodies[0].rows) row.hidden = box.checked && !row.classList.contains("always-wrong");
     });
   }
 })();

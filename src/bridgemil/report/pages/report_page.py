@@ -15,6 +15,11 @@ from bridgemil.report.pages.drawing import calibration_bins, calibration_chart, 
 from bridgemil.report.pages.methods_text import methods_text
 from bridgemil.runs import RunStore
 
+PARTS = {  # of a group: the beginning of its anchor, and its name
+    "scores": "Scores", "mistakes": "Mistakes", "calibration": "Calibration", "persons": "Person by person",
+    "methods": "Methods section", "settings": "Settings",
+}  # fmt: skip
+
 
 def write_report_page(path: str | Path, report: BenchmarkReport, store: RunStore) -> None:
     """Write the page.
@@ -33,10 +38,10 @@ def write_report_page(path: str | Path, report: BenchmarkReport, store: RunStore
 
 def report_page(report: BenchmarkReport, store: RunStore) -> str:
     """The page as text; parameters as for ``write_report_page``."""
-    groups = [
-        _group(number, key, cells, report, store) for number, (key, cells) in enumerate(report.groups().items())
-    ]
+    groups = [_group(number, key, cells, report, store) for number, (key, cells) in enumerate(report.groups().items())]
     sections = [(group["id"], group["title"]) for group in groups]
+    if len(groups) == 1:
+        sections = [(f"{name}-{groups[0]['id']}", words) for name, words in PARTS.items()]
     return render(
         "report.html",
         title=f"Results of {store.root.name}: bridgemil",
@@ -97,15 +102,15 @@ def _outcomes(cells: Sequence[Cell]) -> dict[str, Any]:
         right[cell.label] = correct.groupby(predictions["subject"]).mean()
     labels = cells[0].results.predictions.drop_duplicates("subject").set_index("subject")["label"]
     rows = []
-    for subject, label in labels.items():
+    for subject, label in zip(map(str, labels.index), labels, strict=True):
         shares = [float(right[cell.label][subject]) for cell in cells]
         rows.append(
-            {"subject": str(subject), "label": str(label), "shares": shares, "mean": sum(shares) / len(shares),
+            {"subject": subject, "label": str(label), "shares": shares, "mean": sum(shares) / len(shares),
              "always_wrong": max(shares) == 0}
         )  # fmt: skip
     rows.sort(key=lambda row: (row["mean"], row["subject"]))
-    wrong = sum(bool(row["always_wrong"]) for row in rows)
-    return {"rows": rows, "names": [cell.label for cell in cells], "n_wrong": wrong}
+    names = [row["subject"] for row in rows if row["always_wrong"]]
+    return {"rows": rows, "names": [cell.label for cell in cells], "n_wrong": len(names), "wrong": names}
 
 
 def _curves(cell: Cell) -> list[dict[str, Any]]:

@@ -114,7 +114,9 @@ def subject_page(
         label=person.label,
         predicted=predicted,
         probabilities=[
-            {"name": name, "p": shown[name], "colour": class_colour(k)} for k, name in enumerate(classes) if name in shown
+            {"name": name, "p": shown[name], "colour": class_colour(k)}
+            for k, name in enumerate(classes)
+            if name in shown
         ],
         calibrated=probabilities is not None,
         calibration=list(calibration),
@@ -222,8 +224,8 @@ def _provenance(explanation: Explanation, facts: ModelFacts, more: Mapping[str, 
     found = {
         "Method": settings.title + (f", recipe {settings.recipe}, budget {settings.budget}" if settings.budget else ""),
         "Seed": str(facts.seed),
-        "Windows": f"{len(explanation.person.bag)} of {signal.n_times / signal.sfreq:g} s, {signal.n_channels} channels at "
-        f"{signal.sfreq:g} Hz{native}",
+        "Windows": f"{len(explanation.person.bag)} of {signal.n_times / signal.sfreq:g} s, {signal.n_channels} "
+        f"channels at {signal.sfreq:g} Hz{native}",
         "Recordings": ", ".join(f"{name} ({n} windows)" for name, n in parts),
         "Channels": " ".join(signal.channels),
         "Preparation": _preparation(facts.preparation),
@@ -238,7 +240,5 @@ def _preparation(settings: Mapping[str, Any]) -> str:
     low, high = settings.get("low"), settings.get("high")
     notch = ", ".join(f"{edge:g}" for edge in settings.get("notch") or ())
     reference = ", ".join(settings.get("reference") or ()) or "as recorded"
-    return (
-        f"{low or 0:g} to {f'{high:g} Hz' if high else 'no upper edge'}{f', notch {notch} Hz' if notch else ''}, reference "
-        f"{reference}"
-    )
+    band = f"{low or 0:g} to {f'{high:g} Hz' if high else 'no upper edge'}"
+    return f"{band}{f', notch {notch} Hz' if notch else ''}, reference {reference}"
