@@ -72,8 +72,8 @@ def _protocol(split: FoldPlan) -> str:
     }.get(split.kind, "as given in a file")
     return (
         f"Protocol. People, not windows, were dealt to {split.k} folds{seed}, {dealt}. Each fold was test once, the "
-        "next one validation, the rest training. Normalisation and any pre-training saw training people only; the epoch "
-        "was selected by validation people; test people were read once, at the end."
+        "next one validation, the rest training. Normalisation and any pre-training saw training people only; the "
+        "epoch was selected by validation people; test people were read once, at the end."
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bridgemil.report.benchmark_table import BenchmarkReport, Cell
-from bridgemil.report.benchmark_text import caveats
+from bridgemil.report.benchmark_sheets import caveats
+from bridgemil.report.benchmark_table import BenchmarkReport, Cell, Place
 from bridgemil.report.colours import method as colour_of
 from bridgemil.report.pages import render, write
 from bridgemil.report.pages.drawing import calibration_bins, calibration_chart, curves_chart
@@ -38,7 +38,7 @@ def write_report_page(path: str | Path, report: BenchmarkReport, store: RunStore
 
 def report_page(report: BenchmarkReport, store: RunStore) -> str:
     """The page as text; parameters as for ``write_report_page``."""
-    groups = [_group(number, key, cells, report, store) for number, (key, cells) in enumerate(report.groups().items())]
+    groups = [_group(number, place, cells, report, store) for number, (place, cells) in enumerate(_places(report))]
     sections = [(group["id"], group["title"]) for group in groups]
     if len(groups) == 1:
         sections = [(f"{name}-{groups[0]['id']}", words) for name, words in PARTS.items()]
@@ -52,20 +52,30 @@ def report_page(report: BenchmarkReport, store: RunStore) -> str:
     )
 
 
+def _places(report: BenchmarkReport) -> list[tuple[Place, list[Cell]]]:
+    """What stands together on the page: the networks of a section with the baselines of its cohort and split."""
+    places: list[tuple[Place, list[Cell]]] = []
+    for block in report.blocks().values():
+        single = {place: [cell for cell in cells if not cell.averaged] for place, cells in block.items()}
+        baselines = [cell for place, cells in single.items() if not place.backbone for cell in cells]
+        networks = [(place, [*baselines, *cells]) for place, cells in single.items() if place.backbone]
+        places += networks or list(single.items())
+    return places
+
+
 def _group(
-    number: int, key: tuple[str, str, str], cells: Sequence[Cell], report: BenchmarkReport, store: RunStore
+    number: int, place: Place, cells: Sequence[Cell], report: BenchmarkReport, store: RunStore
 ) -> dict[str, Any]:
-    cohort, backbone, budget = key
     first = cells[0].results.summary.iloc[0].to_dict()
     return {
         "id": f"group-{number + 1}",
-        "title": ", ".join([cohort, backbone, *([f"budget {budget}"] if budget else [])]),
+        "title": f"{place.cohort}, {place.title}",
         "rows": [cell.results.summary.iloc[0].to_dict() | {"label": cell.label} for cell in cells],
         "first": first,
         "split": cells[0].split.title,
         "classes": cells[0].results.classes,
         "caveats": caveats(cells),
-        "comparisons": [comparison.sentence for comparison in report.comparisons.get(key, [])],
+        "comparisons": [comparison.sentence for comparison in report.comparisons.get(place, [])],
         "confusions": [_confusion(cell) for cell in cells],
         "calibrations": [_calibration(cell) for cell in cells],
         "outcomes": _outcomes(cells),
