@@ -1,4 +1,4 @@
-"""``bridgemil evaluate`` from outside: what it prints, its exit codes, and the demo's report."""
+"""``bridgemil evaluate`` from outside: what it prints, its exit codes, and parts of the demo."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 
 from bridgemil.cli import demo
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
 from bridgemil.engine.evaluate import evaluate
+from bridgemil.report.demo_page import write_page
+from bridgemil.report.results_table import print_results
 from people import people
 
 KEYS = "accuracy balanced_accuracy macro_f1 auroc mcc ci95 chance95 n_subjects folds seeds budget settings_hash".split()
@@ -46,25 +47,33 @@ def test_json_has_the_keys_of_the_contract(cohort: Path, tmp_path: Path) -> None
     assert content["ci95"][0] <= content["accuracy"]["mean"] <= content["ci95"][1]
     assert content["subbag_pairs"] == 64
     assert content["settings"]["stage2"]["retention"] == 1e-4
-    assert "band power" in content["bandpower"]["sentence"]
+    assert {name: "sentence" in floor for name, floor in content["floors"].items()} == {
+        "bandpower": True, "tangent": True,
+    }  # fmt: skip
+    assert "bandpower" in content["floors"]["bandpower"]["sentence"]
     tables = [pd.read_parquet(file) for file in (tmp_path / "runs").rglob("predictions.parquet")]
-    assert sorted(pd.concat(tables)["subject"]) == [f"sub-{i:02d}" for i in range(1, 7)]
+    counts = pd.concat(tables)["subject"].value_counts()
+    assert counts.to_dict() == {f"sub-{i:02d}": 3 for i in range(1, 7)}, "the method and its two floors are kept"
     assert list(tables[0].columns) == ["seed", "fold", "subject", "label", "predicted", "p_A", "p_C"]
+    assert set(pd.concat(tables)["fold"]) == {1, 2, 3}
     assert bridgemil(*command).stdout == done.stdout, "a second call reads what the first one wrote"
 
 
 def test_people_get_a_table_with_intervals_chance_and_the_floor(cohort: Path, tmp_path: Path) -> None:
     done = bridgemil(
         "evaluate", cohort, "--method", "attention", "--budget", "demo", "--folds", 3, "--threads", 1,
-        "--out", tmp_path / "runs", "--set", "stage2.epochs=2",
+        "--out", tmp_path / "runs", "--set", "stage2.epochs=2", "--seeds", 2,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    for words in ("6 subjects, each held out once: 3 folds, 1 seed", "Always guessing the largest class", "bandpower",
-                  "bootstrap over subjects", "budget demo", "attention: subjects"):  # fmt: skip
-        assert words in done.stdout, words
+    plain = " ".join(done.stdout.split())
+    for words in (
+        "6 subjects, each held out once: 3 folds, split seed 0, 2 seeds", "Always guessing the largest class",
+        "seeds averaged", "tangent", "bootstrap over subjects", "budget demo", "attention: subjects",
+    ):  # fmt: skip
+        assert words in plain, words
+    assert "6 runs: about" in done.stderr
     assert "GB of memory" in done.stderr
-    assert "(3/3 runs" in done.stderr
-    assert max(map(len, done.stdout.splitlines())) < 140
+    assert max(len(line.rstrip()) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
 
 
 @pytest.mark.parametrize(
@@ -98,37 +107,25 @@ def test_bad_data_ends_with_1(tmp_path: Path, cohort: Path) -> None:
     assert "fewer than the 5 folds" in many.stderr
 
 
-def test_the_demos_report_holds_the_table_the_gates_and_the_pictures(tmp_path: Path) -> None:
-    settings = SynthSettings(subjects=6, seconds=60)
-    recordings = synthesise(tmp_path / "recordings", settings, jobs=1, progress=False)
-    cohort = prepare(recordings, tmp_path / "cohort", label="group", jobs=1, progress=False)
-    truth = true_evidence(recordings, "sub-002", cohort.window_starts("sub-002"))
-    assert 0.2 < truth.mean() < 0.7
-    quick = {"stage2.epochs": 2, "stage2.burn_in": 0}
-    results = {
-        name: evaluate(
-            cohort, name, budget="demo", folds=3, out=tmp_path / "runs", threads=1, progress=False,
-            settings={} if name == "bandpower" else quick,
-        )
-        for name in ("bandpower", "attention")
-    }  # fmt: skip
-    from bridgemil.report.cohort_figure import draw
-
-    draw(cohort, tmp_path / "cohort.png", show=False)
-    found = demo._report(tmp_path, recordings, cohort, results, show=False)
-    assert len(found["attention"].subjects) == 3
+def test_the_demos_truth_and_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few simulated people instead of the demo's, and one real comparison's page."""
+    monkeypatch.setattr(demo, "TRUTH", demo.TRUTH | {"subjects": 6})
+    monkeypatch.setattr(demo, "TRUTH_METHODS", ("attention",))
+    evidence = demo._planted(tmp_path / "truth", "demo", 1, show=False)
+    assert len(evidence["attention"].subjects) == 3
+    assert (tmp_path / "truth" / "gates.png").is_file()
+    cohort = people(6, windows=3)
+    results = [evaluate(cohort, name, folds=3, progress=False, floor=False) for name in ("bandpower", "tangent")]
+    write_page(tmp_path / "report.html", cohort, results, evidence, [tmp_path / "truth" / "gates.png"])
     page = (tmp_path / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 2
-    assert "attention" in page
-    assert f"{found['attention'].mean:.3f}" in page
+    assert page.count("data:image/png;base64,") == 1
+    assert f"attention: {evidence['attention'].mean:.3f}" in " ".join(page.split())
+    assert "bandpower" in page
 
 
-def test_odd_class_names_and_no_floor_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    from bridgemil.report.results_table import print_results
-
+def test_odd_class_names_are_printed_as_they_are(capsys: pytest.CaptureFixture) -> None:
     results = evaluate(people(6, classes=("[/x]", "[bold] b")), "bandpower", folds=3, progress=False)
-    print_results([], results)
-    print_results([results])
+    print_results([results], list(results.floors.values()))
     out = capsys.readouterr().out
     assert "[/x]" in out
     assert "[bold] b" in out

@@ -15,35 +15,20 @@ import pytest
 from bridgemil import methods
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData
-from bridgemil.report.benchmark_table import Cell, build, paper
-from bridgemil.report.benchmark_text import caveats, latex, markdown, ranked
-from bridgemil.runs import open_store
+from bridgemil.report.benchmark_files import latex, markdown
+from bridgemil.report.benchmark_sheets import accuracy, caveats, ranks
+from bridgemil.report.benchmark_table import Cell, build, paper, runs_of
+from bridgemil.runs import open_store, run_identity
 from people import people
-
-QUICK = {"stage2.epochs": 2, "stage2.burn_in": 0}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("report")
-    cohort = people(9, windows=3, classes=("AD", "FTD", "HC"))
-    cohort.about["source"] = "adftd"  # as the preset would write
-    saved = cohort.save(folder / "adftd.cohort")
-    for method, seeds in (("bandpower", 2), ("attention", 2), ("majority_vote", 2)):
-        settings = {} if method == "bandpower" else QUICK
-        evaluate(
-            saved, method, seeds=seeds, budget="demo", folds=3, out=folder / "runs", progress=False, settings=settings
-        )
-    return folder / "runs"
 
 
 def test_the_papers_numbers_are_all_there() -> None:
     tables = paper()
-    assert sum(len(methods) for own in tables["main"].values() for methods in own.values()) == 3 * 5 * 8
+    assert sum(len(numbers) for cohort in tables["main"].values() for numbers in cohort.values()) == 3 * 5 * 8
     assert tables["main"]["rockhill2021"]["dsainet"]["supcon"] == [76.86, 0.93]
     assert tables["ablation"]["adftd"]["wo_variance_covariance"] == [45.12, 1.45]
-    for cohort, own in tables["ablation"].items():
-        assert own["bridgemil"] == tables["main"][cohort]["eegnet"]["bridgemil"]
+    for cohort, numbers in tables["ablation"].items():
+        assert numbers["bridgemil"] == tables["main"][cohort]["eegnet"]["bridgemil"]
 
 
 def test_a_result_beside_the_paper_says_what_differs(runs: Path) -> None:
@@ -55,7 +40,8 @@ def test_a_result_beside_the_paper_says_what_differs(runs: Path) -> None:
     assert "stage2.epochs = 2" in cell.caveats
     gap = f"{cell.row['accuracy'] - 58.10:+.2f}"
     assert gap.startswith("-")
-    for text, beside in ((markdown(report), ("58.10 ± 1.18", gap)), (latex(report), (r"58.10 $\pm$ 1.18", f"${gap}$"))):
+    tex = latex(report)["table"]
+    for text, beside in ((markdown(report), ("58.10 ± 1.18", gap)), (tex, (r"58.10 $\pm$ 1.18", f"${gap}$"))):
         assert "NOT the paper's setting" in text
         assert all(words in text for words in beside)
     assert next(cell for cell in report.cells if cell.method == "bandpower").published is None
@@ -63,27 +49,72 @@ def test_a_result_beside_the_paper_says_what_differs(runs: Path) -> None:
 
 def test_means_and_comparisons_are_those_of_the_runs(runs: Path) -> None:
     report = build(open_store(runs))
-    table = report.table.set_index("method")
+    table = report.table.set_index("name")
     per_seed = []
     store = open_store(runs)
     tables = [store.predictions(i) for i in store.finished() if store.about(i)["settings"]["method"] == "attention"]
-    for _, own in pd.concat(tables).groupby("seed"):
-        per_seed.append(100 * (own["label"] == own["predicted"]).groupby(own["fold"]).mean().mean())
+    for _, seed_rows in pd.concat(tables).groupby("seed"):
+        right = seed_rows["label"] == seed_rows["predicted"]
+        per_seed.append(100 * right.groupby(seed_rows["fold"]).mean().mean())
     assert table.loc["attention", "accuracy"] == pytest.approx(sum(per_seed) / 2)
-    assert [len(own) for own in report.comparisons.values()] == [3]
+    assert list(table.index) == [
+        "bandpower", "tangent", "majority_vote", "majority_vote, seeds averaged", "attention",
+        "attention, seeds averaged", "tangent+attention", "tangent+attention, seeds averaged",
+    ]  # fmt: skip
+    assert table["seeds_averaged"].tolist() == [False, False, False, True, False, True, False, True]
+    baselines, networks = report.comparisons.values()
+    assert [(c.one, c.other) for c in baselines] == [("bandpower", "tangent")]
+    assert len(networks) == 2 * 3 + 3, "each network with each baseline, and each pair of networks"
+    for comparison in networks:
+        assert comparison.seeds == 2, "a baseline that was run with one seed stands against both seeds of a network"
+        difference = table.loc[comparison.one, "accuracy"] - table.loc[comparison.other, "accuracy"]
+        assert 100 * comparison.gain == pytest.approx(difference)
+
+
+def test_the_seeds_averaged_are_a_row_of_their_own(runs: Path) -> None:
+    report = build(open_store(runs))
+    cells = {cell.label: cell for cell in report.cells}
+    both = cells["attention"].results.predictions
+    mean = both.groupby("subject")[["p_AD", "p_FTD", "p_HC"]].mean()
+    said = mean.idxmax(axis=1).str.removeprefix("p_")
+    people_right = both.drop_duplicates("subject").set_index("subject")
+    right = (said.reindex(people_right.index) == people_right["label"]).groupby(people_right["fold"]).mean().mean()
+    assert cells["attention, seeds averaged"].row["accuracy"] == pytest.approx(100 * right)
+    assert cells["attention, seeds averaged"].published is None, "the paper does not average seeds"
+
+
+def test_a_baseline_stands_once(runs: Path, tmp_path: Path) -> None:
+    """Not once for each backbone, recipe and budget; and its pair with another baseline neither."""
+    shutil.copytree(runs, tmp_path / "runs")
+    cohort = runs.parent / "adftd.cohort"
+    for budget in ("demo", "laptop"):
+        evaluate(
+            cohort, "attention", "covariance", budget=budget, recipe="ours", folds=3, out=tmp_path / "runs",
+            progress=False, settings={"stage2.epochs": 2, "stage2.burn_in": 0},
+        )  # fmt: skip
+    report = build(open_store(tmp_path / "runs"))
+    assert [cell.label for cell in report.cells].count("bandpower") == 1
+    assert [place.title for place in report.sections()] == [
+        "no network", "covariance, recipe ours, budget demo", "covariance, recipe ours, budget laptop",
+        "eegnet, budget demo",
+    ]  # fmt: skip
+    pairs = list(zip(report.pairs["one"], report.pairs["other"], strict=True))
+    assert pairs.count(("bandpower", "tangent")) == 1
+    assert pairs.count(("bandpower", "attention")) == 3
+    assert all(text.count("\nbandpower & ") == 1 for name, text in latex(report).items() if name == "scores")
 
 
 def test_best_is_bold_and_second_underlined(runs: Path) -> None:
     report = build(open_store(runs))
-    cells = next(iter(report.groups().values()))
-    marked = ranked(cells, lambda text: f"<{text}>", lambda text: f"_{text}_")
-    values = {cell.method: round(cell.row["accuracy"], 2) for cell in cells}
-    best = max(values.values())
-    assert all(text.startswith("<") == (values[name] == best) for name, text in marked.items())
-    text = latex(report)
-    assert text.count(r"\textbf") >= 1
-    assert r"\begin{tabular}{lccc}" in text
-    assert r"majority\_vote" in text
+    accuracies = [round(cell.row["accuracy"], 2) for cell in report.cells]
+    alone = [i for i, cell in enumerate(report.cells) if not cell.averaged]
+    best = max(accuracies[i] for i in alone)
+    marks = ranks(report.cells)
+    assert {i for i, mark in marks.items() if mark == "best"} == {i for i in alone if accuracies[i] == best}
+    tex = latex(report)
+    assert rf"\textbf{{{best:.2f}" in tex["scores"]
+    assert r"\begin{tabular}{lccc}" in tex["table"]
+    assert r"majority\_vote" in tex["table"]
 
 
 def test_an_unfinished_seed_is_left_out_and_named(runs: Path, tmp_path: Path) -> None:
@@ -94,7 +125,8 @@ def test_an_unfinished_seed_is_left_out_and_named(runs: Path, tmp_path: Path) ->
     report = build(store)
     assert next(cell for cell in report.cells if cell.method == "attention").results.seeds == 1
     assert any(line.startswith("Not finished") and "attention" in line for line in report.remarks)
-    assert all(one.seeds == 1 for one in report.comparisons.popitem()[1] if "attention" in (one.one, one.other))
+    pairs = [c for compared in report.comparisons.values() for c in compared]
+    assert all(c.seeds == 1 for c in pairs if "attention" in (c.one, c.other))
     (store.run(victim)).mkdir()
     with pytest.raises(BadData, match=r"is damaged \(no run\.json\); delete it"):
         build(store)
@@ -104,8 +136,8 @@ def test_a_number_stands_beside_the_papers_as_a_repetition_only_if_all_is_the_sa
     cell = next(cell for cell in build(open_store(runs)).cells if cell.method == "attention")
     cohort = {"source": "adftd", "n_subjects": 88, "n_windows": 70561, "classes": ["AD", "FTD", "HC"]}
     cohort |= {"changed": {}, "burn_in": 10}
-    one = cell.results.predictions[cell.results.predictions["seed"] == 0]
-    seeds = pd.concat([one.assign(seed=s, fold=f) for s in range(5) for f in range(10)])
+    seed_rows = cell.results.predictions[cell.results.predictions["seed"] == 0]
+    seeds = pd.concat([seed_rows.assign(seed=s, fold=f) for s in range(5) for f in range(10)])
 
     def made(burn_in: int = 10, changes: dict | None = None, **other: object) -> Cell:
         settings = methods.settings("attention", budget="paper", burn_in=burn_in, changes=changes)
@@ -123,29 +155,57 @@ def test_a_number_stands_beside_the_papers_as_a_repetition_only_if_all_is_the_sa
 def test_what_is_apart_stays_apart(tmp_path: Path) -> None:
     """Cohorts of one name, splits of one cohort and variants of one method, all in one folder."""
     clear, noise = people(12, windows=3, effect=3), people(12, windows=3, seed=1)
+    how = {"budget": "demo", "out": tmp_path / "runs", "progress": False, "floor": False}
     for cohort, folder in ((clear, "x"), (noise, "y")):
         saved = cohort.save(tmp_path / folder / "cohort")
         for folds in (3, 4):
-            evaluate(saved, "bandpower", budget="demo", folds=folds, out=tmp_path / "runs", progress=False)
+            evaluate(saved, "bandpower", folds=folds, **how)
     for epochs in (2, 3):
-        changed = {"stage2.epochs": epochs, "stage2.burn_in": 0}
-        evaluate(saved, "attention", budget="demo", folds=3, out=tmp_path / "runs", progress=False, settings=changed)
+        evaluate(saved, "attention", folds=3, **how, settings={"stage2.epochs": epochs, "stage2.burn_in": 0})
+    evaluate(saved, "bandpower", folds=3, **how, settings={"baseline.classifier": "extra_trees"})
     report = build(open_store(tmp_path / "runs"))
-    assert len(report.cells) == 6
-    assert len({(cell.cohort, cell.label) for cell in report.cells}) == 6
-    assert {cell.label.split(",")[0] for cell in report.cells} == {
-        "bandpower", "attention (stage2.epochs=2", "attention (stage2.epochs=3",
-    }  # fmt: skip
-    assert len(report.groups()) == 4
+    assert len(report.cells) == 7
+    assert len({(cell.place, cell.label) for cell in report.cells}) == 7
+    labels = {cell.label.split(",")[0] for cell in report.cells if cell.place.cohort.endswith(f"({saved.hash[:6]})")}
+    assert {label.split(" (")[0] for label in labels} == {"bandpower", "attention"}
+    assert {"attention (stage2.epochs=2", "attention (stage2.epochs=3"} < labels
+    assert "bandpower (baseline.classifier=extra_trees" in labels
+    assert {split for _, split in report.blocks()} == {"3 folds, split seed 0", "4 folds, split seed 0"}
+    assert len(report.blocks()) == 4
     done = [identity for cell in report.cells for identity in cell.results.runs]
-    assert len(done) == 2 * (3 + 4) + 2 * 3, "each split has its own runs, though two splits may share some"
-    for (cohort, _, _), cells in report.groups().items():
-        shown = ranked(cells, str, str)
-        for cell in cells:
-            assert shown[cell.label].startswith(f"{cell.row['accuracy']:.2f}"), cohort
-    assert [len(found) for found in report.comparisons.values()] == [3], "only one cohort and split has several methods"
+    assert len(done) == 2 * (3 + 4) + 3 * 3, "each split has its own runs, though two splits may share some"
+    assert [len(compared) for compared in report.comparisons.values()] == [1, 2 * 2 + 1]
     text = markdown(report)
-    assert all(f"{cell.row['accuracy']:.2f}" in text for cell in report.cells)
+    assert all(accuracy(cell) in text for cell in report.cells)
+
+
+def test_an_ensemble_does_not_mix_cohorts_of_the_same_people(tmp_path: Path) -> None:
+    """Two preparations of the same subjects have equal splits."""
+    how = {"budget": "demo", "folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    expected = {}
+    for seed in (0, 1):
+        saved = people(9, windows=3, seed=seed).save(tmp_path / f"cohort{seed}")
+        expected[f"cohort{seed}"] = evaluate(saved, "bandpower+tangent", **how).predictions["p_patient"].tolist()
+    report = build(open_store(tmp_path / "runs"))
+    shown = {c.cohort: c.results.predictions["p_patient"].tolist() for c in report.cells if "+" in c.label}
+    assert shown == expected
+
+
+def test_a_baseline_of_the_users_that_is_not_registered_here_is_shown(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    store = open_store(tmp_path / "runs")
+    for identity in store.finished():
+        about = store.about(identity)
+        if about["settings"]["method"] == "bandpower":
+            shutil.rmtree(store.run(identity))
+    cell = next(cell for cell in build(open_store(runs)).cells if cell.method == "bandpower")
+    settings = cell.results.settings.model_copy(update={"method": "mine", "code": "0" * 64})
+    for (old, seed, _), subjects in zip(runs_of(cell.results, cell.split), cell.split.rounds(), strict=True):
+        new = store.run(run_identity(settings, cell.source["hash"], subjects, seed))
+        shutil.copytree(open_store(runs).run(old), new)
+        content = open_store(runs).about(old) | {"settings": settings.model_dump(), "settings_hash": settings.hash}
+        (new / "run.json").write_text(json.dumps(content))
+    assert build(store).cells[0].label == "mine"
 
 
 def test_failed_runs_are_named(runs: Path, tmp_path: Path) -> None:
@@ -159,7 +219,7 @@ def test_failed_runs_are_named(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "runs" / "failed" / "x.json").write_text(json.dumps(content))
     (tmp_path / "runs" / "runs" / ".DS_Store").touch()  # no run
     remark = build(open_store(tmp_path / "runs")).remarks[-1]
-    assert remark.startswith("Failed: c, masked, eegnet: 1 run(s): the loss is nan")
+    assert remark.startswith("Failed: c, masked, eegnet: 1 run: the loss is nan")
 
 
 def test_runs_of_another_results_version_are_left_out(runs: Path, tmp_path: Path) -> None:
@@ -177,21 +237,28 @@ def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "bridgemil", "report", str(runs), "--out", str(tmp_path), "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     content = json.loads(done.stdout)
-    assert {row["method"] for row in content["experiments"]} == {"attention", "bandpower", "majority_vote"}
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "comparisons.csv",
-        "report.md",
-        "table.csv",
-        "table.tex",
-    ]
-    plain = " ".join(subprocess.run(words[:-1], capture_output=True, text=True, check=True).stdout.split())
+    known = {"attention", "bandpower", "majority_vote", "tangent", "tangent+attention"}
+    assert {row["method"] for row in content["experiments"]} == known
+    files = sorted(file.name for file in tmp_path.iterdir())
+    assert files == [
+        "comparisons.csv", "comparisons.tex", "predictions.csv", "report.md", "scores.tex", "splits.csv", "splits.tex",
+        "table.csv", "table.tex", "windows.csv",
+    ]  # fmt: skip
+    assert sorted(Path(file).name for file in content["files"]) == files
+    printed = subprocess.run(words[:-1], capture_output=True, text=True, check=True).stdout
+    assert max(len(line.rstrip()) for line in printed.splitlines() if str(tmp_path) not in line) <= 80
+    plain = " ".join(printed.split())
+    assert "adftd.cohort, 3 folds, split seed 0" in plain
     assert "difference is not a failed or better repetition" in plain
     assert "Always guessing the largest class: 33.3" in plain
-    assert "attention on eegnet: stage2.epochs=2" in plain
+    assert "majority_vote, attention: stage2.epochs=2" in plain
     for file in ("report.md", "table.tex"):
+        assert "Always guessing the largest class" in (tmp_path / file).read_text("utf-8")
+    for file in ("report.md", "scores.tex"):
         text = (tmp_path / file).read_text("utf-8")
-        assert "Always guessing the largest class" in text
-        assert "attention on eegnet: stage2.epochs=2" in text
+        assert "attention: stage2.epochs=2" in text
+        assert "AUROC" in text
+        assert "balanced" in text
     pairs = pd.read_csv(tmp_path / "comparisons.csv")
     assert pairs["gain"].abs().max() > 1, "points of accuracy, as the table"
     empty = subprocess.run([*words[:4], str(tmp_path)], capture_output=True, text=True, check=False)

@@ -1,0 +1,41 @@
+"""A folder of runs that the tests of the report share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridgemil.engine.evaluate import evaluate
+from people import people
+
+QUICK = {"stage2.epochs": 2, "stage2.burn_in": 0}
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cohort and split: two networks with two seeds, an ensemble, and the floors with one."""
+    folder = tmp_path_factory.mktemp("report")
+    cohort = people(9, windows=3, classes=("AD", "FTD", "HC"))
+    cohort.about["source"] = "adftd"  # as the preset would write
+    saved = cohort.save(folder / "adftd.cohort")
+    how = {"seeds": 2, "budget": "demo", "folds": 3, "out": folder / "runs", "progress": False, "settings": QUICK}
+    evaluate(saved, "attention", **how)
+    evaluate(saved, "majority_vote", **how, floor=False)
+    evaluate(saved, "tangent+attention", **how, floor=False)
+    return folder / "runs"
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four splits of one cohort for the floors, three of them for a network with two seeds; and another k."""
+    folder = tmp_path_factory.mktemp("splits")
+    saved = people(12, windows=3, effect=0.3).save(folder / "cohort")
+    how = {"budget": "demo", "out": folder / "runs", "progress": False}
+    for split_seed in range(4):
+        for name in ("bandpower", "tangent"):
+            evaluate(saved, name, folds=3, split_seed=split_seed, **how, floor=False)
+    for split_seed in range(3):
+        evaluate(saved, "attention", seeds=2, folds=3, split_seed=split_seed, **how, floor=False, settings=QUICK)
+    evaluate(saved, "bandpower", folds=4, **how, floor=False)
+    return folder / "runs"

@@ -1,0 +1,102 @@
+"""Several splits of one cohort: means, spread and paired differences, against a computation by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
+from bridgemil.report.benchmark_files import latex, markdown, write_files
+from bridgemil.report.benchmark_sheets import split_differences, splits
+from bridgemil.report.benchmark_splits import as_table, over_splits
+from bridgemil.report.benchmark_table import build
+from bridgemil.runs import open_store
+
+
+def by_hand(runs: Path, method: str) -> dict[int, tuple[float, float, float]]:
+    """Accuracy in percent, balanced accuracy and AUROC on each split of 3 folds, from the files of the runs alone."""
+    store, on_split = open_store(runs), dict[int, list[pd.DataFrame]]()
+    for identity in store.finished():
+        about = json.loads((runs / "runs" / identity / "run.json").read_text())
+        if about["settings"]["method"] == method and about["split"]["k"] == 3:
+            table = pd.read_parquet(runs / "runs" / identity / "predictions.parquet")
+            on_split.setdefault(about["split"]["split_seed"], []).append(table)
+    scores = {}
+    for split_seed, tables in on_split.items():
+        seeds = []
+        for _, rows in pd.concat(tables).groupby("seed"):
+            right = [(fold["label"] == fold["predicted"]).mean() for _, fold in rows.groupby("fold")]
+            balanced = balanced_accuracy_score(rows["label"], rows["predicted"])
+            seeds.append((100 * np.mean(right), balanced, roc_auc_score(rows["label"] == "patient", rows["p_patient"])))
+        scores[split_seed] = tuple(np.mean(seeds, axis=0))
+    return scores
+
+
+def test_means_spread_and_paired_differences_are_right(many: Path) -> None:
+    tables, remarks = over_splits(build(open_store(many)).cells)
+    assert remarks == []
+    assert [(table.dealt, table.n_splits, table.is_even) for table in tables] == [("3 folds", 4, False)]
+    rows = as_table(tables).set_index("name")
+    hand = {method: by_hand(many, method) for method in ("bandpower", "tangent", "attention")}
+    for method, scores in hand.items():
+        row = rows.loc[method]
+        values = np.array([scores[seed] for seed in sorted(scores)])
+        assert row["splits"] == len(scores) == (3 if method == "attention" else 4)
+        assert row["split_seeds"] == " ".join(map(str, sorted(scores)))
+        for place, score in enumerate(("accuracy", "balanced_accuracy", "auroc")):
+            assert row[score] == pytest.approx(values[:, place].mean())
+            assert row[f"{score}_std"] == pytest.approx(values[:, place].std())
+            for floor in {"bandpower", "tangent"} - {method}:
+                shared = sorted(set(scores) & set(hand[floor]))
+                gains = [scores[seed][place] - hand[floor][seed][place] for seed in shared]
+                assert row[f"splits_with_{floor}"] == len(shared)
+                assert row[f"{score}_less_{floor}"] == pytest.approx(np.mean(gains))
+                assert row[f"{score}_ahead_of_{floor}"] == sum(gain > 1e-9 for gain in gains)
+                assert row[f"{score}_equal_to_{floor}"] == sum(abs(gain) <= 1e-9 for gain in gains)
+    assert pd.isna(rows.loc["bandpower", "accuracy_less_bandpower"])
+    assert rows.loc["attention", "seeds"] == "2"
+    assert "attention, seeds averaged" in rows.index
+
+
+def test_every_format_shows_the_same_numbers(many: Path, tmp_path: Path) -> None:
+    report = build(open_store(many))
+    (table,), _ = over_splits(report.cells)
+    written = {file.name: file for file in write_files(report, tmp_path)}
+    csv = pd.read_csv(written["splits.csv"]).set_index("name")
+    words = f"{csv.loc['attention', 'accuracy']:.1f} ± {csv.loc['attention', 'accuracy_std']:.1f}"
+    less = round(csv.loc["attention", "accuracy_less_tangent"], 1) + 0.0
+    assert words in markdown(report)
+    assert words.replace("±", r"$\pm$") in latex(report)["splits"]
+    assert f"${less:+.1f}$" in latex(report)["splits"]
+    sheet = splits(table)[1]
+    assert sheet.rows[0][:2] == ["attention", words]
+    assert split_differences(table)[1].rows[0][3] == f"{less:+.1f}"
+    command = [sys.executable, "-m", "bridgemil", "report", str(many), "--out", str(tmp_path / "x"), "--no-windows"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert words in printed
+    assert "cohort, 4 splits of 3 folds" in printed
+    assert "cohort, 4 folds, split seed 0" in printed, "another number of folds is not averaged with them"
+    assert "cohort, 3 folds, split seed 0" not in printed, "many splits are shown together"
+    assert '--split "split seed 0"' in printed
+    assert "Not every method was run on every split" in " ".join(printed.split())
+    assert max(len(line.rstrip()) for line in printed.splitlines() if str(tmp_path) not in line) <= 80
+    assert not (tmp_path / "x" / "windows.csv").exists()
+
+
+def test_two_splits_of_one_seed_that_differ_are_not_averaged(many: Path) -> None:
+    """By groups of two columns, say: nothing tells which splits belong together."""
+    from dataclasses import replace
+
+    cells = build(open_store(many)).cells
+    cell = next(cell for cell in cells if cell.split.k == 3)
+    folds = cell.split.folds
+    moved = replace(cell.split, folds=((*folds[0], folds[1][0]), folds[1][1:], *folds[2:]))
+    tables, remarks = over_splits([*cells, replace(cell, split=moved)])
+    assert tables == []
+    assert remarks == ["Not averaged over splits: cohort, 3 folds: splits of one split seed that differ"]

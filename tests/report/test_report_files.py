@@ -1,0 +1,96 @@
+"""The files of a report: every held-out subject and window, and names that mean something to Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bridgemil.engine.evaluate import evaluate
+from bridgemil.report.benchmark_choice import Choice
+from bridgemil.report.benchmark_files import _md, _tex, latex, markdown, write_files
+from bridgemil.report.benchmark_table import build
+from bridgemil.report.benchmark_text import print_report
+from bridgemil.runs import open_store
+from people import people
+
+NAMES = ["cohort", "split", "method", "backbone", "recipe", "budget", "settings_hash", "seed", "fold", "subject"]
+ODD = r"[/b] a_b*|\x{y}$1&#~^<i>%"
+
+
+def test_predictions_hold_every_held_out_subject_of_every_experiment(runs: Path, tmp_path: Path) -> None:
+    report = build(open_store(runs))
+    write_files(report, tmp_path)
+    table = pd.read_csv(tmp_path / "predictions.csv")
+    assert list(table.columns) == [*NAMES, "label", "predicted", "p_AD", "p_FTD", "p_HC"]
+    counts = table.groupby("method")["subject"].agg(["size", "nunique"])
+    assert counts["size"].to_dict() == {
+        "attention": 18, "bandpower": 9, "majority_vote": 18, "tangent": 18, "tangent+attention": 18,
+    }  # fmt: skip
+    assert set(counts["nunique"]) == {9}
+    assert set(table["split"]) == {"3 folds, split seed 0"}
+    assert set(table["fold"]) == {1, 2, 3}
+    for cell in report.cells:
+        if not cell.averaged:
+            rows = table[table["method"] == cell.method]
+            assert rows["p_AD"].to_numpy() == pytest.approx(cell.results.predictions["p_AD"].to_numpy(), abs=1e-12)
+
+
+def test_windows_are_those_of_the_results(runs: Path, tmp_path: Path) -> None:
+    report = build(open_store(runs))
+    write_files(report, tmp_path)
+    table = pd.read_csv(tmp_path / "windows.csv")
+    assert list(table.columns)[:13] == [*NAMES, "window", "second", "gate"]
+    assert set(table["method"]) == {"attention", "majority_vote"}, "an ensemble's windows are its members'"
+    for cell in report.cells:
+        rows = table[table["method"] == cell.method].reset_index(drop=True)
+        if len(rows) and not cell.averaged:
+            expected = cell.results.windows
+            shared = ["seed", "fold", "subject", "window", "second"]
+            assert rows[shared].astype(expected[shared].dtypes).equals(expected[shared])
+            said = "gate" if cell.method == "attention" else "p_AD"
+            assert rows[said].to_numpy() == pytest.approx(expected[said].to_numpy(), rel=1e-4)
+    assert table.loc[table["method"] == "attention", "p_AD"].isna().all()
+
+
+def test_an_ensemble_chosen_alone_brings_its_members_windows(runs: Path, tmp_path: Path) -> None:
+    write_files(build(open_store(runs), Choice(methods=("tangent+attention",))), tmp_path)
+    assert set(pd.read_csv(tmp_path / "windows.csv")["method"]) == {"attention"}
+    assert set(pd.read_csv(tmp_path / "predictions.csv")["method"]) == {"tangent+attention"}
+
+
+def test_cohorts_of_other_classes_leave_cells_empty(tmp_path: Path) -> None:
+    for name, classes in (("one", ("a", "b")), ("two", ("b", "c"))):
+        saved = people(6, classes=classes, windows=2).save(tmp_path / name)
+        evaluate(saved, "bandpower", folds=3, out=tmp_path / "runs", progress=False, floor=False)
+    write_files(build(open_store(tmp_path / "runs")), tmp_path / "report")
+    table = pd.read_csv(tmp_path / "report" / "predictions.csv").set_index("cohort")
+    assert list(table.columns[-3:]) == ["p_a", "p_b", "p_c"]
+    assert table.loc["one", ["p_a", "p_b"]].notna().all(axis=None)
+    assert table.loc["one", "p_c"].isna().all()
+    assert table.loc["two", "p_a"].isna().all()
+    assert (tmp_path / "report" / "windows.csv").read_text().count("\n") == 1, "baselines say nothing of windows"
+
+
+def test_names_are_safe_in_markdown_latex_and_the_terminal(runs: Path, capsys: pytest.CaptureFixture) -> None:
+    report = build(open_store(runs))
+    source = dict(report.cells[0].source) | {"classes": [ODD, "x"]}
+    report.cells = [replace(cell, cohort=ODD, source=source) for cell in report.cells]
+    report.comparisons = {place._replace(cohort=ODD): found for place, found in report.comparisons.items()}
+    text = markdown(report)
+    widths = {re.sub(r"\\.", "", line).count("|") for line in text.splitlines() if line.startswith("|")}
+    assert all(not re.search(r"(?<!\\)[*<$]", _md(word)) for word in (ODD, "*", "<b>"))
+    assert widths == {5, 7, 8}, "no cell more"
+    assert _md("wo_retention _x_") == r"wo_retention \_x\_"
+    for tex in latex(report).values():
+        for line in tex.splitlines()[1:]:
+            bare = re.sub(r"\\[\\_%#&${}]", "", line)
+            assert bare.count("{") == bare.count("}"), line
+            assert bare.count("$") % 2 == 0, line
+            assert not re.match(r"\s*[\[*]", line), "would be taken for an option of the row before"
+    assert _tex("-3.8 to +20.0, 19.4 - 55.6 ± 2 %") == r"$-3.8$ to $+20.0$, 19.4--55.6 $\pm$ 2 \%"
+    print_report(report)
+    assert ODD in capsys.readouterr().out

@@ -1,0 +1,56 @@
+"""What ``evaluate`` prints beside its table: does the method reach the simple baselines?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bridgemil import methods
+from bridgemil.evaluation.results import Results
+from bridgemil.report.results_table import against_floor, print_results
+
+
+def made(method: str, right: list[int], seeds: int = 1) -> Results:
+    """Results in which these subjects, of 30 in three folds, are told right."""
+    rows = []
+    for seed in range(seeds):
+        for i in range(30):
+            label = "ab"[i % 2]
+            said = label if i in right else "ba"[i % 2]
+            p = 0.9 if said == "a" else 0.1
+            rows.append((seed, i % 3 + 1, f"s{i:02d}", label, said, p, 1 - p))
+    columns = ["seed", "fold", "subject", "label", "predicted", "p_a", "p_b"]
+    return Results(methods.settings(method), ["a", "b"], pd.DataFrame(rows, columns=columns), pd.DataFrame(), [], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("right", "words"),
+    [
+        (range(30), "attention is better than bandpower on these subjects (+50.0 points"),
+        (range(16), "attention is not shown to be better than bandpower (+3.3 points"),
+        (range(15), "attention and bandpower are equally accurate on these subjects (95 % +0.0 to +0.0)."),
+        (range(15, 30), "attention and bandpower are equally accurate on these subjects (95 % -"),
+        (range(14), "attention does NOT reach bandpower (-3.3 points"),
+        ([], "attention does NOT reach bandpower: it is worse on these subjects (-50.0 points"),
+    ],
+)
+def test_the_sentence_says_what_is_shown(right: list[int], words: str) -> None:
+    floor = made("bandpower", list(range(15)))
+    sentence = against_floor(made("attention", list(right)), floor)
+    assert sentence.startswith(words)
+    assert "-0.0" not in sentence
+
+
+def test_the_averaged_seeds_are_a_row_where_seeds_differ(capsys: pytest.CaptureFixture) -> None:
+    steady = made("attention", list(range(20)), seeds=2)
+    assert steady.steady
+    print_results([steady])
+    assert "seeds averaged" not in capsys.readouterr().out
+    moved = steady.predictions.assign(p_a=np.linspace(0.2, 0.8, 60), p_b=np.linspace(0.8, 0.2, 60))
+    print_results([replace(steady, predictions=moved)])
+    out = capsys.readouterr().out
+    assert "  seeds averaged" in out
+    assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
