@@ -98,6 +98,8 @@ def test_a_baseline_stands_once(runs: Path, tmp_path: Path) -> None:
         "no network", "covariance, recipe ours, budget demo", "covariance, recipe ours, budget laptop",
         "eegnet, budget demo",
     ]  # fmt: skip
+    beside = [[cell.label for cell in cells][:2] for cells in report.groups().values()]
+    assert beside == 3 * [["bandpower", "tangent"]], "yet it can be had beside each network"
     pairs = list(zip(report.pairs["one"], report.pairs["other"], strict=True))
     assert pairs.count(("bandpower", "tangent")) == 1
     assert pairs.count(("bandpower", "attention")) == 3
@@ -234,14 +236,14 @@ def test_runs_of_another_results_version_are_left_out(runs: Path, tmp_path: Path
 
 
 def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "bridgemil", "report", str(runs), "--out", str(tmp_path), "--json"]
+    words = [sys.executable, "-m", "bridgemil", "report", str(runs), "--out", str(tmp_path), "--html", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     content = json.loads(done.stdout)
     known = {"attention", "bandpower", "majority_vote", "tangent", "tangent+attention"}
     assert {row["method"] for row in content["experiments"]} == known
     files = sorted(file.name for file in tmp_path.iterdir())
     assert files == [
-        "comparisons.csv", "comparisons.tex", "predictions.csv", "report.md", "scores.tex", "splits.csv", "splits.tex",
+        "comparisons.csv", "comparisons.tex", "predictions.csv", "report.html", "report.md", "scores.tex", "splits.csv", "splits.tex",
         "table.csv", "table.tex", "windows.csv",
     ]  # fmt: skip
     assert sorted(Path(file).name for file in content["files"]) == files

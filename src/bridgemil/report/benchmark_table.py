@@ -194,6 +194,18 @@ class BenchmarkReport:
             placed.setdefault(cell.place, []).append(cell)
         return placed
 
+    def groups(self) -> dict[Place, list[Cell]]:
+        """What may be compared: each network section with the baselines of its cohort and split before it."""
+        groups: dict[Place, list[Cell]] = {}
+        for block in self.blocks().values():
+            baselines = [cell for cells in block.values() for cell in cells if cell.is_baseline and not cell.averaged]
+            for place, cells in block.items():
+                if place.backbone:
+                    groups[place] = [*baselines, *(cell for cell in cells if not cell.averaged)]
+                elif len(block) == 1:
+                    groups[place] = baselines
+        return groups
+
     def blocks(self) -> dict[tuple[str, str], dict[Place, list[Cell]]]:
         """The sections of each cohort and split."""
         blocks: dict[tuple[str, str], dict[Place, list[Cell]]] = {}

@@ -38,7 +38,7 @@ def write_report_page(path: str | Path, report: BenchmarkReport, store: RunStore
 
 def report_page(report: BenchmarkReport, store: RunStore) -> str:
     """The page as text; parameters as for ``write_report_page``."""
-    groups = [_group(number, place, cells, report, store) for number, (place, cells) in enumerate(_places(report))]
+    groups = [_group(number, key, cells, report, store) for number, (key, cells) in enumerate(report.groups().items())]
     sections = [(group["id"], group["title"]) for group in groups]
     if len(groups) == 1:
         sections = [(f"{name}-{groups[0]['id']}", words) for name, words in PARTS.items()]
@@ -52,24 +52,13 @@ def report_page(report: BenchmarkReport, store: RunStore) -> str:
     )
 
 
-def _places(report: BenchmarkReport) -> list[tuple[Place, list[Cell]]]:
-    """What stands together on the page: the networks of a section with the baselines of its cohort and split."""
-    places: list[tuple[Place, list[Cell]]] = []
-    for block in report.blocks().values():
-        single = {place: [cell for cell in cells if not cell.averaged] for place, cells in block.items()}
-        baselines = [cell for place, cells in single.items() if not place.backbone for cell in cells]
-        networks = [(place, [*baselines, *cells]) for place, cells in single.items() if place.backbone]
-        places += networks or list(single.items())
-    return places
-
-
 def _group(
     number: int, place: Place, cells: Sequence[Cell], report: BenchmarkReport, store: RunStore
 ) -> dict[str, Any]:
     first = cells[0].results.summary.iloc[0].to_dict()
     return {
         "id": f"group-{number + 1}",
-        "title": f"{place.cohort}, {place.title}",
+        "title": f"{place.cohort}, {place.split}, {place.title}",
         "rows": [cell.results.summary.iloc[0].to_dict() | {"label": cell.label} for cell in cells],
         "first": first,
         "split": cells[0].split.title,
