@@ -1,0 +1,143 @@
+"""``bridgemil train`` and ``predict`` from outside: what they print, their exit codes, and time and memory."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bridgemil.cohort.prepare import prepare
+from recordings import MONTAGE, build_bids, noise, write_edf
+
+
+def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bridgemil", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cohort of noise, and a model trained on it."""
+    root = tmp_path_factory.mktemp("work")
+    build_bids(root / "bids", {f"sub-{i:02d}": "AC"[i % 2] for i in range(1, 10)}, seconds=20)
+    prepare(root / "bids", root / "cohort", label="Group", jobs=1, progress=False)
+    done = bridgemil(
+        "train", root / "cohort", "--out", root / "model", "--method", "bandpower", "--folds", 3, "--no-floor"
+    )
+    assert done.returncode == 0, done.stderr
+    (root / "said.txt").write_text(done.stdout)
+    return root
+
+
+def test_train_prints_the_evaluation_the_calibration_and_what_is_next(folder: Path) -> None:
+    out = (folder / "said.txt").read_text()
+    for words in ("9 subjects, each held out once", "Calibration:", "cross-fitted", "card.md", "Research use only",
+                  "Next:  bridgemil predict", "not shown to be better than guessing"):  # fmt: skip
+        assert words in out, words
+    assert (folder / "model.runs" / "runs").is_dir()
+
+
+def test_train_goes_on_where_it_stopped_and_prints_json(folder: Path, tmp_path: Path) -> None:
+    command = (
+        "train",
+        folder / "cohort",
+        "--out",
+        tmp_path / "m",
+        "--method",
+        "attention",
+        "--budget",
+        "demo",
+        "--folds",
+        3,
+        "--no-floor",
+        "--set",
+        "stage2.epochs=2",
+        "--threads",
+        1,
+        "--runs",
+        tmp_path / "runs",
+        "--json",
+    )
+    first = bridgemil(*command)
+    assert first.returncode == 0, first.stderr
+    content = json.loads(first.stdout)
+    assert content["ensemble"] == "folds"
+    assert set(content["performance"]["auroc"]) == {"value", "ci95"}
+    assert content["calibration"]["kind"] in ("none", "temperature")
+    assert content["calibration"]["error"]["after"]["ci95"][0] <= content["calibration"]["error"]["after"]["value"]
+    again = json.loads(bridgemil(*command).stdout)
+    assert again["evaluation"] == content["evaluation"], "its runs were kept"
+    single = json.loads(bridgemil(*command, "--single", "--overwrite").stdout)
+    assert single["ensemble"] == "single"
+    assert not list((tmp_path / "m" / "model").glob("fold-*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("train", "COHORT", "--out", "COHORT"), 2, "is no bundle"),
+        (("train", "COHORT", "--out", "m", "--method", "magic"), 2, "method must be one of"),
+        (("train", "COHORT", "--out", "m", "--folds", "7", "--method", "bandpower"), 1, "fewer than the 7 folds"),
+        (("train", "nowhere", "--out", "m"), 1, "no cohort there"),
+        (("predict", "COHORT", "x.edf"), 1, "no bundle there"),
+        (("predict", "MODEL", "x.edf"), 1, "no such file"),
+        (("predict", "MODEL", "x.edf", "--bad-channels", "guess"), 2, "must be stop or interpolate"),
+        (("predict", "MODEL"), 2, "Missing argument"),
+    ],
+)  # fmt: skip
+def test_mistakes_end_with_their_code_and_a_sentence(
+    folder: Path, tmp_path: Path, arguments: tuple, code: int, words: str
+) -> None:
+    names = {"COHORT": folder / "cohort", "MODEL": folder / "model", "m": tmp_path / "m"}
+    done = bridgemil(*(names.get(argument, argument) for argument in arguments))
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_predict_prints_warnings_before_probabilities(folder: Path, tmp_path: Path) -> None:
+    strange = noise(50, 20, 250)
+    strange[0] += 300 * np.sin(2 * np.pi * 10 * np.arange(strange.shape[1]) / 250)
+    done = bridgemil("predict", folder / "model", write_edf(tmp_path / "strange.edf", strange, 250, MONTAGE))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    unlike = next(i for i, line in enumerate(lines) if "WARNING: unlike the training people" in line)
+    probabilities = next(i for i, line in enumerate(lines) if "%   " in line and " A " in f" {line}")
+    assert unlike < probabilities
+    assert "20 windows used of 20 s" in done.stdout
+    assert "Research use only" in done.stdout
+
+
+def test_one_bad_file_does_not_stop_the_others_and_tables_are_written(folder: Path, tmp_path: Path) -> None:
+    good = write_edf(tmp_path / "good.edf", noise(51, 20, 250), 250, MONTAGE)
+    bad = write_edf(tmp_path / "bad.edf", noise(52, 20, 250, 5), 250, MONTAGE[:5])
+    done = bridgemil("predict", folder / "model", bad, good, "--json", "--csv", tmp_path / "said.csv")
+    assert done.returncode == 1
+    assert "missing electrode O2" in done.stderr
+    refused, said = json.loads(done.stdout)
+    assert refused["file"] == str(bad)
+    assert "missing electrode O2" in refused["error"]
+    assert said["file"] == str(good)
+    assert set(said["probabilities"]) == {"A", "C"}
+    assert sum(said["probabilities"].values()) == pytest.approx(1)
+    assert said["windows_used"] == 20
+    assert said["model"].startswith("model ")
+    with (tmp_path / "said.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["file"] for row in rows] == [str(bad), str(good)]
+    assert float(rows[1]["p_A"]) == said["probabilities"]["A"]
+    assert rows[0]["p_A"] == ""
+
+
+def test_a_bids_folder_at_once(folder: Path) -> None:
+    done = bridgemil("predict", folder / "model", folder / "bids", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [Path(row["file"]).name for row in json.loads(done.stdout)] == [
+        f"sub-{i:02d}_task-rest_eeg.edf" for i in range(1, 10)
+    ]

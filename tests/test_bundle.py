@@ -1,0 +1,435 @@
+"""A bundle: whole or refused, the same numbers from every format of one signal, and honest about who is unlike."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mne
+import numpy as np
+import pytest
+
+from bridgemil import bundle as bundles
+from bridgemil.bundle.prediction import RecordingSaid, Refused, WindowsSaid, predict
+from bridgemil.bundle.reference import Likeness, held_bands, make_reference, person_features
+from bridgemil.bundle.store import Bundle
+from bridgemil.bundle.training import train
+from bridgemil.cohort.new_recording import find, read, settings_for
+from bridgemil.cohort.prepare import prepare
+from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.store import Cohort
+from bridgemil.errors import BadData, BadUse
+from people import people
+from recordings import MONTAGE, noise, write_edf
+
+SFREQ = 250.0
+
+
+def eeg(seed: int, seconds: float = 20, slow: float = 0.0, n_channels: int = len(MONTAGE)) -> np.ndarray:
+    """Noise with a common part and, in patients, slow waves; channels x time, microvolts."""
+    rng = np.random.default_rng(seed)
+    signal = noise(seed, seconds, SFREQ, n_channels)
+    signal += 10 * rng.normal(size=signal.shape[1])
+    time = np.arange(signal.shape[1]) / SFREQ
+    return signal + slow * np.sin(2 * np.pi * 5 * time + rng.uniform(0, 6)) * rng.uniform(0.8, 1.2)
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
+    """24 people, two classes."""
+    root = tmp_path_factory.mktemp("cohort")
+    rows = ["subject,label,file,age"]
+    for i in range(24):
+        write_edf(root / f"p{i:02d}.edf", eeg(i, 20 + i % 3, slow=15.0 * (i % 2)), SFREQ, MONTAGE)
+        rows.append(f"p{i:02d},{('control', 'patient')[i % 2]},p{i:02d}.edf,{50 + i}")
+    (root / "manifest.csv").write_text("\n".join(rows) + "\n")
+    return prepare(root, root / "cohort", jobs=1, progress=False)
+
+
+@pytest.fixture(scope="module")
+def made(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of band power."""
+    out = tmp_path_factory.mktemp("bundle") / "slow waves"
+    train(cohort, out, "bandpower", folds=4, floor=False, progress=False)
+    return out
+
+
+@pytest.fixture
+def bundle(made: Path) -> Bundle:
+    return bundles.load(made)
+
+
+def said(bundle: Bundle, path: Path, **how: Any) -> RecordingSaid:
+    (answer,) = predict(bundle, [path], **how)
+    assert isinstance(answer, RecordingSaid), answer
+    return answer
+
+
+def refused(bundle: Bundle, path: Path, **how: Any) -> str:
+    (answer,) = predict(bundle, [path], **how)
+    assert isinstance(answer, Refused)
+    return answer.why
+
+
+# On disk
+
+
+def test_a_bundle_holds_what_is_needed_and_nothing_of_a_person(made: Path, cohort: Cohort) -> None:
+    about = json.loads((made / "bundle.json").read_text())
+    assert about["classes"] == ["control", "patient"]
+    assert about["signal"]["channels"] == cohort.channels
+    assert about["preparation"] == json.loads(json.dumps(cohort.preparation))
+    assert about["provenance"]["cohort_hash"] == cohort.hash
+    assert about["provenance"]["n_subjects"] == 24
+    assert about["ensemble"] == "folds"
+    low, high = about["performance"]["accuracy"]["ci95"]
+    assert low <= about["performance"]["accuracy"]["value"] <= high
+    assert set(about["calibration"]["error"]) == {"before", "after"}
+    assert set(about["files"]) == {
+        "card.md",
+        "reference.safetensors",
+        "model/model.json",
+        *(f"model/fold-{i:02d}/model.{kind}" for i in range(1, 5) for kind in ("json", "safetensors")),
+    }
+    text = (made / "bundle.json").read_text()
+    assert not [subject for subject in cohort.subjects if f'"{subject}"' in text]
+    card = (made / "card.md").read_text()
+    for words in ("Research use only", "## Intended use", "## Limits", "| accuracy |", "24 people", "61 (50 to 72)"):
+        assert words in card, words
+
+
+def damage() -> dict[str, tuple[Callable[[Path], Any], str]]:
+    def edit(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], Any]:
+        return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+    weights = "model/fold-02/model.safetensors"
+    return {
+        "weights changed": (edit(weights, lambda b: b[:-1] + bytes([b[-1] ^ 1])), f"{weights} was changed"),
+        "weights cut short": (edit(weights, lambda b: b[:-50]), f"{weights} was changed or cut short"),
+        "weights gone": (lambda folder: (folder / weights).unlink(), "is missing"),
+        "card changed": (edit("card.md", lambda b: b.replace(b"Research", b"Clinical")), "card.md was changed"),
+        "foreign file": (lambda folder: (folder / "model/evil.pkl").write_bytes(b"x"), "model/evil.pkl is not a part"),
+        "classes renamed": (edit("bundle.json", lambda b: b.replace(b'"patient"', b'"someone"')), "was changed after"),
+        "json cut short": (edit("bundle.json", lambda b: b[:-20]), "is damaged"),
+        "json empty": (edit("bundle.json", lambda b: b"{}"), "is damaged, or no bundle's"),
+        "of another program": (
+            edit("bundle.json", lambda b: b.replace(b"bridgemil bundle", b"some model")),
+            "another program",
+        ),
+        "of the future": (
+            edit("bundle.json", lambda b: b.replace(b'"format": 1', b'"format": 2', 1)),
+            "bundle format 2",
+        ),
+        "no bundle": (lambda folder: (folder / "bundle.json").unlink(), "no bundle there"),
+    }
+
+
+@pytest.mark.parametrize("what", damage())
+def test_a_damaged_bundle_is_refused_by_name(made: Path, tmp_path: Path, what: str) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(made, copy)
+    (copy / ".DS_Store").write_bytes(b"a file browser was here")
+    assert bundles.load(copy).name == "slow waves"
+    spoil, words = damage()[what]
+    spoil(copy)
+    with pytest.raises(BadData, match=words):
+        bundles.load(copy)
+
+
+def test_writing_never_replaces_what_is_no_bundle(bundle: Bundle, cohort: Cohort, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("all there is")
+    for overwrite in (False, True):
+        with pytest.raises(BadUse, match="is no bundle"):
+            bundle.save(tmp_path / "thesis", overwrite=overwrite)
+    bundle.save(tmp_path / "m")
+    with pytest.raises(BadUse, match="holds a bundle already"):
+        bundle.save(tmp_path / "m")
+    assert bundle.save(tmp_path / "m", overwrite=True).title == bundle.title
+
+
+def test_the_same_training_again_is_the_same_bundle_and_another_needs_leave(cohort: Cohort, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"folds": 3, "floor": False, "progress": False}
+    first = train(cohort, tmp_path / "m", "bandpower", **how)
+    again = train(cohort, tmp_path / "m", "bandpower", **how)
+    assert again.bundle.about["files"] == first.bundle.about["files"]
+    with pytest.raises(BadUse, match="holds a bundle already"):
+        train(cohort, tmp_path / "m", "tangent", **how)
+    assert (
+        train(cohort, tmp_path / "m", "tangent", overwrite=True, **how).bundle.about["settings"]["method"] == "tangent"
+    )
+
+
+# Predictions
+
+
+def test_a_recording_gets_the_windows_and_probabilities_its_cohort_would(bundle: Bundle, cohort: Cohort) -> None:
+    file = Path(str(cohort.path)).parent / "p03.edf"
+    answer = said(bundle, file)
+    assert np.array_equal(answer.recording.windows, cohort.windows("p03"))
+    assert np.array_equal(answer.recording.starts, cohort.window_starts("p03"))
+    expected = bundle.calibration(bundle.model.predict(cohort.windows("p03")).probabilities)
+    assert np.array_equal(answer.probabilities, expected)
+    assert answer.predicted == "patient"
+    content = answer.for_machines()
+    keys = ["file", "probabilities", "predicted", "windows_used", "warnings", "model"]
+    assert list(content)[:6] == keys
+    assert content["windows_used"] == 20
+    json.dumps(content, allow_nan=False)
+
+
+def test_the_order_of_channels_their_spelling_and_other_channels_do_not_matter(bundle: Bundle, tmp_path: Path) -> None:
+    signal = eeg(77, slow=15)
+    plain = said(bundle, write_edf(tmp_path / "a.edf", signal, SFREQ, MONTAGE))
+    order = [4, 2, 0, 5, 1, 3]
+    more = np.vstack([signal[order], noise(3, 20, SFREQ, 3)])
+    names = [*(f"EEG {MONTAGE[i].upper()}-Ref" for i in order), "ECG", "Photic", "Pz"]
+    other = said(bundle, write_edf(tmp_path / "b.edf", more, SFREQ, names))
+    assert np.array_equal(other.probabilities, plain.probabilities)
+
+
+def test_formats_of_one_signal_agree(bundle: Bundle, tmp_path: Path) -> None:
+    signal = eeg(78, slow=15)
+    raw = mne.io.RawArray(signal * 1e-6, mne.create_info(list(MONTAGE), SFREQ, "eeg"), verbose="ERROR")
+    mne.export.export_raw(tmp_path / "a.set", raw, verbose="ERROR")
+    raw.save(tmp_path / "a_raw.fif", verbose="ERROR")
+    files = [write_edf(tmp_path / name, signal, SFREQ, MONTAGE) for name in ("a.edf", "a.bdf")]
+    answers = [said(bundle, file) for file in (*files, tmp_path / "a.set", tmp_path / "a_raw.fif")]
+    exact = answers[2].probabilities
+    for answer, bound in zip(answers, (1e-3, 1e-5, 0, 1e-5), strict=True):  # EDF rounds to 0.09 µV, BDF to 0.0004 µV
+        assert np.abs(answer.probabilities - exact).max() <= bound
+
+
+def write_fif(path: Path, signal: np.ndarray) -> Path:
+    """A FIF file, which has no range to fit into; ``signal`` in microvolts."""
+    raw = mne.io.RawArray(signal * 1e-6, mne.create_info(list(MONTAGE), SFREQ, "eeg"), verbose="ERROR")
+    raw.save(path, verbose="ERROR")
+    return path
+
+
+def test_gain_changes_little_but_a_wrong_unit_is_refused(bundle: Bundle, tmp_path: Path) -> None:
+    signal = eeg(79, slow=15)
+    plain = said(bundle, write_fif(tmp_path / "plain_raw.fif", signal))
+    for gain in (0.1, 0.2, 5.0, 10.0):
+        answer = said(bundle, write_fif(tmp_path / f"{gain}_raw.fif", gain * signal))
+        assert answer.probabilities == pytest.approx(plain.probabilities, abs=1e-3), "band power knows no gain"
+        assert answer.percentile == plain.percentile
+        assert gain in (0.1, 10.0) or not any("gain" in warning for warning in answer.warnings)
+    for gain in (0.03, 30):
+        answer = said(bundle, write_fif(tmp_path / f"{gain}_raw.fif", gain * signal))
+        assert any("check the unit and the amplifier's gain" in warning for warning in answer.warnings)
+    for gain in (1e-6, 1e-3, 1e3, 1e6):
+        assert "unit" in refused(bundle, write_fif(tmp_path / f"{gain}_raw.fif", gain * signal)), gain
+
+
+def bad_recordings(folder: Path) -> dict[str, tuple[Path, str]]:
+    names, signal = list(MONTAGE), eeg(80)
+    flat = signal.copy()
+    flat[2] = 0
+    whole = write_edf(folder / "whole.edf", signal, SFREQ, names).read_bytes()
+    (folder / "cut.edf").write_bytes(whole[:-5000])
+    (folder / "empty.edf").write_bytes(b"")
+    (folder / "junk.edf").write_bytes(b"this is no recording" * 50)
+    (folder / "notes.xyz").write_text("hello")
+    return {
+        "missing electrodes": (write_edf(folder / "few.edf", signal[:4], SFREQ, names[:4]), "missing electrode O1, O2"),
+        "too short": (
+            write_edf(folder / "short.edf", signal[:, :1500], SFREQ, names),
+            "too short: 6.0 s give 6 windows",
+        ),
+        "rate": (
+            write_edf(folder / "slow.edf", noise(1, 20, 64), 64, names),
+            "sampled at 64 Hz it holds nothing above 32",
+        ),
+        "flat": (write_edf(folder / "flat.edf", flat, SFREQ, names), "C3 is flat"),
+        "cut short": (folder / "cut.edf", "truncated"),
+        "empty": (folder / "empty.edf", "empty"),
+        "junk": (folder / "junk.edf", "unreadable"),
+        "format": (folder / "notes.xyz", "no known format"),
+        "nothing": (folder / "nothing.edf", "no such file"),
+        "all marked": (
+            write_edf(folder / "marked.edf", signal, SFREQ, names, [(0, 20, "BAD all")]),
+            "no usable window",
+        ),
+        "mostly marked": (write_edf(folder / "most.edf", signal, SFREQ, names, [(0, 15, "BAD")]), "were marked bad"),
+    }
+
+
+def test_what_cannot_be_judged_is_refused_in_words_and_stops_nobody(bundle: Bundle, tmp_path: Path) -> None:
+    cases = bad_recordings(tmp_path)
+    paths = [path for path, _ in cases.values()]
+    answers = list(predict(bundle, [*paths, tmp_path / "whole.edf"]))
+    for (name, (_, words)), answer in zip(cases.items(), answers[:-1], strict=True):
+        assert isinstance(answer, Refused), name
+        assert words in answer.why, (name, answer.why)
+        assert answer.for_machines()["probabilities"] is None
+    assert isinstance(answers[-1], RecordingSaid)
+
+
+def test_a_flat_electrode_can_be_rebuilt_and_is_said(bundle: Bundle, tmp_path: Path) -> None:
+    signal = eeg(81, slow=15)
+    signal[2] = 0
+    file = write_edf(tmp_path / "flat.edf", signal, SFREQ, MONTAGE)
+    answer = said(bundle, file, bad_channels="interpolate")
+    assert any("C3 is flat" in warning and "interpolated" in warning for warning in answer.warnings)
+    with pytest.raises(BadUse, match="bad_channels must be"):
+        list(predict(bundle, [file], bad_channels="guess"))
+
+
+def test_a_stated_filter_inside_the_band_is_a_word(bundle: Bundle, tmp_path: Path) -> None:
+    raw = mne.io.RawArray(eeg(82) * 1e-6, mne.create_info(list(MONTAGE), SFREQ, "eeg"), verbose="ERROR")
+    raw.filter(2, 30, verbose="ERROR").save(tmp_path / "narrow_raw.fif", verbose="ERROR")
+    warnings = said(bundle, tmp_path / "narrow_raw.fif").warnings
+    assert any("low-pass filtered at 30 Hz" in warning for warning in warnings)
+    assert any("high-pass filtered at 2 Hz" in warning for warning in warnings)
+
+
+def test_who_is_unlike_the_training_people_is_said_first(bundle: Bundle, tmp_path: Path) -> None:
+    usual = [said(bundle, write_edf(tmp_path / f"{i}.edf", eeg(200 + i, slow=15.0 * (i % 2)), SFREQ, MONTAGE))
+             for i in range(10)]  # fmt: skip
+    assert sum(answer.percentile > 95 for answer in usual) <= 2
+    strange = eeg(300)
+    strange[1] += 200 * np.sin(2 * np.pi * 10 * np.arange(strange.shape[1]) / SFREQ)
+    answer = said(bundle, write_edf(tmp_path / "strange.edf", strange, SFREQ, MONTAGE))
+    assert answer.percentile == 100
+    assert answer.warnings[0].startswith("unlike the training people: farther from them than 100 %")
+    assert "Fp2" in answer.warnings[0]
+    referenced = eeg(301) - 0.9 * eeg(301)[0]  # nearly against Fp1
+    answer = said(bundle, write_edf(tmp_path / "reference.edf", referenced, SFREQ, MONTAGE))
+    assert answer.warnings[0].startswith("unlike the training people")
+
+
+def test_a_folder_of_recordings_bids_or_not(bundle: Bundle, bids: Path, tmp_path: Path) -> None:
+    for i in range(2):
+        write_edf(tmp_path / "deep" / f"{i}" / "rec.edf", eeg(i), SFREQ, MONTAGE)
+    assert [a.name for a in predict(bundle, [tmp_path / "deep"])] == [
+        str(tmp_path / f"deep/{i}/rec.edf") for i in range(2)
+    ]
+    found = list(predict(bundle, [bids]))
+    assert len(found) == 6
+    assert all("too short: 8.0 s" in answer.why for answer in found if isinstance(answer, Refused))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadData, match="no recording in this folder"):
+        list(predict(bundle, [tmp_path / "empty"]))
+
+
+def test_sidecars_of_a_bids_recording_count_as_in_training(bids: Path, tmp_path: Path) -> None:
+    folder = bids / "sub-01" / "eeg"
+    (folder / "sub-01_task-rest_channels.tsv").write_text("name\ttype\tstatus\nC3\tEEG\tbad\n")
+    for where in (folder / "sub-01_task-rest_eeg.edf", bids):
+        first = find([where])[0]
+        assert first.subject == "sub-01"
+        assert first.channels_tsv is not None
+        assert first.channels_tsv.name == "sub-01_task-rest_channels.tsv"
+    signal = Signal(MONTAGE, 200.0, 200)
+    with pytest.raises(BadData, match="C3 marked bad"):
+        read(find([folder / "sub-01_task-rest_eeg.edf"])[0], signal, settings_for(signal, {"low": 0.5, "high": 45.0}))
+
+
+def test_a_bundle_trained_on_arrays_says_why_it_takes_no_recording(tmp_path: Path) -> None:
+    made = train(people(12, effect=2.0), tmp_path / "m", "bandpower", folds=3, floor=False, progress=False)
+    with pytest.raises(BadUse, match="trained on arrays"):
+        list(predict(made.bundle, [tmp_path / "a.edf"]))
+    bag = people(12, effect=2.0).windows("subject-002")
+    assert made.bundle.probabilities(bag).sum() == pytest.approx(1)
+
+
+ELSEWHERE = """
+import json, sys
+from bridgemil.bundle import load, predict
+for folder in sys.argv[2:]:
+    (said,) = predict(load(folder), [sys.argv[1]])
+    print(json.dumps(said.for_machines()))
+heavy = {"pandas", "sklearn", "matplotlib", "pyarrow"} & set(sys.modules)
+assert not heavy, heavy
+"""
+QUICK = {"stage1.epochs": 1, "stage2.epochs": 2, "stage2.burn_in": 0}
+EVERY = {
+    "bandpower": {}, "tangent": {}, "bridgemil": QUICK, "millet": {"stage2.epochs": 2},
+    "majority_vote": {"stage2.epochs": 2}, "attention+tangent": {"stage2.epochs": 2},
+}  # fmt: skip
+
+
+def test_every_kind_of_bundle_says_the_same_in_another_process_that_loads_nothing_heavy(
+    cohort: Cohort, tmp_path: Path
+) -> None:
+    file = write_edf(tmp_path / "new.edf", eeg(90, slow=15), SFREQ, MONTAGE)
+    here = []
+    cases = [*((method, False) for method in EVERY), ("bridgemil", True), ("attention+tangent", True)]
+    for method, single in cases:
+        made = train(
+            cohort, tmp_path / f"{method}-{single}", method, budget="demo", folds=3, floor=False, progress=False,
+            single=single, settings=EVERY[method], runs=tmp_path / "runs", threads=1,
+        )  # fmt: skip
+        here.append(said(made.bundle, file).for_machines())
+        expected = {"bandpower": None, "tangent": None, "millet": "contribution", "majority_vote": "probability"}
+        windows = here[-1]["windows"]
+        assert (windows["by"] if windows else None) == expected.get(method, "gate"), method
+    folders = [str(tmp_path / f"{method}-{single}") for method, single in cases]
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, str(file), *folders], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == json.loads(json.dumps(here))
+    assert not list((tmp_path / "runs" / "unfinished").glob("*.safetensors"))
+
+
+def test_an_ensemble_of_folds_is_the_mean_of_its_folds(bundle: Bundle, cohort: Cohort) -> None:
+    bag = cohort.windows("p05")
+    members = [member.predict(bag).probabilities for member in bundle.model.members.values()]  # type: ignore[attr-defined]
+    assert len(members) == 4
+    assert np.array_equal(bundle.model.predict(bag).probabilities, np.mean(members, axis=0))
+
+
+def test_flat_gates_are_called_flat() -> None:
+    assert WindowsSaid("gate", np.array([0.1, 0.5, 0.3])).most(2) == [1, 2]
+    assert WindowsSaid("gate", np.array([0.1, 0.5, 0.3])).least(1) == [0]
+
+
+# The out-of-distribution test
+
+
+def test_distances_are_of_people_who_had_no_part_in_the_reference() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(60, 30)) @ rng.normal(size=(30, 30))
+    new = rng.normal(size=(400, 30)) @ rng.normal(size=(30, 30))
+    left_out = [Likeness.fit(np.delete(features, i, axis=0)).distance(features[i]) for i in range(60)]
+    whole = Likeness.fit(features)
+    within = [whole.distance(row) for row in features]
+    assert np.mean(left_out) > np.mean(within), "who made the reference looks nearer than a new person"
+    assert np.mean([whole.distance(row) for row in new]) > np.mean(left_out)
+
+
+def test_new_people_of_the_same_kind_are_warned_of_about_as_often_as_stated() -> None:
+    rng = np.random.default_rng(1)
+    mixing = rng.normal(size=(42, 42))
+    features, new = rng.normal(size=(100, 42)) @ mixing, rng.normal(size=(1000, 42)) @ mixing
+    left_out = np.sort([Likeness.fit(np.delete(features, i, axis=0)).distance(features[i]) for i in range(100)])
+    whole = Likeness.fit(features)
+    share = np.mean([(left_out < whole.distance(row)).mean() > 0.95 for row in new])
+    assert 0.01 < share < 0.12
+
+
+def test_features_do_not_depend_on_gain_and_bands_that_are_not_held_are_left_out() -> None:
+    bag = eeg(5)[:, : 20 * 200].reshape(6, 20, 200).transpose(1, 0, 2).astype(np.float32)
+    bands = held_bands(Signal(MONTAGE, 200.0, 200, 250.0), 45.0)
+    assert list(bands) == ["delta", "theta", "alpha", "beta", "gamma"]
+    assert list(held_bands(Signal(MONTAGE, 200.0, 200, 95.0), 45.0)) == ["delta", "theta", "alpha", "beta"]
+    plain, loud = (person_features(gain * bag, 200.0, bands) for gain in (1, 10))
+    np.testing.assert_allclose(loud.vector, plain.vector, atol=1e-4)
+    assert loud.spread == pytest.approx(10 * plain.spread, rel=1e-4)
+    assert plain.power.shape == (6, 5)
+    np.testing.assert_allclose(np.exp(plain.power).sum(axis=1), 1, atol=0.2)
+
+
+def test_one_channel_and_a_constant_feature_are_no_trouble() -> None:
+    cohort = people(8, n_channels=1)
+    reference = make_reference(cohort)
+    features = person_features(cohort.windows("subject-001"), 200.0, reference.bands)
+    assert 0 <= reference.percentile(features) <= 100
