@@ -35,10 +35,13 @@ test-real: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/backbones_speed.py
 	$(BIN)/python benchmarks/fold_speed.py
+	$(BIN)/python benchmarks/reading_speed.py
 	$(BIN)/python benchmarks/prepare_speed.py
 	$(BIN)/python benchmarks/synthetic_acceptance.py
+	$(BIN)/python benchmarks/people_spread.py
 	$(BIN)/python benchmarks/engine_speed.py
 	$(BIN)/python benchmarks/engine_regimes.py
+	$(BIN)/python benchmarks/large_cohort.py
 
 clean:
 	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache

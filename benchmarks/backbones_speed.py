@@ -46,10 +46,10 @@ def step(model: torch.nn.Module, x: torch.Tensor) -> float:
     return time.perf_counter() - start
 
 
-def peak_megabytes(side: str, name: str) -> float:
+def peak_megabytes(side: str, name: str, n: int, repeats: int) -> float:
     """What a training step adds to a fresh process, in megabytes."""
-    command = [sys.executable, __file__, "--measure", side, name]
-    runs = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(3)]
+    command = [sys.executable, __file__, "--measure", side, name, "--windows", str(n)]
+    runs = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(repeats)]
     return float(np.median([float(text) for text in runs]))
 
 
@@ -65,14 +65,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--windows", type=int, default=512)
+    parser.add_argument("--quick", action="store_true", help="a few seconds: does it still run?")
     parser.add_argument("--measure", nargs=2, metavar=("SIDE", "NAME"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     if arguments.measure:
         measure(*arguments.measure, arguments.windows)
         return
+    wanted, measured = WANTED, 3
+    if arguments.quick:
+        wanted, measured = {"eegnet": WANTED["eegnet"], "mtdnet": WANTED["mtdnet"]}, 1
+        arguments.repeats, arguments.windows = 1, 64
     # First, while this process is small: a child's largest size starts from its parent's.
-    peaks = {name: {side: peak_megabytes(side, name) for side in ("plain", "ours")} for name in WANTED}
+    peaks = {
+        name: {side: peak_megabytes(side, name, arguments.windows, measured) for side in ("plain", "ours")}
+        for name in wanted
+    }
     try:
         backbones.create("braindecode:EEGNet", 19, 200)
         peers = True
@@ -80,7 +88,7 @@ def main() -> None:
         peers = False
         print(f"without braindecode: {str(error).splitlines()[0][-120:]}\n")
     print(f"{'':10} {'plain':>8} {'ours':>8} {'faster':>7}  must / aim   memory: plain   ours   ratio  must")
-    for name, (must, aim, memory) in WANTED.items():
+    for name, (must, aim, memory) in wanted.items():
         sides = ["plain", "ours", *(["peer"] if peers and name in PEERS else [])]
         models = {side: build(side, name) for side in sides}
         x = torch.randn(arguments.windows, 19, 200)
@@ -92,7 +100,7 @@ def main() -> None:
                 times[side].append(step(model, x))
         plain, ours = (1000 * float(np.median(times[side])) for side in ("plain", "ours"))
         peak = peaks[name]
-        ratio = peak["ours"] / peak["plain"]
+        ratio = peak["ours"] / peak["plain"] if peak["plain"] else float("nan")  # a small step may fit what is there
         print(f"{name:10} {plain:6.0f}ms {ours:6.0f}ms {plain / ours:6.1f}x  {must:g}x / {aim:g}x", end="")
         print(f"{'':5} {peak['plain']:8.0f} MB {peak['ours']:5.0f} MB  {ratio:5.2f}  {memory:.2f}")
         if "peer" in times:

@@ -1,7 +1,7 @@
 """The same grid three ways: undisturbed; workers and parents killed at random; a Ray cluster that loses a node.
 
 All three must end with the same runs and the same bits, nothing lost and nothing run twice to completion.
-   python benchmarks/engine_regimes.py          (42 runs; needs the ray extra)
+   python benchmarks/engine_regimes.py [--quick]         (42 runs; needs the ray extra)
 """
 
 from __future__ import annotations
@@ -178,8 +178,12 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=12)
     parser.add_argument("--pause", type=float, default=6.0, help="seconds between kills, at most")
     parser.add_argument("--without-ray", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="six runs, two kills, no Ray: does it still run?")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        if arguments.quick:
+            compare(Path(folder), "bandpower,attention", 1, kills=2, pause=2.0, ray=False, subjects=6)
+            return
         compare(Path(folder), METHODS, arguments.seeds, arguments.kills, arguments.pause, not arguments.without_ray)
 
 

@@ -1,6 +1,6 @@
 """How much the engine costs: two jobs against one, the time beside the runs, and Ray beside it; in one run.
 
-Runs of ten seconds or more with one thread each.   python benchmarks/engine_speed.py
+Runs of ten seconds or more with one thread each.   python benchmarks/engine_speed.py [--quick]
 """
 
 from __future__ import annotations
@@ -70,14 +70,18 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=90)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without-ray", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a few seconds: does it still run?")
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.epochs, arguments.rounds, arguments.without_ray = 2, 1, True
     engines = {"one": Where(jobs=1, device="cpu"), "two": Where(jobs=2, device="cpu")}
     if not arguments.without_ray:
         engines["ray"] = Where(engine="ray", device="cpu")
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        bags = [rng.normal(0, 20, (60, 19, 200)).astype(np.float32) for _ in range(24)]
+        n_windows = 4 if arguments.quick else 60
+        bags = [rng.normal(0, 20, (n_windows, 19, 200)).astype(np.float32) for _ in range(24)]
         labels = [("control", "patient")[i % 2] for i in range(24)]
         cohort = Cohort.from_arrays(bags, labels, sfreq=200.0, channels=[str(i) for i in range(19)])
         path = cohort.save(folder / "cohort").path
@@ -86,7 +90,7 @@ def main() -> None:
             for engine, where in engines.items():
                 out = folder / f"{engine}{turn}"
                 found[engine].append(measure(path, out, 1 if engine == "one" else 2, where, arguments.epochs))
-    rates = {engine: np.array([one[0] for one in rounds]) for engine, rounds in found.items()}
+    rates = {engine: np.array([rate for rate, _, _ in rounds]) for engine, rounds in found.items()}
     print(f"two jobs against one, runs a minute: {_ratios(rates['two'] / rates['one'])}")
     if "ray" in rates:
         print(f"Ray against two local jobs:          {_ratios(rates['ray'] / rates['two'])}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -106,6 +107,10 @@ def main() -> None:
     if arguments.quick:
         global WINDOWS, SUBJECT_BYTES
         WINDOWS, SUBJECT_BYTES, arguments.gigabytes = 10, SUBJECT_BYTES // 30, 0
+    place = arguments.folder or Path(tempfile.gettempdir())
+    needed = 1e9 * arguments.gigabytes + (0 if arguments.quick else 2e9)  # runs and their checkpoints too
+    if (free := shutil.disk_usage(place).free) < needed:
+        sys.exit(f"{place}: {needed / 1e9:.0f} GB are needed and {free / 1e9:.1f} GB are free; choose another --folder")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         begun = time.perf_counter()
         cohort = Path(folder) / "cohort"

@@ -2,7 +2,7 @@
 
 Both sides alternate, once inside one process with everything imported, once as commands from a cold start. Before that,
 filtering and resampling alone: one transform against MNE's two steps, on one recording in memory.
-python benchmarks/prepare_speed.py
+python benchmarks/prepare_speed.py [--quick]
 """
 
 from __future__ import annotations
@@ -92,11 +92,14 @@ def main() -> None:
     parser.add_argument("--recordings", type=int, default=16)
     parser.add_argument("--seconds", type=int, default=900)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="a few seconds: does it still run?")
     parser.add_argument("--cold", nargs=2, metavar=("ROOT", "OUT"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.cold:  # the loop as a program of its own
         plain_loop(*map(Path, arguments.cold))
         return
+    if arguments.quick:
+        arguments.recordings, arguments.seconds, arguments.repeats = 4, 20, 1
     print(f"one recording of {arguments.seconds} s, {len(ADFTD_ORDER)} channels; median of {arguments.repeats} repeats")
     one_transform(arguments.seconds, arguments.repeats)
     with tempfile.TemporaryDirectory() as folder:

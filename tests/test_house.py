@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import resource
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,44 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
         # The processor's time, not the clock's: other work on the machine is not our doing.
         spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(spent) < 1.0, "half a second on a quiet machine"
+
+
+DECLARED_EARLY = {"plotly"}  # the pages' figures
+HOUSE_NAMES = {"PyYAML": "yaml", "scikit-learn": "sklearn", "mne-bids": "mne_bids"}  # what is not imported by its name
+
+
+def _third_party(file: Path) -> set[str]:
+    """The packages that a file imports, but for Python's own and ours."""
+    modules = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            modules.add((node.module or "").partition(".")[0])
+        elif isinstance(node, ast.Import):
+            modules |= {alias.name.partition(".")[0] for alias in node.names}
+    return modules - sys.stdlib_module_names - {"bridgemil"}
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
+    project = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text())["project"]
+
+    def modules(lines: list[str]) -> set[str]:
+        names = {re.split(r"[<>=\[ ]", line)[0] for line in lines}
+        return {HOUSE_NAMES.get(name, name) for name in names}
+
+    needed, extras = modules(project["dependencies"]), project["optional-dependencies"]
+    optional = modules([line for name, lines in extras.items() if name != "dev" for line in lines])
+    imported = set().union(*(_third_party(file) for file in PACKAGE.rglob("*.py")))
+    assert imported - needed - optional == set(), "imported, and not declared"
+    assert needed - imported - DECLARED_EARLY == set(), "declared, and not imported"
+
+
+def test_what_is_no_python_is_in_the_package_and_not_ignored_by_git() -> None:
+    """A wheel takes what lies in the package and is not in .gitignore."""
+    files = ["py.typed", "budgets.yaml", "recipes.yaml", "report/paper.yaml", "recordings/adftd-60s/participants.tsv"]
+    assert [name for name in files if not (PACKAGE / name).is_file()] == []
+    assert len(list((PACKAGE / "recordings").rglob("*.edf"))) == 65
+    ignored = (PACKAGE.parents[1] / ".gitignore").read_text().split()
+    assert not {"*.edf", "*.yaml", "*.tsv", "*.json", "recordings/"} & set(ignored)
 
 
 def test_unknown_names_are_refused() -> None:

@@ -80,7 +80,8 @@ def test_chosen_runs_go_and_a_run_must_fit_all_that_is_given(store: RunStore) ->
     only = leftovers(store, ["attention", "bandpower"], ["eegnet"])
     assert {kind: len(paths) for kind, paths in only.parts.items()} == {"runs": 3}
     clean(store, only)
-    kinds = {(row.method, row.backbone) for row in collect(store).fillna("").itertuples()}
+    runs = collect(store)
+    kinds = set(zip(runs["method"], runs["backbone"].fillna(""), strict=True))
     assert kinds == {("attention", "mtdnet"), ("bandpower", ""), ("millet", "eegnet")}
     clean(store, leftovers(store, ["bandpower"]))
     assert len(store.finished()) == 6

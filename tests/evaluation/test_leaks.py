@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bridgemil import methods
+from bridgemil import backbones, baselines, methods, models
 from bridgemil.cohort.folds import Round, SubjectKFold
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData
@@ -61,14 +61,68 @@ def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("method", ["majority_vote", "attention", "supcon", "masked", "bridgemil"])
-def test_noise_in_place_of_the_test_subjects_changes_nothing_in_training(method: str, tmp_path: Path) -> None:
-    cohort = people()
+# Every method on a plain network, and what is trained on a front end's stored features.
+PAIRS = [(method, "eegnet") for method in methods.names()]
+PAIRS += [(m, name) for name in backbones.names() if backbones.has_front_end(name) for m in ("attention", "bridgemil")]
+
+
+@pytest.mark.parametrize(("method", "backbone"), PAIRS)
+def test_noise_in_place_of_the_test_subjects_changes_nothing_in_training(
+    method: str, backbone: str, tmp_path: Path
+) -> None:
+    cohort = people(9, windows=4)
     subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
     noisy = with_noise(cohort, subjects.test)
     assert noisy.hash != cohort.hash
-    one = quantities(cohort, subjects, method, tmp_path / "one")
-    assert not differing(one, quantities(noisy, subjects, method, tmp_path / "other"))
+    one = quantities(cohort, subjects, method, tmp_path / "one", backbone)
+    assert len(one) > 2
+    other = quantities(noisy, subjects, method, tmp_path / "other", backbone)
+    assert not differing(one, other)
+
+
+STORED = [(method, "eegnet") for method in baselines.names()]
+STORED += [pair for pair in PAIRS if backbones.has_front_end(pair[1])]
+
+
+@pytest.mark.parametrize(("method", "backbone"), STORED)
+def test_stored_features_of_another_cohort_change_nothing_in_training(
+    method: str, backbone: str, tmp_path: Path
+) -> None:
+    """Two cohorts, in one the test fold is noise, share a folder of runs, and so what is stored of each person."""
+    cohort = people(9, windows=4)
+    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    noisy = with_noise(cohort, subjects.test)
+    rounds = SubjectKFold(3).plan(noisy.subjects, noisy.labels).rounds()
+    for everyone in rounds:  # so that each person's features are stored, those of the noise as well
+        quantities(noisy, everyone, method, tmp_path / "shared", backbone)
+    stored = {file: file.stat().st_mtime_ns for file in (tmp_path / "shared" / "features").rglob("*.npy")}
+    assert len(stored) == len(cohort)
+    alone = quantities(cohort, subjects, method, tmp_path / "alone", backbone)
+    assert not differing(alone, quantities(cohort, subjects, method, tmp_path / "shared", backbone))
+    now = {file: file.stat().st_mtime_ns for file in (tmp_path / "shared" / "features").rglob("*.npy")}
+    assert stored.items() <= now.items(), "what was stored of the training subjects served again"
+    assert len(now) == len(cohort), "nothing of the test subjects was needed for training"
+
+
+@pytest.mark.parametrize(("method", "backbone"), STORED)
+def test_a_planted_leak_in_the_stored_features_is_caught(
+    method: str, backbone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Features that are told by the person's name only would be those of the other cohort."""
+    cohort = people(9, windows=4)
+    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    noisy = with_noise(cohort, subjects.train[:2])
+    honest = models.features_of
+
+    def careless(shelf: Any, key: str, data: Cohort, subject: str, compute: Any) -> Any:
+        return shelf.features(key, f"{subject:-<64}", lambda: compute(data.windows(subject)))
+
+    alone = quantities(cohort, subjects, method, tmp_path / "alone", backbone)
+    for features_of, leaks in ((honest, False), (careless, True)):
+        monkeypatch.setattr(models, "features_of", features_of)
+        folder = tmp_path / f"shared {leaks}"
+        quantities(noisy, subjects, method, folder, backbone)
+        assert bool(differing(alone, quantities(cohort, subjects, method, folder, backbone))) is leaks
 
 
 def test_a_planted_leak_in_the_normalisation_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import bridgemil
-from bridgemil import backbones, methods
+from bridgemil import backbones, baselines, methods
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
+from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse
-from bridgemil.evaluation.estimate import estimate
+from bridgemil.evaluation.estimate import Estimate, _measure, _Pace, estimate
+from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.run import Run, device_of
 from bridgemil.learning import checkpoint
 from bridgemil.runs import open_store, run_identity, stage1_identity
@@ -31,33 +34,66 @@ def quick(method: str) -> dict[str, int]:
     return {key: value for key, value in (QUICK | QUICK_STAGE1).items() if methods.has_setting(method, key)}
 
 
+def quickly(cohort: Cohort, method: str, backbone: str = "eegnet", **more: Any) -> Results:
+    """Two epochs of three folds, without floors."""
+    usual = {"budget": "demo", "folds": 3, "progress": False, "floor": False, "settings": quick(method)}
+    return evaluate(cohort, method, backbone, **usual | more)
+
+
 @pytest.mark.parametrize("backbone", backbones.names())
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_every_method_runs_on_every_backbone(method: str, backbone: str) -> None:
-    cohort = people(9, n_channels=19, windows=4, classes=("A", "C", "F"))
+    cohort = people(6, n_channels=8, windows=2, classes=("A", "C"))
+    one_epoch = (
+        quick(method) | {"stage2.epochs": 1} | ({"stage1.epochs": 1} if "stage1.epochs" in quick(method) else {})
+    )
     if method == "masked" and backbones.has_front_end(backbone):
         with pytest.raises(BadUse, match="no samples to hide"):
-            evaluate(cohort, method, backbone, budget="demo", folds=3, progress=False)
+            quickly(cohort, method, backbone)
         return
-    results = evaluate(
-        cohort, method, backbone, budget="demo", folds=3, progress=False, floor=False, settings=quick(method)
-    )
+    results = quickly(cohort, method, backbone, settings=one_epoch)
     assert sorted(results.predictions["subject"]) == sorted(cohort.subjects)
-    p = results.predictions[["p_A", "p_C", "p_F"]].to_numpy()
-    assert np.allclose(p.sum(axis=1), 1, atol=1e-5)
+    assert np.allclose(results.predictions[["p_A", "p_C"]].to_numpy().sum(axis=1), 1, atol=1e-5)
     assert np.isfinite(results.curves["loss"]).all()
 
 
-@pytest.mark.parametrize("name", methods.ABLATIONS)
+@pytest.mark.parametrize("name", methods.ablations())
 def test_every_ablation_runs(name: str) -> None:
-    settings = quick(name)
-    results = evaluate(people(6), name, budget="demo", folds=3, progress=False, settings=settings)
+    assert len(quickly(people(6, windows=3), name).predictions) == 6
+
+
+@pytest.mark.parametrize("name", baselines.names())
+def test_every_baseline_runs_and_stands_beside_three_classes(name: str) -> None:
+    cohort = people(9, windows=3, classes=("A", "C", "F"))
+    results = quickly(cohort, name, settings=None)
+    assert np.allclose(results.predictions[["p_A", "p_C", "p_F"]].to_numpy().sum(axis=1), 1)
+    assert results.curves.empty
+
+
+def test_floors_are_the_baselines_on_the_same_folds() -> None:
+    cohort = people(6, windows=3)
+    results = quickly(cohort, "attention", seeds=[3, 5], floor=True)
+    assert list(results.floors) == baselines.floors()
+    folds = dict(zip(results.predictions["subject"], results.predictions["fold"], strict=True))
+    for floor in results.floors.values():
+        assert dict(zip(floor.predictions["subject"], floor.predictions["fold"], strict=True)) == folds
+    assert quickly(cohort, "bandpower", settings=None, floor=True).floors.keys() == {"tangent"}
+    assert quickly(cohort, "attention").floors == {}
+
+
+def test_a_floor_that_the_cohort_does_not_allow_is_said_and_the_rest_goes_on() -> None:
+    windows = [np.random.default_rng(i).normal(0, 10, (4, 4, 50)).astype(np.float32) for i in range(6)]
+    slow = Cohort.from_arrays(windows, ["a", "b"] * 3, sfreq=50.0, channels=list("WXYZ"))
+    results = quickly(slow, "attention", backbone="mtdnet", floor=True)
     assert len(results.predictions) == 6
+    assert "60 Hz or more, got 50 Hz" in results.no_floors["bandpower"]
+    assert not set(results.floors) & set(results.no_floors)
+    assert set(results.floors) | set(results.no_floors) == set(baselines.floors())
 
 
 def test_columns_and_summary_are_the_contract() -> None:
-    cohort = people(12)
-    results = evaluate(cohort, "attention", seeds=2, budget="demo", folds=4, progress=False, settings=QUICK)
+    cohort = people(12, windows=3)
+    results = quickly(cohort, "attention", seeds=2, folds=4)
     columns = ["seed", "fold", "subject", "label", "predicted", "p_control", "p_patient"]
     assert list(results.predictions.columns) == columns
     assert (results.predictions.groupby("seed")["subject"].nunique() == 12).all()
@@ -74,29 +110,20 @@ def test_columns_and_summary_are_the_contract() -> None:
 
 
 def test_a_method_learns_what_can_be_learnt() -> None:
-    cohort = people(18, effect=1.5)
-    results = evaluate(cohort, "attention", budget="demo", folds=3, progress=False, settings={"stage2.lr": 5e-3})
+    cohort = people(12, windows=4, effect=1.5)
+    results = quickly(cohort, "attention", settings={"stage2.lr": 5e-3, "stage2.epochs": 25})
     assert results.summary["auroc"][0] > 0.9
 
 
 def test_band_power_finds_slow_waves() -> None:
-    results = evaluate(people(18, effect=1.5), "bandpower", folds=3, progress=False)
-    assert results.summary["accuracy"][0] > 0.9
-    trees = {"baseline.classifier": "extra_trees"}
-    other = evaluate(people(18, effect=1.5), "bandpower", folds=3, progress=False, settings=trees)
-    assert other.summary["accuracy"][0] > 0.9
+    cohort = people(18, windows=4, effect=1.5)
+    for settings in (None, {"baseline.classifier": "extra_trees"}):
+        assert quickly(cohort, "bandpower", settings=settings).summary["accuracy"][0] > 0.9
 
 
-@pytest.mark.parametrize("method", ["majority_vote", "attention", "timemil", "supcon", "masked", "bridgemil"])
-def test_the_same_settings_give_the_same_bits(method: str, tmp_path: Path) -> None:
-    both = []
-    for name in ("one", "two"):
-        both.append(
-            evaluate(
-                people(), method, budget="demo", folds=3, out=tmp_path / name, threads=1, progress=False,
-                settings=quick(method),
-            )
-        )  # fmt: skip
+@pytest.mark.parametrize("method", methods.names())
+def test_the_same_settings_give_the_same_bits(method: str) -> None:
+    both = [quickly(people(6, windows=4), method, threads=1) for _ in range(2)]
     pd.testing.assert_frame_equal(both[0].predictions, both[1].predictions, check_exact=True)
     pd.testing.assert_frame_equal(both[0].curves, both[1].curves, check_exact=True)
 
@@ -107,22 +134,19 @@ def test_seeds_differ_and_the_callers_random_numbers_are_left_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    results = evaluate(people(), "attention", seeds=2, budget="demo", folds=3, progress=False, settings=QUICK)
+    results = quickly(people(6), "attention", seeds=2)
     assert torch.equal(torch.rand(3), expected)
     p = [own["p_control"].to_numpy() for _, own in results.predictions.groupby("seed")]
     assert not np.allclose(p[0], p[1])
 
 
 def test_finished_runs_are_not_run_again(tmp_path: Path) -> None:
-    cohort, runs = people(), tmp_path / "runs"
-    first = evaluate(cohort, "bridgemil", budget="demo", folds=3, out=runs, progress=False, settings=quick("bridgemil"))
+    cohort, runs = people(6, windows=3), tmp_path / "runs"
+    first = quickly(cohort, "bridgemil", out=runs, floor=True)
     stamps = {file: file.stat().st_mtime_ns for file in runs.rglob("*.parquet")}
     assert len(stamps) == 3 * (3 + 1 + 1), "predictions, curves and windows of the network, predictions of two floors"
     told: list[int] = []
-    again = evaluate(
-        cohort, "bridgemil", budget="demo", folds=3, out=runs, progress=False, settings=quick("bridgemil"),
-        announce=lambda one, todo, every: told.append(todo),
-    )  # fmt: skip
+    again = quickly(cohort, "bridgemil", out=runs, floor=True, announce=lambda one, todo, every: told.append(todo))
     assert {file: file.stat().st_mtime_ns for file in runs.rglob("*.parquet")} == stamps
     assert not told
     pd.testing.assert_frame_equal(first.predictions, again.predictions)
@@ -130,10 +154,9 @@ def test_finished_runs_are_not_run_again(tmp_path: Path) -> None:
 
 
 def test_a_shared_stage_1_encoder_is_trained_once(tmp_path: Path) -> None:
-    cohort = people()
+    cohort = people(6, windows=3)
     for method in ("bridgemil", "wo_retention"):
-        settings = QUICK | QUICK_STAGE1
-        evaluate(cohort, method, budget="demo", folds=3, out=tmp_path, progress=False, floor=False, settings=settings)
+        quickly(cohort, method, out=tmp_path)
     assert len(list((tmp_path / "stage1").iterdir())) == 3
     assert len(list((tmp_path / "runs").iterdir())) == 6
 
@@ -146,7 +169,8 @@ from bridgemil.engine.evaluate import evaluate
 from people import people
 settings = {{"stage1.epochs": 6, "stage1.subbag_pairs": 4, "stage1.batch_windows": 32,
             "stage2.epochs": 12, "stage2.burn_in": 0, "stage2.freeze_epochs": 2}}
-evaluate(people(9), "bridgemil", budget="demo", folds=3, out={out!r}, threads=1, progress=False, settings=settings)
+evaluate(people(9), "bridgemil", budget="demo", folds=3, out={out!r}, threads=1, progress=False, floor=False,
+         settings=settings)
 """
 
 
@@ -155,7 +179,7 @@ def kill_at(out: Path, phase: str) -> None:
     code = KILLED.format(tests=str(Path(__file__).parents[1]), out=str(out))
     process = subprocess.Popen([sys.executable, "-c", code])
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             assert process.poll() is None, "it ended before it could be killed"
             for file in (out / "unfinished").glob("*.safetensors") if (out / "unfinished").is_dir() else ():
@@ -183,12 +207,9 @@ def test_killed_in_stage_1_and_in_stage_2_it_goes_on_to_the_same_bits(tmp_path: 
         "stage2.epochs": 12, "stage2.burn_in": 0, "stage2.freeze_epochs": 2,
     }  # fmt: skip
     both = [
-        evaluate(
-            people(9), "bridgemil", budget="demo", folds=3, out=tmp_path / name, threads=1, progress=False,
-            settings=settings,
-        )
+        quickly(people(9), "bridgemil", out=tmp_path / name, threads=1, settings=settings)
         for name in ("killed", "whole")
-    ]  # fmt: skip
+    ]
     pd.testing.assert_frame_equal(both[0].predictions, both[1].predictions, check_exact=True)
     pd.testing.assert_frame_equal(both[0].curves, both[1].curves, check_exact=True)
     for identity in both[0].runs:
@@ -219,13 +240,13 @@ def test_a_saved_split_is_followed_and_a_foreign_one_refused(tmp_path: Path) -> 
     cohort = people()
     plan = SubjectKFold(4, split_seed=7).plan(cohort.subjects, cohort.labels)
     plan.save(tmp_path / "split.json")
-    results = evaluate(cohort, "bandpower", split=tmp_path / "split.json", progress=False)
+    results = evaluate(cohort, "bandpower", split=tmp_path / "split.json", progress=False, floor=False)
     found = results.predictions.groupby("fold")["subject"].apply(set).tolist()
     assert found == [set(fold) for fold in plan.folds]
     with pytest.raises(BadData, match="other subjects"):
-        evaluate(people(6), "bandpower", split=tmp_path / "split.json", progress=False)
+        evaluate(people(6), "bandpower", split=tmp_path / "split.json", progress=False, floor=False)
     with pytest.raises(BadUse, match="already decides"):
-        evaluate(cohort, "bandpower", split=plan, folds=3, progress=False)
+        evaluate(cohort, "bandpower", split=plan, folds=3, progress=False, floor=False)
 
 
 def test_bad_calls_are_refused() -> None:
@@ -234,72 +255,102 @@ def test_bad_calls_are_refused() -> None:
         {"settings": {"backbone_options.foo": 2}},
     ):
         with pytest.raises(BadUse):
-            evaluate(people(), **{"method": "attention", "progress": False} | arguments)
+            evaluate(people(), **{"method": "attention", "progress": False, "floor": False} | arguments)
     for arguments in ({"seeds": 0}, {"seeds": [1, 1]}, {"device": "tpu"}, {"threads": 0}, {"backbone": "resnet"}):
         with pytest.raises(BadUse):
-            evaluate(people(), **{"method": "attention", "folds": 3, "progress": False} | arguments)
+            evaluate(people(), **{"method": "attention", "folds": 3, "progress": False, "floor": False} | arguments)
 
 
-def test_the_estimate_is_within_a_factor_of_the_truth(tmp_path: Path) -> None:
+def test_the_estimate_is_not_far_from_the_truth(tmp_path: Path) -> None:
     cohort = people(9, n_channels=19, windows=30)
-    settings = methods.settings("attention", budget="demo", changes={"stage2.epochs": 10, "stage2.burn_in": 0})
+    settings = methods.settings("attention", budget="demo", changes={"stage2.epochs": 4, "stage2.burn_in": 0})
     subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
-    one = estimate(cohort, subjects, settings, device_of("cpu"))
-    store = open_store(tmp_path)
-    took = store.about(Run(cohort, subjects, settings, 0).perform(store, device_of("cpu")))["seconds"]
-    assert took / 4 < one.seconds < took * 4
+    factors = []
+    for attempt in range(5):  # other work on the machine may slow either side
+        _measure.cache_clear()
+        one = estimate(cohort, subjects, settings, device_of("cpu"))
+        store = open_store(tmp_path / str(attempt))
+        took = store.about(Run(cohort, subjects, settings, 0).perform(store, device_of("cpu")))["seconds"]
+        factors.append(max(took / one.seconds, one.seconds / took))
+        if factors[-1] < 4:
+            break
+    assert min(factors) < 10
     assert 0.3e9 < one.memory < 2e9
 
 
-def test_a_registered_backbone_can_be_evaluated() -> None:
+def test_the_estimate_counts_what_a_run_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridgemil.evaluation.estimate._measure", lambda *_: _Pace(1.0, 0.1, 0.0, 0.0, 0.0))
+    cohort = people(9, windows=4)
+    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    n, validating = (sum(cohort.records[s].n_windows for s in part) for part in (subjects.train, subjects.validation))
+
+    def told(method: str, **changes: int) -> Estimate:
+        changed = {key.replace("_", ".", 1): value for key, value in changes.items()}
+        return estimate(cohort, subjects, methods.settings(method, changes=changed), device_of("cpu"))
+
+    once = n + 0.1 * validating
+    assert told("attention", stage2_epochs=7).seconds == pytest.approx(7 * once)
+    assert told("majority_vote", stage2_epochs=3).seconds == pytest.approx(3 * once)
+    two_stage = {"stage1_epochs": 2, "stage2_epochs": 7, "stage2_freeze_epochs": 2}
+    masked = told("masked", **two_stage)
+    assert masked.stage1 == pytest.approx(2 * n)
+    assert masked.stage2 == pytest.approx(5 * once + 0.1 * n)
+    assert told("supcon", **two_stage).stage1 == pytest.approx(2 * masked.stage1)
+    assert told("bridgemil", **two_stage, stage1_subbag_pairs=4).stage1 == pytest.approx(2 * (2 * n + 2 * 4 * 8))
+
+
+def test_a_registered_backbone_can_be_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch import nn
 
+    monkeypatch.setattr(backbones, "_REGISTERED", {})
     backbones.register("flat", lambda channels, times: nn.Sequential(nn.Flatten(), nn.Linear(channels * times, 5)))
-    results = bridgemil.evaluate(people(6), "millet", "flat", budget="demo", folds=3, progress=False, settings=QUICK)
-    assert len(results.predictions) == 6
+    assert bridgemil.evaluate is evaluate
+    assert len(quickly(people(6, windows=3), "millet", "flat").predictions) == 6
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(bridgemil.errors.BridgeMILError, match="cannot be written"):
-        evaluate(people(6), "bandpower", folds=3, out=tmp_path / "file" / "runs", progress=False)
+        evaluate(people(6), "bandpower", folds=3, out=tmp_path / "file" / "runs", progress=False, floor=False)
 
 
 def test_labels_dealt_at_random_cannot_be_predicted() -> None:
     """METHOD: twenty label shuffles, mean balanced accuracy within 1/K and two standard errors."""
-    cohort = people(12, windows=3)
+    cohort = people(12, windows=2)
     found = []
     for shuffle in range(20):
         labels = np.random.default_rng(shuffle).permutation(cohort.labels).tolist()
         bags = [np.array(cohort.windows(s)) for s in cohort.subjects]
         shuffled = bridgemil.Cohort.from_arrays(bags, labels, sfreq=200.0, channels=cohort.channels, burn_in=1)
-        results = evaluate(shuffled, "attention", budget="demo", folds=3, split_seed=shuffle, progress=False)
+        results = quickly(shuffled, "attention", split_seed=shuffle, settings=None, threads=1)
         found.append(results.summary["balanced_accuracy"][0])
     error = np.std(found, ddof=1) / np.sqrt(len(found))
     assert abs(np.mean(found) - 0.5) < 2 * error
 
 
 def test_seeds_may_come_from_numpy() -> None:
-    results = evaluate(people(6), "bandpower", seeds=np.arange(2), folds=3, progress=False)
+    results = evaluate(people(6), "bandpower", seeds=np.arange(2), folds=3, progress=False, floor=False)
     assert results.seeds == 2
-    assert evaluate(people(6), "bandpower", seeds=np.int64(1), folds=3, progress=False).seeds == 1
+    assert evaluate(people(6), "bandpower", seeds=np.int64(1), folds=3, progress=False, floor=False).seeds == 1
 
 
 def test_a_training_fold_without_a_class_is_refused() -> None:
     cohort = people(6)
     plan = FoldPlan((tuple(cohort.subjects[::2][:2]), (cohort.subjects[4],), tuple(cohort.subjects[1::2])))
     with pytest.raises(BadData, match=r"fold 1 has no training subject of class control"):
-        evaluate(cohort, "bandpower", split=plan, progress=False)
+        evaluate(cohort, "bandpower", split=plan, progress=False, floor=False)
 
 
 def test_a_cohort_of_one_class_is_refused() -> None:
     with pytest.raises(BadData, match="one class only"):
-        evaluate(people(6, classes=("control",)), "bandpower", folds=3, progress=False)
+        evaluate(people(6, classes=("control",)), "bandpower", folds=3, progress=False, floor=False)
 
 
 def test_a_damaged_run_or_encoder_is_named(tmp_path: Path) -> None:
     cohort, settings = people(6), QUICK | QUICK_STAGE1
-    arguments = {"budget": "demo", "folds": 3, "out": tmp_path, "progress": False, "settings": settings}
+    arguments = {
+        "budget": "demo", "folds": 3, "out": tmp_path, "progress": False, "floor": False, "settings": settings,
+    }  # fmt: skip
     results = evaluate(cohort, "bridgemil", **arguments)
     (tmp_path / "runs" / results.runs[0] / "run.json").unlink()
     with pytest.raises(BadData, match=r"damaged \(no run.json\)"):
@@ -310,9 +361,12 @@ def test_a_damaged_run_or_encoder_is_named(tmp_path: Path) -> None:
         evaluate(cohort, "wo_retention", **arguments)
 
 
-def test_the_time_of_a_shared_or_resumed_stage_1_is_counted(tmp_path: Path) -> None:
-    cohort, settings = people(6), QUICK | QUICK_STAGE1 | {"stage1.epochs": 12}
-    arguments = {"budget": "demo", "folds": 3, "out": tmp_path, "progress": False, "settings": settings}
-    first = evaluate(cohort, "bridgemil", **arguments)
-    second = evaluate(cohort, "wo_retention", **arguments)
-    assert second.seconds > 0.4 * first.seconds
+def test_the_time_of_a_shared_stage_1_is_counted(tmp_path: Path) -> None:
+    cohort = people(6, windows=3)
+    quickly(cohort, "bridgemil", out=tmp_path)
+    store, shared = open_store(tmp_path), quickly(cohort, "wo_retention", out=tmp_path)
+    files = (tmp_path / "stage1").rglob("encoder.safetensors")
+    stage1 = {tuple(note["train"]): note["seconds"] for note in (checkpoint.read(file)[1] for file in files)}
+    for identity in shared.runs:
+        about = store.about(identity)
+        assert about["seconds"] > stage1[tuple(sorted(about["train"]))] > 0
