@@ -162,8 +162,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def embed(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
         """The windows' embeddings, (n_windows, d) a bag; of a baseline the person's features, (1, f)."""
-        check_is_fitted(self, "model_")
-        return [self.model_.embed(bag) for bag in _bags(X)]
+        return [self.model_.embed(bag) for bag in self._taken(X)]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier into a folder: JSON and safetensors, nothing that executes.
@@ -232,8 +231,17 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return made
 
     def _said(self, X: Sequence[Bag]) -> list[Prediction]:
+        return [self.model_.predict(bag) for bag in self._taken(X)]
+
+    def _taken(self, X: Sequence[Bag]) -> list[Bag]:
+        """The bags, which must be of the windows that the model takes."""
         check_is_fitted(self, "model_")
-        return [self.model_.predict(bag) for bag in _bags(X)]
+        bags, signal = _bags(X), self.model_.facts.signal
+        for place, bag in enumerate(bags):
+            if bag.shape[1:] != (signal.n_channels, signal.n_times):
+                takes = f"{signal.n_channels} channels x {signal.n_times} samples"
+                raise BadUse(f"X[{place}]: the model takes windows of {takes}, got {bag.shape[1]} x {bag.shape[2]}")
+        return bags
 
     def _given(self, values: NDArray[np.float32] | None, what: str) -> NDArray[np.float32]:
         if values is None:
