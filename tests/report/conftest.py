@@ -1,4 +1,4 @@
-"""A folder of runs that the tests of the report share."""
+"""Folders of runs that the tests of reports and pages share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from bridgemil.engine.evaluate import evaluate
+from bridgemil.runs import RunStore
+from evaluated import evaluated
 from people import people
 
 QUICK = {"stage2.epochs": 2, "stage2.burn_in": 0}
@@ -39,3 +41,10 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
         evaluate(saved, "attention", seeds=2, folds=3, split_seed=split_seed, **how, floor=False, settings=QUICK)
     evaluate(saved, "bandpower", folds=4, **how, floor=False)
     return folder / "runs"
+
+
+@pytest.fixture(scope="session")
+def explained(tmp_path_factory: pytest.TempPathFactory) -> RunStore:
+    """attention, bridgemil, millet, majority_vote and tangent on twelve people."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    return evaluated(folder, "attention", "bridgemil", "millet", "majority_vote", "tangent")

@@ -157,7 +157,7 @@ def _only(chosen: Sequence[tuple[str, dict[str, Any]]], subject: str) -> tuple[s
         (about["settings_hash"], about["cohort"]["hash"], (about["split"] or {}).get("hash")) for _, about in chosen
     }
     if len(apart) > 1:
-        words = "; ".join(f"{_title(about)} (--run {identity[:8]})" for identity, about in chosen)
+        words = "; ".join(sorted(f"{_title(about)} (--run {identity[:8]})" for identity, about in chosen))
         raise BadUse(f"several runs held {subject} out; choose with --method or --run: {words}")
     return min(chosen, key=lambda pair: pair[1]["seed"])
 

@@ -1,0 +1,324 @@
+"""The pages in a real browser: they load without an error or a request, react, and show what they say they show."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.signal import Signal
+from bridgemil.evaluation.results import Results
+from bridgemil.report.benchmark_table import build
+from bridgemil.report.demo_page import write_page
+from bridgemil.report.explanation import Person, explain
+from bridgemil.report.held_out import bands_beside, find
+from bridgemil.report.pages import eeg
+from bridgemil.report.pages.drawing import calibration_bins
+from bridgemil.report.pages.report_page import write_report_page
+from bridgemil.report.pages.subject_page import subject_page, write_subject_page
+from bridgemil.runs import RunStore
+from browser_of_tests import chromium, load, logs
+
+WHO = "subject-004"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """subject.html, report.html and demo.html in one folder."""
+    folder = tmp_path_factory.mktemp("pages")
+    held = find(explained, WHO, method="attention")
+    model = held.model()
+    write_subject_page(
+        folder / "subject.html",
+        explain(model, held.person, *held.background(model)),
+        model.facts,
+        sentence=held.sentence,
+        warnings=["The recording is unlike the training people's."],
+        calibration=["Of 21 other people given between 60% and 80%, 71% had it."],
+        bands=bands_beside(held.cohort, held.about["train"], held.person.bag),
+        provenance={"Run": held.identity},
+    )
+    report = build(explained)
+    write_report_page(folder / "report.html", report, explained)
+    results: list[Results] = [cell.results for cell in report.cells]
+    write_page(folder / "demo.html", held.cohort, results, {}, [])
+    return folder
+
+
+@pytest.mark.parametrize("name", ["subject", "report", "demo"])
+def test_a_page_loads_without_an_error_or_a_request_and_says_what_it_is_for(
+    browser: Any, pages: Path, name: str
+) -> None:
+    load(browser, pages / f"{name}.html")
+    text = browser.find_element("tag name", "body").text
+    assert "Research use only" in text
+    assert "undefined" not in text
+    assert "NaN" not in text
+    assert browser.execute_script("return document.querySelectorAll('main section').length") >= 1
+
+
+@pytest.mark.parametrize("name", ["subject", "report", "demo"])
+def test_the_theme_follows_the_system_and_the_button(browser: Any, pages: Path, name: str) -> None:
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    seen = {}
+    for scheme in ("light", "dark"):
+        _emulate(browser, scheme)
+        load(browser, pages / f"{name}.html")
+        browser.execute_script("localStorage.clear(); delete document.documentElement.dataset.theme")
+        seen[scheme] = browser.execute_script(colour)
+    assert seen["light"] == "rgb(255, 255, 255)"
+    assert seen["dark"] != seen["light"]
+    browser.get((pages / f"{name}.html").as_uri())
+    button = browser.find_element("id", "theme")
+    assert button.text == "Light"
+    button.click()
+    assert browser.execute_script(colour) == seen["light"]
+    button.click()
+    assert browser.execute_script(colour) == seen["dark"]
+    browser.execute_script("localStorage.clear()")
+    _emulate(browser, "light")
+
+
+def _emulate(browser: Any, scheme: str, media: str = "") -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+
+@pytest.mark.parametrize("name", ["subject", "report", "demo"])
+def test_a_page_fits_a_telephone_and_prints_dark_on_white(browser: Any, pages: Path, name: str) -> None:
+    metrics = {"width": 380, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    load(browser, pages / f"{name}.html")
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 380
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    _emulate(browser, "dark", "print")
+    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.execute_script("return getComputedStyle(document.querySelector('nav')).display") == "none"
+    _emulate(browser, "light")
+
+
+def test_warnings_stand_before_the_probabilities(browser: Any, pages: Path) -> None:
+    load(browser, pages / "subject.html")
+    text = browser.find_element("tag name", "main").text
+    assert text.index("unlike the training people's") < text.index("Prediction: ")
+    assert "71% had it" in text
+    assert "fold 2 of 3" in browser.find_element("tag name", "header").text
+
+
+def test_the_timeline_reacts_to_the_pointer_and_the_keyboard(browser: Any, pages: Path) -> None:
+    from selenium.webdriver import ActionChains, Keys
+
+    load(browser, pages / "subject.html")
+    timeline = browser.find_element("id", "timeline")
+    now = browser.find_element("id", "timeline-now")
+    before = now.text
+    ActionChains(browser).move_to_element_with_offset(timeline, 100, 0).perform()
+    assert now.text.startswith("Here: window")
+    assert now.text != before
+    ActionChains(browser).move_to_element_with_offset(timeline, -200, 0).click().perform()
+    chosen = int(timeline.get_attribute("aria-valuenow"))
+    assert f"window {chosen + 1} " in now.text
+    timeline.send_keys(Keys.ARROW_RIGHT)
+    assert int(timeline.get_attribute("aria-valuenow")) == chosen + 1
+    timeline.send_keys(Keys.HOME)
+    assert timeline.get_attribute("aria-valuenow") == "0"
+    gate = browser.find_element("css selector", "#choose-ranking button")
+    gate.click()
+    assert gate.get_attribute("aria-pressed") == "true"
+    assert "Gate" in browser.find_element("id", "timeline-title").text
+    assert logs(browser) == ([], [])
+
+
+def test_clicking_a_top_window_shows_its_eeg(browser: Any, pages: Path, explained: RunStore) -> None:
+    load(browser, pages / "subject.html")
+    buttons = browser.find_elements("css selector", "#tops button")
+    assert len(buttons) >= 6
+    shown = set()
+    for button in buttons[:3]:
+        button.click()
+        window = int(button.get_attribute("data-window"))
+        assert button.get_attribute("aria-pressed") == "true"
+        shade = browser.find_element("css selector", "#traces .chosen")
+        assert int(shade.get_attribute("data-window")) == window
+        assert f"shaded: window {window + 1}." in browser.find_element("id", "traces-now").text
+        paths = browser.execute_script(
+            "return [...document.querySelectorAll('#traces .trace')].map((p) => p.getAttribute('d'))"
+        )
+        assert len(paths) == 19
+        shown.add(paths[0])
+    assert len(shown) == 3, "each window has traces of its own"
+    assert logs(browser) == ([], [])
+
+
+def test_the_eeg_zooms_scrolls_and_hides_channels(browser: Any, pages: Path) -> None:
+    from selenium.webdriver import Keys
+
+    load(browser, pages / "subject.html")
+    now, traces = browser.find_element("id", "traces-now"), browser.find_element("id", "traces")
+    seen = [now.text]
+    for name in ("in", "back", "forward", "out", "taller", "flatter"):
+        browser.find_element("css selector", f"button[data-do={name}]").click()
+        if name != "flatter":
+            assert now.text != seen[-1], name
+        seen.append(now.text)
+    traces.send_keys(Keys.ARROW_LEFT)
+    assert now.text != seen[-1]
+    count = "return document.querySelectorAll('#traces .trace').length"
+    browser.find_element("css selector", "#channels input").click()
+    assert browser.execute_script(count) == 18
+    browser.find_element("css selector", "button[data-do=none]").click()
+    assert browser.execute_script(count) == 0
+    browser.find_element("css selector", "button[data-do=all]").click()
+    assert browser.execute_script(count) == 19
+    assert logs(browser) == ([], [])
+
+
+def test_the_report_sorts_its_tables_and_lists_who_is_always_wrong(browser: Any, pages: Path, explained: RunStore) -> None:
+    load(browser, pages / "report.html")
+    head = browser.find_elements("css selector", "table.sortable th button")[1]
+    head.click()
+    rows = "return [...document.querySelector('table.sortable').tBodies[0].rows]"
+    cells = f"{rows}.map((row) => Number(row.cells[1].dataset.value))"
+    assert browser.execute_script(cells) == sorted(browser.execute_script(cells), reverse=True)
+    head.click()
+    assert browser.execute_script(cells) == sorted(browser.execute_script(cells))
+    boxes = browser.find_elements("css selector", "input[data-only]")
+    wrong = int(re.search(r"(\d+) of 12 people were said wrong", browser.find_element("tag name", "main").text)[1])
+    assert bool(wrong) == bool(boxes)
+    if boxes:
+        boxes[0].click()
+        rows = (
+            "return [...document.querySelectorAll('table.outcomes')[0].tBodies[0].rows].filter((r) => !r.hidden).length"
+        )
+        assert browser.execute_script(rows) == wrong
+    assert logs(browser) == ([], [])
+
+
+def test_the_report_holds_every_part(pages: Path) -> None:
+    text = (pages / "report.html").read_text("utf-8")
+    for words in ("Scores", "What was mistaken for what", "Can the probabilities be believed?", "Person by person",
+                  "How training went", "Methods section", "12 people (6 control, 6 patient)", "split seed 0",
+                  "Stage 1 trained the encoder for 2 epochs", "&#34;retention&#34;"):  # fmt: skip
+        assert words in text, words
+    for method in ("attention", "bridgemil", "millet", "majority_vote", "tangent"):
+        assert f"{method}:" in text, method
+
+
+def test_words_of_the_data_cannot_become_code(browser: Any, explained: RunStore, tmp_path: Path) -> None:
+    held = find(explained, WHO, method="tangent")
+    model = held.model()
+    odd = '</script><script>document.title = "taken"</script><b>'
+    person = Person(odd, held.person.bag, held.person.starts, [(odd, len(held.person.bag))], odd)
+    facts = replace(model.facts, classes=(odd, "patient"))
+    explanation = replace(explain(model, person), classes=(odd, "patient"))
+    page = tmp_path / "odd.html"
+    page.write_text(subject_page(explanation, facts, warnings=[odd], sentence=odd, provenance={odd: odd}), "utf-8")
+    load(browser, page)
+    assert browser.title != "taken"
+    assert browser.find_element("tag name", "h1").text == odd
+
+
+def _signal(n_channels: int) -> Signal:
+    return Signal(tuple(f"E{i}" for i in range(n_channels)), 200.0, 200)
+
+
+def _decoded(packed: dict[str, Any], n_channels: int) -> list[np.ndarray]:
+    """The stretches in microvolts, as the page's script reads them."""
+    samples = np.frombuffer(base64.b64decode(packed["samples"]), np.int8)
+    scales = np.frombuffer(base64.b64decode(packed["scales"]), "<f4")
+    found, at, scale_at = [], 0, 0
+    for stretch in packed["stretches"]:
+        n, blocks = stretch["n"], -(-stretch["n"] // packed["block"])
+        values = samples[at : at + n * n_channels].reshape(n_channels, n).astype(float)
+        scale = scales[scale_at : scale_at + blocks * n_channels].reshape(n_channels, blocks)
+        found.append(values * np.repeat(scale, packed["block"], axis=1)[:, :n])
+        at, scale_at = at + n * n_channels, scale_at + blocks * n_channels
+    return found
+
+
+def test_the_eeg_in_the_page_is_the_eeg() -> None:
+    time = np.arange(4000) / 200
+    wave = 50 * np.sin(2 * np.pi * 7 * time)
+    signal = np.stack([wave, 2 * wave])
+    bag = signal.reshape(2, 20, 200).transpose(1, 0, 2).astype(np.float32)
+    person = Person("x", bag, np.arange(20.0))
+    places, _ = eeg.positions(person, 1.0)
+    packed = eeg.pack(person, _signal(2), places, [0])
+    (shown,) = _decoded(packed, 2)
+    assert shown.shape == (2, 2000)
+    np.testing.assert_allclose(shown[:, 50:-50], signal[:, ::2][:, 50:-50], atol=1.5)
+
+
+def test_overlaps_are_joined_gaps_and_recordings_are_kept_apart() -> None:
+    signal = 10 * np.random.default_rng(0).normal(size=(1, 2000)).cumsum(axis=1).astype(np.float32)
+    starts = np.arange(0, 4.5, 0.5)
+    bag = np.stack([signal[:, int(s * 200) : int(s * 200) + 200] for s in starts])
+    half = Person("x", bag, starts)
+    places, _ = eeg.positions(half, 1.0)
+    assert [s["n"] for s in eeg.pack(half, _signal(1), places, [0])["stretches"]] == [500]
+    gap = Person("x", bag[:4], np.array([0.0, 1.0, 5.0, 0.0]), [("a", 3), ("b", 1)])
+    places, recordings = eeg.positions(gap, 1.0)
+    np.testing.assert_allclose(places, [0, 1, 5, 6])
+    assert [r["offset"] for r in recordings] == [0.0, 6.0]
+    packed = eeg.pack(gap, _signal(1), places, [0])
+    assert [(s["start"], s["n"]) for s in packed["stretches"]] == [(0.0, 200), (5.0, 100), (6.0, 100)]
+
+
+def test_too_much_eeg_is_kept_around_the_top_windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eeg, "MOST_BYTES", 40 * 100 * 3)
+    bag = np.random.default_rng(0).normal(size=(100, 3, 200)).astype(np.float32)
+    person = Person("x", bag, np.arange(100.0))
+    packed = eeg.pack(person, _signal(3), person.starts, [50, 10, 80, 30])
+    assert not packed["complete"]
+    assert [s["start"] for s in packed["stretches"]] == [5.0, 45.0, 75.0]
+    assert len(base64.b64decode(packed["samples"])) <= eeg.MOST_BYTES
+
+
+def test_twenty_minutes_of_nineteen_channels_stay_under_8_megabytes(explained: RunStore) -> None:
+    held = find(explained, WHO, method="tangent")
+    model = held.model()
+    explanation = explain(model, held.person)
+    bag = (20 * np.random.default_rng(0).normal(size=(1200, 19, 200))).astype(np.float32)
+    rankings = [replace(r, values=np.resize(r.values, 1200)) for r in explanation.rankings]
+    long = replace(explanation, person=Person("long", bag, np.arange(1200.0)), rankings=rankings)
+    text = subject_page(long, model.facts)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert data["eeg"]["complete"]
+    assert data["eeg"]["channels"] == list(ADFTD_ORDER)
+    assert len(text.encode()) < 8e6
+
+
+def test_electrodes_without_a_place_get_bars(explained: RunStore) -> None:
+    held = find(explained, WHO, method="tangent")
+    model = held.model()
+    explanation = explain(model, held.person)
+    numbered = {name: f"E{i}" for i, name in enumerate(ADFTD_ORDER)}
+    text = subject_page(
+        replace(explanation, electrodes=explanation.electrodes.replace({"electrode": numbered})), model.facts
+    )
+    assert "data:image/png" not in text
+    assert "Places on the head are not known for E0, E1" in text
+    assert 'class="bars"' in text
+
+
+def test_calibration_bins_are_said_against_true(explained: RunStore) -> None:
+    predictions = build(explained).cells[0].results.predictions.assign(label="patient", p_patient=0.75)
+    bins, error = calibration_bins(predictions, ["control", "patient"])
+    assert sum(b.n for b in bins) == len(predictions)
+    assert all(b.said == pytest.approx(0.75) and b.true == 1 for b in bins)
+    assert error == pytest.approx(0.25)
+    assert all(b.low < 1 and b.high == pytest.approx(1) for b in bins)
