@@ -88,7 +88,7 @@ def test_the_model_did_not_see_the_person(explained: RunStore) -> None:
 
 
 def test_what_is_not_clear_is_refused(explained: RunStore, tmp_path: Path) -> None:
-    with pytest.raises(BadUse, match="several explained held subject-004 out; choose with --method or --run: attention"):
+    with pytest.raises(BadUse, match="several runs held subject-004 out; choose with --method or --run: attention"):
         find(explained, WHO)
     with pytest.raises(BadUse, match="no finished run held 'sub-99' out; held out were subject-001"):
         find(explained, "sub-99")
@@ -209,7 +209,11 @@ def test_the_removal_test_tells_windows_that_matter_from_windows_that_do_not() -
 
 def test_several_models_are_averaged(explained: RunStore) -> None:
     held = find(explained, WHO, method="attention")
-    models = [explained.model(identity) for identity in sorted(explained.finished()) if _method(explained, identity) == "attention"]
+    models = [
+        explained.model(identity)
+        for identity in sorted(explained.finished())
+        if _method(explained, identity) == "attention"
+    ]
     found = explain(models, held.person)
     expected = np.mean([model.predict(held.person.bag).probabilities for model in models], axis=0)
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-6)

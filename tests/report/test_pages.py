@@ -187,7 +187,9 @@ def test_the_eeg_zooms_scrolls_and_hides_channels(browser: Any, pages: Path) -> 
     assert logs(browser) == ([], [])
 
 
-def test_the_report_sorts_its_tables_and_lists_who_is_always_wrong(browser: Any, pages: Path, explained: RunStore) -> None:
+def test_the_report_sorts_its_tables_and_lists_who_is_always_wrong(
+    browser: Any, pages: Path, explained: RunStore
+) -> None:
     load(browser, pages / "report.html")
     head = browser.find_elements("css selector", "table.sortable th button")[1]
     head.click()
