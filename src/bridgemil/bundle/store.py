@@ -192,7 +192,7 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise BadData(f"{file}: bundle format {form}, this version reads {FORMAT}; use the version that wrote it")
     if stated != _own_hash({key: value for key, value in about.items() if key != "sha256"}):
         raise BadData(f"{file}: was changed after the bundle was written; get the bundle again")
-    if not isinstance(files, dict) or not {CARD, REFERENCE, f"{MODEL}/{models.ABOUT}"} <= set(files):
+    if not isinstance(files, dict) or not {CARD, REFERENCE, f"{MODEL}/{models.model.ABOUT}"} <= set(files):
         raise BadData(f"{file}: does not list its files; it is no whole bundle")
     result: dict[str, Any] = about
     return result

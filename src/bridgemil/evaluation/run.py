@@ -12,7 +12,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.disk import write_json
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models import Fit, Prediction, fit
+from bridgemil.models import Fit, Model, Prediction, fit
 from bridgemil.runs import RESULTS_VERSION, RunShelf, RunStore, run_identity, stage1_identity
 
 if TYPE_CHECKING:
@@ -94,15 +94,22 @@ class Run:
         return identity
 
     def _perform(self, store: RunStore, identity: str, device: torch.device, watch: Watch | None) -> None:
-        subjects = self.subjects
+        subjects, shelf = self.subjects, self._shelf(store, identity)
         fitted = fit(
             self.cohort, subjects.train, subjects.validation, self.settings, self.seed,
-            device=device, shelf=self._shelf(store, identity), watch=watch,
+            device=device, shelf=shelf, watch=watch,
         )  # fmt: skip
         # Only now are the test subjects' windows read.
-        predictions = {subject: fitted.model.predict(self.cohort.windows(subject)) for subject in subjects.test}
+        predictions = {subject: self._predict(fitted.model, subject, shelf) for subject in subjects.test}
         with store.writing(store.run(identity)) as folder:
             self._record(folder, fitted, predictions, device)
+
+    def _predict(self, model: Model, subject: str, shelf: RunShelf) -> Prediction:
+        """With the features that other runs computed of this person, if they did."""
+        signal_hash = self.cohort.records[subject].signal_hash
+        return model.predict(
+            self.cohort.windows(subject), lambda key, compute: shelf.features(key, signal_hash, compute)
+        )
 
     def _shelf(self, store: RunStore, identity: str) -> RunShelf:
         note: dict[str, Any] = {"seed": self.seed, "cohort": self.cohort.hash, "train": sorted(self.subjects.train)}

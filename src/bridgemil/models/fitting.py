@@ -1,0 +1,239 @@
+"""From some subjects of a cohort to a fitted model; what fits share stands on a shelf."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil import baselines
+from bridgemil.cohort.store import Cohort
+from bridgemil.errors import BadData
+from bridgemil.methods import Settings
+from bridgemil.models.loading import encoder_for, refuse_changed_code
+from bridgemil.models.model import (
+    BaselineModel,
+    EnsembleModel,
+    Model,
+    ModelFacts,
+    NetworkModel,
+    baseline_key,
+    front_end_features,
+    front_end_key,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from bridgemil.learning.loop import Curve, Trained, Watch
+    from bridgemil.learning.window_set import WindowSet
+
+
+class Shelf:
+    """Where a fit keeps what it can go on from, and what fits share. This one keeps nothing but features, in memory."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple[str, str], NDArray[Any]] = {}
+
+    def checkpoint(self) -> Path | None:
+        """Where an unfinished fit keeps its state."""
+        return None
+
+    def stage1(self, train: Callable[[Path | None], tuple[dict[str, Tensor], dict[str, Any]]]) -> tuple[
+        dict[str, Tensor], dict[str, Any]
+    ]:  # fmt: skip
+        """The Stage 1 encoder and what is known of it; ``train`` makes it (with a file to go on from)."""
+        return train(None)
+
+    def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """An array computed from one person's windows alone; ``key`` names how."""
+        if (key, signal_hash) not in self._arrays:
+            self._arrays[key, signal_hash] = compute()
+        return self._arrays[key, signal_hash]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model and how it came about."""
+
+    model: Model
+    curve: Curve
+    selected_epoch: int | None
+    seconds: float  # of training, over all resumes, Stage 1 included wherever it was trained
+    threads: int
+
+
+def fit(
+    cohort: Cohort,
+    train: Sequence[str],
+    validation: Sequence[str],
+    settings: Settings,
+    seed: int = 0,
+    *,
+    device: torch.device | None = None,
+    shelf: Shelf | None = None,
+    watch: Watch | None = None,
+) -> Fit:
+    """Learn from some subjects of a cohort.
+
+    Parameters
+    ----------
+    cohort
+        Holds the subjects' windows. No other subject's are read.
+    train, validation
+        Ids of the subjects to learn from, and to select the epoch by (a baseline selects nothing).
+    settings
+        From ``bridgemil.methods.for_cohort``.
+    seed
+        Of weights, sampling and dropout.
+    device
+        Where to train; the CPU by default.
+    shelf
+        Where to keep and share.
+    watch
+        Called after every epoch.
+    """
+    shelf = shelf or Shelf()
+    facts = ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed)
+    if settings.is_network:
+        import torch
+
+        return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), shelf, watch)
+    return _fit_baseline(cohort, train, facts, shelf)
+
+
+def fit_whole(
+    cohort: Cohort,
+    train: Sequence[str],
+    validation: Sequence[str],
+    settings: Settings,
+    seed: int = 0,
+    *,
+    device: torch.device | None = None,
+    shelf: Callable[[Settings], Shelf] | None = None,
+    watch: Watch | None = None,
+) -> Model:
+    """Learn from all subjects that are given, none of whom will test the model.
+
+    Parameters are those of ``fit``, but for: ``settings`` may be an ensemble's, and ``shelf`` gives each member its
+    own. A baseline, which selects nothing, learns from the validation subjects too.
+    """
+    shared = Shelf()
+    fitted = {}
+    for member in settings.each:
+        learning = train if member.is_network else [*train, *validation]
+        kept = shared if shelf is None else shelf(member)
+        made = fit(cohort, learning, validation, member, seed, device=device, shelf=kept, watch=watch)
+        fitted[member.method] = made.model
+    if not settings.members:
+        return fitted[settings.method]
+    return EnsembleModel(ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed), fitted)
+
+
+def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, shelf: Shelf) -> Fit:
+    begun = time.perf_counter()
+    baseline = baselines.create(facts.settings.method, facts.settings.baseline or {}, facts.signal)
+    key = baseline_key(facts.settings, baseline)
+    ids = sorted(train)
+    rows = []
+    for subject in ids:
+        try:
+            rows.append(features_of(shelf, key, cohort, subject, baseline.features))
+        except BadData as error:
+            raise BadData(f"{subject}: {error}") from error
+    y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in ids])
+    classifier = baseline.fit(np.stack(rows), y, len(facts.classes), facts.seed)
+    return Fit(BaselineModel(facts, baseline, classifier), [], None, time.perf_counter() - begun, 1)
+
+
+def features_of(
+    shelf: Shelf, key: str, cohort: Cohort, subject: str, compute: Callable[[NDArray[np.float32]], NDArray[Any]]
+) -> NDArray[Any]:
+    """Features of one subject's windows, computed once for all fits that share a shelf."""
+    return shelf.features(key, cohort.records[subject].signal_hash, lambda: compute(cohort.windows(subject)))
+
+
+def _fit_network(
+    cohort: Cohort,
+    train: Sequence[str],
+    validation: Sequence[str],
+    facts: ModelFacts,
+    device: torch.device,
+    shelf: Shelf,
+    watch: Watch | None,
+) -> Fit:
+    import torch
+
+    from bridgemil.learning.fitting import Here, fit_network
+    from bridgemil.learning.streams import Streams
+    from bridgemil.learning.window_set import WindowSet
+
+    settings, ids = facts.settings, sorted(train)
+    assert settings.stage2 is not None
+    assert settings.backbone is not None
+    here = Here(Streams.of(facts.seed, ids), device, watch)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's random numbers are theirs
+        refuse_changed_code(settings, facts.signal)
+        here.streams.start("encoder")
+        encoder = encoder_for(settings, facts.signal).to(device)
+        arrays = front_end_arrays(encoder, cohort, shelf)
+        scale = cohort.normalisation(ids) if arrays is None else None
+        training = WindowSet.load(cohort, ids, scale, arrays)
+        validating = WindowSet.load(cohort, sorted(validation), scale, arrays)
+        before, seconds = _stage1(encoder, training, settings, here, shelf)
+        network, trained = fit_network(
+            encoder, settings.backbone, training, validating, settings.stage2, here, shelf.checkpoint(),
+            pretrained=settings.stage1 is not None,
+        )  # fmt: skip
+    model = NetworkModel(facts, network, scale, device)
+    return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
+
+
+def front_end_arrays(encoder: nn.Module, cohort: Cohort, shelf: Shelf) -> Callable[[str], NDArray[np.float32]] | None:
+    """Where the encoder has a front end: a function from a subject to its features (n x F); None elsewhere.
+
+    A front end is a function of the window alone, so one person's features depend on nobody else's.
+    """
+    front_end: Any = getattr(encoder, "front_end", None)
+    if front_end is None:
+        return None
+    key = front_end_key(front_end)
+
+    def features(subject: str) -> NDArray[np.float32]:
+        try:
+            return features_of(shelf, key, cohort, subject, lambda bag: front_end_features(front_end, bag))
+        except BadData as error:
+            raise BadData(f"{subject}: {error}") from error
+
+    return features
+
+
+def _stage1(
+    encoder: nn.Module, training: WindowSet, settings: Settings, here: Any, shelf: Shelf
+) -> tuple[Curve, float]:
+    """Load the Stage 1 encoder from the shelf, training it first if nobody has; its curve and seconds."""
+    from bridgemil.learning.fitting import pretrain
+
+    stage1, backbone = settings.stage1, settings.backbone
+    if stage1 is None or backbone is None:
+        return [], 0.0
+
+    def train(keep: Path | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        trained: Trained = pretrain(encoder, backbone, training, stage1, here, keep)
+        return encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
+
+    tensors, note = shelf.stage1(train)
+    try:
+        encoder.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise BadData(
+            f"the stored Stage 1 encoder does not fit the backbone {backbone} ({str(error).splitlines()[0]}); "
+            "remove it (bridgemil clean) and run again"
+        ) from None
+    return list(note["curve"]), float(note["seconds"])

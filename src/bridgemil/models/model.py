@@ -1,0 +1,322 @@
+"""What a fit leaves: a network, a baseline or an ensemble of them, each of which takes one person's raw windows."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil import baselines
+from bridgemil.cohort.signal import Signal
+from bridgemil.disk import write_json
+from bridgemil.errors import BadData, BadUse
+from bridgemil.methods import Settings
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from bridgemil.baselines.classifiers import Classifier
+    from bridgemil.learning.bags import BagModel
+    from bridgemil.learning.reading import Scale
+    from bridgemil.learning.windows import WindowModel
+
+FORMAT = 1
+ABOUT, WEIGHTS = "model.json", "model.safetensors"
+# Gives an array computed of one person's windows: by its key if it is remembered, else by computing it.
+Remember = Callable[[str, Callable[[], NDArray[Any]]], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says of one person with n windows; K is the number of classes.
+
+    Parameters
+    ----------
+    predicted
+        The class's number.
+    probabilities
+        Of each class, K.
+    gates
+        How far each window was let in, n; None where the method has no gates.
+    contributions
+        What each window adds to each class's logit, n x K; None where the method has none.
+    window_probabilities
+        What each window says by itself, n x K; of a majority vote only.
+    """
+
+    predicted: int
+    probabilities: NDArray[np.float64]
+    gates: NDArray[np.float32] | None = None
+    contributions: NDArray[np.float32] | None = None
+    window_probabilities: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What is known of a model beside its numbers."""
+
+    settings: Settings
+    classes: tuple[str, ...]
+    signal: Signal
+    preparation: Mapping[str, Any]  # how its recordings were prepared; empty if it was given arrays
+    seed: int = 0
+    versions: Mapping[str, str] = field(default_factory=lambda: versions())
+
+    def for_json(self) -> dict[str, Any]:
+        """As ``model.json`` holds it."""
+        return {
+            "format": FORMAT,
+            "settings": self.settings.model_dump(mode="json"),
+            "classes": list(self.classes),
+            "signal": self.signal.for_json(),
+            "preparation": dict(self.preparation),
+            "seed": self.seed,
+            "versions": dict(self.versions),
+        }
+
+
+class Model(ABC):
+    """What a fit leaves."""
+
+    def __init__(self, facts: ModelFacts) -> None:
+        self.facts = facts
+
+    @abstractmethod
+    def predict(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Prediction:
+        """What the model says of one person.
+
+        Parameters
+        ----------
+        bag
+            All windows of the person, n x channels x time, in microvolts, as the cohort has them.
+        remember
+            Where several models asked of this one person find what is computed once for all of them.
+        """
+
+    @abstractmethod
+    def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The windows' embeddings, n x d; of a baseline the person's features, 1 x f."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """Every number the model needs."""
+
+    def more(self) -> dict[str, Any]:
+        """What ``model.json`` must hold beside the facts."""
+        return {}
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model into a folder, which is made if it is not there."""
+        from bridgemil.learning import checkpoint
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        checkpoint.write(folder / WEIGHTS, self.tensors(), {})
+        write_json(folder / ABOUT, self.facts.for_json() | self.more())
+
+    def _check(self, bag: NDArray[np.float32]) -> None:
+        signal = self.facts.signal
+        expected = (signal.n_channels, signal.n_times)
+        if bag.ndim != 3 or bag.shape[1:] != expected or not len(bag):
+            raise BadData(
+                f"the model takes windows x {expected[0]} channels x {expected[1]} samples, at least one window; "
+                f"got {' x '.join(map(str, bag.shape))}"
+            )
+
+
+class NetworkModel(Model):
+    """An encoder with a window classifier or an aggregator."""
+
+    def __init__(
+        self, facts: ModelFacts, network: WindowModel | BagModel, scale: Scale | None, device: torch.device
+    ) -> None:
+        super().__init__(facts)
+        self.network, self.scale, self.device = network, scale, device
+
+    def predict(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Prediction:
+        """What the network says of one person."""
+        from bridgemil.learning.fitting import predict
+
+        self._check(bag)
+        said = predict(self.network, self._blocks(bag, remember), self.device)
+        return Prediction(
+            said.predicted,
+            said.probabilities.numpy(),
+            *(
+                None if values is None else values.numpy()
+                for values in (said.gates, said.contributions, said.window_probabilities)
+            ),
+        )
+
+    def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The windows' embeddings, n x d."""
+        from bridgemil.learning.embeddings import in_blocks
+
+        self._check(bag)
+        embeddings: NDArray[np.float32] = in_blocks(self.network.encoder, self._blocks(bag), self.device).cpu().numpy()
+        return embeddings
+
+    def _blocks(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Iterator[Tensor]:
+        """The windows, or a front end's features of them, as the encoder takes them: a block at a time."""
+        import torch
+
+        from bridgemil.learning.reading import normalised
+        from bridgemil.learning.window_set import BLOCK
+
+        front_end: Any = getattr(self.network.encoder, "front_end", None)
+        if front_end is not None:
+            bag = (remember or compute_anew)(front_end_key(front_end), lambda: front_end_features(front_end, bag))
+        for first in range(0, len(bag), BLOCK):
+            part = np.array(bag[first : first + BLOCK], dtype=np.float32)
+            yield torch.from_numpy(part if self.scale is None else normalised(part, self.scale))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights, and the scale of the training subjects."""
+        import torch
+
+        weights = {f"network.{name}": value.cpu() for name, value in self.network.state_dict().items()}
+        if self.scale is not None:
+            mean, std = (torch.from_numpy(np.array(values, dtype=np.float64)) for values in self.scale)
+            weights |= {"scale.mean": mean, "scale.std": std}
+        return weights
+
+
+class BaselineModel(Model):
+    """A classifier on features of the person."""
+
+    def __init__(self, facts: ModelFacts, baseline: baselines.Baseline, classifier: Classifier) -> None:
+        super().__init__(facts)
+        self.baseline, self.classifier = baseline, classifier
+
+    def predict(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Prediction:
+        """What the classifier says of one person."""
+        self._check(bag)
+        key = baseline_key(self.facts.settings, self.baseline)
+        features = (remember or compute_anew)(key, lambda: self.baseline.features(bag))
+        p = self.classifier.probabilities(features[None])[0]
+        return Prediction(int(p.argmax()), p)
+
+    def embed(self, bag: NDArray[np.float32]) -> NDArray[Any]:
+        """The person's features, 1 x f."""
+        self._check(bag)
+        return self.baseline.features(bag)[None]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The classifier's numbers."""
+        import torch
+
+        return {name: torch.from_numpy(np.array(value)) for name, value in self.classifier.tensors().items()}
+
+    def more(self) -> dict[str, Any]:
+        """Which classifier the numbers are of."""
+        return {"classifier": self.classifier.kind}
+
+
+class EnsembleModel(Model):
+    """Several models of the same signal and classes, whose probabilities are averaged.
+
+    Of gates, contributions and window probabilities it gives the mean over the members that have them.
+
+    Parameters
+    ----------
+    facts
+        What is known of the whole.
+    members
+        By name; a name is the member's folder when the ensemble is saved.
+    """
+
+    def __init__(self, facts: ModelFacts, members: Mapping[str, Model]) -> None:
+        super().__init__(facts)
+        if not members:
+            raise BadUse("an ensemble needs at least one member")
+        for name, member in members.items():
+            if member.facts.signal != facts.signal or member.facts.classes != facts.classes:
+                raise BadData(f"{name}: its signal or classes are not those of the ensemble")
+        self.members = dict(members)
+
+    def predict(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Prediction:
+        """The mean of what the members say; the likeliest class is predicted."""
+        remember = remember or in_memory()
+        said = [member.predict(bag, remember) for member in self.members.values()]
+        p: NDArray[np.float64] = np.mean([each.probabilities for each in said], axis=0)
+        return Prediction(
+            int(p.argmax()),
+            p,
+            *(_mean_of_those_given([getattr(each, part) for each in said])
+              for part in ("gates", "contributions", "window_probabilities")),
+        )  # fmt: skip
+
+    def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The members' embeddings side by side, n x (sum of d); a baseline's features are repeated for each window."""
+        parts = [member.embed(bag) for member in self.members.values()]
+        rows = max(len(part) for part in parts)
+        return np.concatenate([np.broadcast_to(part, (rows, part.shape[1])) for part in parts], axis=1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """None but its members'."""
+        return {}
+
+    def save(self, folder: str | Path) -> None:
+        """Write the ensemble into a folder, each member into one of its own below."""
+        folder = Path(folder)
+        for name, member in self.members.items():
+            member.save(folder / name)
+        write_json(folder / ABOUT, self.facts.for_json() | {"members": list(self.members)})
+
+
+def _mean_of_those_given(values: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    given = [value for value in values if value is not None]
+    return np.mean(given, axis=0) if given else None
+
+
+def compute_anew(key: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """Remembers nothing."""
+    return compute()
+
+
+def in_memory() -> Remember:
+    """Remembers as long as it lives; for one person only."""
+    known: dict[str, NDArray[Any]] = {}
+
+    def remember(key: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        if key not in known:
+            known[key] = compute()
+        return known[key]
+
+    return remember
+
+
+def baseline_key(settings: Settings, baseline: baselines.Baseline) -> str:
+    """Names what decides a baseline's features."""
+    return json.dumps([settings.method, settings.code, baseline.features_key], sort_keys=True)
+
+
+def front_end_key(front_end: Any) -> str:
+    """Names what decides a front end's features."""
+    return json.dumps(["front end", front_end.key], sort_keys=True)
+
+
+def front_end_features(front_end: Any, bag: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A front end's features of one person's windows (n x C x T, microvolts): n x F."""
+    import torch
+
+    from bridgemil.learning.window_set import BLOCK
+
+    front_end.check(bag)
+    device = next(front_end.buffers()).device
+    parts = [np.array(bag[first : first + BLOCK], dtype=np.float32) for first in range(0, len(bag), BLOCK)]
+    return np.concatenate([front_end(torch.from_numpy(part).to(device)).cpu().numpy() for part in parts])
+
+
+def versions() -> dict[str, str]:
+    """What computed the numbers."""
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("bridgemil", "torch", "numpy")}
