@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bridgemil import baselines
+from bridgemil import aggregators, baselines
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.settings import STAGE1, STAGE2, Stage1Settings, Stage2Settings
 from bridgemil.settings import parse
@@ -240,8 +240,8 @@ def _network_settings(
         raise BadUse(f"{method} is a network; there is nothing to set in baseline")
     if chosen.stage1 is not None:
         known = STAGE1[chosen.stage1["objective"]].model_fields
-        usual = {key: value for key, value in (manner.get("stage1", {}) | time["stage1"]).items() if key in known}
-        stage1 = dict(chosen.stage1) | usual | _part(user, "stage1")
+        manner1 = {key: value for key, value in (manner.get("stage1", {}) | time["stage1"]).items() if key in known}
+        stage1 = dict(chosen.stage1) | manner1 | _part(user, "stage1")
         values["stage1"] = {"warmup_epochs": _steady(stage1, "stage1")} | stage1
     elif "stage1" in user:
         raise BadUse(f"{method} has no Stage 1; there is nothing to set in stage1")
@@ -249,8 +249,12 @@ def _network_settings(
     fixed = {key: chosen.stage2[key] for key in ("kind", "aggregator") if key in chosen.stage2}
     if method in ABLATIONS:
         fixed = dict(chosen.stage2)
-    stage2 = dict(chosen.stage2) | manner.get(chosen.kind, {}) | fixed | time[chosen.stage2["kind"]]
-    stage2 |= _part(user, "stage2")
+    mine = _part(user, "stage2")
+    usual = dict(manner.get(chosen.kind, {}))
+    if mine.get("aggregator", chosen.stage2.get("aggregator")) not in aggregators.WITH_POSITIONS:
+        # It has no positions to leave out; TimeMIL reads windows in their order, and its transformer bears no high rate.
+        usual = {key: value for key, value in usual.items() if key in ("averaging", "selection")}
+    stage2 = dict(chosen.stage2) | usual | fixed | time[chosen.stage2["kind"]] | mine
     whole = _epochs(stage2, "stage2")
     stage2 = {"burn_in": min(burn_in, whole // 3) if time["reduced"] else burn_in} | stage2
     if chosen.stage1 is not None:

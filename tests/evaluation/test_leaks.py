@@ -101,7 +101,7 @@ def test_stored_features_of_another_cohort_change_nothing_in_training(
     assert not differing(alone, quantities(cohort, subjects, method, tmp_path / "shared", backbone))
     now = {file: file.stat().st_mtime_ns for file in (tmp_path / "shared" / "features").rglob("*.npy")}
     assert stored.items() <= now.items(), "what was stored of the training subjects served again"
-    assert len(now) == len(cohort), "nothing of the test subjects was needed for training"
+    assert len(now) == len(cohort) + len(subjects.test), "of the test subjects' own, when they were predicted"
 
 
 @pytest.mark.parametrize(("method", "backbone"), STORED)
@@ -119,7 +119,7 @@ def test_a_planted_leak_in_the_stored_features_is_caught(
 
     alone = quantities(cohort, subjects, method, tmp_path / "alone", backbone)
     for features_of, leaks in ((honest, False), (careless, True)):
-        monkeypatch.setattr(models, "features_of", features_of)
+        monkeypatch.setattr(models.fitting, "features_of", features_of)
         folder = tmp_path / f"shared {leaks}"
         quantities(noisy, subjects, method, folder, backbone)
         assert bool(differing(alone, quantities(cohort, subjects, method, folder, backbone))) is leaks
