@@ -252,7 +252,7 @@ def _network_settings(
     mine = _part(user, "stage2")
     usual = dict(manner.get(chosen.kind, {}))
     if mine.get("aggregator", chosen.stage2.get("aggregator")) not in aggregators.WITH_POSITIONS:
-        # It has no positions to leave out; TimeMIL reads windows in their order, and its transformer bears no high rate.
+        # It has no positions to leave out; TimeMIL reads windows in order, and its transformer bears no high rate.
         usual = {key: value for key, value in usual.items() if key in ("averaging", "selection")}
     stage2 = dict(chosen.stage2) | usual | fixed | time[chosen.stage2["kind"]] | mine
     whole = _epochs(stage2, "stage2")
