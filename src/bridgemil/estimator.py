@@ -49,7 +49,8 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     backbone
         One of ``bridgemil.backbones.names()``, or your own code; a baseline has no use for it.
     recipe, budget
-        How, and how long, a network is trained: ``bridgemil.methods.recipes()``, ``bridgemil.methods.budgets()``.
+        How, and how long, a network is trained: ``bridgemil.methods.recipes()`` (by default ``ours``, or ``paper`` with
+        the budget ``paper``), ``bridgemil.methods.budgets()``.
     seed
         Of weights, sampling, dropout and the validation split.
     sfreq
@@ -78,10 +79,10 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        method: str = methods.METHOD,
-        backbone: str = methods.BACKBONE,
+        method: str = "bridgemil",
+        backbone: str = "eegnet",
         *,
-        recipe: str = methods.RECIPE,
+        recipe: str | None = None,
         budget: str = methods.BUDGET,
         seed: int = 0,
         sfreq: float = 200.0,

@@ -35,7 +35,7 @@ def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
 
 def test_what_the_help_says_by_hand_is_what_there_is() -> None:
     """The command line names things without importing them: its words must be the package's."""
-    for name in ("METHOD", "BACKBONE", "BUDGET", "RECIPE"):
+    for name in ("METHOD", "BACKBONE", "BUDGET"):
         assert getattr(options, name) == getattr(methods, name), name
     assert sorted(options.names(benchmark.ALL_METHODS)) == sorted(methods.names())
     for words, names in (

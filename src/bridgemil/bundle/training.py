@@ -48,7 +48,7 @@ def train(
     method: str = methods.METHOD,
     backbone: str = methods.BACKBONE,
     *,
-    recipe: str = methods.RECIPE,
+    recipe: str | None = None,
     budget: str = methods.BUDGET,
     seed: int = 0,
     single: bool = False,

@@ -26,7 +26,7 @@ def run(
     cohorts: Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT")],
     methods: Annotated[str, typer.Option(help="Methods, ablations, ensembles (A+B); comma-separated.")] = ALL_METHODS,
     backbones: Annotated[str, typer.Option(help=f"Comma-separated: {options.BACKBONES}")] = options.BACKBONE,
-    recipe: Annotated[str, typer.Option(help=options.RECIPES)] = options.RECIPE,
+    recipe: Annotated[str | None, typer.Option(help=options.RECIPES)] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; they share one split.")] = 5,
     budget: Annotated[str, typer.Option(help="How long to train: paper, laptop or demo.")] = options.BUDGET,
     out: Annotated[Path, typer.Option(help="Folder for the runs; what is finished there is not run again.")] = Path(

@@ -30,7 +30,7 @@ def run(
     cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
     method: Annotated[str, typer.Option(help=METHODS)] = options.METHOD,
     backbone: Annotated[str, typer.Option(help=options.BACKBONES)] = options.BACKBONE,
-    recipe: Annotated[str, typer.Option(help=options.RECIPES)] = options.RECIPE,
+    recipe: Annotated[str | None, typer.Option(help=options.RECIPES)] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; they share one split.")] = 1,
     budget: Annotated[str, typer.Option(help="How long to train: paper, laptop or demo.")] = options.BUDGET,
     out: Annotated[Path, typer.Option(help=OUT)] = Path("runs"),

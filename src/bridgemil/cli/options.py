@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-METHOD, BACKBONE, BUDGET, RECIPE = "bridgemil", "eegnet", "laptop", "paper"  # a test compares them with the package's
+METHOD, BACKBONE, BUDGET = "tangent+bridgemil", "covariance", "laptop"  # a test compares them with the package's
 BACKBONES = (
     "eegnet, conformer, lcadnet, dsainet, mtdnet, covariance, braindecode:MODEL, spd_learn:MODEL; or your own, "
     "path/to/file.py:NAME or package.module:NAME."
 )
-RECIPES = "paper (its optimiser settings, unchanged) or ours."
+RECIPES = "paper (its optimiser settings, unchanged) or ours.  [default: ours; with budget paper, paper]"
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 

@@ -27,7 +27,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[str, typer.Option(help=METHODS)] = options.METHOD,
     backbone: Annotated[str, typer.Option(help=options.BACKBONES)] = options.BACKBONE,
-    recipe: Annotated[str, typer.Option(help=options.RECIPES)] = options.RECIPE,
+    recipe: Annotated[str | None, typer.Option(help=options.RECIPES)] = None,
     budget: Annotated[str, typer.Option(help="How long to train: paper, laptop or demo.")] = options.BUDGET,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, sampling and dropout.")] = 0,
     single: Annotated[bool, typer.Option("--single", help=SINGLE)] = False,

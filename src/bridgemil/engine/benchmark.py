@@ -12,7 +12,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Job, Plan, grid
 from bridgemil.engine.scheduler import Outcome, Workers, only_scheduler, schedule
 from bridgemil.errors import BadUse
-from bridgemil.methods import BACKBONE, BUDGET, RECIPE
+from bridgemil.methods import BACKBONE, BUDGET
 from bridgemil.parallel import cores
 from bridgemil.runs import RunStore, open_store
 
@@ -102,7 +102,7 @@ def plan(
     budget: str = BUDGET,
     out: str | Path = "runs",
     *,
-    recipe: str = RECIPE,
+    recipe: str | None = None,
     folds: int | None = None,
     split: FoldPlan | str | Path | None = None,
     groups: str | None = None,

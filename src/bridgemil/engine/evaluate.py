@@ -34,7 +34,7 @@ def evaluate(
     budget: str = methods.BUDGET,
     out: str | Path | None = None,
     *,
-    recipe: str = methods.RECIPE,
+    recipe: str | None = None,
     folds: int | None = None,
     split: FoldPlan | str | Path | None = None,
     groups: str | None = None,
@@ -54,7 +54,8 @@ def evaluate(
         A cohort or its folder.
     method, backbone, budget, recipe
         Names; see ``bridgemil.methods.names()``, ``bridgemil.backbones.names()``, ``bridgemil.methods.budgets()`` and
-        ``bridgemil.methods.recipes()``. A backbone may also be ``file.py:NAME`` or ``module:NAME``, your own code; a
+        ``bridgemil.methods.recipes()`` (by default ``ours``, but ``paper`` with the budget ``paper``). A backbone may
+        also be ``file.py:NAME`` or ``module:NAME``, your own code; a
         method may be ``A+B``, the mean of several methods' probabilities.
     seeds
         How many seeds (0, 1, …), or which. They share one split.

@@ -127,7 +127,7 @@ def grid(
     seeds: int | Sequence[int],
     budget: str,
     *,
-    recipe: str = methods.RECIPE,
+    recipe: str | None = None,
     folds: int | None = None,
     split: FoldPlan | str | Path | None = None,
     groups: str | None = None,
