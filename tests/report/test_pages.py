@@ -159,8 +159,8 @@ def test_clicking_a_top_window_shows_its_eeg(browser: Any, pages: Path, explaine
             "return [...document.querySelectorAll('#traces .trace')].map((p) => p.getAttribute('d'))"
         )
         assert len(paths) == 19
-        shown.add(paths[0])
-    assert len(shown) == 3, "each window has traces of its own"
+        shown.add((paths[0], shade.get_attribute("x")))
+    assert len(shown) == 3, "each window has a place of its own"
     assert logs(browser) == ([], [])
 
 

@@ -52,8 +52,11 @@ class Person:
     label: str | None = None
 
     def __post_init__(self) -> None:
-        if len(self.starts) != len(self.bag) or (self.recordings and self.recording_of[-1] < 0):
+        if len(self.starts) != len(self.bag):
             raise BadData(f"{self.name}: {len(self.bag)} windows, but {len(self.starts)} times of them")
+        counted = sum(n for _, n in self.parts)
+        if counted != len(self.bag):
+            raise BadData(f"{self.name}: {len(self.bag)} windows, but its recordings have {counted}")
 
     @property
     def parts(self) -> list[tuple[str, int]]:
@@ -63,10 +66,7 @@ class Person:
     @property
     def recording_of(self) -> Index:
         """The number of each window's recording, n."""
-        numbers = np.repeat(np.arange(len(self.parts)), [n for _, n in self.parts])
-        if len(numbers) != len(self.bag):
-            raise BadData(f"{self.name}: {len(self.bag)} windows, but its recordings have {len(numbers)}")
-        return numbers
+        return np.repeat(np.arange(len(self.parts)), [n for _, n in self.parts])
 
 
 @dataclass(frozen=True)

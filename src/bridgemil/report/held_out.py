@@ -47,10 +47,10 @@ class HeldOut:
     @property
     def sentence(self) -> str:
         """What the model has and has not seen."""
-        return (
-            f"The model of {self.title} did not see {self.person.name}: it learnt from {len(self.about['train'])} "
-            f"other people and selected its epoch by {len(self.about['validation'])} more."
-        )
+        selected = self.about["selected_epoch"] is not None
+        more = f" and selected its epoch by {len(self.about['validation'])} more" if selected else ""
+        learnt = f"it learnt from {len(self.about['train'])} other people{more}"
+        return f"The model of {self.title} did not see {self.person.name}: {learnt}."
 
     def model(self, **how: Any) -> Model:
         """The fitted model; ``how`` as for ``bridgemil.models.load``."""

@@ -150,12 +150,14 @@ class _BagReading(_NetworkReading):
         self.contributions = None if parts is None else parts[0].double().cpu().numpy()
 
     def probabilities(self, keep: Index) -> Floats:
-        """The aggregator's, of fewer windows; they close up, as they would in a shorter recording."""
+        """The aggregator's; the others are masked, so that each window keeps its place in the bag."""
         import torch
 
+        mask = torch.zeros(1, len(self.embeddings), dtype=torch.bool)
+        mask[0, torch.from_numpy(keep)] = True
         with torch.no_grad():
-            logits = self._logits(self.embeddings[torch.from_numpy(keep)])
-        p: Floats = logits.double().softmax(dim=0).cpu().numpy()
+            output = self.network.aggregator(self.embeddings[None], mask.to(self.embeddings.device))
+        p: Floats = output.logits[0].double().softmax(dim=0).cpu().numpy()
         return p
 
     def _logits(self, embeddings: Any) -> Any:

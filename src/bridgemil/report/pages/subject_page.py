@@ -213,7 +213,9 @@ def _strips(bands: BandShares, classes: Sequence[str]) -> dict[str, Any]:
             if name in bands.people
         ]
         share = float(bands.person[b])
-        rows.append({"band": band, "strips": strips, "who": 100 * share / widest[b], "share": share})
+        rows.append(
+            {"band": band, "strips": strips, "who": 100 * share / widest[b], "share": share, "widest": float(widest[b])}
+        )
     return {"rows": rows}
 
 
