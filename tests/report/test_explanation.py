@@ -174,6 +174,8 @@ def test_flat_gates_are_called_flat() -> None:
     assert flat.is_flat
     assert "explain nothing" in flat.sentences[0]
     assert "5-95 %" in flat.sentences[0]
+    moved = Ranking("gate", flat.values, Removal("AD", 10, 0.2, np.full(20, 0.01)))
+    assert "not from their gates" in moved.sentences[1]
     spread = Ranking("gate", rng.uniform(size=100), None)
     assert not spread.is_flat
     assert "nothing" not in spread.sentences[0]

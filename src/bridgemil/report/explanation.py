@@ -133,7 +133,11 @@ class Ranking:
         )
         if self.is_flat:
             words += " They are flat: every window counts about the same, and they explain nothing."
-        return [words, *([] if self.removal is None else [self.removal.sentence])]
+        if self.removal is None:
+            return [words]
+        by_content = self.is_flat and self.removal.more_than_chance
+        more = " With gates this flat, that comes from what these windows hold, not from their gates." * by_content
+        return [words, self.removal.sentence + more]
 
     def for_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
