@@ -32,7 +32,8 @@ def write(folder: Path, gigabytes: float) -> None:
     """Two classes that differ in the size of the slow part; the same noise for all, so that it is quickly made."""
     import numpy as np
 
-    from bridgemil.cohort.store import FORMAT, describe
+    from bridgemil.cohort.records import describe
+    from bridgemil.cohort.store import FORMAT
     from bridgemil.cohort.writing import write_cohort, write_subject
 
     rng = np.random.default_rng(0)
