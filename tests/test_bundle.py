@@ -15,7 +15,6 @@ import pytest
 
 from bridgemil import bundle as bundles
 from bridgemil.bundle.prediction import RecordingSaid, Refused, WindowsSaid, predict
-from bridgemil.bundle.reference import Likeness, held_bands, make_reference, person_features
 from bridgemil.bundle.store import Bundle
 from bridgemil.bundle.training import train
 from bridgemil.cohort.new_recording import find, read, settings_for
@@ -300,6 +299,9 @@ def test_who_is_unlike_the_training_people_is_said_first(bundle: Bundle, tmp_pat
     assert answer.percentile == 100
     assert answer.warnings[0].startswith("unlike the training people: farther from them than 100 %")
     assert "Fp2" in answer.warnings[0]
+    buzzing = eeg(302) + 20 * np.sin(2 * np.pi * 40 * np.arange(20 * 250) / SFREQ)
+    answer = said(bundle, write_edf(tmp_path / "buzzing.edf", buzzing, SFREQ, MONTAGE))
+    assert answer.warnings[0].startswith("unlike the training people")
     referenced = eeg(301) - 0.9 * eeg(301)[0]  # nearly against Fp1
     answer = said(bundle, write_edf(tmp_path / "reference.edf", referenced, SFREQ, MONTAGE))
     assert answer.warnings[0].startswith("unlike the training people")
@@ -392,44 +394,28 @@ def test_flat_gates_are_called_flat() -> None:
     assert WindowsSaid("gate", np.array([0.1, 0.5, 0.3])).least(1) == [0]
 
 
-# The out-of-distribution test
+TINY = """
+from torch import nn
+
+class Tiny(nn.Module):
+    def __init__(self, n_channels, n_times):
+        super().__init__()
+        self.embedding_dim = 3
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(n_channels * n_times, 3))
+
+    def forward(self, x):
+        return self.net(x)
+"""
 
 
-def test_distances_are_of_people_who_had_no_part_in_the_reference() -> None:
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(60, 30)) @ rng.normal(size=(30, 30))
-    new = rng.normal(size=(400, 30)) @ rng.normal(size=(30, 30))
-    left_out = [Likeness.fit(np.delete(features, i, axis=0)).distance(features[i]) for i in range(60)]
-    whole = Likeness.fit(features)
-    within = [whole.distance(row) for row in features]
-    assert np.mean(left_out) > np.mean(within), "who made the reference looks nearer than a new person"
-    assert np.mean([whole.distance(row) for row in new]) > np.mean(left_out)
-
-
-def test_new_people_of_the_same_kind_are_warned_of_about_as_often_as_stated() -> None:
-    rng = np.random.default_rng(1)
-    mixing = rng.normal(size=(42, 42))
-    features, new = rng.normal(size=(100, 42)) @ mixing, rng.normal(size=(1000, 42)) @ mixing
-    left_out = np.sort([Likeness.fit(np.delete(features, i, axis=0)).distance(features[i]) for i in range(100)])
-    whole = Likeness.fit(features)
-    share = np.mean([(left_out < whole.distance(row)).mean() > 0.95 for row in new])
-    assert 0.01 < share < 0.12
-
-
-def test_features_do_not_depend_on_gain_and_bands_that_are_not_held_are_left_out() -> None:
-    bag = eeg(5)[:, : 20 * 200].reshape(6, 20, 200).transpose(1, 0, 2).astype(np.float32)
-    bands = held_bands(Signal(MONTAGE, 200.0, 200, 250.0), 45.0)
-    assert list(bands) == ["delta", "theta", "alpha", "beta", "gamma"]
-    assert list(held_bands(Signal(MONTAGE, 200.0, 200, 95.0), 45.0)) == ["delta", "theta", "alpha", "beta"]
-    plain, loud = (person_features(gain * bag, 200.0, bands) for gain in (1, 10))
-    np.testing.assert_allclose(loud.vector, plain.vector, atol=1e-4)
-    assert loud.spread == pytest.approx(10 * plain.spread, rel=1e-4)
-    assert plain.power.shape == (6, 5)
-    np.testing.assert_allclose(np.exp(plain.power).sum(axis=1), 1, atol=0.2)
-
-
-def test_one_channel_and_a_constant_feature_are_no_trouble() -> None:
-    cohort = people(8, n_channels=1)
-    reference = make_reference(cohort)
-    features = person_features(cohort.windows("subject-001"), 200.0, reference.bands)
-    assert 0 <= reference.percentile(features) <= 100
+def test_a_bundle_on_ones_own_code_runs_it_only_when_named(cohort: Cohort, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(TINY)
+    code = f"{tmp_path / 'net.py'}:Tiny"
+    made = train(
+        cohort, tmp_path / "m", "attention", code, budget="demo", folds=3, floor=False, progress=False, threads=1,
+        settings={"stage2.epochs": 1, "stage2.burn_in": 0},
+    )  # fmt: skip
+    with pytest.raises(BadUse, match="never makes code run"):
+        bundles.load(tmp_path / "m")
+    again, bag = bundles.load(tmp_path / "m", backbone=code), cohort.windows("p01")
+    assert np.array_equal(again.probabilities(bag), made.bundle.probabilities(bag))

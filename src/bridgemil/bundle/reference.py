@@ -22,7 +22,8 @@ from bridgemil.errors import BadData
 
 Floats = NDArray[np.float64]
 
-BANDS = {"delta": (1, 4), "theta": (4, 8), "alpha": (8, 13), "beta": (13, 30), "gamma": (30, 45)}  # Hz
+Band = tuple[float, float]  # Hz
+BANDS: dict[str, Band] = {"delta": (1, 4), "theta": (4, 8), "alpha": (8, 13), "beta": (13, 30), "gamma": (30, 45)}
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 UNUSUAL = 95.0  # percentile above which a person is called unlike the training people
 MOST_DIRECTIONS, PEOPLE_A_DIRECTION = 8, 5
@@ -48,8 +49,8 @@ class PersonFeatures:
         return np.concatenate([self.power.ravel(), self.share, self.coupling])
 
 
-def held_bands(signal: Signal, high: float | None = None) -> dict[str, tuple[int, int]]:
-    """The bands that the recordings hold, with room for the filter's flank.
+def held_bands(signal: Signal, high: float | None = None) -> dict[str, Band]:
+    """The bands that the recordings hold; the last of them ends where they do.
 
     Parameters
     ----------
@@ -58,12 +59,11 @@ def held_bands(signal: Signal, high: float | None = None) -> dict[str, tuple[int
     high
         The low-pass edge the recordings were filtered at, in Hz.
     """
-    rate = min(signal.sfreq, signal.native_sfreq or signal.sfreq)
-    top = min(0.9 * rate / 2, high if high is not None else np.inf)
-    return {name: band for name, band in BANDS.items() if band[1] <= top}
+    top = min(signal.sfreq / 2, (signal.native_sfreq or signal.sfreq) / 2, np.inf if high is None else high)
+    return {name: (low, min(end, top)) for name, (low, end) in BANDS.items() if min(end, top) - low >= (end - low) / 2}
 
 
-def person_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, tuple[int, int]]) -> PersonFeatures:
+def person_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, Band]) -> PersonFeatures:
     """The features of one person.
 
     Parameters
@@ -141,7 +141,7 @@ class Likeness:
 class Reference:
     """The training people, as far as a bundle keeps them: S of them, K classes, C channels, B bands."""
 
-    bands: Mapping[str, tuple[int, int]]
+    bands: Mapping[str, Band]
     likeness: Likeness
     distances: Floats  # S, sorted; each person's from the others
     spreads: Floats  # lowest, median and highest spread of the typical electrode, in microvolts
@@ -185,7 +185,7 @@ class Reference:
             parts = {name: tensors[name] for name in _PARTS}
             likeness = Likeness(**parts | {"left_out": float(parts["left_out"][0])})  # type: ignore[arg-type]
             rest = {name: tensors[name] for name in ("distances", "spreads", "windows", "class_power")}
-            edges = {str(name): (int(low), int(high)) for name, (low, high) in bands.items()}
+            edges = {str(name): (float(low), float(high)) for name, (low, high) in bands.items()}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise BadData(f"the bundle's reference is damaged ({error!r})") from None
         return cls(edges, likeness, **rest)
