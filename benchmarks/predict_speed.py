@@ -55,10 +55,11 @@ def main() -> None:
 
 
 def write(path: Path, seed: int, seconds: int) -> None:
-    signal = np.random.default_rng(seed).normal(0, 20, (19, 500 * seconds))
-    Edf(
-        [EdfSignal(x, 500, label=name, physical_range=(-500, 500)) for x, name in zip(signal, ADFTD_ORDER, strict=True)]
-    ).write(path)
+    signals = [
+        EdfSignal(x, 500, label=name, physical_dimension="uV", physical_range=(-500, 500))
+        for name, x in zip(ADFTD_ORDER, np.random.default_rng(seed).normal(0, 20, (19, 500 * seconds)), strict=True)
+    ]
+    Edf(signals).write(path)
 
 
 def report(what: str, command: list[str]) -> None:
