@@ -167,14 +167,18 @@ def split_differences(table: OverSplits) -> list[Sheet]:
     for place, rows in table.rows.items():
         cells = [[_split_name(row), *(word for f in table.floors.values() for word in _less(row, f))] for row in rows]
         if any(any(words[1:]) for words in cells):
-            sheets.append(Sheet(f"{place.title}, points of accuracy less the floors'", columns, cells))
+            sheets.append(Sheet(f"{place.title}, less the floors", columns, cells))
     return sheets
 
 
 def split_facts(table: OverSplits) -> list[str]:
     """What the means over splits are to be read with."""
     uneven = "Not every method was run on every split: compare them by the differences, which are of shared splits."
-    return [SPLITS, "Ahead: on how many splits; (1 =): on one it is equal.", *([] if table.is_even else [uneven])]
+    return [
+        SPLITS,
+        "Less: points of accuracy, split by split. Ahead: on how many splits; (1 =): on one it is equal.",
+        *([] if table.is_even else [uneven]),
+    ]
 
 
 def _split_name(row: SplitRow) -> str:

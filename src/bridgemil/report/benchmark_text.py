@@ -59,9 +59,7 @@ def _print(console: Console, sheet: Sheet) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=escape(sheet.title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, name in enumerate(sheet.columns):  # in a narrow terminal a method's name is broken, never a number
         if i == 0:
             table.add_column(escape(name), overflow="fold", min_width=16)
@@ -70,6 +68,7 @@ def _print(console: Console, sheet: Sheet) -> None:
     for i, row in enumerate(sheet.rows):
         marks = [sheet.marks.get((i, j)) for j in range(len(row))]
         table.add_row(*(Text(word, STYLES[mark] if mark else "") for word, mark in zip(row, marks, strict=True)))
+    console.print(Text(sheet.title, "bold"))
     console.print(table)
     _say(console, sheet.after)
 
