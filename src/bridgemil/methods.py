@@ -296,11 +296,20 @@ def for_cohort(
     backbone = backbones.absolute(backbone)
     made = settings(method, backbone, budget, cohort.burn_in, changes, recipe=recipe)
     code = backbones.try_out(backbone, cohort.signal, made.backbone_options)
-    if made.stage1 is not None and made.stage1.objective == "masked" and backbones.has_front_end(backbone):
+    if is_senseless(method, backbone):
         raise BadUse(
             f"{method}: {backbone} is a fixed front end and a linear layer; there are no samples to hide and predict"
         )
     return made if code is None else made.model_copy(update={"code": code})
+
+
+def is_senseless(method: str, backbone: str) -> bool:
+    """Whether a method (or a member of an ensemble) would have to mask samples that a backbone does not have."""
+    from bridgemil import backbones
+
+    chosen = [(METHODS | ABLATIONS)[name] for name in method.split(JOIN) if name in METHODS | ABLATIONS]
+    masked = any(member.stage1 is not None and member.stage1["objective"] == "masked" for member in chosen)
+    return masked and backbones.has_front_end(backbone)
 
 
 def digest(content: Any) -> str:

@@ -137,3 +137,13 @@ def test_the_time_of_a_run_is_that_of_its_finished_siblings(cohort: Cohort, tmp_
     expected = expected_seconds(more, Where(device="cpu"))
     assert set(expected) == {job.identity for job in more.todo}
     assert expected[more.todo[0].identity] == first
+
+
+def test_masking_is_left_out_where_a_front_end_leaves_nothing_to_mask(cohort: Cohort) -> None:
+    names = ["attention", "masked"]
+    with pytest.warns(UserWarning, match="masked on covariance is left out"):
+        experiments = grid([cohort], names, ["eegnet", "covariance"], 1, "demo", folds=3)
+    made = [(experiment.settings.method, experiment.settings.backbone) for experiment in experiments]
+    assert made == [("attention", "eegnet"), ("masked", "eegnet"), ("attention", "covariance")]
+    with pytest.raises(BadUse, match="no samples to hide"):
+        grid([cohort], ["masked"], ["covariance"], 1, "demo", folds=3)

@@ -144,11 +144,21 @@ def grid(
     for cohort in _each_once(cohorts):
         plan = fold_plan(cohort, folds, split, groups, split_seed)
         for backbone in backbone_names:
-            for method in method_names:
+            for method in _possible(method_names, backbone):
                 made = methods.for_cohort(cohort, method, backbone, budget, fitting[method], recipe=recipe)
                 # Once is enough: a baseline has no backbone, and a user may name something twice.
                 experiments.setdefault((cohort.hash, made.hash), Experiment(cohort, plan, made, chosen_seeds))
     return list(experiments.values())
+
+
+def _possible(method_names: Sequence[str], backbone: str) -> list[str]:
+    """Of several methods, those that make sense on this backbone; a single one is left to be refused."""
+    senseless = [name for name in method_names if methods.is_senseless(name, backbone)]
+    if not senseless or len(method_names) == 1:
+        return list(method_names)
+    words = f"{', '.join(senseless)} on {backbone} is left out: a front end's features have no samples to hide"
+    warnings.warn(words, BridgeMILWarning, stacklevel=4)
+    return [name for name in method_names if name not in senseless]
 
 
 def _each_once(cohorts: Iterable[Cohort]) -> list[Cohort]:
