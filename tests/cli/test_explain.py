@@ -57,7 +57,7 @@ def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
     model = next((runs / "runs").iterdir())
     wrong = bridgemil("explain", model, "--subject", "x")
     assert wrong.returncode == 2
-    assert "bridgemil predict" in wrong.stderr
+    assert "the model of one run" in wrong.stderr
 
 
 def test_report_writes_a_page_too(runs: Path, tmp_path: Path) -> None:

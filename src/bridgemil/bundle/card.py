@@ -118,8 +118,9 @@ def _who(about: Mapping[str, Any]) -> str:
 
 def _limits(about: Mapping[str, Any]) -> str:
     n = about["performance"]["n_subjects"]
+    standing = "".join(f"- **{caution[0].upper()}{caution[1:]}.**\n" for caution in about.get("cautions", ()))
     return (
-        "## Limits\n\n"
+        f"## Limits\n\n{standing}"
         f"- {n} people from one cohort. Another hospital, amplifier, reference, age or medication may change every "
         "number above; none of that was tested.\n"
         "- The numbers are of the models of the folds, each on people it had not seen. The bundle as a whole was "

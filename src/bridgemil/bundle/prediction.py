@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,8 +182,13 @@ def judge_windows(bundle: Bundle, recording: NewRecording) -> RecordingSaid:
     probabilities = bundle.calibration(said.probabilities)
     percentile = bundle.reference.percentile(features)
     doubt = no_better_than_guessing(bundle.about["performance"])
-    warnings = [*_unlike(bundle, features, percentile), *([doubt] if doubt else []), *gain]
-    warnings += [*_short(recording, bundle.reference), *recording.notes]
+    warnings = [
+        *_unlike(bundle, features, percentile),
+        *([doubt] if doubt else []),
+        *_referred(bundle, recording),
+        *gain,
+    ]
+    warnings += [*_short(recording, bundle.reference), *recording.notes, *bundle.about.get("cautions", ())]
     return RecordingSaid(
         recording, said, probabilities, bundle.classes, tuple(warnings), percentile, features, bundle.reference,
         _windows(said, int(probabilities.argmax())), bundle.title, bundle.calibration.sentence,
@@ -200,6 +206,19 @@ def _gain(features: PersonFeatures, reference: Reference, name: str) -> list[str
     if times > GAIN_WARNED or times < 1 / GAIN_WARNED:
         return [f"{seen} µV: check the unit and the amplifier's gain"]
     return []
+
+
+def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
+    """A word if the sidecar says another reference than the training recordings had."""
+    trained, stated = bundle.about.get("recorded_reference"), recording.stated_reference
+    if not trained or not stated or bundle.model.facts.preparation.get("reference"):
+        return []
+    if set(re.findall(r"[A-Z]+[0-9]*", trained.upper())) <= set(re.findall(r"[A-Z]+[0-9]*", stated.upper())):
+        return []
+    return [
+        f"its sidecar says that it was recorded against {stated}, the training recordings against {trained}: another "
+        "reference changes every electrode, and the probabilities may mean nothing here"
+    ]
 
 
 def _unlike(bundle: Bundle, features: PersonFeatures, percentile: float) -> list[str]:

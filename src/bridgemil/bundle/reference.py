@@ -32,6 +32,8 @@ FARTHEST = 10.0  # standardised features beyond are no farther
 STANDS_OUT = 4.0  # standardised features beyond are named
 BLOCK = 512  # windows looked at together
 TINY = 1e-12
+FLANK = 0.95  # bands that end below this share of half the rate are whole; filters and tapers reach no farther
+MOST_ROWS = 64  # of the features' covariance
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class PersonFeatures:
     share: Floats  # log spread of an electrode over that of the typical one; C
     coupling: Floats  # mean correlation with the other electrodes; C
     spread: float  # of the typical electrode, in microvolts
+    shares: Floats  # of each band in the power, in percent, mean over electrodes and windows; B
 
     @property
     def vector(self) -> Floats:
@@ -80,7 +83,7 @@ def person_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, 
     frequency = np.fft.rfftfreq(n_times, 1 / sfreq)
     inside = [(frequency >= low) & (frequency < high) for low, high in bands.values()]
     power, deviations = np.zeros((n_channels, len(bands))), np.empty((n, n_channels))
-    coupling = np.zeros((n_channels, n_channels))
+    coupling, shares = np.zeros((n_channels, n_channels)), np.zeros(len(bands))
     for first in range(0, n, BLOCK):
         x = np.array(bag[first : first + BLOCK], dtype=np.float32)
         x -= x.mean(axis=2, keepdims=True)
@@ -89,12 +92,15 @@ def person_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, 
         if bands:
             density = np.abs(_rfft(x * taper)) ** 2
             parts = np.stack([density[..., mask].sum(axis=2) for mask in inside], axis=2) + TINY
-            power += np.log(parts / parts.sum(axis=2, keepdims=True)).sum(axis=0)
+            parts /= parts.sum(axis=2, keepdims=True)
+            power += np.log(parts).sum(axis=0)
+            shares += 100 * parts.mean(axis=1).sum(axis=0)
         x /= np.maximum(deviation, TINY)[..., None].astype(np.float32)
         coupling += np.einsum("nct,ndt->cd", x, x, optimize=True) / n_times
     typical = np.maximum(np.median(deviations, axis=0), TINY)
     others = (coupling.sum(axis=1) - np.diag(coupling)) / (n * max(n_channels - 1, 1))
-    return PersonFeatures(power / n, np.log(typical / np.median(typical)), others, float(np.median(typical)))
+    share = np.log(typical / np.median(typical))
+    return PersonFeatures(power / n, share, others, float(np.median(typical)), shares / n)
 
 
 def _rfft(x: NDArray[np.float32]) -> NDArray[Any]:
@@ -147,6 +153,8 @@ class Reference:
     spreads: Floats  # lowest, median and highest spread of the typical electrode, in microvolts
     windows: Floats  # fewest, median and most windows of a person
     class_power: Floats  # K x quantiles x C x B: log relative band power within each class
+    class_shares: Floats  # K x quantiles x B: share of each band in the power, in percent, within each class
+    covariance_rows: Floats  # r x F: R'R goes like the people's covariance of the model's features; 0 rows: not known
 
     def percentile(self, features: PersonFeatures) -> float:
         """The share of training people, in percent, who are nearer to the others than this person is to them."""
@@ -175,7 +183,7 @@ class Reference:
     def tensors(self) -> dict[str, Floats]:
         """Everything in it, as arrays."""
         return {name: np.atleast_1d(np.asarray(getattr(self.likeness, name), dtype=np.float64)) for name in _PARTS} | {
-            name: getattr(self, name) for name in ("distances", "spreads", "windows", "class_power")
+            name: getattr(self, name) for name in _ARRAYS
         }
 
     @classmethod
@@ -184,7 +192,7 @@ class Reference:
         try:
             parts = {name: tensors[name] for name in _PARTS}
             likeness = Likeness(**parts | {"left_out": float(parts["left_out"][0])})  # type: ignore[arg-type]
-            rest = {name: tensors[name] for name in ("distances", "spreads", "windows", "class_power")}
+            rest = {name: tensors[name] for name in _ARRAYS}
             edges = {str(name): (float(low), float(high)) for name, (low, high) in bands.items()}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise BadData(f"the bundle's reference is damaged ({error!r})") from None
@@ -192,15 +200,19 @@ class Reference:
 
 
 _PARTS = ("centre", "scale", "mean", "directions", "variances", "left_out")
+_ARRAYS = ("distances", "spreads", "windows", "class_power", "class_shares", "covariance_rows")
 
 
-def make_reference(cohort: Cohort) -> Reference:
+def make_reference(cohort: Cohort, features: Floats | None = None) -> Reference:
     """The reference of a cohort's people.
 
     Parameters
     ----------
     cohort
         All of whom trained the model.
+    features : shape (S, F)
+        Mean features of each person, as the model's first layer has them, if they have names: patterns are computed
+        over their covariance.
     """
     bands = held_bands(cohort.signal, cohort.preparation.get("high"))
     people = [person_features(cohort.windows(subject), cohort.sfreq, bands) for subject in cohort.subjects]
@@ -208,12 +220,24 @@ def make_reference(cohort: Cohort) -> Reference:
     distances = [Likeness.fit(vectors[rest]).distance(vectors[i]) for rest, who in _left_out(len(vectors)) for i in who]
     spreads = np.array([person.spread for person in people])
     counts = np.array([cohort.records[subject].n_windows for subject in cohort.subjects], dtype=np.float64)
-    power = [np.quantile([p.power for p, y in zip(people, cohort.y, strict=True) if y == k], QUANTILES, axis=0)
-             for k in range(len(cohort.classes))]  # fmt: skip
+    members = [[p for p, y in zip(people, cohort.y, strict=True) if y == k] for k in range(len(cohort.classes))]
+    power, shares = (
+        np.stack([np.quantile([getattr(p, part) for p in each], QUANTILES, axis=0) for each in members])
+        for part in ("power", "shares")
+    )
     return Reference(
-        bands, Likeness.fit(vectors), np.sort(np.array(distances)), _summary(spreads), _summary(counts),
-        np.stack(power),
+        bands, Likeness.fit(vectors), np.sort(np.array(distances)), _summary(spreads), _summary(counts), power, shares,
+        _covariance_rows(features),
     )  # fmt: skip
+
+
+def _covariance_rows(features: Floats | None) -> Floats:
+    """Main directions of the people's features, each as long as people differ along it: nobody's own features."""
+    if features is None or len(features) < 2:
+        return np.zeros((0, 0 if features is None else features.shape[1]))
+    _, lengths, directions = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
+    rows: Floats = lengths[:MOST_ROWS, None] * directions[:MOST_ROWS] / np.sqrt(len(features) - 1)
+    return rows[lengths[:MOST_ROWS] > TINY]
 
 
 def _left_out(n: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:

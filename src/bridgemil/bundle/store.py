@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from bridgemil import models
 from bridgemil.bundle.reference import Reference
+from bridgemil.bundle.shipped import locate
 from bridgemil.cohort.signal import Signal
 from bridgemil.disk import new_folder, write_json
 from bridgemil.errors import BadData, BadUse
@@ -152,7 +153,7 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     Parameters
     ----------
     folder
-        Where it is.
+        Where it is, or the name of a model that comes with the package.
     backbone
         Needed if it was trained with your own code: the same address again. A folder never makes code run by itself.
     device
@@ -160,7 +161,7 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     """
     from bridgemil.learning import checkpoint
 
-    folder = Path(folder)
+    folder = locate(folder)
     about = read_about(folder)
     _check_files(folder, about["files"])
     tensors, _ = checkpoint.read(folder / REFERENCE)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bridgemil import methods
+from bridgemil.baselines import Baseline
 from bridgemil.bundle import store
 from bridgemil.bundle.card import people, write_card
 from bridgemil.bundle.performance import HeldOut, judge_calibration, measure
@@ -24,13 +28,26 @@ from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.run import device_of
 from bridgemil.methods import Settings, digest
-from bridgemil.models import EnsembleModel, Model, ModelFacts, fit_whole
+from bridgemil.models import (
+    BaselineModel,
+    EnsembleModel,
+    Model,
+    ModelFacts,
+    NetworkModel,
+    features_of,
+    fit_whole,
+    front_end_arrays,
+)
+from bridgemil.models.model import baseline_key
+from bridgemil.report.window_values import leaves
 from bridgemil.runs import RunShelf, RunStore, open_store, run_identity, stage1_identity
 
 if TYPE_CHECKING:
     import torch
 
     from bridgemil.engine.evaluate import Announce
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,8 @@ def train(
     split_seed: int = 0,
     runs: str | Path | None = None,
     name: str | None = None,
+    cautions: Sequence[str] = (),
+    recorded_reference: str | None = None,
     device: str = "auto",
     threads: int | None = None,
     floor: bool = True,
@@ -85,6 +104,11 @@ def train(
         Folder for the runs of the evaluation, which is how an interrupted call goes on; ``OUT.runs`` by default.
     name
         What the model is called; the folder's name by default.
+    cautions
+        Sentences about the training people and their recordings that every prediction is to carry as a warning.
+    recorded_reference
+        Electrodes that the training recordings were made against, ``A1-A2``: a recording whose sidecar says another
+        gets a warning.
     overwrite
         Replace another bundle in ``out``.
     progress
@@ -108,10 +132,29 @@ def train(
     else:
         model = _of_folds(cohort, results, chosen, seed, runs_store)
     about = _about(cohort, results, name or out.name, identity, single)
+    about |= {"cautions": list(cautions), "recorded_reference": recorded_reference}
     card = write_card(about, model.facts.for_json())
     decision = about.pop("decision")
-    bundle = Bundle(model, decision, make_reference(cohort), about, card)
+    reference = make_reference(cohort, _mean_features(model, cohort, runs_store))
+    bundle = Bundle(model, decision, reference, about, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
+
+
+def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | None:
+    """Of each person the mean of the features that have names, people x F; a baseline's if there is one."""
+    shelf = RunShelf(runs, "", None, {})
+    for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
+        if isinstance(leaf, BaselineModel) and _has_names(leaf.baseline):
+            key = baseline_key(leaf.facts.settings, leaf.baseline)
+            return np.stack([features_of(shelf, key, cohort, who, leaf.baseline.features) for who in cohort.subjects])
+        arrays = front_end_arrays(leaf.network.encoder, cohort, shelf) if isinstance(leaf, NetworkModel) else None
+        if arrays is not None:
+            return np.stack([arrays(who).mean(axis=0, dtype=np.float64) for who in cohort.subjects])
+    return None
+
+
+def _has_names(baseline: Baseline) -> bool:
+    return getattr(baseline, "front_end", None) is not None or baseline.name == "bandpower"
 
 
 def _is_the_same(out: Path, identity: str) -> bool:

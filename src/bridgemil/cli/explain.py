@@ -1,4 +1,4 @@
-"""``bridgemil explain``: what the prediction of one held-out person rests on."""
+"""``bridgemil explain``: what the prediction of a held-out person, or of a new recording, rests on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from bridgemil.cli import options
 
 if TYPE_CHECKING:
+    from bridgemil.bundle.prediction import RecordingSaid
     from bridgemil.models import ModelFacts
     from bridgemil.report.explanation import Explanation
     from bridgemil.report.held_out import HeldOut
@@ -17,35 +18,52 @@ if TYPE_CHECKING:
 NAME = "explain"
 RUN = "The run, by the beginning of its name, where a method is not enough."
 COHORT = "The cohort, if it is no longer where the run found it."
+OUT = "The page.  [default: RUNS/explain/SUBJECT.html; of a recording NAME.html]"
+
+
+SOURCE = "A folder of runs, from `evaluate` or `benchmark`; or a model, from `train` or of the package (alzheimer)."
 
 
 def run(
-    runs: Annotated[Path, typer.Argument(help="A folder of runs, from `evaluate` or `benchmark`.")],
-    subject: Annotated[str, typer.Option(help="Whom.")],
-    out: Annotated[Path | None, typer.Option(help="The page.  [default: RUNS/explain/SUBJECT.html]")] = None,
+    runs: Annotated[Path, typer.Argument(metavar="RUNS|MODEL", help=SOURCE)],
+    recording: Annotated[Path | None, typer.Argument(help="Of a model: a new recording.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Of runs: whom.")] = None,
+    out: Annotated[Path | None, typer.Option(help=OUT)] = None,
     csv: Annotated[Path | None, typer.Option(help="Folder for windows.csv, pairs.csv and electrodes.csv.")] = None,
-    method: Annotated[str | None, typer.Option(help="Which method.  [default: the only network]")] = None,
+    method: Annotated[str | None, typer.Option(help="Of runs: which method.  [default: the only network]")] = None,
     run_: Annotated[str | None, typer.Option("--run", help=RUN)] = None,
     cohort: Annotated[Path | None, typer.Option(help=COHORT)] = None,
     json: options.Json = False,
 ) -> None:
-    """Say which seconds, electrodes and bands mattered for one held-out person, and whether that says anything.
+    """Say which seconds, electrodes and bands mattered for one person, and whether that says anything.
 
     Example: `bridgemil explain runs --subject sub-005 --csv sub-005`
 
-    The model is the one that did not see this person. Ends with a page to open. Research use only.
+    Example: `bridgemil explain alzheimer new/recording.edf --out page.html`
+
+    Of runs, the model is the one that did not see this person. Ends with a page to open. Research use only.
     """
+    from bridgemil.bundle import shipped
     from bridgemil.errors import BadData, BadUse
     from bridgemil.report.explanation import explain
     from bridgemil.report.held_out import find
     from bridgemil.runs import RunStore
 
+    if (runs / "bundle.json").is_file() or (not runs.exists() and str(runs) in shipped.NAMES):
+        if recording is None:
+            raise BadUse(f"{runs} is a model: name a recording, `bridgemil explain {runs} RECORDING`")
+        for name, value in (("--subject", subject), ("--method", method), ("--run", run_), ("--cohort", cohort)):
+            if value is not None:
+                raise BadUse(f"{name} is of folders of runs, and {runs} is a model")
+        _explain_recording(runs, recording, out, csv, json)
+        return
     if (runs / "model.json").is_file():
-        raise BadUse(
-            f"{runs}: is a model, not a folder of runs; use `bridgemil predict {runs} RECORDING --report PAGE`"
-        )
+        raise BadUse(f"{runs}: is the model of one run, not a folder of runs; `bridgemil train` makes a model for "
+                     "`bridgemil predict` and `bridgemil explain`")  # fmt: skip
     if not runs.is_dir():
-        raise BadData(f"{runs}: no such folder")
+        raise BadData(f"{runs}: no such folder, and no model of the package ({', '.join(shipped.NAMES)})")
+    if recording is not None or subject is None:
+        raise BadUse(f"{runs} is no model but a folder of runs: say whom, --subject ID, and no recording")
     held = find(RunStore(runs), subject, method=method, run=run_, cohort=cohort)
     model = held.model()
     explanation = explain(model, held.person, *held.background(model))
@@ -59,6 +77,42 @@ def run(
         return
     _print(held, explanation, warnings)
     typer.echo(f"\nFiles: {', '.join(str(file) for file in files)}")
+
+
+def _explain_recording(model: Path, recording: Path, out: Path | None, csv: Path | None, json: bool) -> None:
+    """The page of a new recording, as ``predict --report`` writes it, and its numbers."""
+    from bridgemil.bundle.page import explain_recording, write_page
+    from bridgemil.bundle.prediction import RecordingSaid, predict
+    from bridgemil.bundle.store import load
+    from bridgemil.errors import BadData, BadUse
+
+    bundle, answers = load(model), list[RecordingSaid]()
+    for said in predict(bundle, [recording]):
+        if not isinstance(said, RecordingSaid):
+            raise BadData(f"{said.name}: {said.why}")
+        answers.append(said)
+    if len(answers) > 1:
+        raise BadUse(f"{recording} holds {len(answers)} recordings: name one (of many, `bridgemil predict … --report`)")
+    said = answers[0]
+    explanation = explain_recording(bundle, said)
+    page = out or Path(f"{_file_name(said.recording.path.stem)}.html")
+    write_page(page, bundle, said, explanation)
+    files = [page, *([] if csv is None else explanation.write_csv(csv))]
+    if json:
+        content = explanation.for_json() | said.for_machines() | {"windows": explanation.for_json()["windows"]}
+        options.print_json(content | {"files": [str(file) for file in files], "research_use_only": True})
+        return
+    _print_recording(said, explanation)
+    typer.echo(f"\nFiles: {', '.join(str(file) for file in files)}")
+
+
+def _print_recording(said: RecordingSaid, explanation: Explanation) -> None:
+    from bridgemil.cli.predict import print_said
+    from bridgemil.report.pages import RESEARCH
+
+    print_said(said)
+    _print_rest(explanation)
+    typer.echo(f"{said.model}: {RESEARCH}")
 
 
 def _write(page: Path, held: HeldOut, facts: ModelFacts, explanation: Explanation) -> list[str]:
@@ -97,6 +151,12 @@ def _print(held: HeldOut, explanation: Explanation, warnings: list[str]) -> None
     said = explanation.for_json()
     shares = ", ".join(f"{name} {p:.1%}" for name, p in said["probabilities"].items())
     typer.echo(f"Said: {said['predicted']} ({shares}); on record: {held.person.label}.")
+    _print_rest(explanation)
+    typer.echo(RESEARCH)
+
+
+def _print_rest(explanation: Explanation) -> None:
+    said = explanation.for_json()
     for ranking in explanation.rankings:
         for sentence in ranking.sentences:
             typer.echo(sentence)
@@ -106,7 +166,6 @@ def _print(held: HeldOut, explanation: Explanation, warnings: list[str]) -> None
         typer.echo(line)
     for note in explanation.notes:
         typer.echo(note)
-    typer.echo(RESEARCH)
 
 
 def _strongest(explanation: Explanation, most: int = 3) -> list[str]:

@@ -10,16 +10,21 @@ import typer
 from bridgemil.cli import options
 
 if TYPE_CHECKING:
-    from bridgemil.bundle.prediction import RecordingSaid, Refused
+    from bridgemil.bundle.prediction import RecordingSaid
 
 NAME = "predict"
 BAD = "Electrodes that are flat or marked bad: stop or interpolate.  [default: as in training]"
 CODE = "Your own code again, if the model was trained with it."
+MODEL = "A model folder, from `bridgemil train`, or a model of the package: alzheimer."
+REPORT = (
+    "Write a page about the recording, page.html; of several: page-2.html and so on, or, if it is a folder, into it."
+)
 
 
 def run(
-    model: Annotated[Path, typer.Argument(help="A model folder, from `bridgemil train`.")],
+    model: Annotated[Path, typer.Argument(help=MODEL)],
     recordings: Annotated[list[Path], typer.Argument(help="Recordings, or folders of them (BIDS or not).")],
+    report: Annotated[Path | None, typer.Option(help=REPORT)] = None,
     csv: Annotated[Path | None, typer.Option(help="Write a table too, a row a recording.")] = None,
     bad_channels: Annotated[str | None, typer.Option(help=BAD)] = None,
     backbone: Annotated[str | None, typer.Option(help=CODE)] = None,
@@ -28,16 +33,23 @@ def run(
 ) -> None:
     """Class probabilities for new recordings, after whatever speaks against believing them.
 
-    Example: `bridgemil predict adftd.model new/recording.edf`
+    Example: `bridgemil predict alzheimer new/recording.edf --report page.html`
+
+    Example: `bridgemil predict my.model recordings --csv said.csv`
+
+    `alzheimer` comes with the package: Alzheimer's disease or healthy, from 19 electrodes, eyes closed; its card says
+    what it is worth. Any other model is yours, from `bridgemil train`.
 
     A recording is prepared as the training recordings were, electrodes matched by name. One that cannot be judged is
     refused with the reason, and does not stop the others; the exit code is 1 then. Research use only.
     """
+    from bridgemil.bundle.page import write_page
     from bridgemil.bundle.prediction import Refused, predict
     from bridgemil.bundle.store import NOTICE, load
     from bridgemil.evaluation.estimate import torch_threads
 
     rows: list[dict[str, Any]] = []
+    pages: list[Path] = []
     refused = 0
     with torch_threads(threads):
         bundle = load(model, backbone=backbone)
@@ -46,8 +58,13 @@ def run(
             if isinstance(said, Refused):
                 refused += 1
                 typer.echo(f"bridgemil: {said.name}: {said.why}", err=True)
-            elif not json:
-                _print(said)
+                continue
+            if report is not None:
+                pages.append(_page(report, pages, said.recording.path))
+                write_page(pages[-1], bundle, said)
+                rows[-1]["page"] = str(pages[-1])
+            if not json:
+                print_said(said)
     if csv is not None:
         _write_csv(csv, rows, bundle.classes)
     if json:
@@ -56,16 +73,28 @@ def run(
         typer.echo(f"{bundle.title}: {NOTICE}")
         if csv is not None:
             typer.echo(f"Table: {csv}")
+        for page in pages:
+            typer.echo(f"Page:  {page}")
     if refused:
         if not json and len(rows) > 1:
             typer.echo(f"{refused} of {len(rows)} recordings could not be judged (above)", err=True)
         raise typer.Exit(1)
 
 
-def _print(said: RecordingSaid | Refused) -> None:
-    from bridgemil.bundle.prediction import RecordingSaid
+def _page(report: Path, written: list[Path], recording: Path) -> Path:
+    """Where the next page goes: the file itself, then page-2.html; or into the folder, by the recording's name."""
+    if report.suffix.lower() in (".html", ".htm") and not report.is_dir():
+        first, more = report, len(written) + 1
+        return first if more == 1 else first.with_name(f"{first.stem}-{more}{first.suffix}")
+    first = report / f"{recording.stem}.html"
+    more = 2
+    while first in written:
+        first, more = report / f"{recording.stem}-{more}.html", more + 1
+    return first
 
-    assert isinstance(said, RecordingSaid)
+
+def print_said(said: RecordingSaid) -> None:
+    """What a bundle says of one recording: warnings, probabilities, windows."""
     typer.echo(said.name)
     for warning in said.warnings:
         typer.echo(f"  WARNING: {warning}")

@@ -6,6 +6,7 @@ rate too low for the band, a unit that cannot be right, too few windows.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ class NewRecording:
         Windows left out, by reason.
     notes
         What a reader of the prediction should know.
+    stated_reference
+        The reference electrodes, if a BIDS sidecar says them.
     """
 
     name: str
@@ -65,6 +68,7 @@ class NewRecording:
     sha256: str
     dropped: Mapping[str, int]
     notes: tuple[str, ...] = ()
+    stated_reference: str | None = None
 
 
 def settings_for(signal: Signal, preparation: Mapping[str, Any], bad_channels: str | None = None) -> PrepareSettings:
@@ -188,7 +192,7 @@ def read(recording: Recording, signal: Signal, settings: PrepareSettings) -> New
     return NewRecording(
         recording.name, recording.path, piece.windows, piece.starts, facts.seconds, native_rate(facts, keep),
         facts.sha256, {"marked bad": piece.n_dropped_marked, "too loud": piece.n_dropped_amplitude},
-        (*notes, *_stated_filters(recording.path, settings)),
+        (*notes, *_stated_filters(recording.path, settings)), _stated_reference(recording.eeg_json),
     )  # fmt: skip
 
 
@@ -226,6 +230,14 @@ def _rate(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> list[
         f"sampled at {rate:g} Hz it holds nothing above {rate / 2:g} Hz, and the model was trained on {band}: it needs "
         f"a recording of more than {2 * max(edges):g} Hz"
     ]
+
+
+def _stated_reference(eeg_json: Path | None) -> str | None:
+    try:
+        stated = json.loads(eeg_json.read_text(encoding="utf-8"))["EEGReference"] if eeg_json else None
+    except (OSError, ValueError, KeyError, TypeError):  # a sidecar need not say it
+        return None
+    return stated if isinstance(stated, str) and stated.strip().lower() not in ("", "n/a") else None
 
 
 def _stated_filters(path: Path, settings: PrepareSettings) -> list[str]:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from bridgemil.errors import BadData
 from bridgemil.models import Model
+from bridgemil.models.model import in_memory
 from bridgemil.report.scalp import electrode_table, pair_table
-from bridgemil.report.window_values import Floats, Index, Reading, against_others, read
+from bridgemil.report.window_values import Floats, Index, Reading, against_others, leaves, read
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,14 +222,19 @@ class Explanation:
 
 
 def explain(
-    models: Model | Sequence[Model], person: Person, background: Floats | None = None, background_of: str = ""
+    models: Model | Sequence[Model],
+    person: Person,
+    background: Floats | None = None,
+    background_of: str = "",
+    predicted: int | None = None,
 ) -> Explanation:
     """What a prediction rests on.
 
     Parameters
     ----------
     models
-        A fitted model, or several whose probabilities are averaged (their gates, contributions and patterns are too).
+        A fitted model, or several whose probabilities are averaged (their gates, contributions and patterns are too;
+        an ensemble stands for its members). Gates are of the members that have some.
     person
         Whose windows.
     background
@@ -236,13 +242,17 @@ def explain(
         person's windows, and the notes say so.
     background_of
         Whose these are, in words.
+    predicted
+        The class that is said, if not the model's likeliest (calibration may change it).
     """
-    members = [models] if isinstance(models, Model) else list(models)
-    readings = [read(model, person.bag) for model in members]
+    members = [leaf for model in ([models] if isinstance(models, Model) else models) for leaf in leaves(model)]
+    remember = in_memory()
+    readings = [read(model, person.bag, remember) for model in members]
     classes = members[0].facts.classes
     everything = np.arange(len(person.bag))
     p = _mean([reading.probabilities(everything) for reading in readings])
-    predicted = int(p.argmax()) if len(readings) > 1 else readings[0].predicted(p)
+    likeliest = int(p.argmax()) if len(readings) > 1 else readings[0].predicted(p)
+    predicted = likeliest if predicted is None else predicted
     values = {name: _mean_or_none(readings, name) for name in ("gates", "contributions", "window_probabilities")}
     rankings = [
         Ranking(name, ranked, _removal(readings, ranked, classes[predicted], predicted, p))
@@ -255,7 +265,9 @@ def explain(
         )
     elif values["gates"] is not None and values["contributions"] is not None:
         notes.insert(0, "A gate says how far a window was let in, not which class it speaks for; a contribution does.")
-    if predicted != int(p.argmax()):
+    if any(reading.gates is None for reading in readings) and values["gates"] is not None:
+        notes.append("Gates are of those models in it that have some.")
+    if predicted == likeliest != int(p.argmax()):
         notes.append("Most windows vote for another class than the one with the highest mean probability.")
     windows = _window_table(person, classes, values, rankings)
     return Explanation(person, classes, p, predicted, windows, rankings, pairs, electrodes, notes)
@@ -268,7 +280,8 @@ def _mean(arrays: Sequence[Floats]) -> Floats:
 
 def _mean_or_none(readings: Sequence[Reading], name: str) -> Floats | None:
     values = [getattr(reading, name) for reading in readings]
-    return None if any(value is None for value in values) else _mean(values)
+    given = [value for value in values if value is not None]
+    return _mean(given) if given and (name == "gates" or len(given) == len(values)) else None
 
 
 def _ranked(values: dict[str, Floats | None], predicted: int) -> list[tuple[str, Floats]]:
@@ -300,12 +313,18 @@ def _patterns(
     """Tables of pairs and electrodes, mean over the models, and what is to be said of them."""
     import pandas as pd
 
-    tables, notes = [], []
+    tables, notes = list[pd.DataFrame](), list[str]()
     for reading in readings:
         parts = reading.weights()
         if parts and reading.features is not None:
-            features = reading.features if background is None else background
-            tables.append(pair_table(reading.names, parts, features, classes))
+            features = reading.features
+            if background is not None and background.shape[1] == features.shape[1]:
+                features = background
+            table = pair_table(reading.names, parts, features, classes)
+            if tables and len(table) != len(tables[0]):
+                notes = ["Scalp maps are of the first of the models in it: the others read other features."]
+                continue
+            tables.append(table)
     if not tables:
         words = "The model's features do not belong to electrodes and bands one by one: there are no scalp maps."
         return pd.DataFrame(), pd.DataFrame(), [words]

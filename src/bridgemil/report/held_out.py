@@ -247,11 +247,17 @@ class BandShares:
         B.
     people
         Class name to people x B.
+    quantiles
+        Where people are not at hand, class name to the 5th, 25th, 50th, 75th and 95th percentile of them, 5 x B.
+    counts
+        Then, class name to number of people.
     """
 
     bands: Sequence[str]
     person: Floats
     people: dict[str, Floats]
+    quantiles: dict[str, Floats] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def band_shares(bag: Any, sfreq: float) -> Floats:

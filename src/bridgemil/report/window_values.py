@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.models import BaselineModel, Model, NetworkModel, front_end_features
+from bridgemil.models import BaselineModel, EnsembleModel, Model, NetworkModel, front_end_features
+from bridgemil.models.model import Remember, compute_anew, front_end_key
 
 if TYPE_CHECKING:
     from bridgemil.backbones.covariance import Feature
@@ -62,7 +63,14 @@ class Reading(ABC):
         return []
 
 
-def read(model: Model, bag: NDArray[np.float32]) -> Reading:
+def leaves(model: Model) -> list[Model]:
+    """The networks and baselines that a model consists of: an ensemble's members, else itself."""
+    if not isinstance(model, EnsembleModel):
+        return [model]
+    return [leaf for member in model.members.values() for leaf in leaves(member)]
+
+
+def read(model: Model, bag: NDArray[np.float32], remember: Remember = compute_anew) -> Reading:
     """Encode a person's windows once.
 
     Parameters
@@ -71,14 +79,21 @@ def read(model: Model, bag: NDArray[np.float32]) -> Reading:
         Network or baseline.
     bag
         n windows x channels x time, microvolts.
+    remember
+        Where several models read for this one person find the front end's features.
     """
     from bridgemil.learning.bags import BagModel
 
     model._check(bag)
     if isinstance(model, NetworkModel):
-        return _BagReading(model, bag) if isinstance(model.network, BagModel) else _VoteReading(model, bag)
+        kind = _BagReading if isinstance(model.network, BagModel) else _VoteReading
+        return kind(model, bag, remember)
     assert isinstance(model, BaselineModel)
-    return _BaselineReading(model, bag)
+    return _BaselineReading(model, bag, remember)
+
+
+def _front_end(front_end: Any, bag: NDArray[np.float32], remember: Remember) -> NDArray[np.float32]:
+    return remember(front_end_key(front_end), lambda: front_end_features(front_end, bag))
 
 
 def against_others(values: Floats) -> Floats:
@@ -91,7 +106,7 @@ def against_others(values: Floats) -> Floats:
 class _NetworkReading(Reading):
     """What the two kinds of networks share: features, embeddings and gradients."""
 
-    def __init__(self, model: NetworkModel, bag: NDArray[np.float32]) -> None:
+    def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember) -> None:
         import torch
 
         from bridgemil.learning.embeddings import in_blocks
@@ -102,7 +117,7 @@ class _NetworkReading(Reading):
         if front_end is None:
             self.embeddings = torch.from_numpy(model.embed(bag)).to(model.device)
             return
-        raw = front_end_features(front_end, bag)
+        raw = _front_end(front_end, bag, remember)
         self.features, self.names = raw.astype(np.float64), front_end.names
         self.embeddings = in_blocks(encoder, torch.from_numpy(raw), model.device)
 
@@ -129,13 +144,13 @@ class _NetworkReading(Reading):
 class _BagReading(_NetworkReading):
     """An encoder and an aggregator."""
 
-    def __init__(self, model: NetworkModel, bag: NDArray[np.float32]) -> None:
+    def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember) -> None:
         import torch
 
         from bridgemil.aggregators.gated import Attention
         from bridgemil.learning.bags import BagModel
 
-        super().__init__(model, bag)
+        super().__init__(model, bag, remember)
         assert isinstance(model.network, BagModel)
         self.network = model.network.eval()
         with torch.no_grad():
@@ -167,12 +182,12 @@ class _BagReading(_NetworkReading):
 class _VoteReading(_NetworkReading):
     """An encoder and its window classifier."""
 
-    def __init__(self, model: NetworkModel, bag: NDArray[np.float32]) -> None:
+    def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember) -> None:
         import torch
 
         from bridgemil.learning.windows import WindowModel
 
-        super().__init__(model, bag)
+        super().__init__(model, bag, remember)
         assert isinstance(model.network, WindowModel)
         self.network = model.network.eval()
         with torch.no_grad():
@@ -199,14 +214,15 @@ class _VoteReading(_NetworkReading):
 class _BaselineReading(Reading):
     """A classifier on features that are, where they have names, the mean over windows."""
 
-    def __init__(self, model: BaselineModel, bag: NDArray[np.float32]) -> None:
+    def __init__(self, model: BaselineModel, bag: NDArray[np.float32], remember: Remember) -> None:
         from bridgemil.backbones.covariance import Feature, band_name
         from bridgemil.baselines.bandpower import BANDS
 
         self.model, self.bag, self.names = model, bag, []
         front_end = getattr(model.baseline, "front_end", None)
         if front_end is not None:
-            self.features, self.names = front_end_features(front_end, bag).astype(np.float64), front_end.names
+            features = _front_end(front_end, bag, remember)
+            self.features, self.names = features.astype(np.float64), front_end.names
         elif model.baseline.name == "bandpower":
             self.features = np.stack([model.baseline.features(bag[i : i + 1]) for i in range(len(bag))])
             bands = [band_name(band) for band in BANDS.values()]

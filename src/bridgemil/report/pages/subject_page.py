@@ -196,27 +196,35 @@ def _bars(values: Mapping[str, float], row: MapRow) -> list[dict[str, Any]]:
 
 def _strips(bands: BandShares, classes: Sequence[str]) -> dict[str, Any]:
     """Of each band, each class's people and this person, in percent of the width."""
-    every = np.concatenate([*bands.people.values(), bands.person[None]])
-    widest = 1.05 * every.max(axis=0)
+    tables = bands.people or bands.quantiles
+    widest = 1.05 * np.concatenate([*tables.values(), bands.person[None]]).max(axis=0)
     rows = []
     for b, band in enumerate(bands.bands):
         strips = [
-            {
-                "name": name,
-                "colour": class_colour(list(classes).index(name)),
-                "n": len(bands.people[name]),
-                "people": [round(float(100 * value / widest[b]), 2) for value in bands.people[name][:, b]],
-                "middle": float(100 * np.median(bands.people[name][:, b]) / widest[b]),
-                "median": float(np.median(bands.people[name][:, b])),
-            }
-            for name in classes
-            if name in bands.people
+            _strip(name, class_colour(k), tables[name][:, b], widest[b], bands.counts.get(name))
+            for k, name in enumerate(classes)
+            if name in tables
         ]
         share = float(bands.person[b])
         rows.append(
             {"band": band, "strips": strips, "who": 100 * share / widest[b], "share": share, "widest": float(widest[b])}
         )
-    return {"rows": rows}
+    return {"rows": rows, "dots": bool(bands.people), "highest": bands.bands[-1].rpartition("-")[2]}
+
+
+def _strip(name: str, colour: str, values: Any, widest: float, count: int | None) -> dict[str, Any]:
+    """One class in one band: its people (or, with a count, five percentiles of them) in percent of the width."""
+    places = [round(float(100 * value / widest), 2) for value in values]
+    median = float(np.median(values))
+    return {
+        "name": name,
+        "colour": colour,
+        "n": len(values) if count is None else count,
+        "people": places if count is None else [],
+        "ranges": [] if count is None else [(places[0], places[4]), (places[1], places[3])],
+        "middle": 100 * median / widest,
+        "median": median,
+    }
 
 
 def _provenance(explanation: Explanation, facts: ModelFacts, more: Mapping[str, Any]) -> dict[str, str]:
