@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bridgemil.bundle.prediction import RecordingSaid
+    from bridgemil.bundle.training import Trained
     from bridgemil.cohort.store import Cohort
     from bridgemil.evaluation.evidence import EvidenceFound
     from bridgemil.evaluation.results import Results
@@ -22,6 +24,9 @@ NAME = "demo"
 METHODS = ("bandpower", "tangent", "majority_vote", "attention", "bridgemil")
 BACKBONE, RECIPE = "covariance", "ours"
 CLASSES = {"A": "Alzheimer", "C": "healthy"}
+# Kept out of everything, to be predicted at the end: the last of each class, whoever they are.
+KEPT = {"sub-036": "A", "sub-065": "C"}
+TRAINED = ("tangent", "bridgemil")  # averaged in the model that predicts them
 # Where the truth is known: isolated sharp waves, which a network must find in the raw signal.
 TRUTH = {"subjects": 30, "seconds": 60, "evidence": "burst"}
 TRUTH_METHODS, TRUTH_BACKBONE, TRUTH_FOLDS = ("attention", "bridgemil"), "covariance", 3
@@ -35,11 +40,12 @@ def run(
     truth: Annotated[bool, typer.Option("--truth/--no-truth", help="The simulated people too.")] = True,
     json: options.Json = False,
 ) -> None:
-    """Compare methods on one minute of EEG of 65 real people, then see whether gates find planted waves.
+    """Compare methods on one minute of EEG of 63 real people, train a model, and predict two people it never saw.
 
     Example: `bridgemil demo`
 
-    Takes a few minutes on two cores and ends with a page to open. Interrupted, the same command goes on.
+    Then simulated people, to see whether gates find planted waves. Takes a few minutes on two cores and ends with
+    pages to open. Interrupted, the same command goes on. Research use only.
     """
     from bridgemil import methods as known
     from bridgemil.report.demo_page import write_page
@@ -48,15 +54,24 @@ def run(
     for name in chosen:
         known.settings(name, BACKBONE, budget, recipe=RECIPE)  # a mistake is better noticed now than in ten minutes
     cohort, results = _real_people(out, chosen, budget, threads, show)
+    trained = _model(out, cohort, chosen, budget, threads, show)
+    people = _new_people(out, trained, show)
     found = _planted(out / "truth", budget, threads, show) if truth else {}
     pictures = [out / "results.png", out / "cohort.png", *([out / "truth" / "gates.png"] if found else [])]
-    write_page(out / "report.html", cohort, list(results.values()), found, pictures)
+    write_page(out / "report.html", cohort, list(results.values()), found, pictures, people)
+    _methods_page(out)
     if json:
         content: dict[str, Any] = {name: result.for_machines() for name, result in results.items()}
         gates = {name: {"mean": value.mean, "ci95": [value.low, value.high]} for name, value in found.items()}
-        options.print_json({"results": content, "evidence_found": gates, "report": str(out / "report.html")})
+        pages = {"report": str(out / "report.html"), "methods": str(out / "methods.html"), "model": str(out / "model")}
+        options.print_json({"results": content, "evidence_found": gates, **pages, "predicted": people})
         return
-    typer.echo(f"\nOpen {out / 'report.html'} in a browser.")
+    typer.echo("\nOpen in a browser:")
+    typer.echo(f"  {out / 'report.html'}    what the demo found, and the two people")
+    typer.echo(f"  {out / 'methods.html'}   every method in full, as `bridgemil report RUNS --html` writes it")
+    for person in people:
+        typer.echo(f"  {out / person['page']}   {person['subject']}, whom the model never saw")
+    typer.echo("Research use only: one minute of each person, and no basis for a decision about anybody.")
     typer.echo(f"Next, with your own recordings: bridgemil prepare FOLDER {out / 'mine.cohort'} --label COLUMN")
 
 
@@ -64,8 +79,6 @@ def _real_people(
     out: Path, chosen: Sequence[str], budget: str, threads: int | None, show: bool
 ) -> tuple[Cohort, dict[str, Results]]:
     """Prepare the package's recordings and compare the methods on them."""
-    from importlib.resources import as_file, files
-
     from bridgemil.cohort.prepare import prepare
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.report.cohort_figure import draw as draw_cohort
@@ -73,8 +86,8 @@ def _real_people(
     from bridgemil.report.results_figure import draw
     from bridgemil.report.results_table import print_results
 
-    with as_file(files("bridgemil.recordings") / "adftd-60s") as recordings:
-        cohort = prepare(recordings, out / "cohort", label="Group", classes=CLASSES, progress=show)
+    manifest = _everybody_else(out / "recordings.csv")
+    cohort = prepare(manifest, out / "cohort", label="Group", classes=CLASSES, progress=show)
     draw_cohort(cohort, out / "cohort.png", show=show)
     if show:
         print_summary(cohort)
@@ -89,6 +102,78 @@ def _real_people(
         print_results(list(results.values()))
     draw(out / "results.png", list(results.values()))
     return cohort, results
+
+
+def _recordings() -> Path:
+    from importlib.resources import files
+
+    return Path(str(files("bridgemil.recordings") / "adftd-60s"))
+
+
+def _file(subject: str) -> Path:
+    return _recordings() / subject / "eeg" / f"{subject}_task-eyesclosed_eeg.edf"
+
+
+def _everybody_else(manifest: Path) -> Path:
+    """A manifest of the package's recordings, without the people who are kept out."""
+    import csv
+
+    with (_recordings() / "participants.tsv").open(encoding="utf-8", newline="") as stream:
+        rows = [row for row in csv.DictReader(stream, delimiter="\t") if row["participant_id"] not in KEPT]
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    with manifest.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["subject", "Group", "file", "Age", "Gender"])
+        for row in rows:
+            who = row["participant_id"]
+            writer.writerow([who, row["Group"], _file(who), row["Age"], row["Gender"]])
+    return manifest
+
+
+def _model(out: Path, cohort: Cohort, chosen: Sequence[str], budget: str, threads: int | None, show: bool) -> Trained:
+    """A bundle of the folds' models that are there already: nothing is trained twice."""
+    from bridgemil.bundle.training import train
+
+    method = "+".join(name for name in TRAINED if name in chosen) or chosen[-1]
+    return train(
+        cohort, out / "model", method, BACKBONE, recipe=RECIPE, budget=budget, runs=out / "runs", name="demo",
+        threads=threads, floor=False, overwrite=True, progress=show,
+    )  # fmt: skip
+
+
+def _new_people(out: Path, trained: Trained, show: bool) -> list[dict[str, Any]]:
+    """Predict the people who were kept out, from their files; a page each."""
+    from bridgemil.bundle.page import write_page
+    from bridgemil.bundle.prediction import RecordingSaid, predict
+    from bridgemil.cli.predict import print_said
+
+    people = []
+    if show:
+        typer.echo(f"\nModel: {out / 'model'}; two people it never saw:\n")
+    for subject, group in KEPT.items():
+        (said,) = predict(trained.bundle, [_file(subject)])
+        assert isinstance(said, RecordingSaid), said
+        write_page(out / f"{subject}.html", trained.bundle, said)
+        if show:
+            print_said(said)
+            typer.echo(f"  on record: {CLASSES[group]}\n")
+        people.append(_row(subject, group, said))
+    return people
+
+
+def _row(subject: str, group: str, said: RecordingSaid) -> dict[str, Any]:
+    content = said.for_machines()
+    kept = {name: content[name] for name in ("probabilities", "predicted", "windows_used", "warnings", "model")}
+    return {"subject": subject, "label": CLASSES[group], "page": f"{subject}.html"} | kept
+
+
+def _methods_page(out: Path) -> None:
+    from bridgemil.report.benchmark_table import build
+    from bridgemil.report.pages.report_page import write_report_page
+    from bridgemil.runs import RunStore
+
+    runs = RunStore(out / "runs")
+    write_report_page(out / "methods.html", build(runs), runs)
 
 
 def _planted(out: Path, budget: str, threads: int | None, show: bool) -> dict[str, EvidenceFound]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridgemil.report.results_table import against_floor, recipe
 
@@ -21,6 +21,7 @@ def write_page(
     results: Sequence[Results],
     found: Mapping[str, EvidenceFound],
     pictures: Sequence[Path],
+    people: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Write the page.
 
@@ -36,6 +37,9 @@ def write_page(
         What gates found where the truth is known; may be empty.
     pictures
         PNG files to put into it.
+    people
+        Who was predicted though the model never saw them: ``subject``, ``label``, ``predicted``, ``probabilities``,
+        ``warnings`` and ``page``.
     """
     from bridgemil.report.pages import render, write
 
@@ -47,16 +51,18 @@ def write_page(
     networks = [result for result in results if result.settings.is_network]
     rows = [result.summary.iloc[0].to_dict() | {"label": result.name} for result in results]
     evidence = [("evidence", "Evidence")] if found else []
+    new = [("people", "New people")] if people else []
     text = render(
         "demo.html",
         title="bridgemil demo",
         heading="bridgemil demo",
-        sections=[("results", "Results"), *evidence, ("pictures", "Pictures"), ("settings", "What was run")],
+        sections=[("results", "Results"), *new, *evidence, ("pictures", "Pictures"), ("settings", "What was run")],
         rows=rows,
         first=rows[0],
         counts=", ".join(f"{cohort.labels.count(name)} {name}" for name in cohort.classes),
         windows=f"{cohort.n_windows:,}",
         found=found,
+        people=people,
         pictures=embedded,
         sentences=[against_floor(result, floor) for result in networks for floor in floors],
         recipes=[recipe(result) for result in results],

@@ -1,0 +1,92 @@
+"""The models in the package: whole, found by name, and honest about where they come from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bridgemil import bundle as bundles
+from bridgemil.bundle import shipped
+from bridgemil.bundle.prediction import RecordingSaid, predict
+from bridgemil.bundle.store import Bundle, read_about
+from bridgemil.cohort.channels import ADFTD_ORDER
+from recordings import write_edf
+
+PACKAGE = Path(shipped.__file__).parents[1]
+# One of the model's training people: a prediction for her shows that the model runs, and nothing else.
+SOMEBODY = PACKAGE / "recordings" / "adftd-60s" / "sub-001" / "eeg" / "sub-001_task-eyesclosed_eeg.edf"
+
+
+@pytest.fixture(scope="module")
+def alzheimer() -> Bundle:
+    return bundles.load("alzheimer")
+
+
+def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "bridgemil", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", shipped.NAMES)
+def test_a_model_of_the_package_is_whole_small_and_names_no_place_it_was_made_at(name: str) -> None:
+    folder = PACKAGE / "bundles" / name
+    bundle = bundles.load(name)  # compares every file with its hash
+    assert bundle.name == name
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < 6e6
+    for file in files:
+        if file.suffix != ".safetensors":
+            assert not {"/tmp/", "/home/", "/work/", "Users\\"} & set(file.read_text("utf-8").split('"'))
+    for words in ("one site", "A1-A2", "49 to 79 years", "Research use only", "cleaned by their authors"):
+        assert words in bundle.card
+
+
+def test_the_list_of_names_is_what_is_there_and_the_help_says_them() -> None:
+    assert sorted(folder.name for folder in (PACKAGE / "bundles").iterdir()) == sorted(shipped.NAMES)
+    help_ = " ".join(bridgemil("predict", "--help").stdout.split())
+    assert all(name in help_ for name in shipped.NAMES)
+
+
+def test_the_card_says_what_cross_validation_found(alzheimer: Bundle) -> None:
+    about = read_about(PACKAGE / "bundles" / "alzheimer")
+    assert alzheimer.classes == ("Alzheimer", "healthy")
+    assert [row["n"] for row in about["provenance"]["people"]] == [36, 29]
+    assert about["settings"]["method"] == "tangent+bridgemil"
+    assert about["performance"]["balanced_accuracy"]["ci95"][0] > 0.7
+    assert about["calibration"]["error"]["after"]["value"] < 0.10, "the goal"
+    assert f"{about['performance']['accuracy']['value']:.3f}" in alzheimer.card
+    assert "gamma" in alzheimer.reference.bands, "what the model reads, the test of likeness reads too"
+
+
+def test_it_predicts_a_recording_by_name_with_its_standing_warnings() -> None:
+    done = bridgemil("predict", "alzheimer", SOMEBODY, "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert sum(row["probabilities"].values()) == pytest.approx(1)
+    assert row["windows_used"] == 60
+    assert any("one site" in warning for warning in row["warnings"])
+    assert "Research use only" in row["notice"]
+
+
+def test_gain_changes_nothing_and_a_folder_of_that_name_comes_first(
+    alzheimer: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mne
+
+    signal = mne.io.read_raw_edf(SOMEBODY, preload=True, verbose="error").get_data() * 1e6
+    p = []
+    for gain in (0.1, 1.0, 10.0):
+        file = write_edf(tmp_path / f"{gain}.edf", gain * signal[:, : 95 * 20], 95, ADFTD_ORDER)
+        (said,) = predict(alzheimer, [file])
+        assert isinstance(said, RecordingSaid), said
+        p.append(said.probabilities)
+    np.testing.assert_allclose(p[0], p[1], atol=0.01)
+    np.testing.assert_allclose(p[2], p[1], atol=0.01)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "alzheimer").mkdir()
+    assert shipped.locate("alzheimer") == Path("alzheimer")
