@@ -178,7 +178,8 @@ def main() -> None:
         p = np.array([answer.p for answer in strangers])
         print(
             f"\n{len(p)} people with frontotemporal dementia, never seen, of neither class: p of {SICK} {p.min():.2f} "
-            f"to {p.max():.2f}, mean {p.mean():.2f}; {sum(a.unlike for a in strangers)} called unlike the training people"
+            f"to {p.max():.2f}, mean {p.mean():.2f}; {sum(a.unlike for a in strangers)} called unlike the training "
+            "people"
         )
 
 

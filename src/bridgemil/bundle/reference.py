@@ -32,7 +32,6 @@ FARTHEST = 10.0  # standardised features beyond are no farther
 STANDS_OUT = 4.0  # standardised features beyond are named
 BLOCK = 512  # windows looked at together
 TINY = 1e-12
-FLANK = 0.95  # bands that end below this share of half the rate are whole; filters and tapers reach no farther
 MOST_ROWS = 64  # of the features' covariance
 
 
