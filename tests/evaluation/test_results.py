@@ -14,7 +14,7 @@ from bridgemil.evaluation.results import TOGETHER, Results
 from people import people
 
 COHORT = people(9, windows=3, classes=("a", "b"))
-HOW = {"budget": "demo", "folds": 3, "progress": False}
+HOW = {"backbone": "eegnet", "recipe": "paper", "budget": "demo", "folds": 3, "progress": False}
 QUICK = {"stage2.epochs": 2, "stage2.burn_in": 0}
 
 

@@ -12,6 +12,7 @@ from evaluated import evaluated
 from people import people
 
 QUICK = {"stage2.epochs": 2, "stage2.burn_in": 0}
+PAPER = {"backbone": "eegnet", "recipe": "paper", "budget": "demo"}
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +22,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cohort = people(9, windows=3, classes=("AD", "FTD", "HC"))
     cohort.about["source"] = "adftd"  # as the preset would write
     saved = cohort.save(folder / "adftd.cohort")
-    how = {"seeds": 2, "budget": "demo", "folds": 3, "out": folder / "runs", "progress": False, "settings": QUICK}
+    how = {"seeds": 2, "folds": 3, "out": folder / "runs", "progress": False, "settings": QUICK, **PAPER}
     evaluate(saved, "attention", **how)
     evaluate(saved, "majority_vote", **how, floor=False)
     evaluate(saved, "tangent+attention", **how, floor=False)
@@ -33,7 +34,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four splits of one cohort for the floors, three of them for a network with two seeds; and another k."""
     folder = tmp_path_factory.mktemp("splits")
     saved = people(12, windows=3, effect=0.3).save(folder / "cohort")
-    how = {"budget": "demo", "out": folder / "runs", "progress": False}
+    how = {"out": folder / "runs", "progress": False, **PAPER}
     for split_seed in range(4):
         for name in ("bandpower", "tangent"):
             evaluate(saved, name, folds=3, split_seed=split_seed, **how, floor=False)
