@@ -22,7 +22,7 @@ from bridgemil import aggregators, backbones, methods
 from bridgemil.cohort.folds import SubjectKFold
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.synthetic import SynthSettings, simulate
-from bridgemil.learning.bags import BagLearner, BagModel
+from bridgemil.learning.bags import BagLearner, BagModel, Step
 from bridgemil.learning.loop import Learner, train
 from bridgemil.learning.settings import AlignmentSettings, BagSettings
 from bridgemil.learning.stage1 import Stage1Learner
@@ -43,11 +43,11 @@ class PlainBagLearner(BagLearner):
         super().__init__(model, *rest, **named)
         self.reference = self.frozen_validation = None
 
-    def loss(self, batch: np.ndarray, windows: Tensor, rng: np.random.Generator) -> Tensor:
+    def loss(self, batch: Step, windows: Tensor, rng: np.random.Generator) -> Tensor:
         with torch.set_grad_enabled(not self.frozen):
             embeddings = self.model.encoder(windows)
-        logits = self.model.aggregate(embeddings, [self.data.sizes[i] for i in batch]).logits
-        loss = F.cross_entropy(logits, self.data.y[torch.from_numpy(batch)])
+        logits = self.model.aggregate(embeddings, batch.sizes).logits
+        loss = F.cross_entropy(logits, self.data.y[torch.from_numpy(batch.subjects)])
         if self.frozen:
             return loss
         chosen = torch.from_numpy(rng.choice(len(windows), min(512, len(windows)), replace=False))

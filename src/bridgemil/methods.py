@@ -200,11 +200,11 @@ def settings(
     check(method)
     one_of("budget", budget, budgets())
     one_of("recipe", recipe, recipes())
+    _refuse(_nested(changes or {}))
     if JOIN in method:
         shares = _shares(method, changes or {})
         return _joined([settings(name, backbone, budget, burn_in, shares[name], recipe=recipe) for name in shares])
     user = _nested(changes or {})
-    _refuse(user)
     if method in baselines.names():
         return _baseline_settings(method, user, code)
     return _network_settings(method, backbone, budget, recipe, burn_in, user, code)
@@ -286,6 +286,7 @@ def for_cohort(
 
     check(method)
     recipe = recipe or recipe_for(budget)
+    _refuse(_nested(changes or {}))
     if JOIN in method:
         shares = _shares(method, changes or {})
         return _joined([for_cohort(cohort, name, backbone, budget, shares[name], recipe=recipe) for name in shares])

@@ -85,7 +85,7 @@ def test_people_get_a_table_with_intervals_chance_and_the_floor(cohort: Path, tm
         (("--set", "stage2.epoch=3"), "epoch"),
         (("--set", "nonsense"), "key=value"),
         (("--set", "budget=paper"), "use --budget"),
-        (("--method", "attention", "--set", "backbone_options.foo=2"), "eegnet has no option foo"),
+        (("--backbone", "eegnet", "--set", "backbone_options.foo=2"), "eegnet has no option foo"),
         (("--device", "tpu"), "device must be"),
         (("--groups", "site"), "no column 'site'"),
     ],

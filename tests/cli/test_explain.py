@@ -64,4 +64,4 @@ def test_report_writes_a_page_too(runs: Path, tmp_path: Path) -> None:
     done = bridgemil("report", runs, "--html", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Methods section" in (tmp_path / "report.html").read_text("utf-8")
-    assert str(tmp_path / "report.html") in done.stdout
+    assert "report.html" in done.stdout

@@ -13,7 +13,7 @@ from bridgemil import aggregators, backbones
 from bridgemil.learning import loop
 from bridgemil.learning.averaging import WeightAverage
 from bridgemil.learning.bags import BagLearner, BagModel
-from bridgemil.learning.fitting import Here, fit, new_encoder
+from bridgemil.learning.fitting import Here, fit_network
 from bridgemil.learning.loop import Learner, Moment, train
 from bridgemil.learning.settings import AlignmentSettings, BagSettings, WindowSettings
 from bridgemil.learning.stage1 import Stage1Learner
@@ -124,8 +124,8 @@ def test_labels_are_smoothed_in_training_only(kind: str, smoothing: float) -> No
     loss = smoothed.loss(batch, smoothed.read(batch), np.random.default_rng(0))
     with torch.no_grad():
         if kind == "bags":
-            bags = [smoothed.model.explain(smoothed.data.bag(int(i)), CPU).logits for i in batch]
-            logits, labels = torch.cat(bags), smoothed.data.y[torch.from_numpy(batch)]
+            bags = [smoothed.model.explain(smoothed.data.bag(int(i)), CPU).logits for i in batch.subjects]
+            logits, labels = torch.cat(bags), smoothed.data.y[torch.from_numpy(batch.subjects)]
         else:
             logits = smoothed.model(smoothed.data.take(batch))
             labels = smoothed.data.window_y[torch.from_numpy(batch)]
@@ -160,6 +160,6 @@ def test_positions_and_dropout_reach_the_aggregator() -> None:
     here = Here(STREAMS, CPU)
     training, validation = sets()
     settings = BagSettings(epochs=1, positions=False, dropout=0.35)
-    encoder = new_encoder("eegnet", {}, training, here)
-    model, _ = fit(encoder, "eegnet", training, validation, settings, here)
+    encoder = backbones.create("eegnet", *training.shape)
+    model, _ = fit_network(encoder, "eegnet", training, validation, settings, here)
     assert (model.aggregator.positions, model.aggregator.dropout.p) == (False, 0.35)

@@ -62,7 +62,8 @@ def held_bands(signal: Signal, high: float | None = None) -> dict[str, Band]:
         The low-pass edge the recordings were filtered at, in Hz.
     """
     top = min(signal.sfreq / 2, (signal.native_sfreq or signal.sfreq) / 2, np.inf if high is None else high)
-    return {name: (low, min(end, top)) for name, (low, end) in BANDS.items() if min(end, top) - low >= (end - low) / 2}
+    cut = {name: (float(low), float(min(end, top))) for name, (low, end) in BANDS.items()}
+    return {name: band for name, band in cut.items() if band[1] - band[0] >= (BANDS[name][1] - BANDS[name][0]) / 2}
 
 
 def person_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, Band]) -> PersonFeatures:

@@ -37,7 +37,7 @@ def run(
     if out is not None:
         plan.save(out)
     if json:
-        options.print_json({"split_seed": split_seed, "folds": [list(fold) for fold in plan.folds]})
+        options.print_json(plan.for_json())
         return
     labels = dict(zip(opened.subjects, opened.labels, strict=True))
     for number, fold in enumerate(plan.folds, 1):
