@@ -42,6 +42,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/engine_speed.py
 	$(BIN)/python benchmarks/engine_regimes.py
 	$(BIN)/python benchmarks/large_cohort.py
+	$(BIN)/python benchmarks/predict_speed.py
+	$(BIN)/python benchmarks/predict_robustness.py
 
 clean:
 	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache

@@ -27,6 +27,7 @@ from bridgemil.bundle.store import Bundle
 
 SHORT = Path(__file__).parents[1] / "src" / "bridgemil" / "recordings" / "adftd-60s"
 SICK = "Alzheimer"
+MAINS = 49.95  # Hz: never quite 50, which would fall between the bins of a window of one second
 Change = Callable[[mne.io.BaseRaw], mne.io.BaseRaw]
 
 
@@ -42,7 +43,7 @@ def mains(microvolts: float) -> Change:
     def change(raw: mne.io.BaseRaw) -> mne.io.BaseRaw:
         raw = at_500_hz(raw)
         strength = np.random.default_rng(0).uniform(0.5, 1.5, (len(raw.ch_names), 1))  # electrodes pick up unequally
-        raw._data += 1e-6 * microvolts * strength * np.sin(2 * np.pi * 50 * raw.times)
+        raw._data += 1e-6 * microvolts * strength * np.sin(2 * np.pi * MAINS * raw.times)
         return raw
 
     return change
@@ -178,8 +179,7 @@ def main() -> None:
         p = np.array([answer.p for answer in strangers])
         print(
             f"\n{len(p)} people with frontotemporal dementia, never seen, of neither class: p of {SICK} {p.min():.2f} "
-            f"to {p.max():.2f}, mean {p.mean():.2f}; {sum(a.unlike for a in strangers)} called unlike the training "
-            "people"
+            f"to {p.max():.2f}, mean {p.mean():.2f}; {sum(a.unlike for a in strangers)} called unlike training"
         )
 
 

@@ -81,7 +81,7 @@ def test_gain_changes_nothing_and_a_folder_of_that_name_comes_first(
     signal = mne.io.read_raw_edf(SOMEBODY, preload=True, verbose="error").get_data() * 1e6
     p = []
     for gain in (0.1, 1.0, 10.0):
-        file = write_edf(tmp_path / f"{gain}.edf", gain * signal[:, : 95 * 20], 95, ADFTD_ORDER)
+        file = write_edf(tmp_path / f"{gain}.bdf", gain * signal[:, : 95 * 20], 95, ADFTD_ORDER)
         (said,) = predict(alzheimer, [file])
         assert isinstance(said, RecordingSaid), said
         p.append(said.probabilities)

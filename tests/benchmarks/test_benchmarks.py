@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(file.stem for file in (ROOT / "benchmarks").glob("*.py"))
-CHECKED = {"demo_recordings"}  # it measures nothing: it says whether the package's recordings are the source's
+# These make what the package holds, and are not for `make bench`: the demo's recordings, and the model in the box.
+CHECKED = {"demo_recordings", "alzheimer_bundle"}
 
 
 def run(script: str, *more: object) -> str:
@@ -21,7 +22,7 @@ def run(script: str, *more: object) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("script", [name for name in SCRIPTS if name not in CHECKED])
+@pytest.mark.parametrize("script", [name for name in SCRIPTS if name != "demo_recordings"])
 def test_every_script_runs_quickly(script: str) -> None:
     assert re.search(r"\d", run(script, "--quick")), "it prints no number"
 
