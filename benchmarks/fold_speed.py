@@ -135,8 +135,8 @@ def fold(side: str, data: tuple[WindowSet, WindowSet], settings: methods.Setting
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--subjects", type=int, default=40)
-    parser.add_argument("--seconds", type=int, default=120)
+    parser.add_argument("--subjects", type=int, default=20)
+    parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--budget", default="demo")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)

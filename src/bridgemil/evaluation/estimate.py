@@ -79,15 +79,16 @@ def estimate(cohort: Cohort, subjects: Round, settings: Settings, device: torch.
         per_epoch, most = _stage1_windows(settings.stage1, n["train"])
         steps = -(-n["train"] // settings.stage1.batch_windows)
         stage1 = stretched(settings.stage1, steps).epochs * per_epoch * pace.step
-    largest = sorted((cohort.records[s].n_windows for s in subjects.train), reverse=True)
+    sizes = [cohort.records[s].n_windows for s in subjects.train]
     if isinstance(chosen, BagSettings):
+        sizes = [min(size, chosen.bag_windows or size) for size in sizes]
         lasting = stretched(chosen, -(-len(subjects.train) // chosen.batch_subjects))
         epochs, frozen = lasting.epochs, lasting.freeze_epochs if settings.stage1 is not None else 0
-        most = max(most, sum(largest[: chosen.batch_subjects]))
+        most = max(most, sum(sorted(sizes, reverse=True)[: chosen.batch_subjects]))
     else:
         epochs, frozen = stretched(chosen, -(-n["train"] // chosen.batch_windows)).epochs, 0
         most = max(most, chosen.batch_windows)
-    stage2 = (epochs - frozen) * (n["train"] * pace.step + n["validation"] * pace.forward)
+    stage2 = (epochs - frozen) * (sum(sizes) * pace.step + n["validation"] * pace.forward)
     stage2 += (n["train"] if frozen else 0) * pace.forward
     memory = LIBRARIES + 3 * pace.window * most + TEMPORARIES * pace.kept * most
     return Estimate(stage1, stage2, memory, pace.front_end * cohort.n_windows)
