@@ -84,12 +84,19 @@ def test_bad_data_is_1_and_bad_use_is_2(bids: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
+def _hear_interrupts() -> None:
+    """A shell's background jobs ignore them, and so would what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_is_130(tmp_path: Path) -> None:
     root = build_bids(tmp_path / "b", {f"sub-{i:02d}": "AC"[i % 2] for i in range(16)}, seconds=120, sfreq=500)
     for attempt in range(5):  # on a busy machine it may be over before it is interrupted
         out = tmp_path / f"c{attempt}"
         command = [sys.executable, "-m", "bridgemil", "prepare", str(root), str(out), "--label", "Group", "--jobs", "1"]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_interrupts
+        )
         deadline = time.monotonic() + 300
         while not list(out.glob("subjects/sub-*")) and time.monotonic() < deadline:
             time.sleep(0.005)
