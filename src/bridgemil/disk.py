@@ -1,12 +1,15 @@
 """Writing files and folders in one step, and locks that a dead process does not hold.
 
-Whatever is written appears whole or not at all: to a name aside, to the disk, then renamed.
+Whatever is written appears whole or not at all: to a name aside, to the disk, then renamed. Nothing is written or
+removed through a link: what lies behind it is not ours.
 """
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,13 +17,37 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from bridgemil.errors import BadData
+
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 
 def aside(path: Path) -> Path:
-    """Where to write what will be renamed to ``path``; another process writes elsewhere."""
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Where to write what will be renamed to ``path``; nobody else writes there.
+
+    The process's number alone would not do: in another container that shares the folder it may be the same.
+    """
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+def refuse_link(*paths: Path) -> None:
+    """Refuse a place in a folder of ours that is a link: what is written or removed there would be elsewhere."""
+    for path in paths:
+        if path.is_symlink():
+            raise BadData(
+                f"{path}: is a link, and nothing is written or removed through links; put the folder or file itself "
+                "there, or choose another place"
+            )
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it; a link is refused, and links in it are not followed."""
+    refuse_link(path)
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def flush(stream: IO[Any]) -> None:
@@ -34,7 +61,8 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to fill; it takes its place when it is whole."""
     partial = aside(path)
     try:
-        with partial.open("wb") as stream:
+        partial.unlink(missing_ok=True)
+        with partial.open("xb") as stream:  # never through a link that was put there
             yield stream
             flush(stream)
         partial.replace(path)
@@ -51,18 +79,45 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 @contextmanager
 def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
     """A folder to fill; it takes its place when it is whole, in the place of what was there."""
+    place = partial or final
     partial = partial or aside(final)
-    shutil.rmtree(partial, ignore_errors=True)
+    refuse_link(final, partial)
+    if partial.exists():
+        remove(partial)
     partial.mkdir(parents=True)
-    yield partial
+    try:
+        yield partial
+    except BaseException:
+        if place is final:  # nobody will come back to that name
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
     for file in partial.rglob("*"):
         if file.is_file():
             with file.open("r+b") as stream:
                 os.fsync(stream.fileno())
     final.parent.mkdir(parents=True, exist_ok=True)
-    if final.exists():
-        shutil.rmtree(final)
-    partial.replace(final)
+    _put_in_place(partial, final, place)
+
+
+def _put_in_place(partial: Path, final: Path, place: Path) -> None:
+    """Rename a whole folder to ``final``; what was there goes aside (beside ``place``) first and is removed last.
+
+    Whoever is killed on the way leaves at least one of the two whole; the next call, or ``clean``, removes the rest.
+    """
+    old = aside(place.with_name(f"{place.name}.old"))
+    refuse_link(final)
+    was_there = os.path.lexists(final)
+    if was_there:
+        final.replace(old)
+    try:
+        partial.replace(final)
+    except OSError:
+        if was_there:
+            old.replace(final)
+        raise
+    for replaced in place.parent.glob(f".{glob.escape(place.name)}.old.*.part"):
+        if not replaced.is_symlink():
+            remove(replaced)
 
 
 class Taken(Exception):
@@ -84,6 +139,7 @@ def lock(path: Path, *, wait: bool = True, told: Callable[[], None] | None = Non
     """
     from filelock import FileLock, Timeout
 
+    refuse_link(path)
     while True:
         held = FileLock(path)
         try:

@@ -6,6 +6,7 @@ Every message names the file, subject or setting that is wrong, what was expecte
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +14,29 @@ from dataclasses import dataclass
 STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
+# Invisible signs that a terminal obeys or that reorder a line: control characters, bidirectional marks, half
+# surrogates (a file name that is no UTF-8).
+_UNSAFE = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
+
+
+def plain(text: str) -> str:
+    """Text that is safe to print and to store: what a terminal would obey is shown as its code instead.
+
+    Parameters
+    ----------
+    text
+        From a file, or a file's name. Line breaks and tabs stay.
+    """
+    return _UNSAFE.sub(lambda sign: f"\\x{ord(sign[0]):02x}" if ord(sign[0]) < 256 else f"\\u{ord(sign[0]):04x}", text)
+
+
 class BridgeMILError(Exception):
-    """The root of every error this package raises on purpose."""
+    """The root of every error this package raises on purpose; its words are safe to print."""
 
     exit_code = 1
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(plain(word) if isinstance(word, str) else word for word in words))
 
 
 class BridgeMILWarning(UserWarning):

@@ -24,8 +24,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from bridgemil import methods, models
 from bridgemil.cohort.store import Cohort
-from bridgemil.disk import new_folder, write_json
+from bridgemil.disk import new_folder
 from bridgemil.errors import BadData, BadUse
+from bridgemil.stored import StoredFolder, write_sealed
 
 if TYPE_CHECKING:
     from bridgemil.models import Prediction
@@ -198,7 +199,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ) from None
         with new_folder(folder) as partial:
             self.model_.save(partial / MODEL)
-            write_json(partial / ABOUT, content)
+            write_sealed(partial / ABOUT, content)
 
     @classmethod
     def load(cls, path: str | Path, *, backbone: str | None = None) -> Self:
@@ -212,8 +213,11 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Needed if it was trained with your own code: the same address again.
         """
         folder = Path(path)
+        stored = StoredFolder(folder, "save it again")
+        if not stored.has(ABOUT):
+            raise BadData(f"{folder}: no classifier there (no {ABOUT})")
         try:
-            content = json.loads((folder / ABOUT).read_text("utf-8"))
+            content = stored.json(ABOUT)
             if content["kind"] != "bridgemil classifier" or content["format"] != FORMAT:
                 raise BadData(
                     f"{folder}: kind {content['kind']!r}, format {content['format']}; this version reads {FORMAT}"

@@ -26,6 +26,23 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
+def peak_memory() -> int | None:
+    """Bytes of memory that this process held at most so far, where the system says it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def machine_memory() -> int | None:
+    """Bytes of memory of this machine, where the system says it."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return None
+
+
 def default_threads() -> int:
     """Threads for torch: what OMP_NUM_THREADS grants, or all the cores this process may use."""
     granted = os.environ.get("OMP_NUM_THREADS", "")

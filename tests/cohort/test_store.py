@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -140,3 +141,24 @@ def test_a_thousand_subjects_open_at_once_and_without_their_signal(tmp_path: Pat
 def test_unknown_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadUse, match="has no column 'site'"):
         cohort_of(bags()).column("site")
+
+
+def test_fortran_ordered_arrays_are_saved_and_read(tmp_path: Path) -> None:
+    """As ``scipy.io.loadmat`` gives them; an earlier version, which wrote no hashes, saved them as they were."""
+    given = bags()
+    cohort = cohort_of([np.asfortranarray(bag) for bag in given])
+    saved = cohort.save(tmp_path / "c")
+    earlier = cohort.save(tmp_path / "earlier")
+    for subject, bag in zip(cohort.subjects, given, strict=True):
+        np.testing.assert_array_equal(saved.windows(subject), bag)
+        np.save(subject_folder(earlier.path, subject) / "windows.npy", np.asfortranarray(bag))
+    about = json.loads((tmp_path / "earlier/cohort.json").read_text())
+    (tmp_path / "earlier/cohort.json").write_text(
+        json.dumps({key: value for key, value in about.items() if key not in ("seal", "contents")})
+    )
+    earlier = Cohort.open(tmp_path / "earlier")
+    for subject, bag in zip(cohort.subjects, given, strict=True):
+        np.testing.assert_array_equal(earlier.windows(subject), bag)
+    np.save(subject_folder(earlier.path, subject) / "windows.npy", np.asfortranarray(bag + 1))
+    with pytest.raises(BadData, match="was changed since it was written"):
+        earlier.windows(subject)

@@ -12,8 +12,6 @@ write a new bundle, so take bundles from people you trust.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +24,17 @@ from bridgemil import models
 from bridgemil.bundle.reference import Reference
 from bridgemil.bundle.shipped import locate
 from bridgemil.cohort.signal import Signal
-from bridgemil.disk import new_folder, write_json
-from bridgemil.errors import BadData, BadUse
+from bridgemil.disk import new_folder, refuse_link, write_json
+from bridgemil.errors import BadData, BadUse, BridgeMILError
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.calibration import Calibration
+from bridgemil.stored import StoredFolder, file_hash
+from bridgemil.stored.hashes import content_hash
 
 FORMAT = 1
 KIND = "bridgemil bundle"
 ABOUT, CARD, REFERENCE, MODEL = "bundle.json", "card.md", "reference.safetensors", "model"
+ADVICE = "get the bundle again"
 NOTICE = "Research use only: not a medical device, and no basis for a decision about a person."
 
 
@@ -131,14 +132,15 @@ class Bundle:
             "kind": KIND, "format": FORMAT, "notice": NOTICE, **self.about,
             **{key: facts[key] for key in ("settings", "classes", "signal", "preparation", "seed", "versions")},
             "reference": {"bands": {name: list(band) for name, band in self.reference.bands.items()}},
-            "files": {name: _sha256(folder / name) for name in _inside(folder)},
+            "files": {name: file_hash(folder / name) for name in _inside(folder)},
         }  # fmt: skip
         content.pop("sha256", None)
-        write_json(folder / ABOUT, content | {"sha256": _own_hash(content)})
+        write_json(folder / ABOUT, content | {"sha256": content_hash(content)})
 
 
 def refuse_taken(folder: Path, overwrite: bool) -> None:
     """Refuse a place that holds something else: what lies there may be all a user has."""
+    refuse_link(folder)
     if not folder.exists():
         return
     if not folder.is_dir() or (any(folder.iterdir()) and not (folder / ABOUT).is_file()):
@@ -163,50 +165,65 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
 
     folder = locate(folder)
     about = read_about(folder)
-    _check_files(folder, about["files"])
-    tensors, _ = checkpoint.read(folder / REFERENCE)
+    check_files(folder, about["files"])
+    tensors, _ = checkpoint.read(folder / REFERENCE, ADVICE)
     try:
-        bands, chosen = about["reference"]["bands"], about["calibration"]
-    except (KeyError, TypeError) as error:
-        raise BadData(f"{folder / ABOUT}: lacks {error}; the file is damaged or of another program") from None
-    reference = Reference.from_tensors({name: value.numpy() for name, value in tensors.items()}, bands)
+        bands, decision = about["reference"]["bands"], calibration.from_json(about["calibration"])
+        reference = Reference.from_tensors({name: value.numpy() for name, value in tensors.items()}, bands)
+    except BridgeMILError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        raise StoredFolder(folder, ADVICE).bad(ABOUT, "lacks a reference or calibration that can be read") from None
     model = models.load(folder / MODEL, backbone=backbone, device=device)
     if list(model.facts.classes) != about.get("classes") or model.facts.signal.for_json() != about.get("signal"):
         raise BadData(f"{folder}: bundle.json and the model in it do not belong together")
     card = (folder / CARD).read_text("utf-8")
-    return Bundle(model, calibration.from_json(chosen), reference, about, card, folder)
+    return Bundle(model, decision, reference, about, card, folder)
 
 
 def read_about(folder: Path) -> dict[str, Any]:
     """The content of bundle.json, which must be whole and unchanged."""
     file = folder / ABOUT
-    if not file.is_file():
+    stored = StoredFolder(folder, ADVICE)
+    if not stored.has(ABOUT):
         raise BadData(f"{folder}: no bundle there (no {ABOUT}); make one with `bridgemil train COHORT --out MODEL`")
+    about = stored.json(ABOUT)
     try:
-        about = json.loads(file.read_text("utf-8"))
         kind, form, stated, files = about["kind"], about["format"], about["sha256"], about["files"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadData(f"{file}: is damaged, or no bundle's ({type(error).__name__}: {error})") from None
+    except KeyError as error:
+        raise stored.bad(ABOUT, f"is damaged, or no bundle's (no {error})") from None
     if kind != KIND:
-        raise BadData(f"{file}: is of another program ({kind!r}), not a {KIND}")
+        raise BadData(f"{file}: is of another program, not a {KIND}")
     if form != FORMAT:
-        raise BadData(f"{file}: bundle format {form}, this version reads {FORMAT}; use the version that wrote it")
-    if stated != _own_hash({key: value for key, value in about.items() if key != "sha256"}):
+        which = f"{form}" if isinstance(form, int) else "unknown"
+        raise BadData(f"{file}: bundle format {which}, this version reads {FORMAT}; use the version that wrote it")
+    if stated != content_hash({key: value for key, value in about.items() if key != "sha256"}):
         raise BadData(f"{file}: was changed after the bundle was written; get the bundle again")
     if not isinstance(files, dict) or not {CARD, REFERENCE, f"{MODEL}/{models.model.ABOUT}"} <= set(files):
         raise BadData(f"{file}: does not list its files; it is no whole bundle")
-    result: dict[str, Any] = about
-    return result
+    return about
 
 
-def _check_files(folder: Path, files: Mapping[str, str]) -> None:
+def check_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Refuse a bundle of which a file is missing, changed, not listed or no regular file.
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    files
+        By name, the hash of each, as bundle.json states them.
+    """
     present = _inside(folder)
     missing, foreign = sorted(set(files) - set(present)), sorted(set(present) - set(files) - {ABOUT})
     if missing:
         raise BadData(f"{folder}: {', '.join(missing)} is missing; get the bundle again")
     if foreign:
         raise BadData(f"{folder}: {', '.join(foreign)} is not a part of the bundle; take it out, or get it again")
-    changed = [name for name, stated in files.items() if _sha256(folder / name) != stated]
+    stored = StoredFolder(folder, ADVICE)
+    for name in files:
+        stored.file(name)
+    changed = [name for name, stated in files.items() if file_hash(folder / name) != stated]
     if changed:
         raise BadData(
             f"{folder}: {', '.join(changed)} was changed or cut short since the bundle was written; get it again"
@@ -215,14 +232,5 @@ def _check_files(folder: Path, files: Mapping[str, str]) -> None:
 
 def _inside(folder: Path) -> list[str]:
     """Its files by name, but for hidden ones that file browsers leave."""
-    files = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    files = (file.relative_to(folder) for file in folder.rglob("*") if file.is_symlink() or not file.is_dir())
     return sorted(file.as_posix() for file in files if not file.name.startswith("."))
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _own_hash(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

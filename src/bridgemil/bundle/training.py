@@ -84,6 +84,7 @@ def train(
     progress: bool = True,
     announce: Announce | None = None,
     settings: dict[str, Any] | None = None,
+    accept_risk: Sequence[str] = (),
 ) -> Trained:
     """Train a model for new recordings on a whole cohort, and write it with its card.
 
@@ -93,7 +94,8 @@ def train(
         A cohort or its folder.
     out
         The bundle's folder.
-    method, backbone, recipe, budget, settings, folds, split, groups, split_seed, device, threads, floor, announce
+    method, backbone, recipe, budget, settings, folds, split, groups, split_seed, device, threads, floor, announce, \
+    accept_risk
         As for ``bridgemil.evaluate``, which comes first.
     seed
         Of weights, sampling and dropout.
@@ -123,8 +125,10 @@ def train(
     kept = Path(runs) if runs is not None else out.with_name(out.name + ".runs")
     results = evaluate(
         cohort, method, backbone, [seed], budget, kept, recipe=recipe, split=plan, device=device, threads=threads,
-        floor=floor, progress=progress, announce=announce, settings=settings,
+        floor=floor, progress=progress, announce=announce, settings=settings, accept_risk=accept_risk,
     )  # fmt: skip
+    cautions = [*cautions, *(f"the training cohort failed its audit ({name}), which was accepted"
+                             for name in results.accepted_risks)]  # fmt: skip
     runs_store = open_store(kept)
     if single:
         with torch_threads(threads):

@@ -14,8 +14,10 @@ from bridgemil.cohort.preprocessing import Plan, touching
 from bridgemil.cohort.reading import Facts
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.errors import Problem
+from bridgemil.parallel import machine_memory
 
 IMPLAUSIBLE_UV = 100_000.0  # no EEG and no electrode drift varies by a tenth of a volt
+COPY_UV = 0.1  # a copy's samples, rounded by another format, differ by less on average
 FLAT_UV = 0.1  # a channel whose standard deviation over the recording is below this is flat
 
 
@@ -135,6 +137,12 @@ def _unusable(facts: Facts, settings: PrepareSettings) -> list[str]:
         elif channel in facts.bad:
             found.append(f"reference {name} {facts.bad[channel]}")
     n_times = round(facts.n_times * settings.sfreq / facts.sfreq)
+    n_windows = max(0, n_times - settings.window_samples) // settings.step_samples + 1
+    needed = 4 * max(n_windows * settings.window_samples, n_times) * len(settings.channels or facts.spellings)
+    memory = machine_memory()
+    if memory is not None and needed > memory:
+        found.append(f"its windows would need {needed / 1e9:,.0f} GB of memory: check --sfreq, --window and --overlap")
+        return found
     starts = np.arange(0, n_times - settings.window_samples + 1, settings.step_samples) / settings.sfreq
     marked = touching(starts, settings.window_seconds, facts.bad_spans)
     if len(starts) == 0:
@@ -162,7 +170,7 @@ def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> l
         unplaced = [c for c in keep if c in facts.bad and channels.electrode(c) is None]
         if unplaced or len(good) < 4:
             found.append(f"cannot interpolate {', '.join(unplaced) or 'with fewer than 4 good electrodes'}")
-    loud = [facts.spellings[c] for c in keep if facts.std.get(c, 0) > IMPLAUSIBLE_UV]
+    loud = [facts.spellings[c] for c in keep if not facts.std.get(c, 0) <= IMPLAUSIBLE_UV]  # NaN too
     if loud:
         found.append(
             f"channel {', '.join(loud)} varies by more than {IMPLAUSIBLE_UV / 1000:g} mV: is the file's unit right?"
@@ -252,8 +260,8 @@ def _duplicates(usable: Sequence[Facts], listing: Listing, settings: PrepareSett
 def _identical(usable: Sequence[Facts]) -> list[tuple[Facts, Facts, str]]:
     """Pairs of recordings with the same bytes, or the same samples on every channel they share.
 
-    Samples are compared by mean absolute amplitude in 16 stretches of each channel, to one part in 10,000: a copy
-    stored in another format with its rounding still matches, two different recordings never do.
+    Samples are compared at 256 places of each channel: their difference must be rounding (``COPY_UV``, or a thousandth
+    of the channel's spread). A copy stored in another format still matches, two different recordings never do.
     """
     pairs = []
     groups: dict[tuple[int, float], list[Facts]] = defaultdict(list)
@@ -266,14 +274,20 @@ def _identical(usable: Sequence[Facts]) -> list[tuple[Facts, Facts, str]]:
             shared = [c for c in facts.fingerprint if c in earlier.fingerprint and facts.std[c] >= FLAT_UV]
             if not shared:
                 continue
-            one, two = earlier.fingerprint[shared[0]][0], facts.fingerprint[shared[0]][0]
-            if abs(one - two) > 1e-4 * two:  # one number rules nearly every pair out
-                continue
-            if all(np.allclose(earlier.fingerprint[c], facts.fingerprint[c], rtol=1e-4) for c in shared):
+            if all(_same_samples(earlier, facts, channel) for channel in shared):
                 pairs.append((earlier, facts, "sample for sample"))
                 break
         group.append(facts)
     return pairs
+
+
+def _same_samples(earlier: Facts, later: Facts, channel: str) -> bool:
+    """Whether a channel of two recordings differs by no more than rounding, at the places of the fingerprint."""
+    first, second = earlier.fingerprint[channel], later.fingerprint[channel]
+    allowed = min(max(COPY_UV, 1e-3 * later.std[channel]), 0.2 * later.std[channel])
+    if abs(first[0] - second[0]) > allowed * len(first) ** 0.5:  # one number rules nearly every pair out
+        return False
+    return bool(np.sqrt(np.mean((first - second) ** 2)) <= allowed)
 
 
 def _subjects_left(listing: Listing, looked: Sequence[Facts], verdict: Verdict) -> None:

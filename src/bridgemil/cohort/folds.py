@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,12 +24,23 @@ Scheme = Literal["array_split", "sklearn"]
 
 @dataclass(frozen=True)
 class Round:
-    """One round of cross-validation: whose windows train, select and test."""
+    """One round of cross-validation: whose windows train, select and test.
 
-    fold: int  # from 1
+    Parameters
+    ----------
+    fold
+        From 1.
+    train, validation, test
+        Subject ids.
+    kept
+        Of whom only some windows are used: their numbers, ascending. Who is not named is used whole.
+    """
+
+    fold: int
     train: tuple[str, ...]
     validation: tuple[str, ...]
     test: tuple[str, ...]
+    kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,11 +130,23 @@ class FoldPlan:
     @classmethod
     def load(cls, path: str | Path) -> FoldPlan:
         """Read a plan written by ``save``, or by hand: ``{"folds": [["sub-1", ...], ...]}``."""
+        expected = f'{path}: no split file; expected {{"folds": [[subject, ...], ...]}}'
+        if not Path(path).is_file():
+            raise BadData(f"{expected}, and there is no such file")
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            content = {**content, "folds": [list(map(str, fold)) for fold in content["folds"]]}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadData(f'{path}: no split file; expected {{"folds": [[subject, ...], ...]}} ({error})') from None
+            content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise BadData(f"{expected} (cannot be read: {error.strerror})") from None
+        except (ValueError, RecursionError):
+            raise BadData(f"{expected} (it is no JSON in UTF-8 text)") from None
+        folds = content.get("folds") if isinstance(content, dict) else None
+        if not isinstance(folds, list) or not all(isinstance(fold, list) for fold in folds):
+            raise BadData(expected)
+        if not all(isinstance(subject, str | int) and str(subject) for fold in folds for subject in fold):
+            raise BadData(f"{expected}, each subject by its name")
+        seed, kind = content.get("split_seed"), content.get("kind", "file")
+        if not (seed is None or type(seed) is int) or not isinstance(kind, str):
+            raise BadData(f"{expected}; split_seed is a whole number or null, kind a word")
         return cls.from_json(content)
 
 

@@ -10,6 +10,7 @@ FORMATS = {
     ".cnt": "Neuroscan or ANT", ".cdt": "Curry", ".lay": "Persyst", ".nedf": "Neuroelectrics", ".nxe": "eXimia",
     ".eeg": "Nihon Kohden",
 }  # fmt: skip
+ABSENT = "its content is not here (a broken link; `datalad get` or `git annex get` fetches it)"
 
 
 def sentence() -> str:
@@ -32,3 +33,17 @@ def is_recording(path: Path) -> bool:
     if ending == ".eeg":
         return not any(path.with_suffix(header).is_file() for header in (".vhdr", ".VHDR"))
     return path.is_dir() if ending == ".mff" else path.is_file()
+
+
+def is_absent(path: Path) -> bool:
+    """Whether a recording's file is a link to content that is not there, as git-annex leaves them.
+
+    Parameters
+    ----------
+    path
+        A file of any name.
+    """
+    try:
+        return path.suffix.lower() in (*FORMATS, ".fdt") and path.is_symlink() and not path.exists()
+    except (OSError, ValueError):  # it leads in a circle, or no file can have such a name
+        return False

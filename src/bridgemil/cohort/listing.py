@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridgemil.errors import BadUse, Problem
+from bridgemil.errors import BadUse, Problem, plain
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Listing:
 
     def name(self, path: Path) -> str:
         """The path as messages and records show it: relative to the source where it lies inside."""
-        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+        return plain(path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path))
 
     def add(
         self,
@@ -58,6 +58,8 @@ class Listing:
     ) -> None:
         """List a file as the subject's next recording, with the BIDS sidecars that apply to it.
 
+        A name that is no text, or that holds control characters, is a problem.
+
         Parameters
         ----------
         subject
@@ -67,6 +69,11 @@ class Listing:
         channels_tsv, events_tsv, eeg_json
             Sidecars: channel types and bad channels; marked stretches; the recording's length in seconds.
         """
+        name = path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        if plain(str(name)) != str(name):
+            what = "its name is not UTF-8 or holds control characters (shown as codes); rename it"
+            self.problems.append(Problem(what, plain(subject), self.name(path)))
+            return
         self.recordings.append(Recording(subject, path, self.name(path), channels_tsv, events_tsv, eeg_json))
 
     def drop(self, subjects: set[str]) -> None:

@@ -6,7 +6,6 @@ rate too low for the band, a unit that cannot be right, too few windows.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from bridgemil.cohort.listing import Listing, Recording
 from bridgemil.cohort.preprocessing import Cut, cut
 from bridgemil.cohort.reading import Facts, collected_warnings, look, open_raw
 from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.side_files import read_json
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, plain
 from bridgemil.settings import parse
 
 MIN_WINDOWS = 10  # fewer are no person's EEG
@@ -130,9 +130,9 @@ def _in_bids(root: Path) -> list[Recording]:
 
 def _with_sidecars(path: Path) -> Recording:
     """A single file; if it lies in a BIDS folder, with the sidecars that training would have read."""
-    plain = Recording(path.stem, path, str(path))
+    alone = Recording(plain(path.stem), path, plain(str(path)))
     if path.parent.name != "eeg" or re.fullmatch(r"sub-[^_]+(_.+)?_eeg", path.stem) is None or not path.exists():
-        return plain
+        return alone
     import mne_bids
 
     from bridgemil.cohort.sources import bids
@@ -141,13 +141,13 @@ def _with_sidecars(path: Path) -> Recording:
     try:
         bids.add(listing, mne_bids.get_bids_path_from_fname(path, check=False, verbose="ERROR"))
     except (ValueError, RuntimeError):  # named like BIDS, but not in such a folder
-        return plain
-    return _named(listing.recordings[0], str(path))
+        return alone
+    return _named(listing.recordings[0], str(path)) if listing.recordings else alone
 
 
 def _named(recording: Recording, name: str) -> Recording:
     sidecars = recording.channels_tsv, recording.events_tsv, recording.eeg_json
-    return Recording(recording.subject, recording.path, name, *sidecars)
+    return Recording(recording.subject, recording.path, plain(name), *sidecars)
 
 
 def read(recording: Recording, signal: Signal, settings: PrepareSettings) -> NewRecording:
@@ -233,11 +233,8 @@ def _rate(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> list[
 
 
 def _stated_reference(eeg_json: Path | None) -> str | None:
-    try:
-        stated = json.loads(eeg_json.read_text(encoding="utf-8"))["EEGReference"] if eeg_json else None
-    except (OSError, ValueError, KeyError, TypeError):  # a sidecar need not say it
-        return None
-    return stated if isinstance(stated, str) and stated.strip().lower() not in ("", "n/a") else None
+    stated = read_json(eeg_json).get("EEGReference")  # ``look`` has refused what is no JSON
+    return plain(stated) if isinstance(stated, str) and stated.strip().lower() not in ("", "n/a") else None
 
 
 def _stated_filters(path: Path, settings: PrepareSettings) -> list[str]:

@@ -7,7 +7,6 @@ import importlib
 import json
 import os
 import platform
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,14 +20,25 @@ from bridgemil import __version__
 from bridgemil.cohort import sources
 from bridgemil.cohort.checks import Verdict, judge, native_rate
 from bridgemil.cohort.listing import Listing, Recording
+from bridgemil.cohort.opening import is_whole, read_about, read_record
 from bridgemil.cohort.preprocessing import Plan, cut
 from bridgemil.cohort.reading import Facts, look
 from bridgemil.cohort.records import SubjectRecord, default_folds, describe
 from bridgemil.cohort.settings import PRESETS, PrepareSettings
-from bridgemil.cohort.store import FORMAT, Cohort
-from bridgemil.cohort.writing import MARKER, SUBJECTS, is_whole, subject_folder, write_cohort, write_subject
-from bridgemil.disk import Taken, lock
-from bridgemil.errors import BadData, BadUse, Problem
+from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.writing import (
+    ABOUT,
+    FORMAT,
+    MARKER,
+    SUBJECTS,
+    array_hash,
+    mark,
+    subject_folder,
+    write_cohort,
+    write_subject,
+)
+from bridgemil.disk import Taken, lock, refuse_link, remove
+from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
 
@@ -112,7 +122,7 @@ def prepare(
     tasks = _tasks(listing, verdict, looked, out)
     recipe = _digest([[task.recipe for task in tasks], verdict.channels, chosen.folds, chosen.burn_in, listing.columns])
     with _only_writer(out):
-        if not _finished(out, recipe, overwrite):
+        if not _finished(out, recipe, tasks, overwrite):
             _write(out, tasks, recipe, listing, verdict, chosen, workers, skip_bad, progress)
     return Cohort.open(out)
 
@@ -225,32 +235,63 @@ def _refuse_foreign(out: Path, listing: Listing) -> None:
 def _only_writer(out: Path) -> Iterator[None]:
     """Own the folder; a writer that dies gives it back."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / MARKER).write_text("This folder is a bridgemil cohort; `bridgemil prepare` may replace what is in it.\n")
+        mark(out, "This folder is a bridgemil cohort; `bridgemil prepare` may replace what is in it.\n")
         with lock(out / ".lock", wait=False):
             yield
     except Taken:
         raise BadUse(f"{out}: another `prepare` is writing there") from None
 
 
-def _finished(out: Path, recipe: str, overwrite: bool) -> bool:
+def _finished(out: Path, recipe: str, tasks: list[SubjectTask], overwrite: bool) -> bool:
     """Whether ``out`` already is this cohort, whole; refuses to replace another one unless told to."""
-    about = out / "cohort.json"
+    about = out / ABOUT
     if not about.is_file():
         return False
     try:
-        known = json.loads(about.read_text(encoding="utf-8")).get("recipe")
-    except ValueError:
+        known = read_about(out).get("recipe")
+    except BadData:
         known = None
     if known == recipe:
-        cohort = Cohort.open(out)
-        if all(is_whole(out, record.subject, record.n_windows, len(cohort.channels), cohort.n_times)
-               for record in cohort.records.values()):  # fmt: skip
+        if _is_whole(out):
             return True
     elif known is not None and not overwrite:
         raise BadUse(f"{out}: holds a cohort made from other files or settings; choose another OUT, or --overwrite")
-    about.unlink()  # from here on it is an unfinished cohort
+    elif not overwrite and not _is_of_these(out, tasks):
+        raise BadUse(
+            f"{out}: holds a cohort whose {ABOUT} does not say how it was made (edited, damaged, saved from arrays, or "
+            "of another version), and subjects that are not known to be of these files and settings; choose another "
+            "OUT, or --overwrite"
+        )
+    remove(about)  # from here on it is an unfinished cohort
     return False
+
+
+def _is_of_these(out: Path, tasks: list[SubjectTask]) -> bool:
+    """Whether all subjects that are there were cut by these tasks' recipes: nothing else may be lost."""
+    by_folder = {subject_folder(out, task.subject).name: task for task in tasks}
+    folders = (out / SUBJECTS).iterdir() if (out / SUBJECTS).is_dir() else ()
+    for folder in folders:
+        if folder.name.startswith("."):
+            continue
+        task = by_folder.get(folder.name)
+        try:
+            if task is None or read_record(out, task.subject).get("recipe") != task.recipe:
+                return False
+        except BadData:
+            return False
+    return True
+
+
+def _is_whole(out: Path) -> bool:
+    """Whether a finished cohort is as it was written; what is damaged is cut anew."""
+    try:
+        cohort = Cohort.open(out)
+        for subject in cohort.subjects:
+            cohort.windows(subject)
+            cohort.window_starts(subject)
+    except BadData:
+        return False
+    return True
 
 
 def _write(
@@ -284,16 +325,19 @@ def _already_done(out: Path, tasks: list[SubjectTask]) -> dict[str, dict[str, An
     """The records of subjects that an earlier call finished by the same recipe; other subjects' folders are removed."""
     done: dict[str, dict[str, Any] | None] = {}
     for task in tasks:
-        file = subject_folder(out, task.subject) / "record.json"
-        if file.is_file():
-            record = json.loads(file.read_text(encoding="utf-8"))
-            shape = sum(record["recording_windows"]), len(record["sums"]), task.plans[0].settings.window_samples
-            if record["recipe"] == task.recipe and is_whole(out, task.subject, *shape):
+        refuse_link(subject_folder(out, task.subject))
+        if subject_folder(out, task.subject).is_dir():
+            try:
+                record = read_record(out, task.subject)
+            except BadData:
+                continue  # damaged, or not whole: it is cut anew
+            n_times, starts = task.plans[0].settings.window_samples, record.get("starts_hash")
+            if record.get("recipe") == task.recipe and is_whole(out, SubjectRecord.from_row(record), n_times, starts):
                 done[task.subject] = record
     wanted = {subject_folder(out, subject).name for subject in done}
     for folder in (out / SUBJECTS).iterdir():
         if folder.name not in wanted and ((folder / "record.json").is_file() or folder.suffix == ".part"):
-            shutil.rmtree(folder)
+            remove(folder)
     return done
 
 
@@ -364,15 +408,16 @@ def _finish(
         "settings": settings.model_dump(mode="json"),
         "versions": _versions(),
         "recipe": recipe,
-        "left_out": [asdict(item) for item in verdict.left_out],
-        "skipped": [str(problem) for problem in verdict.problems],
-        "notes": verdict.notes + too_small,
+        "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in verdict.left_out],
+        "skipped": [plain(str(problem)) for problem in verdict.problems],
+        "notes": [plain(note) for note in verdict.notes + too_small],
         "files": [{"subject": r["subject"], **file} for r in records for file in r["files"]],
     }
     clash = {name: f"{name}_source" for name in own}
     columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}
     cohort = Cohort(subjects, about, columns, out)
-    write_cohort(out, about | {"hash": cohort.hash}, cohort.rows())
+    starts = {subject.subject: array_hash(cohort.window_starts(subject.subject)) for subject in subjects}
+    write_cohort(out, about | {"hash": cohort.hash}, cohort.rows(), starts)
 
 
 def _versions() -> dict[str, str]:

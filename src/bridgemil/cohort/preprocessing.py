@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.headers import Damaged
 from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.reading import bad_spans, collected_warnings, open_raw
 from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.side_files import BadSideFile
 from bridgemil.cohort.transform import Grid, filter_and_resample, kernel
 from bridgemil.errors import BadData, Problem
 
 if TYPE_CHECKING:
     from mne.io import BaseRaw
+
+
+class NotFinite(ValueError):
+    """A signal that no number can hold any more."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,9 @@ def cut(plan: Plan) -> Cut:
             raw = open_raw(plan.recording.path)
             spans = bad_spans(raw, plan.recording.events_tsv)
             signal = preprocess(raw, plan)  # channels x time
-    except Exception as error:  # whatever the libraries say, a user must know which file they say it of
-        what = f"cannot be cut: {type(error).__name__}: {error}"
+    except Exception as error:  # whatever the libraries say (and they may quote the header), the file must be known
+        ours = isinstance(error, Damaged | BadSideFile | NotFinite)
+        what = f"cannot be cut: {error}" if ours else f"cannot be cut: {type(error).__name__} in filtering or reading"
         raise BadData("preparation stopped", [Problem(what, plan.recording.subject, plan.recording.name)]) from error
     length, step = settings.window_samples, settings.step_samples
     firsts = np.arange(0, signal.shape[1] - length + 1, step)
@@ -107,7 +114,7 @@ def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
         else:
             signal = filter_and_resample(raw.get_data(verbose="WARNING"), taps, grid, scale=1e6)
     if not np.isfinite(signal).all():
-        raise ValueError("filtering gave NaN or infinite values")
+        raise NotFinite("filtering gave NaN or infinite values")
     return signal
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import itertools
-import json
 import re
 import warnings
 from collections.abc import Iterator
@@ -17,13 +17,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import channels, formats
+from bridgemil.cohort.headers import (
+    BRAINVISION,
+    EDF,
+    FIF,
+    MOST_HZ,
+    Damaged,
+    EdfHeader,
+    check_fif,
+    cut_short,
+    read_edf,
+    refuse_irregular,
+)
 from bridgemil.cohort.listing import Recording
-from bridgemil.cohort.tables import read_table
+from bridgemil.cohort.side_files import BadSideFile, is_bad_mark, marked_events, sidecar_channels, stated_seconds
+from bridgemil.errors import plain
+from bridgemil.parallel import machine_memory
 
 if TYPE_CHECKING:
     from mne.io import BaseRaw
 
-FINGERPRINT_PIECES = 16
+PIECES = 16  # a recording is looked at in so many
+FINGERPRINT_SAMPLES = 256  # of each channel, evenly spread
+# What readers and filters warn of, as far as it repeats nothing of the header (see ``without_header_text``).
+KNOWN_WARNINGS = re.compile(
+    r"Loading an EDF with mixed sampling frequencies|Scaling factor will not be defined|Physical range is not defined"
+    r"|Channels contain different (high|low)pass filters|Invalid patient information|Invalid measurement date"
+    r"|Highpass cutoff frequency [\d.]+ is greater than lowpass cutoff frequency [\d.]+"
+    r"|Number of records from the header does not match the file size|Unsupported physical dimension"
+    r"|No info on DataPoints found|No coordinate information found|Online software filter detected"
+    r"|Could not inspect \.set file variables|Unknown types found, setting as type EEG|Channel names are not unique"
+    r"|The data contains 'boundary' events|At least one event has a sample index of -1"
+    r"|\d+ events have an onset that is NaN|(Limited|Omitted) \d+ annotation\(s\)|does not conform to MNE naming"
+    r"|FIF raw buffer could not be read, acquisition error likely: \d+ samples set to zero"
+    r"|filter_length \(\d+\) is longer than the signal \(\d+\), distortion is likely|MarkerFile .{0,9}not found"
+)
 
 
 @dataclass
@@ -60,9 +88,17 @@ def collected_warnings(into: list[str]) -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        text = " ".join(str(warning.message).split())
+        text = without_header_text(str(warning.message), warning.category)
         if text not in into:
             into.append(text)
+
+
+def without_header_text(text: str, category: type[Warning]) -> str:
+    """A warning as far as it is known to repeat nothing of a file's header, where a name or a date may stand."""
+    known = KNOWN_WARNINGS.search(" ".join(text.split()))
+    return (
+        known[0] if known else f"a warning that is not repeated here, for it may quote the header ({category.__name__})"
+    )
 
 
 def open_raw(path: Path) -> BaseRaw:
@@ -93,33 +129,70 @@ def look(recording: Recording) -> Facts:
     """
     facts = Facts(recording)
     try:
-        if recording.path.is_file() and recording.path.stat().st_size == 0:
-            facts.error = "the file is empty (0 bytes)"
-            return facts
-        with collected_warnings(facts.warnings):
-            raw = open_raw(recording.path)
-            _read_facts(raw, facts)
-        facts.n_bytes, facts.sha256 = _hash(_files(recording.path, raw))
-    except Exception as error:  # any reader may fail in its own way: the message is the finding
-        facts.error = f"unreadable: {type(error).__name__}: {' '.join(str(error).split())}"
-        if recording.path.suffix.lower() not in formats.FORMATS:
-            facts.error = f"unreadable: {recording.path.suffix or 'no ending'} is no known format; {formats.sentence()}"
-        return facts
-    truncated = [text for text in facts.warnings if "does not match the file size" in text]
-    header = _edf_header(recording.path)
-    short = truncated[0] if truncated else _cut_short(recording, raw)
-    if short:
-        facts.error = f"truncated: {short}"
-    elif header is not None and header[0]:
-        facts.error = "discontinuous (EDF+D): it has gaps that the reader closes; export it without gaps, or in pieces"
-    elif facts.n_times == 0:
-        facts.error = "zero length: the file holds no sample"
+        _look(facts)
+    except Damaged as damage:
+        facts.error = str(damage)
+    except BadSideFile as problem:
+        facts.error = str(problem)
+    except FileNotFoundError:
+        facts.error = "unreadable: a file that belongs to it (named in its header, or beside it) is not there"
+        beside = recording.path.parent.glob(f"{glob.escape(recording.path.stem)}.*")
+        if gone := next(filter(formats.is_absent, beside), None):
+            facts.error = f"unreadable: {plain(gone.name)}: {formats.ABSENT}"
+    except (
+        Exception
+    ) as error:  # any reader may fail in its own way; its words may repeat the header's, so ours are said
+        reader = formats.FORMATS.get(recording.path.suffix.lower())
+        facts.error = f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
+        if reader is None:
+            ending = plain(recording.path.suffix) or "no ending"
+            facts.error = f"unreadable: {ending} is no known format; {formats.sentence()}"
     return facts
 
 
-def _read_facts(raw: BaseRaw, facts: Facts) -> None:
+def _look(facts: Facts) -> None:
+    path = facts.recording.path
+    refuse_irregular(path)
+    if path.is_file() and path.stat().st_size == 0:
+        raise Damaged("the file is empty (0 bytes)")
+    header = read_edf(path) if path.suffix.lower() in EDF else None
+    if path.suffix.lower() in FIF:
+        check_fif(path)
+    with collected_warnings(facts.warnings):
+        raw = open_raw(path)
+        _check_raw(raw, facts.recording)
+        _read_facts(raw, facts, header)
+    if any("samples set to zero" in text for text in facts.warnings):
+        raise Damaged("unreadable: a part of its samples cannot be read, and the reader put zeros there")
+    facts.n_bytes, facts.sha256 = _hash(_files(path, raw))
+    if header is not None and header.has_gaps:
+        raise Damaged("discontinuous (EDF+D): it has gaps that the reader closes; export it without gaps, or in pieces")
+    if facts.n_times == 0:
+        raise Damaged("zero length: the file holds no sample")
+
+
+def _check_raw(raw: BaseRaw, recording: Recording) -> None:
+    """Refuse what cannot be, before its samples are read."""
+    sfreq, n_times = float(raw.info["sfreq"]), int(raw.n_times)
+    if not 0 < sfreq <= MOST_HZ:
+        raise Damaged(f"unreadable: a sampling rate of {sfreq:g} Hz, by its header, cannot be")
+    stated = stated_seconds(recording.eeg_json)  # a side file that cannot be read is a problem for every format
+    if recording.path.suffix.lower() in BRAINVISION:
+        width = {"short": 2, "int": 4, "single": 4}.get(getattr(raw, "orig_format", ""), 1)
+        short = cut_short(recording.path, Path(raw.filenames[0]), n_times, width * len(raw.ch_names))
+        slack = 1.0 if stated.is_integer() else 0.1  # a whole number may have been rounded
+        if short is None and n_times / sfreq + slack < stated:
+            short = f"its eeg.json says {stated:g} s (RecordingDuration), its data file has {n_times / sfreq:g} s"
+        if short:
+            raise Damaged(f"truncated: {short}")
+    needed, memory = 8 * n_times * len(raw.ch_names), machine_memory()
+    if memory is not None and needed > memory:
+        raise Damaged(f"too large: its header promises {needed / 1e9:,.0f} GB of samples, more than the memory here")
+
+
+def _read_facts(raw: BaseRaw, facts: Facts, header: EdfHeader | None) -> None:
     facts.sfreq, facts.n_times = float(raw.info["sfreq"]), int(raw.n_times)
-    types, marked_bad = _sidecar_channels(facts.recording.channels_tsv)
+    types, marked_bad = sidecar_channels(facts.recording.channels_tsv)
     for name, kind in zip(raw.ch_names, raw.get_channel_types(), strict=True):
         channel = channels.key(name)
         if kind in ("stim", "eog", "ecg", "emg") or types.get(channel, "EEG") not in ("EEG", "MISC", "REF"):
@@ -130,25 +203,27 @@ def _read_facts(raw: BaseRaw, facts: Facts) -> None:
             facts.spellings[channel] = name
             if channels.electrode(name) is None:
                 facts.other.append(name)
+    signals = dict(zip(raw.ch_names, header.signals, strict=True)) if header is not None else {}
     for channel, name in facts.spellings.items():
         if name in raw.info["bads"] or channel in marked_bad:
             facts.bad[channel] = "marked bad"
+        if name in signals and signals[name].bad is not None:
+            facts.bad[channel] = str(signals[name].bad)
+        facts.rates[channel] = signals[name].rate if name in signals else facts.sfreq
     facts.bad_spans = bad_spans(raw, facts.recording.events_tsv)
-    header = _edf_header(facts.recording.path)
-    rates = {channels.key(name): rate for name, rate in (header[1] if header else {}).items()}
-    facts.rates = {channel: rates.get(channel, facts.sfreq) for channel in facts.spellings}
     if facts.n_times:
         _measure(raw, facts)
 
 
 def _measure(raw: BaseRaw, facts: Facts) -> None:
-    """Spread, missing values and fingerprint of every channel, read in 16 pieces of time."""
+    """Spread, missing values and fingerprint of every channel, read in pieces of time."""
     names = list(facts.spellings.values())
-    edges = np.linspace(0, facts.n_times, FINGERPRINT_PIECES + 1).astype(int)
+    edges = np.linspace(0, facts.n_times, PIECES + 1).astype(int)
     sums, squares, missing = (np.zeros(len(names)) for _ in range(3))
-    pieces = np.zeros((len(names), FINGERPRINT_PIECES))
+    places = np.linspace(0, facts.n_times - 1, FINGERPRINT_SAMPLES).astype(int)
+    samples = []
     origin = None
-    for number, (start, stop) in enumerate(itertools.pairwise(edges)):
+    for start, stop in itertools.pairwise(edges):
         if start == stop:
             continue
         signal = raw.get_data(picks=names, start=start, stop=stop) * 1e6  # channels x time
@@ -157,16 +232,18 @@ def _measure(raw: BaseRaw, facts: Facts) -> None:
             missing += (~finite).sum(axis=1)
             signal[~finite] = 0.0
         origin = signal[:, :1].copy() if origin is None else origin  # offsets of millivolts must not drown the spread
-        pieces[:, number] = np.abs(signal).mean(axis=1)
+        samples.append(signal[:, places[(places >= start) & (places < stop)] - start])
         signal -= origin
-        sums += signal.sum(axis=1)
-        squares += np.einsum("ct,ct->c", signal, signal)
-    count = facts.n_times
-    std = np.sqrt(np.maximum(squares / count - (sums / count) ** 2, 0))
+        with np.errstate(over="ignore", invalid="ignore"):  # what is no number any more is refused as too loud
+            sums += signal.sum(axis=1)
+            squares += np.einsum("ct,ct->c", signal, signal)
+    with np.errstate(over="ignore", invalid="ignore"):
+        std = np.sqrt(np.maximum(squares / facts.n_times - (sums / facts.n_times) ** 2, 0))
+    fingerprint = np.concatenate(samples, axis=1)
     for row, channel in enumerate(facts.spellings):
         facts.std[channel] = float(std[row])
         facts.non_finite[channel] = int(missing[row])
-        facts.fingerprint[channel] = pieces[row]
+        facts.fingerprint[channel] = fingerprint[row]
 
 
 def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
@@ -188,27 +265,17 @@ def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]
     found = list(
         zip(raw.annotations.onset - raw.first_time, raw.annotations.duration, raw.annotations.description, strict=True)
     )
-    for event in read_table(events_tsv)[1] if events_tsv is not None else ():
-        kinds = [text for text in (event.get("trial_type", ""), event.get("value", "")) if is_bad_mark(text)]
-        found += [(float(event["onset"]), float(event.get("duration") or 0), text) for text in kinds[:1]]
+    found += marked_events(events_tsv)
     spans = set()
     for onset, duration, text in found:
-        if is_bad_mark(text):
-            point = "boundary" in text.lower() or not np.isfinite(duration)
-            spans.add((round(float(onset), 6), 0.0 if point else float(duration)))
+        if not is_bad_mark(text):
+            continue
+        if "boundary" in text.lower():
+            duration = 0.0
+        if not (np.isfinite(onset) and np.isfinite(duration) and duration >= 0):
+            raise Damaged("an annotation marks a bad stretch without an onset and a duration that can be")
+        spans.add((round(float(onset), 6), float(duration)))
     return sorted(spans)
-
-
-def is_bad_mark(text: str) -> bool:
-    """Whether an annotation says that the signal there is not to be trusted."""
-    return text.strip().lower().startswith(("bad", "edge", "boundary"))
-
-
-def _sidecar_channels(path: Path | None) -> tuple[dict[str, str], set[str]]:
-    """Types and bad channels from a BIDS channels.tsv."""
-    rows = read_table(path)[1] if path is not None else []
-    types = {channels.key(row["name"]): row["type"].upper() for row in rows if row.get("type")}
-    return types, {channels.key(row["name"]) for row in rows if row.get("status", "").lower() == "bad"}
 
 
 def _files(path: Path, raw: BaseRaw) -> list[Path]:
@@ -228,46 +295,3 @@ def _hash(files: list[Path]) -> tuple[int, str]:
                 digest.update(block)
                 size += len(block)
     return size, digest.hexdigest()
-
-
-def _edf_header(path: Path) -> tuple[bool, dict[str, float]] | None:
-    """Of an EDF or BDF file: whether it has gaps, and the rate of each signal (the reader shows one for all)."""
-    if path.suffix.lower() not in (".edf", ".bdf"):
-        return None
-    with path.open("rb") as stream:
-        main = stream.read(256)
-        n = int(main[252:256])
-        signals = stream.read(256 * n).decode("latin-1")
-    labels = [signals[16 * i : 16 * (i + 1)].strip() for i in range(n)]
-    samples = [int(signals[216 * n + 8 * i : 216 * n + 8 * (i + 1)]) for i in range(n)]
-    seconds = float(main[244:252])
-    return main[192:197] in (b"EDF+D", b"BDF+D"), {
-        label: count / seconds for label, count in zip(labels, samples, strict=True) if seconds
-    }
-
-
-def _cut_short(recording: Recording, raw: BaseRaw) -> str | None:
-    """Why a BrainVision recording, whose data file has no length of its own, must have been longer once."""
-    if recording.path.suffix.lower() not in (".vhdr", ".ahdr"):
-        return None
-    width = {"short": 2, "int": 4, "single": 4}.get(getattr(raw, "orig_format", ""), 1)
-    data = Path(raw.filenames[0])
-    if data.is_file() and data.stat().st_size % (width * len(raw.ch_names)) != 0:
-        return "its data file ends in the middle of a sample"
-    stated = re.search(rb"^\s*DataPoints\s*=\s*(\d+)", recording.path.read_bytes(), re.MULTILINE | re.IGNORECASE)
-    if stated and raw.n_times < int(stated[1]):
-        return f"its header says {int(stated[1])} samples, its data file has {raw.n_times}"
-    seconds = raw.n_times / raw.info["sfreq"]
-    should = _stated_seconds(recording.eeg_json)
-    slack = 1.0 if should.is_integer() else 0.1  # a whole number may have been rounded
-    if seconds + slack < should:
-        return f"its eeg.json says {should:g} s (RecordingDuration), its data file has {seconds:g} s"
-    return None
-
-
-def _stated_seconds(eeg_json: Path | None) -> float:
-    """How long a recording is by its BIDS sidecar; 0 if that does not say."""
-    try:
-        return float(json.loads(eeg_json.read_text(encoding="utf-8"))["RecordingDuration"]) if eeg_json else 0.0
-    except (KeyError, TypeError, ValueError):
-        return 0.0

@@ -13,15 +13,15 @@ from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL202
 class PrepareSettings(BaseModel):
     """How recordings become windows. The defaults are those for any BIDS folder or manifest."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     channels: tuple[str, ...] | None = Field(None, description="electrodes to keep, in this order; none: all shared")
-    low: float | None = Field(0.5, gt=0, description="high-pass edge in Hz")
+    low: float | None = Field(0.5, ge=0.01, description="high-pass edge in Hz")
     high: float | None = Field(45.0, gt=0, description="low-pass edge in Hz")
-    notch: tuple[float, ...] = Field((), description="notch frequencies in Hz")
-    sfreq: float = Field(200.0, gt=0, description="sampling rate of the windows in Hz")
+    notch: tuple[float, ...] = Field((), max_length=50, description="notch frequencies in Hz")
+    sfreq: float = Field(200.0, gt=0, le=100_000, description="sampling rate of the windows in Hz")
     reference: tuple[str, ...] = Field((), description="re-reference to these channels, or to 'average'")
-    window_seconds: float = Field(1.0, gt=0, description="length of a window in seconds")
+    window_seconds: float = Field(1.0, gt=0, le=3600, description="length of a window in seconds")
     overlap: float = Field(0.0, ge=0, lt=1, description="share of a window that the next one repeats")
     bad_annotations: Literal["drop", "keep"] = Field("drop", description="windows touching BAD, EDGE or boundary marks")
     bad_channels: Literal["stop", "drop", "interpolate"] = Field("stop", description="channels marked bad, flat or NaN")
@@ -32,8 +32,10 @@ class PrepareSettings(BaseModel):
     reject_uv: float | None = Field(
         None, gt=0, description="drop windows whose peak-to-peak exceeds this, in microvolt"
     )
-    folds: int | None = Field(None, ge=3, description="folds k; none: 10, or the smallest class if that is smaller")
-    burn_in: int = Field(10, ge=0, description="epochs before a checkpoint may be selected")
+    folds: int | None = Field(
+        None, ge=3, le=10_000, description="folds k; none: 10, or the smallest class if that is smaller"
+    )
+    burn_in: int = Field(10, ge=0, le=100_000, description="epochs before a checkpoint may be selected")
 
     @field_validator("channels", "reference", mode="after")
     @classmethod

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bridgemil.cohort import formats
 from bridgemil.cohort.listing import LeftOut
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, plain
 
 # What a file's name says of the recording and not of the person.
 _CONDITION = re.compile(
@@ -127,6 +127,10 @@ def _recordings(folder: Path, skeleton: Skeleton) -> list[Path]:
         if any(part.startswith(".") or part.lower().endswith(".mff") for part in place.parts[:-1]):
             continue  # hidden, or inside a recording
         if not formats.is_recording(path):
+            continue
+        if plain(str(place)) != str(place):
+            why = "its name is not UTF-8 or holds control characters (shown as codes); rename it"
+            skeleton.left_out.append(LeftOut(plain(place.as_posix()), why))
             continue
         part = re.fullmatch(r"(.+)-\d+\.fif", path.name, re.IGNORECASE)
         if part and path.with_name(f"{part[1]}.fif").is_file():

@@ -7,7 +7,8 @@ On disk it is a folder:
     subjects/<id>/       windows.npy (float32, windows x channels x time, microvolt), starts.npy, record.json
 
 A subject's folder appears in one rename, so an interrupted ``prepare`` never leaves half a subject. Opening a cohort
-reads the first two files only.
+reads the first two files only, and checks them against their hashes; a subject's signal is checked when it is first
+read.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort import opening
 from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.signal import Signal
-from bridgemil.cohort.writing import SUBJECTS, subject_folder, write_cohort, write_subject
+from bridgemil.cohort.writing import ABOUT, FORMAT, SUBJECTS, TABLE, array_hash, write_cohort, write_subject
 from bridgemil.errors import BadData, BadUse
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FORMAT = 1
 
 
 class Cohort:
@@ -75,28 +75,21 @@ class Cohort:
         path
             The folder that ``prepare`` or ``save`` wrote.
         """
-        import pyarrow.parquet as pq
-
         path = Path(path)
-        about_file, table_file = path / "cohort.json", path / "subjects.parquet"
-        if not about_file.is_file() or not table_file.is_file():
+        folder = opening.stored(path)
+        missing = [name for name in (ABOUT, TABLE) if not folder.has(name)]
+        if missing:
             unfinished = (path / SUBJECTS).is_dir()
             advice = "its preparation was not finished: run the same `bridgemil prepare` again" if unfinished else (
                 "make one with `bridgemil prepare SOURCE OUT`"
             )  # fmt: skip
-            raise BadData(f"{path}: no cohort there; {advice}")
-        try:
-            about = json.loads(about_file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise BadData(f"{about_file}: is damaged ({error}); prepare the cohort again") from None
-        if about.get("format") != FORMAT:
-            raise BadData(f"{path}: cohort format {about.get('format')}, this version reads {FORMAT}; prepare it again")
-        own = SubjectRecord.__dataclass_fields__
-        records, columns = [], {}
-        for row in pq.read_table(table_file).to_pylist():
-            records.append(SubjectRecord.from_row(row))
-            columns[row["subject"]] = {key: value for key, value in row.items() if key not in own}
-        return cls(records, about, columns, path)
+            raise BadData(f"{path}: no cohort there (no {missing[0]}); {advice}")
+        about = opening.read_about(path)
+        records, columns = opening.read_subjects(path, about)
+        cohort = cls(records, about, columns, path)
+        if about.get("hash", cohort.hash) != cohort.hash:
+            raise folder.bad(TABLE, "does not belong to cohort.json, or a label, boundary or hash in it was changed")
+        return cohort
 
     @classmethod
     def from_arrays(
@@ -231,7 +224,11 @@ class Cohort:
         self._known(subject)
         if self._arrays is not None:
             return self._arrays[subject]
-        return self._load(subject, "windows.npy", "r")
+        assert self.path is not None
+        unsealed = self.about.get("contents") is None  # of an earlier version
+        return opening.read_windows(
+            self.path, self.records[subject], len(self.channels), self.n_times, any_order=unsealed
+        )
 
     def window_starts(self, subject: str) -> NDArray[np.float64]:
         """Where each window begins.
@@ -248,9 +245,25 @@ class Cohort:
         """
         self._known(subject)
         if self._arrays is None:
-            return self._load(subject, "starts.npy", None)
+            assert self.path is not None
+            return opening.read_starts(self.path, self.records[subject], self._starts_hash(subject))
         lengths = self.records[subject].recording_windows
         return np.concatenate([np.arange(n) for n in lengths]) * self.n_times / self.sfreq
+
+    def window_numbers(self, subject: str) -> NDArray[np.int64]:
+        """The number of each window among all that were cut of the subject.
+
+        Parameters
+        ----------
+        subject
+            Its id.
+
+        Returns
+        -------
+        ndarray, shape (n_windows,)
+            0, 1, 2 and so on, unless this is an excerpt.
+        """
+        return np.arange(self._known(subject).n_windows)
 
     def column(self, name: str) -> list[Any]:
         """A column of what else is known of the subjects.
@@ -297,7 +310,7 @@ class Cohort:
         mean, std : ndarray, shape (n_channels,)
             In microvolts.
         """
-        records = [self._known(subject) for subject in subjects]
+        records = [self._sums(subject) for subject in subjects]
         counts = np.array([record.n_windows * self.n_times for record in records], dtype=np.float64)
         sums = np.array([record.sums for record in records])  # subjects x channels
         mean = sums.sum(axis=0) / counts.sum()
@@ -333,10 +346,12 @@ class Cohort:
         path = Path(path)
         if path.exists() and any(path.iterdir()):
             raise BadUse(f"{path}: exists and is not empty")
+        hashes = {}
         for record in self.records.values():
             starts = self.window_starts(record.subject)
             write_subject(path, record.subject, self.windows(record.subject), starts, asdict(record))
-        write_cohort(path, self.about | {"hash": self.hash}, self.rows())
+            hashes[record.subject] = array_hash(starts)
+        write_cohort(path, self.about | {"hash": self.hash}, self.rows(), hashes)
         return Cohort.open(path)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -348,14 +363,14 @@ class Cohort:
             raise KeyError(f"no subject {subject!r} in the cohort; it has {', '.join(self.subjects[:5])} …")
         return self.records[subject]
 
-    def _load(self, subject: str, name: str, mode: Any) -> NDArray[Any]:
-        assert self.path is not None
-        file = subject_folder(self.path, subject) / name
-        try:
-            array: NDArray[Any] = np.load(file, mmap_mode=mode)
-        except (OSError, ValueError) as error:
-            raise BadData(f"{file}: cannot be read ({error}); prepare the cohort again") from None
-        return array
+    def _sums(self, subject: str) -> SubjectRecord:
+        """A record that has the subject's sums."""
+        return self._known(subject)
+
+    def _starts_hash(self, subject: str) -> str | None:
+        """None if an earlier version wrote none."""
+        starts: Mapping[str, str] = (self.about.get("contents") or {}).get("starts", {})
+        return starts.get(subject)
 
     def __len__(self) -> int:
         return len(self.records)

@@ -111,7 +111,7 @@ class BagLearner(Learner):
     device
         Where the model is.
     pretrained
-        Whether the encoder comes from Stage 1: only then is it frozen at first, and retained.
+        Whether the encoder comes from Stage 1: only then is it frozen at first and retained.
     """
 
     purpose, stage, batch_settings = "bags", "stage2", "stage2.batch_subjects"
@@ -135,7 +135,7 @@ class BagLearner(Learner):
         self.epochs, self.burn_in = settings.epochs, settings.burn_in
         self.selection, self.averaging = settings.selection, settings.averaging
         self.ahead = reading.pays(train.n_bytes, device.type)
-        self.frozen_epochs = settings.freeze_epochs if pretrained else 0
+        self.frozen_epochs = settings.epochs if settings.frozen else settings.freeze_epochs if pretrained else 0
         self.retention = settings.retention if pretrained else 0.0
         self.warmup, self.total = settings.warmup_epochs * self.steps, settings.epochs * self.steps
         self.weights = train.class_weights().to(device) if settings.class_weight else None

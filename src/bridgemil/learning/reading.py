@@ -5,7 +5,6 @@ Of a cohort on disk nothing is held but some memory maps; the operating system k
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from bridgemil.errors import BadData
 from bridgemil.learning.layout import Index
+from bridgemil.parallel import machine_memory
 
 MAPS = 128  # memory maps open at once; each holds a file open
 CHUNK_BYTES = 2**18  # read and normalised at once: it stays in the processor's cache
@@ -62,7 +62,8 @@ class BagReader:
     ) -> None:
         self._arrays, self._subjects, self._starts, self.shape = arrays, tuple(subjects), starts, shape
         per_channel = (-1, *(1 for _ in shape[1:]))
-        self._scale = None if scale is None else tuple(v.astype(np.float32).reshape(per_channel) for v in scale)
+        # In the shape of a window: a subtraction that need not repeat a number over time is quicker by a half.
+        self._scale = scale and tuple(np.broadcast_to(v.reshape(per_channel), shape).astype(np.float32) for v in scale)
         self._open: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
         self._opening = threading.Lock()
         self._chunk = max(1, CHUNK_BYTES // (4 * int(np.prod(shape))))
@@ -76,10 +77,8 @@ class BagReader:
         for i in np.flatnonzero(np.diff(bounds)).tolist():
             array, places = self._kept(i), order[bounds[i] : bounds[i + 1]]
             rows = sorted_index[bounds[i] : bounds[i + 1]] - self._starts[i]
-            for first in range(0, len(rows), self._chunk):
-                part = array[rows[first : first + self._chunk]]
-                self._normalise(part, part)
-                windows[places[first : first + self._chunk]] = part
+            for place, row in zip(places.tolist(), rows.tolist(), strict=True):
+                self._normalise(array[row], windows[place])
         return windows
 
     def span(self, i: int, first: int, last: int) -> NDArray[np.float32]:
@@ -94,7 +93,7 @@ class BagReader:
         if self._scale is not None:
             np.subtract(source, self._scale[0], out=target)
             np.divide(target, self._scale[1], out=target)
-        elif source is not target:
+        else:
             target[...] = source
 
     def _kept(self, i: int) -> NDArray[np.float32]:
@@ -133,14 +132,6 @@ def pays(n_bytes: int, device_type: str) -> bool:
     """
     memory = machine_memory()
     return device_type == "cuda" or (memory is not None and n_bytes > MEMORY_SHARE * memory)
-
-
-def machine_memory() -> int | None:
-    """Bytes of memory of this machine, where the system says it."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows
-        return None
 
 
 def steps(

@@ -10,21 +10,23 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from bridgemil import aggregators
 from bridgemil.learning.selection import Selection
 
+# The upper bounds below are far beyond what is of use: they stop a slip of the keyboard before it asks for memory.
+MOST_EPOCHS, MOST_STEPS, MOST_WINDOWS, MOST_WEIGHT = 100_000, 100_000_000, 1_000_000, 1e6
 MIN_STEPS = "optimiser steps at least: epochs, warm-up, freezing and burn-in grow in proportion where they are too few"
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class _Stage1(_Settings):
     objective: str
-    epochs: int = Field(50, ge=1)
-    batch_windows: int = Field(512, ge=2, description="windows (alignment: anchors) in a step")
-    lr: float = Field(1e-3, gt=0)
-    weight_decay: float = Field(1e-4, ge=0)
-    warmup_epochs: int = Field(5, ge=0)
-    min_steps: int = Field(0, ge=0, description=MIN_STEPS)
+    epochs: int = Field(50, ge=1, le=MOST_EPOCHS)
+    batch_windows: int = Field(512, ge=2, le=MOST_WINDOWS, description="windows (alignment: anchors) in a step")
+    lr: float = Field(1e-3, gt=0, le=MOST_WEIGHT)
+    weight_decay: float = Field(1e-4, ge=0, le=MOST_WEIGHT)
+    warmup_epochs: int = Field(5, ge=0, le=MOST_EPOCHS)
+    min_steps: int = Field(0, ge=0, le=MOST_STEPS, description=MIN_STEPS)
 
 
 class AlignmentSettings(_Stage1):
@@ -33,12 +35,12 @@ class AlignmentSettings(_Stage1):
     objective: Literal["alignment"] = "alignment"
     nearby: bool = Field(True, description="align nearby windows")
     subbag: bool = Field(True, description="align sub-bags of a subject")
-    radius: int = Field(2, ge=1, description="how many windows away a nearby partner may be")
-    subbag_size: int = Field(8, ge=1, description="windows in a sub-bag")
-    subbag_pairs: int = Field(512, ge=2, description="pairs of sub-bags in a step")
-    invariance: float = Field(25.0, ge=0)
-    variance: float = Field(25.0, ge=0)
-    covariance: float = Field(1.0, ge=0)
+    radius: int = Field(2, ge=1, le=MOST_WINDOWS, description="how many windows away a nearby partner may be")
+    subbag_size: int = Field(8, ge=1, le=MOST_WINDOWS, description="windows in a sub-bag")
+    subbag_pairs: int = Field(512, ge=2, le=MOST_WINDOWS, description="pairs of sub-bags in a step")
+    invariance: float = Field(25.0, ge=0, le=MOST_WEIGHT)
+    variance: float = Field(25.0, ge=0, le=MOST_WEIGHT)
+    covariance: float = Field(1.0, ge=0, le=MOST_WEIGHT)
 
     @model_validator(mode="after")
     def _something_to_align(self) -> Self:
@@ -47,7 +49,7 @@ class AlignmentSettings(_Stage1):
         return self
 
 
-# These three have no default objective, so that what differs from the defaults always names it.
+# These have no default objective, so that what differs from the defaults always names it.
 class SupConSettings(_Stage1):
     """Stage 1 by supervised contrast: windows of one inherited diagnosis are pulled together."""
 
@@ -66,13 +68,20 @@ class SupervisedSettings(_Stage1):
     objective: Literal["supervised"]
 
 
+class UntrainedSettings(_Stage1):
+    """No Stage 1: the encoder keeps its random weights, and batch norm comes to know the windows (an ablation)."""
+
+    objective: Literal["untrained"]
+    weight_decay: Literal[0] = Field(0, description="nothing may change a weight")
+
+
 class _Trained(_Settings):
-    epochs: int = Field(100, ge=1)
-    lr: float = Field(5e-4, gt=0, description="of the head; of everything if encoder_lr is not given")
-    weight_decay: float = Field(1e-4, ge=0)
-    burn_in: int = Field(0, ge=0, description="epochs (from 0) below this one are not selected")
+    epochs: int = Field(100, ge=1, le=MOST_EPOCHS)
+    lr: float = Field(5e-4, gt=0, le=MOST_WEIGHT, description="of the head; of everything if encoder_lr is not given")
+    weight_decay: float = Field(1e-4, ge=0, le=MOST_WEIGHT)
+    burn_in: int = Field(0, ge=0, le=MOST_EPOCHS, description="epochs (from 0) below this one are not selected")
     class_weight: bool = Field(False, description="weigh classes by inverse frequency")
-    min_steps: int = Field(0, ge=0, description=MIN_STEPS)
+    min_steps: int = Field(0, ge=0, le=MOST_STEPS, description=MIN_STEPS)
     selection: Selection = Field(
         "accuracy", description="which epoch: highest validation accuracy, lowest validation loss, or simply the last"
     )
@@ -92,7 +101,7 @@ class WindowSettings(_Trained):
     """Every window inherits its subject's label; a subject is decided by a vote of its windows."""
 
     kind: Literal["windows"] = "windows"
-    batch_windows: int = Field(512, ge=2, description="windows in a step")
+    batch_windows: int = Field(512, ge=2, le=MOST_WINDOWS, description="windows in a step")
 
 
 class BagSettings(_Trained):
@@ -100,16 +109,22 @@ class BagSettings(_Trained):
 
     kind: Literal["bags"] = "bags"
     aggregator: str = "attention"
-    batch_subjects: int = Field(8, ge=1, description="subjects in a step")
+    batch_subjects: int = Field(8, ge=1, le=MOST_WINDOWS, description="subjects in a step")
     optimiser: Literal["adam", "adamw"] = "adamw"
     schedule: Literal["constant", "cosine"] = "cosine"
-    encoder_lr: float | None = Field(1e-4, gt=0)
-    warmup_epochs: int = Field(5, ge=0)
-    freeze_epochs: int = Field(5, ge=0, description="epochs in which only the aggregator learns")
-    retention: float = Field(1e-5, ge=0, description="weight of staying near the Stage 1 embeddings")
-    retention_windows: int = Field(512, ge=1, description="windows of a step it is computed on, at most")
+    encoder_lr: float | None = Field(1e-4, gt=0, le=MOST_WEIGHT)
+    warmup_epochs: int = Field(5, ge=0, le=MOST_EPOCHS)
+    freeze_epochs: int = Field(5, ge=0, le=MOST_EPOCHS, description="epochs in which only the aggregator learns")
+    frozen: bool = Field(False, description="only the aggregator ever learns")
+    retention: float = Field(1e-5, ge=0, le=MOST_WEIGHT, description="weight of staying near the Stage 1 embeddings")
+    retention_windows: int = Field(
+        512, ge=1, le=MOST_WINDOWS, description="windows of a step it is computed on, at most"
+    )
     bag_windows: int | None = Field(
-        None, ge=1, description="windows of a bag in a training step, at most, drawn anew each time; None: all"
+        None,
+        ge=1,
+        le=MOST_WINDOWS,
+        description="windows of a bag in a training step, at most, drawn anew each time; None: all",
     )
     positions: bool = Field(True, description="add each window's place in the bag to its embedding")
     dropout: float = Field(0.1, ge=0, lt=1, description="of the aggregator")
@@ -136,13 +151,15 @@ class BagSettings(_Trained):
 
 
 Stage1Settings = Annotated[
-    AlignmentSettings | SupConSettings | MaskedSettings | SupervisedSettings, Field(discriminator="objective")
+    AlignmentSettings | SupConSettings | MaskedSettings | SupervisedSettings | UntrainedSettings,
+    Field(discriminator="objective"),
 ]
 STAGE1: dict[str, type[BaseModel]] = {
     "alignment": AlignmentSettings,
     "supcon": SupConSettings,
     "masked": MaskedSettings,
     "supervised": SupervisedSettings,
+    "untrained": UntrainedSettings,
 }
 Stage2Settings = Annotated[WindowSettings | BagSettings, Field(discriminator="kind")]
 STAGE2: dict[str, type[BaseModel]] = {"windows": WindowSettings, "bags": BagSettings}

@@ -13,7 +13,7 @@ Nothing in it executes. A network whose backbone is the user's own code is loade
 from __future__ import annotations
 
 from bridgemil.models.fitting import Fit, Shelf, features_of, fit, fit_whole, front_end_arrays
-from bridgemil.models.loading import build, encoder_for, load
+from bridgemil.models.loading import build, encoder_for, load, load_encoder
 from bridgemil.models.model import (
     BaselineModel,
     EnsembleModel,
@@ -21,6 +21,7 @@ from bridgemil.models.model import (
     ModelFacts,
     NetworkModel,
     Prediction,
+    UnreadBag,
     front_end_features,
 )
 
@@ -33,6 +34,7 @@ __all__ = [
     "NetworkModel",
     "Prediction",
     "Shelf",
+    "UnreadBag",
     "build",
     "encoder_for",
     "features_of",
@@ -41,4 +43,5 @@ __all__ = [
     "front_end_arrays",
     "front_end_features",
     "load",
+    "load_encoder",
 ]

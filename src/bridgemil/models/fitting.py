@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
+from bridgemil.cohort.excerpt import Excerpt
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
@@ -205,9 +206,12 @@ def front_end_arrays(encoder: nn.Module, cohort: Cohort, shelf: Shelf) -> Callab
         return None
     key = front_end_key(front_end)
 
+    whole = cohort.whole if isinstance(cohort, Excerpt) else cohort  # a window's features are its own
+
     def features(subject: str) -> NDArray[np.float32]:
         try:
-            return features_of(shelf, key, cohort, subject, lambda bag: front_end_features(front_end, bag))
+            every = features_of(shelf, key, whole, subject, lambda bag: front_end_features(front_end, bag))
+            return cohort.part(subject, every) if isinstance(cohort, Excerpt) else every
         except BadData as error:
             raise BadData(f"{subject}: {error}") from error
 

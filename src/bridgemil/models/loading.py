@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from bridgemil import backbones, baselines
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models.model import ABOUT, FORMAT, WEIGHTS, BaselineModel, EnsembleModel, Model, ModelFacts, NetworkModel
+from bridgemil.stored import StoredFolder
+from bridgemil.stored.schema import Schema
 
 if TYPE_CHECKING:
     from torch import nn
 
     from bridgemil.learning.bags import BagModel
     from bridgemil.learning.windows import WindowModel
+
+
+ADVICE = "save or train it again"
+
+
+class ModelFile(Schema):
+    """model.json."""
+
+    settings: dict[str, Any]
+    classes: list[str] = Field(min_length=2)
+    signal: dict[str, Any]
+    preparation: dict[str, Any]
+    seed: int
+    versions: dict[str, str]
+    members: list[str] | None = None
+    classifier: Any = None
 
 
 def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu") -> Model:
@@ -33,18 +52,27 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     device
         Where to predict.
     """
+    folder = Path(folder)
+    facts, about = _facts(folder)
+    try:
+        return _load(folder, facts, about, backbone, device)
+    except BridgeMILError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        raise BadData(f"{folder / ABOUT}: does not fit the numbers beside it; {ADVICE}") from None
+
+
+def _load(folder: Path, facts: ModelFacts, about: dict[str, Any], backbone: str | None, device: str) -> Model:
     import torch
 
     from bridgemil.learning import checkpoint
 
-    folder = Path(folder)
-    facts, about = _facts(folder)
     if "members" in about:
         names = [_plain_name(folder, name) for name in about["members"]]
         return EnsembleModel(facts, {name: load(folder / name, backbone=backbone, device=device) for name in names})
-    if not (folder / WEIGHTS).is_file():
+    if not StoredFolder(folder, ADVICE).has(WEIGHTS):
         raise BadData(f"{folder / WEIGHTS}: is not there; the model is not whole")
-    tensors, _ = checkpoint.read(folder / WEIGHTS)
+    tensors, _ = checkpoint.read(folder / WEIGHTS, ADVICE)
     settings = facts.settings
     if not settings.is_network:
         from bridgemil.baselines.classifiers import rebuild
@@ -71,10 +99,16 @@ def _plain_name(folder: Path, name: Any) -> str:
 
 
 def _facts(folder: Path) -> tuple[ModelFacts, dict[str, Any]]:
+    stored = StoredFolder(folder, ADVICE)
+    if not stored.has(ABOUT):
+        raise BadData(f"{folder}: no model there, or a damaged one (no {ABOUT}); {ADVICE}")
+    about = stored.json(ABOUT)
+    if about.get("format") != FORMAT:
+        said = about.get("format")
+        which = f"{said}" if isinstance(said, int) else "unknown"
+        raise BadData(f"{folder}: model format {which}, this version reads {FORMAT}")
+    stored.fit(ABOUT, about, ModelFile)
     try:
-        about: dict[str, Any] = json.loads((folder / ABOUT).read_text("utf-8"))
-        if about["format"] != FORMAT:
-            raise BadData(f"{folder}: model format {about['format']}, this version reads {FORMAT}")
         facts = ModelFacts(
             Settings.model_validate(about["settings"]),
             tuple(about["classes"]),
@@ -83,8 +117,8 @@ def _facts(folder: Path) -> tuple[ModelFacts, dict[str, Any]]:
             int(about["seed"]),
             about["versions"],
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadData(f"{folder}: no model there, or a damaged one ({error})") from None
+    except (ValueError, KeyError, TypeError):
+        raise stored.bad(ABOUT, "its settings or its signal are none of this version's") from None
     return facts, about
 
 
@@ -115,6 +149,34 @@ def encoder_for(settings: Settings, signal: Signal) -> nn.Module:
     """A new encoder, drawn from torch's generator."""
     assert settings.backbone is not None
     return backbones.for_signal(settings.backbone, signal, settings.backbone_options)
+
+
+def load_encoder(file: Path, settings: Settings, signal: Signal) -> nn.Module:
+    """A Stage 1 encoder that a run kept, in evaluation mode on the CPU.
+
+    Parameters
+    ----------
+    file
+        Of a folder of runs.
+    settings
+        Of a run that started from it; a backbone of the user's must be the code it was trained with.
+    signal
+        Of the cohort's windows.
+    """
+    import torch
+
+    from bridgemil.learning import checkpoint
+
+    if not file.is_file():
+        raise BadData(f"{file}: the Stage 1 encoder is not there; delete the runs that used it and run again")
+    refuse_changed_code(settings, signal)
+    with torch.random.fork_rng([]):
+        encoder = encoder_for(settings, signal)
+    try:
+        encoder.load_state_dict(checkpoint.read(file)[0])
+    except RuntimeError as error:
+        raise BadData(f"{file}: does not fit {settings.backbone} ({str(error).splitlines()[0]})") from None
+    return encoder.eval()
 
 
 def build(settings: Settings, signal: Signal, n_classes: int) -> WindowModel | BagModel:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from bridgemil import baselines
 from bridgemil.cohort.signal import Signal
-from bridgemil.disk import write_json
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
+from bridgemil.stored import write_sealed
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +31,30 @@ FORMAT = 1
 ABOUT, WEIGHTS = "model.json", "model.safetensors"
 # Gives an array computed of one person's windows: by its key if it is remembered, else by computing it.
 Remember = Callable[[str, Callable[[], NDArray[Any]]], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class UnreadBag:
+    """A person's windows that are read only if they are needed: where features are remembered, they are not.
+
+    Parameters
+    ----------
+    shape
+        Windows x channels x time.
+    read
+        Gives the windows.
+    """
+
+    shape: tuple[int, ...]
+    read: Callable[[], NDArray[np.float32]]
+
+
+Bag = NDArray[np.float32] | UnreadBag
+
+
+def windows_of(bag: Bag) -> NDArray[np.float32]:
+    """The windows, read now if they were not."""
+    return bag.read() if isinstance(bag, UnreadBag) else bag
 
 
 @dataclass(frozen=True)
@@ -89,13 +113,14 @@ class Model(ABC):
         self.facts = facts
 
     @abstractmethod
-    def predict(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Prediction:
+    def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
         """What the model says of one person.
 
         Parameters
         ----------
         bag
-            All windows of the person, n x channels x time, in microvolts, as the cohort has them.
+            All windows of the person, n x channels x time, in microvolts, as the cohort has them; an ``UnreadBag`` is
+            read only if ``remember`` does not know what is computed of it.
         remember
             Where several models asked of this one person find what is computed once for all of them.
         """
@@ -119,12 +144,12 @@ class Model(ABC):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         checkpoint.write(folder / WEIGHTS, self.tensors(), {})
-        write_json(folder / ABOUT, self.facts.for_json() | self.more())
+        write_sealed(folder / ABOUT, self.facts.for_json() | self.more())
 
-    def _check(self, bag: NDArray[np.float32]) -> None:
+    def _check(self, bag: Bag) -> None:
         signal = self.facts.signal
         expected = (signal.n_channels, signal.n_times)
-        if bag.ndim != 3 or bag.shape[1:] != expected or not len(bag):
+        if len(bag.shape) != 3 or bag.shape[1:] != expected or not bag.shape[0]:
             raise BadData(
                 f"the model takes windows x {expected[0]} channels x {expected[1]} samples, at least one window; "
                 f"got {' x '.join(map(str, bag.shape))}"
@@ -140,7 +165,7 @@ class NetworkModel(Model):
         super().__init__(facts)
         self.network, self.scale, self.device = network, scale, device
 
-    def predict(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Prediction:
+    def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
         """What the network says of one person."""
         from bridgemil.learning.fitting import predict
 
@@ -163,7 +188,7 @@ class NetworkModel(Model):
         embeddings: NDArray[np.float32] = in_blocks(self.network.encoder, self._blocks(bag), self.device).cpu().numpy()
         return embeddings
 
-    def _blocks(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Iterator[Tensor]:
+    def _blocks(self, bag: Bag, remember: Remember | None = None) -> Iterator[Tensor]:
         """The windows, or a front end's features of them, as the encoder takes them: a block at a time."""
         import torch
 
@@ -172,9 +197,12 @@ class NetworkModel(Model):
 
         front_end: Any = getattr(self.network.encoder, "front_end", None)
         if front_end is not None:
-            bag = (remember or compute_anew)(front_end_key(front_end), lambda: front_end_features(front_end, bag))
-        for first in range(0, len(bag), BLOCK):
-            part = np.array(bag[first : first + BLOCK], dtype=np.float32)
+            key = front_end_key(front_end)
+            rows = (remember or compute_anew)(key, lambda: front_end_features(front_end, windows_of(bag)))
+        else:
+            rows = windows_of(bag)
+        for first in range(0, len(rows), BLOCK):
+            part = np.array(rows[first : first + BLOCK], dtype=np.float32)
             yield torch.from_numpy(part if self.scale is None else normalised(part, self.scale))
 
     def tensors(self) -> dict[str, Tensor]:
@@ -195,11 +223,11 @@ class BaselineModel(Model):
         super().__init__(facts)
         self.baseline, self.classifier = baseline, classifier
 
-    def predict(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Prediction:
+    def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
         """What the classifier says of one person."""
         self._check(bag)
         key = baseline_key(self.facts.settings, self.baseline)
-        features = (remember or compute_anew)(key, lambda: self.baseline.features(bag))
+        features = (remember or compute_anew)(key, lambda: self.baseline.features(windows_of(bag)))
         p = self.classifier.probabilities(features[None])[0]
         return Prediction(int(p.argmax()), p)
 
@@ -241,7 +269,7 @@ class EnsembleModel(Model):
                 raise BadData(f"{name}: its signal or classes are not those of the ensemble")
         self.members = dict(members)
 
-    def predict(self, bag: NDArray[np.float32], remember: Remember | None = None) -> Prediction:
+    def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
         """The mean of what the members say; the likeliest class is predicted."""
         remember = remember or in_memory()
         said = [member.predict(bag, remember) for member in self.members.values()]
@@ -268,7 +296,7 @@ class EnsembleModel(Model):
         folder = Path(folder)
         for name, member in self.members.items():
             member.save(folder / name)
-        write_json(folder / ABOUT, self.facts.for_json() | {"members": list(self.members)})
+        write_sealed(folder / ABOUT, self.facts.for_json() | {"members": list(self.members)})
 
 
 def _mean_of_those_given(values: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bridgemil.cohort import formats
 from bridgemil.cohort.listing import Listing
 from bridgemil.cohort.sources import SourceOptions, bids
 from bridgemil.errors import BadData, Problem
@@ -26,13 +27,14 @@ def find(root: Path, options: SourceOptions) -> Listing:
             "use the recordings at the top level"
         )
     listing = Listing("adftd", root)
-    for name, row in bids.read_participants(root)[1].items():
+    for name, row in bids.read_participants(root, "Group")[1].items():
         group = row.get("Group", "")
         path = derivatives / name / "eeg" / f"{name}_task-eyesclosed_eeg.set"
         if group not in CLASSES:
             listing.problems.append(Problem(f"unknown class {group!r} in Group, expected A, F or C", name))
         elif not path.is_file():
-            listing.problems.append(Problem("file not found", name, listing.name(path)))
+            what = formats.ABSENT if formats.is_absent(path) else "file not found"
+            listing.problems.append(Problem(what, name, listing.name(path)))
         else:
             listing.labels[name] = CLASSES[group]
             listing.columns[name] = row

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridgemil.cohort import formats
+from bridgemil.cohort.headers import is_irregular
 from bridgemil.cohort.listing import LeftOut, Listing
 from bridgemil.cohort.sources import SourceOptions
 from bridgemil.cohort.tables import read_table
@@ -15,14 +17,15 @@ from bridgemil.errors import BadData, BadUse, Problem
 if TYPE_CHECKING:
     from mne_bids import BIDSPath
 
+MOST_FOLDERS = 200_000
 # Files that lie beside a recording under the same name and are not one.
 SIDECARS = {".json", ".tsv", ".gz", ".fdt", ".vmrk", ".txt", ".md", ".html"}
 
 
 def find(root: Path, options: SourceOptions) -> Listing:
     """List a BIDS folder's recordings with the labels of ``options.label``."""
-    columns, participants = read_participants(root)
     column = options.label
+    columns, participants = read_participants(root, column)
     if column is None or column not in columns:
         asked = "--label COLUMN is needed" if column is None else f"participants.tsv has no column {column!r}"
         raise BadUse(f"{asked}; the columns are: {', '.join(columns)}")
@@ -33,7 +36,8 @@ def find(root: Path, options: SourceOptions) -> Listing:
     for subject in sorted(with_files | set(participants)):
         if subject not in with_files:
             sought = _sought(options)
-            listing.problems.append(Problem(f"listed in participants.tsv but has no EEG recording{sought}", subject))
+            what = absent(root / subject) or f"listed in participants.tsv but has no EEG recording{sought}"
+            listing.problems.append(Problem(what, subject))
             listing.unusable_labels[subject] = participants[subject][column]
         elif subject not in participants:
             listing.problems.append(Problem("missing label: has recordings but no row in participants.tsv", subject))
@@ -59,21 +63,71 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
     """The EEG recordings of every subject, in the order of their names (session, task, run)."""
     import mne_bids
 
+    refuse_loops(root)
     try:
         paths = mne_bids.find_matching_paths(
             root, datatypes="eeg", suffixes="eeg", tasks=options.task, sessions=options.session, ignore_nosub=True
         )
     except ValueError as error:
         raise BadData(
-            f"{root}: a file's name is not BIDS ({error}); rename it, or list the files in a manifest"
+            f"{root}: a file's name is not BIDS ({_words(error)}); rename it, or list the files in a manifest"
         ) from None
     names = {path.fpath for path in paths}
     found = [path for path in paths if path.fpath.suffix not in SIDECARS]
     # BrainVision keeps its samples in .eeg beside the .vhdr; a lone .eeg is a recording of another maker.
     found = [p for p in found if not (p.fpath.suffix == ".eeg" and p.fpath.with_suffix(".vhdr") in names)]
     if not found:
+        if absent(root, "sub-*/**/eeg/*_eeg.*"):
+            raise BadData(f"{root}: the recordings below sub-*/**/eeg/ cannot be read: {formats.ABSENT}")
         raise BadData(f"{root}: no EEG recording{_sought(options)} below sub-*/**/eeg/; {formats.sentence()}")
     return sorted(found, key=lambda path: _natural(str(path.fpath)))
+
+
+def refuse_loops(root: Path) -> None:
+    """Refuse links to folders that lead back to where they lie: looking for files would never end.
+
+    Parameters
+    ----------
+    root
+        The BIDS folder, of which the subjects' folders are looked into. Links to other folders are followed; hidden
+        folders are not looked into.
+    """
+    top = root.resolve()
+    waiting: list[tuple[Path, tuple[Path, ...]]] = [
+        (folder, (top, folder.resolve())) for folder in sorted(root.glob("sub-*")) if _is_folder(folder)
+    ]
+    for folder, (_, real) in waiting:
+        if real == top or real in top.parents:
+            raise BadData(f"{folder}: is a link that leads back to a folder it lies in; take it away")
+    seen = 0
+    while waiting:
+        folder, above = waiting.pop()
+        seen += 1
+        if seen > MOST_FOLDERS:
+            raise BadData(f"{root}: has more than {MOST_FOLDERS:,} folders, links followed; do links lead in circles?")
+        try:
+            inside = [entry for entry in os.scandir(folder) if _is_folder(entry) and not entry.name.startswith(".")]
+        except OSError:  # not ours to read: nothing in it will be found
+            continue
+        for entry in inside:
+            place = Path(entry.path)
+            real = place.resolve() if entry.is_symlink() else above[-1] / entry.name
+            if real in above:
+                raise BadData(f"{place}: is a link that leads back to a folder it lies in; take it away")
+            waiting.append((place, (*above, real)))
+
+
+def _is_folder(entry: os.DirEntry[str] | Path) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself, or a place that nobody may look at
+        return False
+
+
+def absent(folder: Path, pattern: str = "**/*_eeg.*") -> str:
+    """What to say of a subject (or of all) whose recordings are links to content that was not fetched; '' otherwise."""
+    broken = any(formats.is_absent(file) for file in folder.glob(pattern))
+    return formats.ABSENT if broken else ""
 
 
 def add(listing: Listing, path: BIDSPath) -> None:
@@ -86,12 +140,12 @@ def add(listing: Listing, path: BIDSPath) -> None:
     listing.add(f"sub-{path.subject}", path.fpath, channels, events, about)
 
 
-def read_participants(root: Path) -> tuple[list[str], dict[str, dict[str, str]]]:
-    """The columns of participants.tsv, and its rows by subject ('sub-...')."""
+def read_participants(root: Path, label: str | None = None) -> tuple[list[str], dict[str, dict[str, str]]]:
+    """The columns of participants.tsv, and its rows by subject ('sub-...'); ``label`` names the diagnosis's."""
     path = root / "participants.tsv"
     if not path.is_file():
         raise BadData(f"{path}: not found; a BIDS folder has one (for other folders write a manifest CSV, see --help)")
-    columns, rows = read_table(path)
+    columns, rows = read_table(path, used=("participant_id", *([label] if label else [])))
     if "participant_id" not in columns:
         raise BadData(f"{path}: has no column participant_id; the columns are: {', '.join(columns)}")
     participants: dict[str, dict[str, str]] = {}
@@ -107,6 +161,10 @@ def read_participants(root: Path) -> tuple[list[str], dict[str, dict[str, str]]]
     return [column for column in columns if column != "participant_id"], participants
 
 
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
 def _natural(name: str) -> list[tuple[int, str]]:
     """A sort key by which run-2 stands before run-10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
@@ -116,13 +174,25 @@ def _list_unread(listing: Listing, options: SourceOptions, taken: list[BIDSPath]
     """Say which files look like recordings but were not taken."""
     used = {path.fpath for path in taken}
     for file in sorted(listing.root.glob("sub-*/**/*")):
-        if formats.is_recording(file) and file not in used:
+        if file.suffix.lower() in formats.FORMATS and is_irregular(file):
+            listing.left_out.append(LeftOut(listing.name(file), "is no regular file but a pipe, a device or a socket"))
+        elif _is_missed(file, options) and (subject := file.relative_to(listing.root).parts[0]) in listing.labels:
+            listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
+        elif formats.is_recording(file) and file not in used:
             why = (
                 f"not of the task or session asked for{_sought(options)}"
                 if _sought(options)
                 else "its place or name is not sub-*/**/eeg/*_eeg.*"
             )
             listing.left_out.append(LeftOut(listing.name(file), why))
+
+
+def _is_missed(file: Path, options: SourceOptions) -> bool:
+    """Whether a recording that is asked for is a link to content that was not fetched (samples beside it are not)."""
+    asked = [f"{entity}-{value}_" for entity, value in (("task", options.task), ("ses", options.session)) if value]
+    is_named = file.stem.endswith("_eeg") and all(part in file.name for part in asked)
+    is_samples = file.suffix == ".fdt" or (file.suffix == ".eeg" and os.path.lexists(file.with_suffix(".vhdr")))
+    return is_named and not is_samples and formats.is_absent(file)
 
 
 def _sought(options: SourceOptions) -> str:

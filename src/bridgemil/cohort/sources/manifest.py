@@ -9,28 +9,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from bridgemil.cohort import formats
 from bridgemil.cohort.listing import Listing
 from bridgemil.cohort.sources import SourceOptions
-from bridgemil.cohort.tables import read_table
+from bridgemil.cohort.tables import folded, numbered_rows
 from bridgemil.errors import BadData, BadUse, Problem
 
 
 def find(root: Path, options: SourceOptions) -> Listing:
     """List the rows of a manifest; ``root`` is the CSV file."""
-    columns, rows = read_table(root, delimiter=None)
+    columns, rows = numbered_rows(root, delimiter=None, used=("subject", options.label or "label", "file"))
     named = _columns(root, columns, options.label)
     if not rows:
         raise BadData(f"{root}: lists no recording")
     if options.task or options.session:
         raise BadUse("--task and --session are for BIDS folders; a manifest names its files itself")
-    if not any(row[named[1]] for row in rows):
+    if not any(row[named[1]] for _, row in rows):
         raise BadData(
             f"{root}: the column {named[1]} is empty in all {len(rows)} rows: fill in each subject's diagnosis (any "
             "spreadsheet or editor opens the file), then run the same command again"
         )
     listing = Listing("manifest", root.parent)
     unclear: set[str] = set()  # subjects with two labels: neither is guessed
-    for row, values in enumerate(rows, start=2):  # the header is line 1
+    for row, values in rows:
         subject, label, file = (values.pop(name) for name in named)
         if not subject or not file:
             listing.problems.append(Problem("needs both a subject and a file", subject or None, f"line {row}"))
@@ -50,12 +51,21 @@ def find(root: Path, options: SourceOptions) -> Listing:
                     f"{subject}: {name} is {value!r} first and {values.get(name)!r} in line {row}; the first is kept"
                 )
         path = root.parent / file
-        if path.exists():
+        if _exists(path):
             listing.add(subject, path)
         else:
-            listing.problems.append(Problem("file not found", subject, file))
+            listing.problems.append(
+                Problem(formats.ABSENT if formats.is_absent(path) else "file not found", subject, file)
+            )
     listing.drop(unclear)
     return listing
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # no file can have such a name, or nobody may look there
+        return False
 
 
 def _columns(root: Path, columns: Sequence[str], label: str | None) -> tuple[str, str, str]:
@@ -63,7 +73,7 @@ def _columns(root: Path, columns: Sequence[str], label: str | None) -> tuple[str
     named, absent = [], []
     for wanted in ("subject", label or "label", "file"):
         matches = [name for name in columns if name == wanted] or [
-            name for name in columns if _plain(name) == _plain(wanted)
+            name for name in columns if folded(name) == folded(wanted)
         ]
         if len(matches) > 1 or columns.count(wanted) > 1:
             raise BadUse(f"{root}: has the column {wanted} more than once: {', '.join(matches)}")
@@ -75,10 +85,5 @@ def _columns(root: Path, columns: Sequence[str], label: str | None) -> tuple[str
         )  # fmt: skip
         raise BadUse(f"{root}: lacks the column {', '.join(absent)}; it has {', '.join(columns)}{advice}")
     if len(set(named)) < 3:
-        raise BadUse(f"--label {label}: that is the column of the {_plain(label or '')}s; name the diagnosis's")
+        raise BadUse(f"--label {label}: that is the column of the {folded(label or '')}s; name the diagnosis's")
     return named[0], named[1], named[2]
-
-
-def _plain(name: str) -> str:
-    """A column's name without its capitals and spaces."""
-    return "".join(name.split()).lower()

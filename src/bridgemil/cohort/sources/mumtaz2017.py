@@ -24,6 +24,9 @@ def find(root: Path, options: SourceOptions) -> Listing:
     tasks = []
     for path in sorted(root.rglob("*.[eE][dD][fF]")):
         match = NAME.match(path.name)
+        if not path.is_file():
+            listing.left_out.append(LeftOut(listing.name(path), "is no regular file"))
+            continue
         if match is None:
             listing.left_out.append(LeftOut(listing.name(path), "its name is not '<MDD|H> S<n> <EC|EO|TASK>.edf'"))
             continue

@@ -30,7 +30,8 @@ def find(root: Path, options: SourceOptions) -> Listing:
             bids.add(listing, path)
     for name in sorted(set(participants) | set(listing.labels)):
         if name not in listing.labels:
-            listing.problems.append(Problem("listed in participants.tsv but its recording was not found", name))
+            what = bids.absent(root / name) or "listed in participants.tsv but its recording was not found"
+            listing.problems.append(Problem(what, name))
         elif name in participants:
             listing.columns[name] = row = participants[name]
             if "preprocessed" in row.get("notes", ""):

@@ -18,6 +18,7 @@ _BUILT_IN = {
     "supcon": "SupCon",
     "masked": "Masked",
     "supervised": "Supervised",
+    "untrained": "Untrained",
 }
 
 

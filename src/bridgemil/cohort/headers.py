@@ -1,0 +1,213 @@
+"""What a recording's header says of itself, checked against the file before a reader believes it.
+
+Nothing here repeats a header's text: a field for a number may hold a name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+EDF, BRAINVISION, FIF = (".edf", ".bdf"), (".vhdr", ".ahdr"), (".fif",)
+COMPANIONS = (".fdt", ".eeg", ".EEG", ".vmrk", ".VMRK", ".amrk", ".avg", ".dat", ".pos", ".log", ".pnt")
+ANNOTATIONS = ("EDF Annotations", "BDF Annotations")
+MOST_HZ = 1e6  # no recorder is faster
+# Fields of one signal: name, bytes each; they stand one after the other, each for all signals.
+_FIELDS = (("label", 16), ("transducer", 80), ("unit", 8), ("physical minimum", 8), ("physical maximum", 8),
+           ("digital minimum", 8), ("digital maximum", 8), ("prefilter", 80), ("samples per record", 8),
+           ("reserved", 32))  # fmt: skip
+
+
+class Damaged(Exception):
+    """Why a file cannot be read as it is, in our own words."""
+
+
+@dataclass(frozen=True)
+class EdfSignal:
+    """One signal of an EDF or BDF file: its rate in Hz, and why its values cannot be trusted, if so."""
+
+    rate: float
+    bad: str | None
+
+
+@dataclass(frozen=True)
+class EdfHeader:
+    """Of an EDF or BDF file: whether it has gaps, and its signals in order, annotations left out."""
+
+    has_gaps: bool
+    signals: tuple[EdfSignal, ...]
+
+
+def refuse_irregular(path: Path) -> None:
+    """Refuse a pipe, a device or a socket, also one that belongs to the recording: opening it may wait for ever.
+
+    Parameters
+    ----------
+    path
+        The recording. Beside it, files of its name and those a BrainVision header names are looked at too; below it,
+        if it is a folder, every file.
+    """
+    beside = [path.with_suffix(ending) for ending in COMPANIONS] + [path.with_name(f"{path.stem}-1{path.suffix}")]
+    below = path.rglob("*") if path.is_dir() else ()
+    named = _brainvision_files(path) if path.suffix.lower() in BRAINVISION else ()
+    for file in (path, *beside, *below):
+        if is_irregular(file):
+            part = "" if file == path else f"{file.name}, which belongs to it, "
+            raise Damaged(f"{part}is no regular file but a pipe, a device or a socket")
+    if any(is_irregular(file) for file in named):
+        raise Damaged("a file that its header names is no regular file but a pipe, a device or a socket")
+
+
+def is_irregular(path: Path) -> bool:
+    """Whether something is there that is neither a file nor a folder; links are followed."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # nothing there, a link to itself, or no name a file can have: no reader will wait
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _brainvision_files(path: Path) -> Iterator[Path]:
+    """The files that a BrainVision header names."""
+    if not path.is_file():
+        return
+    for match in re.finditer(rb"^\s*(?:Data|Marker)File\s*=\s*([^\r\n]+)", path.read_bytes(), re.M | re.I):
+        yield path.parent / match[1].decode("utf-8", "replace").strip().replace("$b", path.stem)
+
+
+def read_edf(path: Path) -> EdfHeader:
+    """Read and check the header of an EDF or BDF file.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    Damaged
+        If the header contradicts itself or the file's size. The reader would guess then, and give another signal.
+    """
+    bdf = path.suffix.lower() == ".bdf"
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        main = stream.read(256)
+        kind = "BDF" if bdf else "EDF"
+        if main[:8] != (b"\xffBIOSEMI" if bdf else b"0       "):
+            raise Damaged(f"unreadable: it does not begin as a {kind} file does")
+        n = _whole(main[252:256], "number of signals")
+        if not (n >= 1 and size >= 256 * (n + 1) == _whole(main[184:192], "header's length")):
+            raise Damaged("unreadable: the header's length contradicts its number of signals, or the file's size")
+        fields = _signal_fields(stream.read(256 * n), n)
+    seconds = _number(main[244:252], "duration of a record")
+    if seconds <= 0:
+        raise Damaged("unreadable: its header says that a record lasts 0 s (or less), so its rate is not known")
+    samples = [_whole(text, "samples per record") for text in fields["samples per record"]]
+    if min(samples) < 1 or max(samples) / seconds > MOST_HZ:
+        raise Damaged("unreadable: its header says a number of samples per record that cannot be")
+    width = 3 if bdf else 2
+    _check_size(size - 256 * (n + 1), _whole(main[236:244], "number of records"), width * sum(samples))
+    labels = [text.strip().decode("latin-1") for text in fields["label"]]
+    signals = [EdfSignal(samples[i] / seconds, _bad_scale(fields, i, 8 * width))
+               for i in range(n) if labels[i] not in ANNOTATIONS]  # fmt: skip
+    return EdfHeader(main[192:197] in (b"EDF+D", b"BDF+D"), tuple(signals))
+
+
+def _signal_fields(block: bytes, n: int) -> dict[str, list[bytes]]:
+    fields, start = {}, 0
+    for name, width in _FIELDS:
+        fields[name] = [block[start + width * i : start + width * (i + 1)] for i in range(n)]
+        start += width * n
+    return fields
+
+
+def _check_size(n_bytes: int, records: int, record_bytes: int) -> None:
+    """A file of EDF is as long as its header says, to the byte."""
+    stated = f"its header says {records} records of {record_bytes} bytes"
+    if records < 0 or n_bytes < records * record_bytes:
+        raise Damaged(f"truncated: {stated}, it has {n_bytes} bytes of samples")
+    if n_bytes > records * record_bytes:
+        raise Damaged(f"its size contradicts its header: {stated}, it has {n_bytes} bytes of samples; export it anew")
+
+
+def _bad_scale(fields: dict[str, list[bytes]], i: int, bits: int) -> str | None:
+    """Why a signal's samples cannot be turned into microvolts."""
+    try:
+        low, high = (_number(fields[f"physical {end}"][i], "physical range") for end in ("minimum", "maximum"))
+        least, most = (_number(fields[f"digital {end}"][i], "digital range") for end in ("minimum", "maximum"))
+    except Damaged:
+        return "has a range in the header that is no number"
+    if least >= most:
+        return "has a digital minimum in the header that is not below its maximum"
+    if low == high:
+        return "has a physical minimum in the header that equals its maximum"
+    if max(-least, most) > 2 ** (bits - 1):
+        return f"has a digital range in the header that {bits} bits cannot hold"
+    return None
+
+
+def _whole(text: bytes, what: str) -> int:
+    match = re.fullmatch(rb"\s*([+-]?\d+)\s*", text.partition(b"\0")[0])
+    if match is None:
+        raise Damaged(f"unreadable: its header has no whole number for the {what}")
+    return int(match[1])
+
+
+def _number(text: bytes, what: str) -> float:
+    plain = text.partition(b"\0")[0].strip().replace(b",", b".")
+    try:
+        value = float(plain) if b"_" not in plain else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise Damaged(f"unreadable: its header has no number for the {what}")
+    return value
+
+
+def check_fif(path: Path) -> None:
+    """Walk through the tags of a FIF file: a chain that ends too early, or outside the file, is a damaged file.
+
+    Parameters
+    ----------
+    path
+        The file. The reader would use what comes before the damage, and say nothing.
+    """
+    size, place, seen = path.stat().st_size, 0, -1
+    with path.open("rb") as stream:
+        while place != size:
+            if not seen < place <= size - 16:  # backwards would be a circle
+                raise Damaged("unreadable: it is cut short or damaged, its parts do not follow each other to its end")
+            seen = place
+            stream.seek(place)
+            _, _, length, following = struct.unpack(">iiii", stream.read(16))
+            end = place + 16 + length
+            if length < 0 or end > size:
+                raise Damaged("unreadable: it is cut short or damaged, a part of it lies beyond its end")
+            place = following if following > 0 else end
+            if following < 0 and end != size:
+                raise Damaged("unreadable: it is damaged, its last part is not at its end")
+
+
+def cut_short(path: Path, data: Path, n_times: int, sample_bytes: int) -> str | None:
+    """Why a BrainVision recording, whose data file has no length of its own, must have been longer once.
+
+    Parameters
+    ----------
+    path, data
+        The header, and the file with the samples.
+    n_times
+        Samples of each channel, as the reader counts them.
+    sample_bytes
+        Bytes of one sample of all channels.
+    """
+    if data.is_file() and data.stat().st_size % sample_bytes != 0:
+        return "its data file ends in the middle of a sample"
+    stated = re.search(rb"^\s*DataPoints\s*=\s*(\d{1,18})\s*$", path.read_bytes(), re.MULTILINE | re.IGNORECASE)
+    if stated and n_times < int(stated[1]):
+        return f"its header says {int(stated[1])} samples, its data file has {n_times}"
+    return None
