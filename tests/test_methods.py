@@ -11,7 +11,8 @@ from bridgemil.errors import BadUse
 def test_the_names_of_the_contract() -> None:
     expected = "majority_vote additive attention millet timemil supcon masked bridgemil bandpower tangent".split()
     assert methods.names() == expected
-    assert len(methods.ablations()) == 5
+    ablations = "wo_variance_covariance wo_nearby wo_subbag wo_retention supervised wo_stage1 random_encoder".split()
+    assert methods.ablations() == ablations
     assert list(methods.budgets()) == ["paper", "laptop", "demo"]
 
 
@@ -25,7 +26,12 @@ def test_end_to_end_methods_follow_the_paper(name: str) -> None:
     assert s2.aggregator == {"millet": "conjunctive"}.get(name, name)
 
 
-@pytest.mark.parametrize("name", ["supcon", "masked", "bridgemil", *methods.ABLATIONS])
+UNTAUGHT = ("wo_stage1", "random_encoder")  # beyond the paper: no Stage 1 teaches the encoder anything
+
+
+@pytest.mark.parametrize(
+    "name", ["supcon", "masked", "bridgemil", *(name for name in methods.ABLATIONS if name not in UNTAUGHT)]
+)
 def test_two_stage_methods_follow_the_paper(name: str) -> None:
     own = methods.settings(name, budget="paper", burn_in=15)
     s1, s2 = own.stage1, own.stage2
@@ -45,6 +51,21 @@ def test_ablations_change_what_they_say() -> None:
     assert not own["wo_subbag"].stage1.subbag
     assert own["supervised"].stage1.objective == "supervised"
     assert own["wo_retention"].stage1 == methods.settings("bridgemil", budget="paper").stage1
+
+
+@pytest.mark.parametrize("recipe", methods.recipes())
+def test_without_a_stage1_the_rest_is_trained_as_bridgemils_stage2(recipe: str) -> None:
+    made = {name: methods.settings(name, budget="paper", recipe=recipe) for name in ("bridgemil", *UNTAUGHT)}
+    assert made["wo_stage1"].stage1 is None
+    assert (made["random_encoder"].stage1.objective, made["random_encoder"].stage1.weight_decay) == ("untrained", 0)
+    assert made["random_encoder"].stage2.frozen
+    assert not made["wo_stage1"].stage2.frozen
+    whole = made["bridgemil"].stage2
+    for name in UNTAUGHT:
+        stage2 = made[name].stage2
+        assert stage2.retention == 0, "there is nothing worth retaining"
+        apart = {key for key, value in stage2.model_dump().items() if value != getattr(whole, key)}
+        assert apart <= {"retention", "freeze_epochs", "frozen"}, name
 
 
 def test_majority_vote_follows_the_paper() -> None:

@@ -154,7 +154,7 @@ def test_only_one_scheduler_works_on_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_run_that_fails_is_kept_with_its_error_and_does_not_hide_the_rest(cohort: Cohort, tmp_path: Path) -> None:
-    broken = QUICK | {"stage1.lr": 1e30}
+    broken = QUICK | {"stage1.lr": 1e6}
     one = plan([cohort], ["attention", "bridgemil"], ["eegnet"], 1, "demo", tmp_path / "runs", folds=3, settings=broken)
     outcome = benchmark(one, Where(jobs=1), progress=False)
     assert outcome.done == 3

@@ -101,7 +101,10 @@ def test_without_variance_and_covariance_only_the_distance_counts() -> None:
     torch.testing.assert_close(step_loss(objective, (near, None)), 25 * (z[0] - z[1]).square().mean())
 
 
-@pytest.mark.parametrize("name", STAGE1)
+LEARNT = [name for name in STAGE1 if name != "untrained"]  # whose loss is zero, and whose weights stay
+
+
+@pytest.mark.parametrize("name", LEARNT)
 def test_the_loss_goes_down(name: str) -> None:
     data = training_windows()
     learner = Stage1Learner(encoder(), "eegnet", data, small(objective=name, warmup_epochs=1), CPU)
@@ -126,7 +129,7 @@ class FrontEnd(torch.nn.Module):
         return self.linear(self.front_end(x) if x.ndim == 3 else x)
 
 
-@pytest.mark.parametrize("name", [name for name in STAGE1 if name != "masked"])
+@pytest.mark.parametrize("name", [name for name in LEARNT if name != "masked"])
 def test_features_are_learnt_from_as_windows_are(name: str) -> None:
     cohort, front = people(8), FrontEnd()
     features = {s: front.front_end(torch.from_numpy(cohort.windows(s))).numpy() for s in cohort.subjects}

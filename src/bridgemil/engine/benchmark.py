@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bridgemil.audit import guard, keep
+from bridgemil.cohort.excerpt import excerpt
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Job, Plan, grid
@@ -75,7 +77,7 @@ def expected_seconds(work: Plan, where: Where) -> dict[str, float]:
     from bridgemil.evaluation.run import device_of
 
     finished = work.store.finished()
-    seen: dict[tuple[str, str], float] = {}
+    seen: dict[tuple[str, str, str], float] = {}
     for job in work.jobs:
         if job.identity in finished and job.experiment not in seen:
             seen[job.experiment] = float(work.store.about(job.identity)["seconds"])
@@ -83,7 +85,8 @@ def expected_seconds(work: Plan, where: Where) -> dict[str, float]:
     with torch_threads(where.threads):
         for job in work.todo:
             if job.experiment not in seen:
-                measured = estimate(work.cohorts[job.cohort_hash], job.subjects, job.settings, device)
+                used = excerpt(work.cohorts[job.cohort_hash], job.subjects.kept)
+                measured = estimate(used, job.subjects, job.settings, device)
                 seen[job.experiment] = measured.seconds + START
     expected, computed = {}, set()  # a baseline's features serve all folds
     for job in work.todo:
@@ -108,16 +111,24 @@ def plan(
     groups: str | None = None,
     split_seed: int = 0,
     settings: Mapping[str, Any] | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    accept_risk: Sequence[str] = (),
+    watch: Callable[[str], None] | None = None,
 ) -> Plan:
-    """Which runs a grid has, and which of them ``out`` already holds. The arguments are those of ``evaluate``."""
+    """Which runs a grid has, and which of them ``out`` already holds. The arguments are those of ``evaluate``.
+
+    ``vary`` gives settings several values, each of which is run: ``{"stage2.retention": [0, 1e-5]}``.
+    ``watch`` is called with the name of each cohort that has to be audited first.
+    """
     opened = [cohort if isinstance(cohort, Cohort) else Cohort.open(cohort) for cohort in cohorts]
     for cohort in opened:
         if cohort.path is None:
             raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
     how: dict[str, Any] = {"folds": folds, "split": split, "groups": groups, "split_seed": split_seed}
-    return Plan(
-        grid(opened, methods, backbones, seeds, budget, recipe=recipe, **how, changes=settings), RunStore(Path(out))
-    )
+    experiments = grid(opened, methods, backbones, seeds, budget, recipe=recipe, **how, changes=settings, vary=vary)
+    risks = guard({experiment.cohort: experiment.split for experiment in experiments}, out, accept_risk, watch)
+    audited = [replace(experiment, accepted_risks=risks[experiment.cohort.hash]) for experiment in experiments]
+    return Plan(audited, RunStore(Path(out)))
 
 
 def benchmark(
@@ -145,6 +156,8 @@ def benchmark(
     where = where or Where()
     open_store(grid_plan.store.root)
     with only_scheduler(grid_plan.store):
+        for cohort in grid_plan.cohorts.values():
+            keep(cohort, grid_plan.store.root)
         grid_plan.note()
         grid_plan.look()
         if not grid_plan.todo:
@@ -158,15 +171,19 @@ def benchmark(
 
 
 def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
-    """Finished runs, a row each: of these jobs, or all that the folder holds."""
+    """Finished runs, a row each: of these jobs, or all that the folder holds.
+
+    Settings in which runs differ from their method, recipe and budget are columns: ``stage2.retention``.
+    """
     import pandas as pd
 
     wanted = store.finished()
     if jobs is not None:
         wanted &= {job.identity for job in jobs}
-    rows = []
+    rows, chosen = [], []
     for identity in sorted(wanted):
         about = store.about(identity)
+        chosen.append(_settings(about))
         settings, split = about["settings"], about.get("split") or {}  # another version's run may have none
         rows.append(
             {
@@ -179,6 +196,7 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
                 "recipe": settings.get("recipe"),
                 "settings_hash": about["settings_hash"],
                 "split": split.get("hash"),
+                "part": split.get("part", ""),
                 "seed": about["seed"],
                 "fold": about["fold"],
                 "accuracy": about["accuracy"],
@@ -189,4 +207,20 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
                 "results_version": about["results_version"],
             }
         )
+    changed = sorted({key for usual, _ in chosen for key in usual})
+    for row, (_, values) in zip(rows, chosen, strict=True):
+        row |= {key: values.get(key) for key in changed}
     return pd.DataFrame(rows)
+
+
+def _settings(about: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the user set of a run's settings, and all of them, flat; nothing of a version that had others."""
+    from pydantic import ValidationError
+
+    from bridgemil import methods
+
+    try:
+        settings = methods.Settings.model_validate(about["settings"])
+    except ValidationError:
+        return {}, {}
+    return methods.changed_from_budget(settings, about["cohort"].get("burn_in")), methods.flat(about["settings"])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridgemil.cohort.folds import Round
-from bridgemil.disk import Taken, lock
+from bridgemil.disk import Taken, lock, refuse_link, remove
 from bridgemil.engine.benchmark import collect
 from bridgemil.engine.scheduler import only_scheduler
 from bridgemil.errors import BridgeMILError, one_of
 from bridgemil.methods import Settings, short_name
 from bridgemil.runs import RESULTS_VERSION, RunStore, stage1_identity
+from bridgemil.runs.files import PARTS
 
 
 @dataclass
@@ -33,13 +33,11 @@ class Leftovers:
         return sum(_size(path) for paths in self.parts.values() for path in paths)
 
     def remove(self) -> None:
-        """Let them go."""
-        for paths in self.parts.values():
-            for path in paths:
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
+        """Let them go; a link among them is refused before anything goes."""
+        going = [path for paths in self.parts.values() for path in paths]
+        refuse_link(*going)
+        for path in going:
+            remove(path)
 
 
 def leftovers(
@@ -70,9 +68,11 @@ def leftovers(
 
     What a living process works on stays.
     """
+    refuse_link(*(store.root / part for part in PARTS))
     going = Leftovers()
     aside = store.root / "unfinished"
     entries = sorted(aside.iterdir()) if aside.is_dir() else []
+    refuse_link(*entries)
     free = [entry for entry in entries if entry.suffix == ".lock" and _free(entry)]
     alive = {entry.stem for entry in entries if entry.suffix == ".lock" and entry not in free}
     left = [entry for entry in entries if entry.name.lstrip(".").partition(".")[0] not in alive]
@@ -123,7 +123,9 @@ def _encoder(store: RunStore, identity: str) -> str | None:
     about = store.about(identity)
     if about["results_version"] != RESULTS_VERSION:
         return None  # nothing is trained from that version's encoders any more
-    who = Round(about["fold"], *(tuple(about[part]) for part in ("train", "validation", "test")))
+    train, validation, test = (tuple(about[part]) for part in ("train", "validation", "test"))
+    kept = {subject: tuple(rows) for subject, rows in about.get("kept", {}).items()}
+    who = Round(about["fold"], train, validation, test, kept)
     return stage1_identity(Settings.model_validate(about["settings"]), about["cohort"]["hash"], who, about["seed"])
 
 
@@ -139,5 +141,5 @@ def _free(path: Path) -> bool:
 
 
 def _size(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    files = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
+    return sum(file.lstat().st_size for file in files if file.is_file() and not file.is_symlink())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from bridgemil.engine.plan import Job
 from bridgemil.engine.scheduler import Event
+from bridgemil.errors import plain
 from bridgemil.evaluation.estimate import duration
 
 if TYPE_CHECKING:
@@ -17,6 +19,18 @@ if TYPE_CHECKING:
     from bridgemil.learning.loop import Moment
 
 MOST_ROWS = 16
+TRUST = 0.1  # of all the work: until so much is done, the estimates weigh more than the pace that was seen
+
+
+def say_auditing(cohort: str) -> None:
+    """Say on standard error that a cohort is being audited, which takes seconds.
+
+    Parameters
+    ----------
+    cohort
+        Its name.
+    """
+    sys.stderr.write(plain(f"auditing {cohort} …\n"))
 
 
 class Display:
@@ -71,8 +85,8 @@ class Display:
             self.live.update(self._table(running, waiting), refresh=True)
 
     def _left(self) -> str:
-        done = self.all - self.left
-        pace = (time.monotonic() - self.begun) / done if done > 0 else 1 / max(1, self.slots)
+        done, trusted = self.all - self.left, TRUST * self.all or 1.0
+        pace = (time.monotonic() - self.begun + trusted / max(1, self.slots)) / (done + trusted)
         return duration(max(0.0, self.left * pace))
 
     def _table(self, running: Sequence[Job], waiting: int) -> Table:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil import baselines, methods
+from bridgemil.audit import guard, keep
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.store import Cohort
-from bridgemil.engine.display import Display
+from bridgemil.engine.display import Display, say_auditing
 from bridgemil.engine.here import ThisProcess
 from bridgemil.engine.plan import Experiment, Job, Plan
 from bridgemil.engine.scheduler import schedule
@@ -45,6 +46,7 @@ def evaluate(
     progress: bool = True,
     announce: Announce | None = None,
     settings: dict[str, Any] | None = None,
+    accept_risk: Sequence[str] = (),
 ) -> Results:
     """Evaluate a method by subject-level cross-validation.
 
@@ -77,21 +79,28 @@ def evaluate(
         Called before the first run with the estimate of one run, the number of runs to do and of all runs.
     settings
         Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
+    accept_risk
+        Names of findings on which the cohort may fail the quick audit that comes first; written into every result.
     """
     cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     plan = fold_plan(cohort, folds, split, groups, split_seed)
     chosen = methods.for_cohort(cohort, method, backbone, budget, settings, recipe=recipe)
     main = Experiment(cohort, plan, chosen, tuple(seed_list(seeds)))
-    floors, why_not = _floors(main) if floor else ({}, {})
     where = device_of(device)
+    risks = guard({cohort: plan}, out, accept_risk, say_auditing if progress else None)[cohort.hash]
+    main = replace(main, accepted_risks=risks)
+    floors, why_not = _floors(main) if floor else ({}, {})
     with _kept(out) as store, torch_threads(threads):
+        keep(cohort, store.root)
         work = Plan([main, *floors.values()], store)
-        ours = {job.identity for seed in main.seeds for job in main.jobs(seed)}
-        todo = [job for job in work.todo if job.identity in ours]
+        jobs = [job for seed in main.seeds for job in main.jobs(seed)]
+        ours = {job.identity for job in jobs}
+        slow = {job.identity for job in jobs if job.settings.is_network} or ours  # a baseline's time is its features'
+        todo = [job for job in work.todo if job.identity in slow]
         heard = progress or announce is not None
         expected = estimate(cohort, todo[0].subjects, todo[0].settings, where) if todo and heard else None
         if announce is not None and expected is not None:
-            announce(expected, len(todo), len(ours))
+            announce(expected, len(todo), len(slow))
         workers = ThisProcess({cohort.hash: cohort}, store, where, lambda job: job.identity not in ours)
         failed = _do(work, workers, expected, progress)
         for name, experiment in list(floors.items()):
@@ -100,7 +109,7 @@ def evaluate(
                 why_not[name] = errors[0]
                 del floors[name]
         beside = {name: experiment.results(store) for name, experiment in floors.items()}
-        results = replace(main.results(store), floors=beside, no_floors=why_not)
+        results = replace(main.results(store), floors=beside, no_floors=why_not, accepted_risks=risks)
         if out is None:
             _ = results.windows  # read now: the folder is about to go
         return results

@@ -67,7 +67,9 @@ class ThisProcess(Workers):
                 if self.told is not None:
                     self.told(Event(job, "epoch", moment=moment))
 
-            run = Run(self.cohorts[job.cohort_hash], job.subjects, job.settings, job.seed, job.split)
+            run = Run(
+                self.cohorts[job.cohort_hash], job.subjects, job.settings, job.seed, job.split, job.accepted_risks
+            )
             try:
                 run.perform(self.store, self.device, watch)
             except BridgeMILError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,18 @@ class Job:
     seed: int
     subjects: Round
     split: Mapping[str, Any]
+    part: str = ""  # what of the cohort is used, where it is not all
+    accepted_risks: tuple[str, ...] = ()  # of the cohort's audit
 
     @property
-    def experiment(self) -> tuple[str, str]:
+    def experiment(self) -> tuple[str, str, str]:
         """What it shares with the other seeds and folds."""
-        return self.cohort_hash, self.settings.hash
+        return self.cohort_hash, self.settings.hash, self.part
 
     @property
     def title(self) -> str:
         """The experiment in words."""
-        name = Path(self.cohort).name
-        return f"{name}, {self.settings.title}" if name else self.settings.title
+        return ", ".join(filter(None, (Path(self.cohort).name, self.settings.title, self.part)))
 
     def __str__(self) -> str:
         return f"{self.title}, seed {self.seed}, fold {self.subjects.fold}"
@@ -48,22 +50,48 @@ class Job:
 
 @dataclass(frozen=True)
 class Experiment:
-    """All folds and seeds of one method on one split of one cohort; of an ensemble, those of its members."""
+    """All folds and seeds of one method on one split of one cohort; of an ensemble, those of its members.
+
+    Parameters
+    ----------
+    cohort, split, settings, seeds
+        What is run.
+    part
+        In words, where not all of the split is used: ``last 20 % of the windows``. Such runs are in no table of
+        ``report``, which compares whole splits.
+    drawn
+        The rounds of such a part; those of the split by default.
+    accepted_risks
+        What the audit of the cohort failed on, and was accepted.
+    """
 
     cohort: Cohort
     split: FoldPlan
     settings: Settings
     seeds: tuple[int, ...]
+    part: str = ""
+    drawn: tuple[Round, ...] | None = None
+    accepted_risks: tuple[str, ...] = ()
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Who trains, selects and tests in each run of a seed."""
+        return self.split.rounds() if self.drawn is None else list(self.drawn)
 
     def jobs(self, seed: int) -> list[Job]:
         """The runs of one seed, member after member and fold after fold."""
         path = "" if self.cohort.path is None else str(self.cohort.path.resolve())  # a worker may stand elsewhere
-        about, made = self.split.about, []
+        about, made = self.split.about | ({"part": self.part} if self.part else {}), []
         for member in self.settings.each:
-            for subjects in self.split.rounds():
+            for subjects in self.rounds:
                 identity = run_identity(member, self.cohort.hash, subjects, seed)
                 encoder = stage1_identity(member, self.cohort.hash, subjects, seed)
-                made.append(Job(identity, encoder, path, self.cohort.hash, member, seed, subjects, about))
+                made.append(
+                    Job(
+                        identity, encoder, path, self.cohort.hash, member, seed, subjects, about, self.part,
+                        self.accepted_risks,
+                    )
+                )  # fmt: skip
         return made
 
     def results(self, store: RunStore) -> Results:
@@ -71,7 +99,7 @@ class Experiment:
         parts = []
         for member in self.settings.each:
             identities = [job.identity for seed in self.seeds for job in self.jobs(seed) if job.settings == member]
-            parts.append(gather(store, identities, member, self.split))
+            parts.append(gather(store, identities, member, self.split, len(self.rounds)))
         return parts[0] if len(parts) == 1 else averaged(parts, self.settings)
 
 
@@ -93,7 +121,10 @@ class Plan:
             if seed in experiment.seeds
             for job in experiment.jobs(seed)
         )
-        self.jobs = list({job.identity: job for job in every}.values())  # what is named twice is run once
+        once: dict[str, Job] = {}
+        for job in every:  # what is named twice is run once, as what it was called first
+            once.setdefault(job.identity, job)
+        self.jobs = list(once.values())
         self.look()
 
     def look(self) -> None:
@@ -109,6 +140,8 @@ class Plan:
     def note(self) -> None:
         """Write down which splits and ensembles the runs belong to."""
         for experiment in self.experiments:
+            if experiment.part:
+                continue
             self.store.note_split(experiment.cohort.hash, experiment.split)
             if experiment.settings.members:
                 self.store.note_ensemble(experiment.settings)
@@ -133,22 +166,37 @@ def grid(
     groups: str | None = None,
     split_seed: int = 0,
     changes: Mapping[str, Any] | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[Experiment]:
-    """Every method on every backbone and cohort; each mistake is refused here, before any work."""
+    """Every method on every backbone and cohort; each mistake is refused here, before any work.
+
+    ``vary`` gives a setting several values, ``{"stage2.retention": [0, 1e-5]}``: every combination of them is run by
+    the methods that have these settings.
+    """
     if not (cohorts and method_names and backbone_names):
         raise BadUse("a grid needs at least one cohort, method, backbone and seed")
     chosen_seeds = tuple(seed_list(seeds))
     for name in backbone_names:
         backbones.check(name)
-    fitting, experiments = _fitting(method_names, changes or {}), dict[tuple[str, str], Experiment]()
+    combinations = [_fitting(method_names, methods.flat(changes or {}) | values) for values in _combined(vary or {})]
+    experiments = dict[tuple[str, str], Experiment]()
     for cohort in _each_once(cohorts):
         plan = fold_plan(cohort, folds, split, groups, split_seed)
         for backbone in backbone_names:
             for method in _possible(method_names, backbone):
-                made = methods.for_cohort(cohort, method, backbone, budget, fitting[method], recipe=recipe)
-                # Once is enough: a baseline has no backbone, and a user may name something twice.
-                experiments.setdefault((cohort.hash, made.hash), Experiment(cohort, plan, made, chosen_seeds))
+                for fitting in combinations:
+                    made = methods.for_cohort(cohort, method, backbone, budget, fitting[method], recipe=recipe)
+                    # Once is enough: a baseline has no backbone, and a user may name something twice.
+                    experiments.setdefault((cohort.hash, made.hash), Experiment(cohort, plan, made, chosen_seeds))
     return list(experiments.values())
+
+
+def _combined(vary: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the values; one without any where nothing varies."""
+    for key, values in vary.items():
+        if not len(values):
+            raise BadUse(f"{key} is to vary, but has no value: give some, {key}=1,2,3")
+    return [dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
 
 
 def _possible(method_names: Sequence[str], backbone: str) -> list[str]:

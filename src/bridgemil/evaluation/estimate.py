@@ -84,6 +84,7 @@ def estimate(cohort: Cohort, subjects: Round, settings: Settings, device: torch.
         sizes = [min(size, chosen.bag_windows or size) for size in sizes]
         lasting = stretched(chosen, -(-len(subjects.train) // chosen.batch_subjects))
         epochs, frozen = lasting.epochs, lasting.freeze_epochs if settings.stage1 is not None else 0
+        frozen = epochs if lasting.frozen else frozen
         most = max(most, sum(sorted(sizes, reverse=True)[: chosen.batch_subjects]))
     else:
         epochs, frozen = stretched(chosen, -(-n["train"] // chosen.batch_windows)).epochs, 0

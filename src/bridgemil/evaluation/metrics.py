@@ -66,10 +66,15 @@ def difference(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float, fl
 
 
 def _people(predictions: pd.DataFrame) -> pd.DataFrame:
-    """A row a subject: how often it was right over seeds, and the weight its fold gives it in the accuracy."""
-    table = predictions.assign(correct=(predictions["label"] == predictions["predicted"]).astype(float))
-    people = table.groupby("subject").agg(correct=("correct", "mean"), fold=("fold", "first"))
-    return people.assign(weight=1 / people.groupby("fold")["correct"].transform("size"))
+    """A row a subject: how often it was right over seeds, and the weight its folds give it in the accuracy.
+
+    Seeds may be of several splits: their weighted mean is the mean over seeds of the accuracy of each.
+    """
+    sizes = predictions.groupby(["seed", "fold"])["subject"].transform("size")
+    correct = (predictions["label"] == predictions["predicted"]).astype(float)
+    table = predictions[["subject"]].assign(weight=1 / sizes, correct=correct / sizes)
+    people = table.groupby("subject")[["correct", "weight"]].sum()
+    return people.assign(correct=people["correct"] / people["weight"])
 
 
 def chance(labels: Sequence[str]) -> tuple[float, float, float]:

@@ -62,23 +62,28 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     return chosen
 
 
-def gather(store: RunStore, identities: Sequence[str], settings: Settings, plan: FoldPlan) -> Results:
+def gather(
+    store: RunStore, identities: Sequence[str], settings: Settings, plan: FoldPlan, rounds: int | None = None
+) -> Results:
     """The results of an experiment's finished runs, given fold by fold for each seed.
 
-    A run may belong to several splits; what it is called here is its place in this one.
+    A run may belong to several splits; what it is called here is its place in this one. ``rounds`` of the plan were
+    run, all by default.
     """
     import pandas as pd
 
     predictions, curves, marks, seconds = [], [], list[dict[str, int]](), 0.0
     classes: list[str] = []
+    risks: set[str] = set()
     for place, identity in enumerate(identities):
         about = store.about(identity)
-        mark = {"seed": about["seed"], "fold": place % plan.k + 1}
+        mark = {"seed": about["seed"], "fold": place % (rounds or plan.k) + 1}
         predictions.append(store.predictions(identity).assign(**mark))
         curves.append(_marked(store.curves(identity), mark))
         marks.append(mark)
         seconds += float(about["seconds"])
         classes = about["cohort"]["classes"]
+        risks |= set(about.get("accepted_risks", ()))
 
     def windows() -> pd.DataFrame:
         pairs = zip(identities, marks, strict=True)
@@ -86,7 +91,7 @@ def gather(store: RunStore, identities: Sequence[str], settings: Settings, plan:
 
     return Results(
         settings, classes, pd.concat(predictions, ignore_index=True), _concat(curves), list(identities), seconds,
-        plan.about | {"title": plan.title}, _windows=windows,
+        plan.about | {"title": plan.title}, accepted_risks=tuple(sorted(risks)), _windows=windows,
     )  # fmt: skip
 
 

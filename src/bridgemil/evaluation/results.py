@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ class Results:
     floors: Mapping[str, Results] = field(default_factory=dict)  # the simple baselines on the same folds
     members: Mapping[str, Results] = field(default_factory=dict)  # of an ensemble
     no_floors: Mapping[str, str] = field(default_factory=dict)  # those that could not be had, and why
+    accepted_risks: tuple[str, ...] = ()  # what the audit of the cohort failed on, and was accepted
     _windows: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -173,6 +174,7 @@ class Results:
             "settings": self.settings.model_dump(mode="json"),
             "settings_hash": row["settings_hash"],
             "seconds": row["seconds"],
+            "accepted_risks": list(self.accepted_risks),
             "floors": {
                 name: floor.for_machines()["accuracy"]
                 | {"gain": metrics.difference(self.predictions, floor.predictions)[0]}
@@ -191,9 +193,16 @@ class Results:
             f"  {row['n_subjects']} subjects of {', '.join(self.classes)}, each held out once: "
             f"{self._split_title}, {seeds}; chance {row['chance']:.1%}",
         ]
+        if self.accepted_risks:
+            lines.append(f"  {accepted_words(self.accepted_risks)}")
         for floor in self.floors.values():
             lines.append(f"  beside it: {floor.name} {floor.summary['accuracy'][0]:.1%}")
         return "\n".join(lines)
+
+
+def accepted_words(risks: Sequence[str]) -> str:
+    """What must be said beside a result on a cohort that failed its audit."""
+    return f"NOT to be believed as it stands: the cohort failed its audit ({', '.join(risks)}), which was accepted."
 
 
 def _for_each_seed(results: Results, beside: Results) -> pd.DataFrame:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from bridgemil.cohort.excerpt import excerpt
 from bridgemil.cohort.folds import Round
 from bridgemil.cohort.settings import changed_from_preset
 from bridgemil.cohort.store import Cohort
 from bridgemil.disk import write_json
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models import Fit, Model, Prediction, fit
+from bridgemil.models import Fit, Model, Prediction, UnreadBag, fit
 from bridgemil.runs import RESULTS_VERSION, RunShelf, RunStore, run_identity, stage1_identity
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class Run:
         Of weights, sampling and dropout.
     split
         What the fold is a part of, to write down: kind, k, split_seed, hash.
+    accepted_risks
+        What the audit of the cohort failed on, and was accepted; to write down.
     """
 
     cohort: Cohort
@@ -66,6 +70,7 @@ class Run:
     settings: Settings
     seed: int
     split: Mapping[str, Any] | None = None
+    accepted_risks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for first, second in (("train", "validation"), ("train", "test"), ("validation", "test")):
@@ -76,6 +81,11 @@ class Run:
         absent = [name for name in self.cohort.classes if name not in seen]
         if absent:
             raise BadData(f"fold {self.subjects.fold} has no training subject of class {', '.join(absent)}")
+
+    @cached_property
+    def used(self) -> Cohort:
+        """The cohort, with those windows only that the round uses."""
+        return excerpt(self.cohort, self.subjects.kept)
 
     @property
     def identity(self) -> str:
@@ -96,7 +106,7 @@ class Run:
     def _perform(self, store: RunStore, identity: str, device: torch.device, watch: Watch | None) -> None:
         subjects, shelf = self.subjects, self._shelf(store, identity)
         fitted = fit(
-            self.cohort, subjects.train, subjects.validation, self.settings, self.seed,
+            self.used, subjects.train, subjects.validation, self.settings, self.seed,
             device=device, shelf=shelf, watch=watch,
         )  # fmt: skip
         # Only now are the test subjects' windows read.
@@ -106,10 +116,10 @@ class Run:
 
     def _predict(self, model: Model, subject: str, shelf: RunShelf) -> Prediction:
         """With the features that other runs computed of this person, if they did."""
-        signal_hash = self.cohort.records[subject].signal_hash
-        return model.predict(
-            self.cohort.windows(subject), lambda key, compute: shelf.features(key, signal_hash, compute)
-        )
+        record, signal = self.used.records[subject], self.used.signal
+        shape = record.n_windows, signal.n_channels, signal.n_times
+        bag = UnreadBag(shape, lambda: self.used.windows(subject))
+        return model.predict(bag, lambda key, compute: shelf.features(key, record.signal_hash, compute))
 
     def _shelf(self, store: RunStore, identity: str) -> RunShelf:
         note: dict[str, Any] = {"seed": self.seed, "cohort": self.cohort.hash, "train": sorted(self.subjects.train)}
@@ -155,6 +165,10 @@ class Run:
             "threads": fitted.threads,
             "results_version": RESULTS_VERSION,
         } | dict(fitted.model.facts.versions)
+        if self.accepted_risks:
+            content["accepted_risks"] = list(self.accepted_risks)
+        if self.subjects.kept:
+            content["kept"] = {subject: list(rows) for subject, rows in self.subjects.kept.items()}
         write_json(folder / "run.json", content)
 
     def _rows(self, predictions: Mapping[str, Prediction]) -> pd.DataFrame:
@@ -178,8 +192,8 @@ class Run:
         """A row a window: what the method says of it."""
         import pandas as pd
 
-        starts = self.cohort.window_starts(subject)
-        columns: dict[str, Any] = {"subject": subject, "window": range(len(starts)), "second": starts}
+        starts = self.used.window_starts(subject)
+        columns: dict[str, Any] = {"subject": subject, "window": self.used.window_numbers(subject), "second": starts}
         if said.gates is not None:
             columns["gate"] = said.gates
         for prefix, values in (("contribution", said.contributions), ("p", said.window_probabilities)):

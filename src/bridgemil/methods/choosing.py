@@ -1,34 +1,37 @@
-"""The methods, recipes and ablations as data: which Stage 1, which aggregator, which settings; the settings of a run.
-
-A network's settings are the defaults, changed by the method, then by the recipe, the budget and the user. A baseline
-has settings of its own, and neither backbone, recipe nor budget.
-"""
+"""The settings of a run, from a method, a recipe, a budget and what the user set."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from bridgemil import aggregators, baselines
 from bridgemil.errors import BadUse, one_of
-from bridgemil.learning.settings import STAGE1, STAGE2, Stage1Settings, Stage2Settings
+from bridgemil.learning.settings import STAGE1, Stage1Settings, Stage2Settings
+from bridgemil.methods.catalogue import (
+    ABLATIONS,
+    BACKBONE,
+    BUDGET,
+    JOIN,
+    METHODS,
+    PAPER,
+    budgets,
+    check,
+    has_setting,
+    is_senseless,
+    recipe_for,
+    recipes,
+)
 from bridgemil.settings import parse
 
 if TYPE_CHECKING:
     from bridgemil.cohort.store import Cohort
 
-JOIN = "+"  # A+B is the ensemble of the methods A and B
 STEADY_EPOCHS = 5  # warm-up and freezing, or a tenth of the epochs if that is fewer
-# Where the user names none: what did best on the development data over all its forms (docs/results.md).
-METHOD, BACKBONE, BUDGET = "tangent+bridgemil", "covariance", "laptop"
-PAPER, OURS = "paper", "ours"
 
 
 class Settings(BaseModel):
@@ -85,93 +88,6 @@ class Settings(BaseModel):
 def short_name(backbone: str) -> str:
     """A backbone's name for people: of a user's file its last part, ``net.py:Tiny``."""
     return backbone.replace("\\", "/").rpartition("/")[2]
-
-
-@dataclass(frozen=True)
-class Method:
-    """A named way to train a network."""
-
-    about: str
-    stage1: Mapping[str, Any] | None
-    stage2: Mapping[str, Any]
-
-    @property
-    def kind(self) -> str:
-        """Which part of a recipe it takes: ``windows``, ``end_to_end`` or ``two_stage``."""
-        if self.stage2["kind"] == "windows":
-            return "windows"
-        return "end_to_end" if self.stage1 is None else "two_stage"
-
-
-def _end_to_end(about: str, aggregator: str) -> Method:
-    constant = {"optimiser": "adam", "schedule": "constant", "encoder_lr": None, "warmup_epochs": 0}
-    return Method(
-        about, None, {"kind": "bags", "aggregator": aggregator, "freeze_epochs": 0, "retention": 0.0} | constant
-    )
-
-
-def _two_stage(about: str, stage1: Mapping[str, Any], **stage2: Any) -> Method:
-    return Method(
-        about, {"objective": "alignment"} | dict(stage1), {"kind": "bags", "aggregator": "attention"} | stage2
-    )
-
-
-METHODS = {
-    "majority_vote": Method("windows inherit the diagnosis, and vote", None, {"kind": "windows"}),
-    "additive": _end_to_end("additive MIL, end to end", "additive"),
-    "attention": _end_to_end("attention MIL, end to end", "attention"),
-    "millet": _end_to_end("conjunctive MIL (MILLET), end to end", "conjunctive"),
-    "timemil": _end_to_end("TimeMIL, end to end", "timemil"),
-    "supcon": _two_stage("supervised contrastive Stage 1, then attention", {"objective": "supcon"}),
-    "masked": _two_stage("masked reconstruction, then attention", {"objective": "masked"}),
-    "bridgemil": _two_stage("nearby and sub-bag alignment, then attention with retention", {}),
-}
-ABLATIONS = {
-    "wo_variance_covariance": _two_stage("bridgemil without variance and covariance", {"variance": 0, "covariance": 0}),
-    "wo_nearby": _two_stage("bridgemil without nearby windows", {"nearby": False}),
-    "wo_subbag": _two_stage("bridgemil without sub-bags", {"subbag": False}),
-    "wo_retention": _two_stage("bridgemil without retention, from the same Stage 1", {}, retention=0.0),
-    "supervised": _two_stage("Stage 1 with inherited labels", {"objective": "supervised"}),
-}
-
-
-def names() -> list[str]:
-    """The methods: networks, then baselines."""
-    return [*METHODS, *baselines.names()]
-
-
-def ablations() -> list[str]:
-    """The ablations of bridgemil; they can be named wherever a method can."""
-    return list(ABLATIONS)
-
-
-def order() -> list[str]:
-    """Every name, in the order of tables."""
-    return [*baselines.names(), *METHODS, *ABLATIONS]
-
-
-@cache
-def budgets() -> dict[str, dict[str, Any]]:
-    """How long to train, by name."""
-    return _yaml("budgets.yaml")
-
-
-@cache
-def recipes() -> dict[str, dict[str, Any]]:
-    """How to train, by name: ``paper`` changes nothing, ``ours`` does."""
-    return _yaml("recipes.yaml")
-
-
-def _yaml(name: str) -> dict[str, dict[str, Any]]:
-    import yaml
-
-    content: dict[str, dict[str, Any]] = yaml.safe_load(files("bridgemil").joinpath(name).read_text("utf-8"))
-    return content
-
-
-def recipe_for(budget: str) -> str:
-    """The recipe where the user names none: the paper's with the paper's budget, ours with the others."""
-    return PAPER if budget == PAPER else OURS
 
 
 def settings(
@@ -248,7 +164,7 @@ def _network_settings(
     if chosen.stage1 is not None:
         known = STAGE1[chosen.stage1["objective"]].model_fields
         manner1 = {key: value for key, value in (manner.get("stage1", {}) | time["stage1"]).items() if key in known}
-        stage1 = dict(chosen.stage1) | manner1 | _so_long(_part(user, "stage1"))
+        stage1 = manner1 | dict(chosen.stage1) | _so_long(_part(user, "stage1"))
         values["stage1"] = {"warmup_epochs": _steady(stage1, "stage1")} | stage1
     elif "stage1" in user:
         raise BadUse(f"{method} has no Stage 1; there is nothing to set in stage1")
@@ -264,7 +180,7 @@ def _network_settings(
     stage2 = dict(chosen.stage2) | usual | fixed | time[chosen.stage2["kind"]] | mine
     whole = _epochs(stage2, "stage2")
     stage2 = {"burn_in": min(burn_in, whole // 3) if time["reduced"] else burn_in} | stage2
-    if chosen.stage1 is not None:
+    if chosen.kind == "two_stage":
         stage2 = {"warmup_epochs": _steady(stage2, "stage2"), "freeze_epochs": _steady(stage2, "stage2")} | stage2
     return parse(Settings, values | {"stage2": stage2} | user)
 
@@ -304,15 +220,6 @@ def for_cohort(
     return made if code is None else made.model_copy(update={"code": code})
 
 
-def is_senseless(method: str, backbone: str) -> bool:
-    """Whether a method (or a member of an ensemble) would have to mask samples that a backbone does not have."""
-    from bridgemil import backbones
-
-    chosen = [(METHODS | ABLATIONS)[name] for name in method.split(JOIN) if name in METHODS | ABLATIONS]
-    masked = any(member.stage1 is not None and member.stage1["objective"] == "masked" for member in chosen)
-    return masked and backbones.has_front_end(backbone)
-
-
 def digest(content: Any) -> str:
     """A hash of anything JSON can hold."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -326,31 +233,6 @@ def flat(changes: Mapping[str, Any]) -> dict[str, Any]:
             part: value
         }  # fmt: skip
     return pairs
-
-
-def has_setting(method: str, key: str) -> bool:
-    """Whether a method has this setting: ``stage1.epochs`` has no meaning for one without a Stage 1."""
-    check(method)
-    part, _, name = key.partition(".")
-    if JOIN in method:
-        return any(has_setting(member, key) for member in method.split(JOIN))
-    if method in baselines.names():
-        return part == "baseline" and name in baselines.get(method).Settings.model_fields
-    chosen = (METHODS | ABLATIONS)[method]
-    if part == "stage1":
-        return chosen.stage1 is not None and name in STAGE1[chosen.stage1["objective"]].model_fields
-    if part == "stage2":
-        return name in STAGE2[chosen.stage2["kind"]].model_fields
-    return part == "backbone_options"
-
-
-def check(method: str) -> None:
-    """Refuse a name that is no method, and an ensemble that is none."""
-    members = method.split(JOIN)
-    for name in members:
-        one_of("method", name, [*names(), *ABLATIONS], " (or several joined by +)")
-    if len(set(members)) < len(members):
-        raise BadUse(f"method {method}: a member is named twice")
 
 
 def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[str, Any]:

@@ -1,0 +1,34 @@
+"""The methods, recipes and ablations as data, and the settings of a run.
+
+A network's settings are the defaults, changed by the method, then by the recipe, the budget and the user. A baseline
+has settings of its own, and neither backbone, recipe nor budget.
+"""
+
+from bridgemil.methods.catalogue import (
+    ABLATIONS,
+    BACKBONE,
+    BUDGET,
+    JOIN,
+    METHOD,
+    METHODS,
+    OURS,
+    PAPER,
+    Method,
+    ablations,
+    budgets,
+    check,
+    fixed,
+    has_setting,
+    is_senseless,
+    names,
+    order,
+    recipe_for,
+    recipes,
+)
+from bridgemil.methods.choosing import Settings, changed_from_budget, digest, flat, for_cohort, settings, short_name
+
+__all__ = [
+    "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "Method", "Settings", "ablations",
+    "budgets", "changed_from_budget", "check", "digest", "fixed", "flat", "for_cohort", "has_setting", "is_senseless",
+    "names", "order", "recipe_for", "recipes", "settings", "short_name",
+]  # fmt: skip

@@ -1,0 +1,165 @@
+"""The methods, recipes, budgets and ablations as data: which Stage 1, which aggregator, how long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from bridgemil import baselines
+from bridgemil.errors import BadUse, one_of
+from bridgemil.learning.settings import STAGE1, STAGE2
+
+JOIN = "+"  # A+B is the ensemble of the methods A and B
+# Where the user names none: what did best on the development data over all its forms (docs/results.md).
+METHOD, BACKBONE, BUDGET = "tangent+bridgemil", "covariance", "laptop"
+PAPER, OURS = "paper", "ours"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named way to train a network."""
+
+    about: str
+    stage1: Mapping[str, Any] | None
+    stage2: Mapping[str, Any]
+    as_two_stage: bool = False  # trained as Stage 2 is, though there is no Stage 1
+
+    @property
+    def kind(self) -> str:
+        """Which part of a recipe it takes: ``windows``, ``end_to_end`` or ``two_stage``."""
+        if self.stage2["kind"] == "windows":
+            return "windows"
+        return "end_to_end" if self.stage1 is None and not self.as_two_stage else "two_stage"
+
+
+def _end_to_end(about: str, aggregator: str) -> Method:
+    constant = {"optimiser": "adam", "schedule": "constant", "encoder_lr": None, "warmup_epochs": 0}
+    return Method(
+        about, None, {"kind": "bags", "aggregator": aggregator, "freeze_epochs": 0, "retention": 0.0} | constant
+    )
+
+
+def _two_stage(about: str, stage1: Mapping[str, Any], **stage2: Any) -> Method:
+    return Method(
+        about, {"objective": "alignment"} | dict(stage1), {"kind": "bags", "aggregator": "attention"} | stage2
+    )
+
+
+METHODS = {
+    "majority_vote": Method("windows inherit the diagnosis, and vote", None, {"kind": "windows"}),
+    "additive": _end_to_end("additive MIL, end to end", "additive"),
+    "attention": _end_to_end("attention MIL, end to end", "attention"),
+    "millet": _end_to_end("conjunctive MIL (MILLET), end to end", "conjunctive"),
+    "timemil": _end_to_end("TimeMIL, end to end", "timemil"),
+    "supcon": _two_stage("supervised contrastive Stage 1, then attention", {"objective": "supcon"}),
+    "masked": _two_stage("masked reconstruction, then attention", {"objective": "masked"}),
+    "bridgemil": _two_stage("nearby and sub-bag alignment, then attention with retention", {}),
+}
+ABLATIONS = {
+    "wo_variance_covariance": _two_stage("bridgemil without variance and covariance", {"variance": 0, "covariance": 0}),
+    "wo_nearby": _two_stage("bridgemil without nearby windows", {"nearby": False}),
+    "wo_subbag": _two_stage("bridgemil without sub-bags", {"subbag": False}),
+    "wo_retention": _two_stage("bridgemil without retention, from the same Stage 1", {}, retention=0.0),
+    "supervised": _two_stage("Stage 1 with inherited labels", {"objective": "supervised"}),
+    "wo_stage1": Method(
+        "bridgemil's Stage 2 from random weights",
+        None,
+        {"kind": "bags", "aggregator": "attention", "freeze_epochs": 0, "retention": 0.0},
+        as_two_stage=True,
+    ),
+    "random_encoder": _two_stage(
+        "bridgemil's Stage 2 on random weights that are never trained",
+        {"objective": "untrained", "epochs": 1, "min_steps": 100},
+        frozen=True,
+        retention=0.0,
+    ),
+}
+
+
+def names() -> list[str]:
+    """The methods: networks, then baselines."""
+    return [*METHODS, *baselines.names()]
+
+
+def ablations() -> list[str]:
+    """The ablations of bridgemil; they can be named wherever a method can."""
+    return list(ABLATIONS)
+
+
+def order() -> list[str]:
+    """Every name, in the order of tables."""
+    return [*baselines.names(), *METHODS, *ABLATIONS]
+
+
+@cache
+def budgets() -> dict[str, dict[str, Any]]:
+    """How long to train, by name."""
+    return _yaml("budgets.yaml")
+
+
+@cache
+def recipes() -> dict[str, dict[str, Any]]:
+    """How to train, by name: ``paper`` changes nothing, ``ours`` does."""
+    return _yaml("recipes.yaml")
+
+
+def _yaml(name: str) -> dict[str, dict[str, Any]]:
+    import yaml
+
+    content: dict[str, dict[str, Any]] = yaml.safe_load(files("bridgemil").joinpath(name).read_text("utf-8"))
+    return content
+
+
+def recipe_for(budget: str) -> str:
+    """The recipe where the user names none: the paper's with the paper's budget, ours with the others."""
+    return PAPER if budget == PAPER else OURS
+
+
+def is_senseless(method: str, backbone: str) -> bool:
+    """Whether a method (or a member of an ensemble) would have to mask samples that a backbone does not have."""
+    from bridgemil import backbones
+
+    chosen = [(METHODS | ABLATIONS)[name] for name in method.split(JOIN) if name in METHODS | ABLATIONS]
+    masked = any(member.stage1 is not None and member.stage1["objective"] == "masked" for member in chosen)
+    return masked and backbones.has_front_end(backbone)
+
+
+def has_setting(method: str, key: str) -> bool:
+    """Whether a method has this setting: ``stage1.epochs`` has no meaning for one without a Stage 1."""
+    check(method)
+    part, _, name = key.partition(".")
+    if JOIN in method:
+        return any(has_setting(member, key) for member in method.split(JOIN))
+    if method in baselines.names():
+        return part == "baseline" and name in baselines.get(method).Settings.model_fields
+    chosen = (METHODS | ABLATIONS)[method]
+    if part == "stage1":
+        return chosen.stage1 is not None and name in STAGE1[chosen.stage1["objective"]].model_fields
+    if part == "stage2":
+        return name in STAGE2[chosen.stage2["kind"]].model_fields
+    return part == "backbone_options"
+
+
+def fixed(method: str) -> set[str]:
+    """The settings that make an ablation what it is: ``stage2.retention`` of ``wo_retention``. None of a method."""
+    if JOIN in method:
+        return set().union(*(fixed(member) for member in method.split(JOIN)))
+    if method not in ABLATIONS:
+        return set()
+    ablation = ABLATIONS[method]
+    keys = {f"stage1.{name}" for name in ablation.stage1 or ()} | {f"stage2.{name}" for name in ablation.stage2}
+    if ablation.stage1 is not None and ablation.stage1["objective"] == "untrained":
+        keys.add("stage1.weight_decay")  # nothing may change a weight
+    return keys
+
+
+def check(method: str) -> None:
+    """Refuse a name that is no method, and an ensemble that is none."""
+    members = method.split(JOIN)
+    for name in members:
+        one_of("method", name, [*names(), *ABLATIONS], " (or several joined by +)")
+    if len(set(members)) < len(members):
+        raise BadUse(f"method {method}: a member is named twice")

@@ -1,0 +1,176 @@
+"""What every study works with: cohorts, how to train, and the engine that does the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bridgemil import backbones, methods
+from bridgemil.audit import guard
+from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.store import Cohort
+from bridgemil.engine.benchmark import Where, benchmark
+from bridgemil.engine.plan import Experiment, Plan
+from bridgemil.errors import BadData, BadUse
+from bridgemil.evaluation.protocol import fold_plan
+from bridgemil.evaluation.results import Results
+from bridgemil.methods import BACKBONE, BUDGET
+from bridgemil.runs import RunStore
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where a study is done.
+
+    Parameters
+    ----------
+    cohorts
+        On disk: workers open them by their path.
+    out
+        The folder of the study's runs (``out / "runs"``), tables and figures.
+    backbone, recipe, budget
+        How to train; recipe None is the budget's.
+    seeds
+        Of weights and sampling.
+    split_seeds
+        Each deals the subjects anew; results are pooled over them.
+    folds
+        The cohort's own number by default.
+    groups
+        A column of the cohorts; subjects of one group stay in one fold.
+    accept_risk
+        Names of findings of the quick audit that are accepted; written into every result.
+    changes
+        The user's settings, for the methods that have them.
+    options
+        Of single studies: ``{"vary": …}``.
+    truth
+        The folder that ``bridgemil synth`` wrote, of a cohort whose evidence is known.
+    where
+        This machine's cores by default.
+    progress
+        Show it.
+    """
+
+    cohorts: tuple[Cohort, ...]
+    out: Path
+    backbone: str = BACKBONE
+    recipe: str | None = None
+    budget: str = BUDGET
+    seeds: tuple[int, ...] = (0,)
+    split_seeds: tuple[int, ...] = (0,)
+    folds: int | None = None
+    groups: str | None = None
+    accept_risk: tuple[str, ...] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    truth: Path | None = None
+    where: Where = field(default_factory=Where)
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if not (self.cohorts and self.seeds and self.split_seeds):
+            raise BadUse("a study needs at least one cohort, seed and split seed")
+        for cohort in self.cohorts:
+            if cohort.path is None:
+                raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
+        if len({cohort.hash for cohort in self.cohorts}) < len(self.cohorts):
+            raise BadUse("two of the cohorts hold the same windows; name each once")
+        backbones.check(self.backbone)
+        every = [*methods.names(), *methods.ablations()]
+        for key in methods.flat(self.changes):
+            if not any(methods.has_setting(name, key) for name in every):
+                raise BadUse(f"no method has a setting {key}")
+
+    @property
+    def store(self) -> RunStore:
+        """Its runs; ``bridgemil report`` reads them too."""
+        return RunStore(self.out / "runs")
+
+    @property
+    def used_recipe(self) -> str:
+        """The recipe by name."""
+        return self.recipe or methods.recipe_for(self.budget)
+
+    @property
+    def manner(self) -> str:
+        """In words: backbone, recipe and budget."""
+        return f"{methods.short_name(self.backbone)}, recipe {self.used_recipe}, budget {self.budget}"
+
+    def name(self, cohort: Cohort) -> str:
+        """A cohort's name in tables; its path where another has the same name."""
+        assert cohort.path is not None
+        same = [other for other in self.cohorts if other.path is not None and other.path.name == cohort.path.name]
+        return cohort.path.name if len(same) == 1 else str(cohort.path)
+
+    def option(self, name: str, usual: Any) -> Any:
+        """What the user chose, or what is usual."""
+        value = self.options.get(name)
+        return usual if value is None else value
+
+    def refuse_foreign(self, name: str, known: Sequence[str]) -> None:
+        """Refuse an option that the study would not look at."""
+        for option, value in self.options.items():
+            if value is not None and option not in known:
+                words = ", ".join(f"--{word.replace('_', '-')}" for word in known) or "none"
+                raise BadUse(f"--{option.replace('_', '-')} is no option of the study {name}; its own: {words}")
+
+    def split(self, cohort: Cohort, split_seed: int) -> FoldPlan:
+        """How the subjects are dealt."""
+        return fold_plan(cohort, self.folds, groups=self.groups, split_seed=split_seed)
+
+    @cached_property
+    def risks(self) -> dict[str, tuple[str, ...]]:
+        """What the quick audit fails on and was accepted, by cohort hash; a FAIL that was not accepted is refused."""
+        plans = {cohort: self.split(cohort, self.split_seeds[0]) for cohort in self.cohorts}
+        return guard(plans, self.store.root, self.accept_risk)
+
+    def experiment(
+        self,
+        cohort: Cohort,
+        method: str,
+        split: FoldPlan | None = None,
+        *,
+        changes: Mapping[str, Any] | None = None,
+        seeds: Sequence[int] | None = None,
+        part: str = "",
+        drawn: Sequence[Round] | None = None,
+    ) -> Experiment:
+        """One method on one split.
+
+        Parameters
+        ----------
+        cohort, method
+            On what, and which; ensembles too.
+        split
+            That of the first split seed by default.
+        changes
+            Settings of the study, beside the user's.
+        seeds
+            The desk's by default.
+        part, drawn
+            Where not all of the split is used: in words, and its rounds.
+        """
+        flat, fixed = methods.flat(self.changes), methods.fixed(method)
+        wanted = {key: flat[key] for key in flat if methods.has_setting(method, key) and key not in fixed}
+        wanted |= dict(changes or {})
+        settings = methods.for_cohort(cohort, method, self.backbone, self.budget, wanted, recipe=self.recipe)
+        return Experiment(
+            cohort, split or self.split(cohort, self.split_seeds[0]), settings, tuple(seeds or self.seeds), part,
+            None if drawn is None else tuple(drawn), self.risks[cohort.hash],
+        )  # fmt: skip
+
+    def perform(self, experiments: Sequence[Experiment]) -> list[Results]:
+        """Do what remains of them, and read all; results in the order of the experiments."""
+        plan = Plan(list(experiments), self.store)
+        outcome = benchmark(plan, self.where, progress=self.progress)
+        if outcome.failed:
+            words = next(iter(outcome.failed.values())).strip().splitlines()
+            raise BadData(
+                f"{len(outcome.failed)} of {len(plan.jobs)} runs failed: {(words or ['?'])[-1]}; their errors are in "
+                f"{self.store.root / 'failed'}, and the same command tries them again"
+            )
+        return [experiment.results(self.store) for experiment in experiments]

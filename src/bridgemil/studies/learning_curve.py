@@ -1,0 +1,375 @@
+"""How many more people? The same test people, predicted by models that were trained on fewer, and what more might give.
+
+Test and validation subjects of every fold stay; its training subjects are thinned, class by class in proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil import methods
+from bridgemil.cohort.folds import Round
+from bridgemil.cohort.store import Cohort
+from bridgemil.engine.plan import Experiment
+from bridgemil.errors import BadData, BadUse
+from bridgemil.evaluation.results import Results
+from bridgemil.studies import drawing, power_law, scores, truth
+from bridgemil.studies.desk import Desk
+from bridgemil.studies.findings import Findings
+from bridgemil.studies.power_law import Forecast
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ABOUT = "how many more people: balanced accuracy against the number of training subjects, and a forecast"
+OPTIONS = ("method", "sizes", "draws")
+DRAWS, STEPS, RESAMPLES = 3, 5, 300
+LEAST_OF_A_CLASS = 2
+MULTIPLES = (1.5, 2.0, 3.0)  # of the people there are now, to forecast
+
+
+@dataclass(frozen=True)
+class Point:
+    """One number of training subjects: its draws, and their results.
+
+    Parameters
+    ----------
+    n
+        Training subjects of a run, mean over folds where all are used.
+    is_all
+        Whether nobody is left out.
+    draws
+        The results of each draw, a split each.
+    """
+
+    n: float
+    is_all: bool
+    draws: tuple[tuple[Results, ...], ...]
+
+    @property
+    def results(self) -> list[Results]:
+        """Of all draws."""
+        return [result for draw in self.draws for result in draw]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The learning curve of a cohort.
+
+    Parameters
+    ----------
+    cohort
+        Whose.
+    points
+        From few people to all.
+    forecast
+        What more might give.
+    """
+
+    cohort: Cohort
+    points: list[Point]
+    forecast: Forecast
+
+    @property
+    def beyond(self) -> list[float]:
+        """The numbers of people to forecast."""
+        return [times * self.points[-1].n for times in MULTIPLES]
+
+
+def thinned(cohort: Cohort, fold_round: Round, n: int, rng: np.random.Generator) -> Round:
+    """The round with n training subjects; with the same generator, a smaller n gives some of a larger one's.
+
+    Parameters
+    ----------
+    cohort
+        Knows the classes.
+    fold_round
+        With all training subjects.
+    n
+        How many stay.
+    rng
+        Draws who goes first within a class.
+    """
+    chosen = set(drawn_order(fold_round.train, [cohort.records[s].label for s in fold_round.train], rng)[:n])
+    return replace(fold_round, train=tuple(subject for subject in fold_round.train if subject in chosen))
+
+
+def drawn_order(subjects: Sequence[str], labels: Sequence[str], rng: np.random.Generator) -> list[str]:
+    """Everybody in an order whose every beginning has the classes in proportion, and two of each at first.
+
+    Parameters
+    ----------
+    subjects, labels
+        Who, and their classes.
+    rng
+        Draws who goes first within a class.
+    """
+    classes = sorted(set(labels))
+    waiting = {}
+    for name in classes:
+        people = [subject for subject, label in zip(subjects, labels, strict=True) if label == name]
+        waiting[name] = [people[i] for i in rng.permutation(len(people))]
+    sizes, order = {name: len(people) for name, people in waiting.items()}, list[str]()
+    taken = dict.fromkeys(classes, 0)
+    for _ in subjects:
+        left = [name for name in classes if taken[name] < sizes[name]]
+        few = [name for name in left if taken[name] < LEAST_OF_A_CLASS]
+        # Webster's rule: unlike rounding shares for each n, it never takes back whom it gave.
+        name = min(few, key=lambda c: taken[c]) if few else max(left, key=lambda c: sizes[c] / (2 * taken[c] + 1))
+        order.append(waiting[name][taken[name]])
+        taken[name] += 1
+    return order
+
+
+def usual_sizes(smallest: int, n_classes: int) -> list[int]:
+    """About five steps of equal ratio, from ten people (four of each class, if that is more) to all; without all.
+
+    Parameters
+    ----------
+    smallest
+        The smallest training set of the split.
+    n_classes
+        Of the cohort.
+    """
+    first = max(10, 4 * n_classes)
+    if first >= smallest:
+        return []
+    steps = np.geomspace(first, smallest, STEPS).round().astype(int)
+    return [int(n) for n in dict.fromkeys(steps.tolist()) if n < smallest]
+
+
+def perform(desk: Desk) -> Findings:
+    """Train on fewer and fewer people, fit the curve, and say what more people might give."""
+    import pandas as pd
+
+    method = desk.option("method", methods.METHOD)
+    curves = [_curve(cohort, points) for cohort, points in _points(desk, method).items()]
+    rows = [_row(desk, curve, point) for curve in curves for point in curve.points]
+    sentences = [said for curve in curves for said in _sentences(desk, curve, _rows_for(rows, desk, curve))]
+    tables = {"learning_curve": pd.DataFrame(rows), "fit": pd.DataFrame([_fit_row(desk, curve) for curve in curves])}
+    forecasts = [row for curve in curves for row in _forecast_rows(desk, curve)]
+    tables |= {"forecast": pd.DataFrame(forecasts)} if forecasts else {}
+    told = {(c.cohort.hash, f"{method}, {_people(p)}"): p.results for c in curves for p in c.points}
+    return Findings(
+        f"Learning curve of {method}: {desk.manner}", sentences,
+        tables | truth.tables(desk, told), {"learning_curve": _figure(desk, curves, rows, method)},
+        footnotes=[
+            "A forecast is no promise: it assumes that more people are of the same kind, recorded in the same way, and "
+            "that the curve goes on as it began.",
+            "training_subjects are the people a model was trained on; in a split of k folds two are kept for "
+            "validation and test. Test and validation subjects are the same for every number.",
+            "Intervals are over test subjects within their class; sd is over draws of training subjects. The "
+            "forecast's interval is of curves fitted anew to people drawn anew; it does not retrain.",
+        ],
+    )  # fmt: skip
+
+
+def _points(desk: Desk, method: str) -> dict[Cohort, list[Point]]:
+    """Run everything, and sort it by the number of training subjects."""
+    n_draws = int(desk.option("draws", DRAWS))
+    if n_draws < 1:
+        raise BadUse(f"draws must be at least 1, got {n_draws}")
+    keys, experiments = [], list[Experiment]()
+    for cohort in desk.cohorts:
+        for n in (None, *sizes_of(desk, cohort)):  # whole runs first: a part that equals one is that run
+            for draw in range(1 if n is None else n_draws):
+                for split_seed in desk.split_seeds:
+                    keys.append((cohort, n, draw))
+                    experiments.append(fewer_people(desk, cohort, method, n, draw, split_seed))
+    gathered: dict[tuple[Cohort, int | None], dict[int, list[Results]]] = {}
+    for (cohort, n, draw), results in zip(keys, desk.perform(experiments), strict=True):
+        gathered.setdefault((cohort, n), {}).setdefault(draw, []).append(results)
+    points: dict[Cohort, list[Point]] = {}
+    for (cohort, n), draws in gathered.items():
+        everybody = float(np.mean([len(r.train) for r in _rounds(desk, cohort)]))
+        several = tuple(tuple(draw) for draw in draws.values())
+        points.setdefault(cohort, []).append(Point(everybody if n is None else float(n), n is None, several))
+    return {cohort: sorted(mine, key=lambda point: (point.is_all, point.n)) for cohort, mine in points.items()}
+
+
+def _rounds(desk: Desk, cohort: Cohort) -> list[Round]:
+    return [fold_round for seed in desk.split_seeds for fold_round in desk.split(cohort, seed).rounds()]
+
+
+def sizes_of(desk: Desk, cohort: Cohort) -> list[int]:
+    """The numbers of training subjects below all of them: the user's, or the usual ones."""
+    numbers = [len(fold_round.train) for fold_round in _rounds(desk, cohort)]
+    smallest, largest, classes = min(numbers), max(numbers), len(cohort.classes)
+    least = LEAST_OF_A_CLASS * classes
+    chosen = desk.option("sizes", None)
+    if chosen is None:
+        return usual_sizes(smallest, classes)
+    wrong = [str(n) for n in chosen if not least <= n <= smallest]
+    if wrong:
+        raise BadUse(
+            f"--sizes {', '.join(wrong)}: {desk.name(cohort)} has {smallest} subjects in its smallest training set; "
+            f"give numbers from {least} ({LEAST_OF_A_CLASS} of each class) to {smallest}; all are always run too"
+        )
+    return sorted({int(n) for n in chosen if n < largest})
+
+
+def fewer_people(desk: Desk, cohort: Cohort, method: str, n: int | None, draw: int, split_seed: int) -> Experiment:
+    """The usual split with n training subjects in every fold; None: with all."""
+    split = desk.split(cohort, split_seed)
+    if n is None:
+        return desk.experiment(cohort, method, split)
+    rounds = [thinned(cohort, r, n, np.random.default_rng([split_seed, draw, r.fold])) for r in split.rounds()]
+    part = f"{n} training subjects, draw {draw + 1}"
+    return desk.experiment(cohort, method, split, part=part, drawn=rounds)
+
+
+def _curve(cohort: Cohort, points: list[Point]) -> Curve:
+    tables = [scores.right_of_each(point.results) for point in points]
+    labels = tables[0]["label"]
+    if any(not table["label"].equals(labels) for table in tables):
+        raise BadData("the runs of a learning curve did not test the same people; delete them and run again")
+    right = np.stack([table["right"].to_numpy(dtype=np.float64) for table in tables], axis=1)
+    observed, resampled = scores.balanced_resamples(right, labels.tolist(), RESAMPLES)
+    n = np.array([point.n for point in points])
+    weights = np.array([float(len(point.draws)) for point in points])
+    beyond = [times * points[-1].n for times in MULTIPLES]
+    return Curve(cohort, points, power_law.forecast(n, observed, resampled, weights, beyond))
+
+
+def _row(desk: Desk, curve: Curve, point: Point) -> dict[str, Any]:
+    each = [scores.score(draw) for draw in point.draws]
+    low, high = scores.balanced_interval(point.results)
+    return {
+        "cohort": desk.name(curve.cohort), "training_subjects": point.n, "all": point.is_all,
+        "balanced_accuracy": float(np.mean([row["balanced_accuracy"] for row in each])),
+        "balanced_accuracy95_low": low, "balanced_accuracy95_high": high,
+        "sd": float(np.std([row["balanced_accuracy"] for row in each])) if len(each) > 1 else None,
+        "draws": len(each), **{name: float(np.mean([row[name] for row in each])) for name in ("auroc", "accuracy")},
+        "subjects": each[0]["subjects"],
+    }  # fmt: skip
+
+
+def _fit_row(desk: Desk, curve: Curve) -> dict[str, Any]:
+    law = curve.forecast.law
+    numbers = {} if law is None else {"a": law.ceiling, "b": law.scale, "c": law.rate}
+    blank = dict.fromkeys(("a", "b", "c"))
+    return {
+        "cohort": desk.name(curve.cohort), "curve": "a - b n^-c", **(blank | numbers),
+        "no_forecast": curve.forecast.why_not,
+    }  # fmt: skip
+
+
+def _forecast_rows(desk: Desk, curve: Curve) -> list[dict[str, Any]]:
+    if curve.forecast.law is None:
+        return []
+    rows = []
+    for times, n in zip(MULTIPLES, curve.beyond, strict=True):
+        value, low, high = map(float, curve.forecast.at(n))
+        more, more_low, more_high = curve.forecast.more(n)
+        rows.append({
+            "cohort": desk.name(curve.cohort), "times": times, "training_subjects": n, "balanced_accuracy": value,
+            "balanced_accuracy95_low": low, "balanced_accuracy95_high": high,
+            "more": more, "more95_low": more_low, "more95_high": more_high, "useful": curve.forecast.is_useful(n),
+        })  # fmt: skip
+    return rows
+
+
+def _sentences(desk: Desk, curve: Curve, rows: list[dict[str, Any]]) -> list[str]:
+    name, first, last = desk.name(curve.cohort), curve.points[0], curve.points[-1]
+    said = [f"{name}: balanced accuracy {_said(rows[-1])} with {_people(last)}"]
+    said[0] += f", {_said(rows[0])} with {_people(first)}." if first is not last else "; no smaller number was tried."
+    if curve.forecast.why_not:
+        return [*said, f"{name}: no forecast: {curve.forecast.why_not}."]
+    for row in _forecast_rows(desk, curve):
+        much = f"{name}: with {row['times']:g}x as many people ({row['training_subjects']:.0f} to train on)"
+        if not row["useful"]:
+            said.append(f"{much} no forecast: its interval, {_span(row, 'balanced_accuracy')}, is too wide.")
+            continue
+        more = f"{row['more']:+.2f} on the curve's value now (95 % {_span(row, 'more')})"
+        said.append(f"{much} about {_said(row)}, {more}, if the curve goes on.")
+    half, law = curve.forecast.half_gap(), curve.forecast.law
+    if half is not None and law is not None:
+        said.append(
+            f"{name}: half of what is missing to the fitted ceiling ({law.ceiling:.2f}) would take about "
+            f"{half[0]:.0f} people to train on (95 % {half[1]:.0f} to {half[2]:.0f}); now {last.n:.0f}."
+        )
+    else:
+        said.append(
+            f"{name}: how many people would halve what is missing to the ceiling cannot be told from this curve."
+        )
+    return said
+
+
+def _said(row: dict[str, Any]) -> str:
+    return f"{row['balanced_accuracy']:.2f} (95 % {_span(row, 'balanced_accuracy')})"
+
+
+def _span(row: dict[str, Any], what: str) -> str:
+    sign = "+" if what == "more" else ""
+    return f"{row[what + '95_low']:{sign}.2f} to {row[what + '95_high']:{sign}.2f}"
+
+
+def _rows_for(rows: list[dict[str, Any]], desk: Desk, curve: Curve) -> list[dict[str, Any]]:
+    return [row for row in rows if row["cohort"] == desk.name(curve.cohort)]
+
+
+def _people(point: Point) -> str:
+    return f"all {point.n:.0f} training subjects" if point.is_all else f"{point.n:.0f} training subjects"
+
+
+def _figure(desk: Desk, curves: list[Curve], rows: list[dict[str, Any]], method: str) -> Any:
+    figure, axes = drawing.canvas(len(curves), width=5.8, height=4.2)
+    for ax, curve in zip(axes, curves, strict=True):
+        _draw_points(ax, _rows_for(rows, desk, curve), method)
+        _draw_law(ax, curve, drawing.look(method)["color"])
+        classes = len(curve.cohort.classes)
+        ax.axhline(1 / classes, color="0.45", linewidth=1, linestyle=":", label=f"chance, 1/{classes}", zorder=1)
+        _people_axis(ax, curve)
+        why_not = curve.forecast.why_not.partition(" (")[0]
+        below = f"\nno forecast: {why_not}" if why_not else ""
+        ax.set_title(f"{desk.name(curve.cohort)}: {method}, {desk.manner}{below}", fontsize=9)
+        ax.margins(y=0.08)
+        ax.set_ylabel("balanced accuracy of held-out subjects, 95 %")
+        ax.legend(frameon=False, fontsize=8, loc="best")
+    return figure
+
+
+def _draw_points(ax: Axes, rows: list[dict[str, Any]], method: str) -> None:
+    style = drawing.look(method)
+    for row in rows:
+        n = row["training_subjects"]
+        ax.plot(
+            [n, n], [row["balanced_accuracy95_low"], row["balanced_accuracy95_high"]], color=style["color"], linewidth=2
+        )
+        ax.plot(
+            n, row["balanced_accuracy"], markersize=7, linestyle="none", **style,
+            label="mean over draws, 95 % over subjects" if row is rows[0] else None,
+        )  # fmt: skip
+
+
+def _draw_law(ax: Axes, curve: Curve, colour: str) -> None:
+    known, last = curve.forecast, curve.points[-1].n
+    if known.law is None:
+        return
+    farthest = last if known.why_not else max(n for n in curve.beyond if known.is_useful(n))
+    n: NDArray[np.float64] = np.geomspace(curve.points[0].n, farthest, 200)
+    value, low, high = known.at(n)
+    ax.fill_between(n, low, high, color=colour, alpha=0.15, linewidth=0)
+    seen = n <= last
+    ax.plot(n[seen], value[seen], color=colour, linewidth=1.2, label="fitted curve")
+    if farthest > last:
+        ax.plot(n[~seen], value[~seen], color=colour, linewidth=1.2, linestyle="--")
+        ax.axvspan(last, farthest, color="0.94", linewidth=0, zorder=0, label="beyond the data")
+
+
+def _people_axis(ax: Axes, curve: Curve) -> None:
+    from matplotlib.ticker import NullLocator
+
+    shown = [point.n for point in curve.points]
+    if not curve.forecast.why_not:
+        shown += [n for n in curve.beyond if curve.forecast.is_useful(n)]
+    ax.set_xscale("log")
+    ax.set_xticks(shown, [f"{n:.0f}" for n in shown])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlim(min(shown) / 1.1, max(shown) * 1.1)
+    ax.set_xlabel("training subjects (log scale)")

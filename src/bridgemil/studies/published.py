@@ -1,0 +1,53 @@
+"""The paper's numbers, where cohort, backbone, recipe and budget are the paper's."""
+
+from __future__ import annotations
+
+from bridgemil.cohort.settings import changed_from_preset
+from bridgemil.cohort.store import Cohort
+from bridgemil.report.benchmark_table import paper
+from bridgemil.studies.desk import Desk
+
+
+def comparable(desk: Desk, cohort: Cohort) -> bool:
+    """Whether the paper's numbers may stand beside this cohort's."""
+    theirs = paper()["cohorts"].get(cohort.about["source"])
+    return (
+        theirs is not None
+        and desk.backbone == "eegnet"
+        and desk.used_recipe == desk.budget == "paper"
+        and sorted(cohort.classes) == theirs["classes"]
+        and len(cohort) == theirs["subjects"]
+        and not changed_from_preset(cohort.about["source"], cohort.about.get("settings", {}))
+        and abs(cohort.n_windows - theirs["windows"]) <= 0.05 * theirs["windows"]
+        and desk.split_seeds == (0,)
+        and not desk.changes
+        and desk.folds in (None, theirs["folds"])
+    )
+
+
+def notes(desk: Desk) -> list[str]:
+    """What to know of the paper's numbers where they stand beside ours."""
+    seeds = int(paper()["seeds"])
+    if len(desk.seeds) == seeds or not any(comparable(desk, cohort) for cohort in desk.cohorts):
+        return []
+    return [f"The paper's numbers are means over {seeds} seeds; here it is {len(desk.seeds)}."]
+
+
+def number(desk: Desk, cohort: Cohort, table: str, *keys: str) -> tuple[float, float] | None:
+    """Mean and standard deviation of a table's cell; None where it has none or must not be compared.
+
+    Parameters
+    ----------
+    desk, cohort
+        Whose number it would stand beside.
+    table
+        ``main``, ``ablation`` or ``sensitivity``.
+    keys
+        What leads to the cell within the cohort (and, in ``main``, the backbone).
+    """
+    if not comparable(desk, cohort):
+        return None
+    place = paper()[table].get(cohort.about["source"], {})
+    for key in ("eegnet", *keys) if table == "main" else keys:
+        place = place.get(key, {})
+    return (float(place[0]), float(place[1])) if place else None

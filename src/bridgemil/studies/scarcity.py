@@ -1,0 +1,330 @@
+"""Fewer subjects or fewer windows of each: what costs more (RQ3)?
+
+Subjects: of the k folds a subset stays, and every fold of it is test once. Windows: the last part of every subject's
+windows stays, in training, validation and test. All methods see the same folds and windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.store import Cohort
+from bridgemil.engine.plan import Experiment
+from bridgemil.evaluation import metrics
+from bridgemil.evaluation.results import Results
+from bridgemil.evaluation.statistics import points
+from bridgemil.report.benchmark_table import paper
+from bridgemil.studies import drawing, published, scores, truth
+from bridgemil.studies.desk import Desk
+from bridgemil.studies.findings import Findings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+ABOUT = "fewer subjects, or fewer windows of each: which costs more (RQ3, Fig. 3)"
+OPTIONS = ()
+METHODS = ("majority_vote", "attention", "bridgemil")
+PERCENTS = (100, 80, 50, 20, 10)
+SUBJECTS, WINDOWS = "subjects", "instances"
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much of a cohort is used.
+
+    Parameters
+    ----------
+    what
+        ``subjects`` or ``instances``.
+    value
+        Folds, or percent of the windows.
+    text
+        In words; empty where all is used.
+    """
+
+    what: str
+    value: int
+    text: str = ""
+
+
+def fold_amounts(k: int) -> list[Amount]:
+    """All k folds, and 8, 6, 4 and 3 of them; of fewer than ten, the same shares, but at least 3."""
+    numbers = [k, 8, 6, 4, 3] if k >= 10 else [k, *(max(3, round(share * k)) for share in (0.8, 0.6, 0.4, 0.3))]
+    return [Amount(SUBJECTS, m, f"{m} of {k} folds" if m < k else "") for m in dict.fromkeys(numbers)]
+
+
+def window_amounts() -> list[Amount]:
+    """All windows, and the last 80, 50, 20 and 10 % of them."""
+    return [Amount(WINDOWS, p, f"last {p} % of the windows" if p < 100 else "") for p in PERCENTS]
+
+
+def fold_subset(split: FoldPlan, m: int, seed: int) -> FoldPlan:
+    """The m folds that a seed draws, in the order of the split; fewer folds are always among the more."""
+    drawn = np.random.default_rng([split.split_seed or 0, seed]).permutation(split.k)[:m]
+    return FoldPlan(tuple(split.folds[i] for i in sorted(drawn.tolist())), split.split_seed)
+
+
+def last_windows(cohort: Cohort, percent: int) -> dict[str, tuple[int, ...]]:
+    """The numbers of the last windows of each subject, rounded up; who keeps all is not named."""
+    kept = {}
+    for subject, record in cohort.records.items():
+        number = -(-record.n_windows * percent // 100)
+        if number < record.n_windows:
+            kept[subject] = tuple(range(record.n_windows - number, record.n_windows))
+    return kept
+
+
+def reduced(desk: Desk, cohort: Cohort, method: str, amount: Amount, split_seed: int, seed: int) -> Experiment:
+    """One method, one seed, one split, with less of the cohort."""
+    split = desk.split(cohort, split_seed)
+    if not amount.text:
+        return desk.experiment(cohort, method, split, seeds=(seed,))
+    if amount.what == SUBJECTS:
+        subset = fold_subset(split, amount.value, seed)
+        return desk.experiment(cohort, method, subset, seeds=(seed,), part=amount.text)
+    kept = last_windows(cohort, amount.value)
+    rounds = [replace(fold_round, kept=_kept_in(kept, fold_round)) for fold_round in split.rounds()]
+    return desk.experiment(cohort, method, split, seeds=(seed,), part=amount.text, drawn=rounds)
+
+
+def _kept_in(kept: dict[str, tuple[int, ...]], subjects: Round) -> dict[str, tuple[int, ...]]:
+    people = (*subjects.train, *subjects.validation, *subjects.test)
+    return {subject: kept[subject] for subject in people if subject in kept}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A method with some amount of a cohort: its experiments, a split and seed each, and what came out."""
+
+    cohort: Cohort
+    method: str
+    amount: Amount
+    experiments: tuple[Experiment, ...]
+    results: list[Results]
+
+    def sizes(self) -> dict[str, float]:
+        """Training subjects of a run and windows of a subject, on average."""
+        rounds = [fold_round for experiment in self.experiments for fold_round in experiment.rounds]
+        people = dict.fromkeys(subject for fold_round in rounds for subject in fold_round.test)
+        kept = {subject: len(rows) for fold_round in rounds for subject, rows in fold_round.kept.items()}
+        windows = [kept.get(subject, self.cohort.records[subject].n_windows) for subject in people]
+        return {
+            "train_subjects": float(np.mean([len(fold_round.train) for fold_round in rounds])),
+            "windows": float(np.mean(windows)),
+        }
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of guessing the largest class of those tested, in percent, mean over draws."""
+        return 100 * float(np.mean([metrics.chance(result.labels)[0] for result in self.results]))
+
+
+def perform(desk: Desk) -> Findings:
+    """Run every method with every amount, and say what is lost."""
+    import pandas as pd
+
+    conditions = _conditions(desk)
+    rows, losses, sentences = [], [], []
+    for cohort in desk.cohorts:
+        mine = [condition for condition in conditions if condition.cohort is cohort]
+        rows += [_row(desk, condition) for condition in mine]
+        for method in METHODS:
+            lost = [_loss(desk, mine, method, what) for what in (SUBJECTS, WINDOWS)]
+            losses += [row for row in lost if row is not None]
+            sentences += _sentences(desk, mine, method, lost)
+    sentences += _caution(desk, losses)
+    tables = {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)}
+    told = {(c.cohort.hash, _title(c)): c.results for c in conditions}
+    return Findings(
+        f"Subject and instance scarcity: {desk.manner}", sentences, tables | truth.tables(desk, told),
+        {"scarcity": _figure(desk, conditions, rows)}, footnotes=_footnotes(desk),
+    )  # fmt: skip
+
+
+def _conditions(desk: Desk) -> list[Condition]:
+    keys, experiments = [], list[tuple[Experiment, ...]]()
+    draws = [(split_seed, seed) for split_seed in desk.split_seeds for seed in desk.seeds]
+    for cohort in desk.cohorts:
+        k = desk.split(cohort, desk.split_seeds[0]).k
+        for amount in (*fold_amounts(k), *window_amounts()):
+            for method in METHODS:
+                keys.append((cohort, method, amount))
+                experiments.append(tuple(reduced(desk, cohort, method, amount, *draw) for draw in draws))
+    results = iter(desk.perform([experiment for several in experiments for experiment in several]))
+    return [
+        Condition(*key, several, [next(results) for _ in several])
+        for key, several in zip(keys, experiments, strict=True)
+    ]
+
+
+def _title(condition: Condition) -> str:
+    return f"{condition.method}, {condition.amount.text or 'all'}"
+
+
+def _row(desk: Desk, condition: Condition) -> dict[str, Any]:
+    amount = condition.amount
+    return {
+        "cohort": desk.name(condition.cohort), "what": amount.what, "amount": amount.text or "all",
+        "training_folds": condition.experiments[0].split.k - 2,
+        **condition.sizes(), "method": condition.method, **scores.score(condition.results),
+    }  # fmt: skip
+
+
+def _ends(conditions: Iterable[Condition], method: str, what: str) -> tuple[Condition, Condition]:
+    """With all of it, and with the least of it."""
+    mine = [c for c in conditions if c.method == method and c.amount.what == what]
+    return max(mine, key=lambda c: c.amount.value), min(mine, key=lambda c: c.amount.value)
+
+
+def same_people(results: Sequence[Results], reference: Sequence[Results]) -> tuple[float, float, float]:
+    """Points more than the reference with a paired 95 % interval, on the people whom the same draw of both tested."""
+    mine, theirs = scores.pooled(results), scores.pooled(reference)
+    value, low, high = metrics.difference(_shared(mine, theirs), _shared(theirs, mine))
+    return 100 * value, 100 * low, 100 * high
+
+
+def _shared(predictions: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    return predictions.merge(others[["seed", "subject"]], on=["seed", "subject"])
+
+
+def _loss(desk: Desk, conditions: list[Condition], method: str, what: str) -> dict[str, Any] | None:
+    """From all to the least; None where there is no less."""
+    full, least = _ends(conditions, method, what)
+    if full is least:
+        return None
+    changes = _accuracies(least.results) - _accuracies(full.results)
+    gain, low, high = same_people(least.results, full.results)
+    before, after = full.sizes(), least.sizes()
+    counted = "train_subjects" if what == SUBJECTS else "windows"
+    row = {
+        "cohort": desk.name(full.cohort), "method": method, "what": what, "amount": least.amount.text,
+        "from": before[counted], "to": after[counted], "change": 100 * float(changes.mean()),
+        "change_sd": 100 * float(changes.std()) if len(changes) > 1 else None,
+        "gain": gain, "gain95_low": low, "gain95_high": high, "draws": len(changes),
+    }  # fmt: skip
+    if published.comparable(desk, full.cohort):
+        place = paper()["scarcity"].get(full.cohort.about["source"], {}).get(what, {})
+        row |= {"paper": float(place[method])} if method in place else {}
+    return row
+
+
+def _accuracies(results: Sequence[Results]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.array([metrics.seed_accuracy(result.predictions) for result in results])
+
+
+def _sentences(
+    desk: Desk, conditions: list[Condition], method: str, losses: Sequence[dict[str, Any] | None]
+) -> list[str]:
+    by_subjects, by_windows = losses
+    assert by_windows is not None  # there is always less than all windows
+    name = f"{by_windows['cohort']}, {method}"
+    windows = (
+        f"from {by_windows['from']:.0f} windows a subject to the last {by_windows['to']:.0f}, "
+        f"{points(by_windows['change'] / 100)} points (95 % {_span(by_windows)})"
+    )
+    if by_subjects is None:
+        return [
+            f"{name}: {windows}; of 3 folds none can be spared, so fewer subjects were not tried: use more --folds."
+        ]
+    spread = "" if by_subjects["change_sd"] is None else f" (sd over draws {by_subjects['change_sd']:.1f})"
+    subjects = (
+        f"from {by_subjects['from']:.0f} to {by_subjects['to']:.0f} training subjects, "
+        f"{points(by_subjects['change'] / 100)} points{spread}, on the people tested with both "
+        f"{points(by_subjects['gain'] / 100)} (95 % {_span(by_subjects)})"
+    )
+    few_people, few_windows = (_ends(conditions, method, what)[1].results for what in (SUBJECTS, WINDOWS))
+    shares = [100 * row["to"] / row["from"] for row in (by_subjects, by_windows)]
+    value, low, high = same_people(few_people, few_windows)
+    which = "which costs more is not shown" if low <= 0 <= high else (
+        "fewer windows cost more" if value > 0 else "fewer subjects cost more"
+    )  # fmt: skip
+    apart = f"{points(value / 100)} points (95 % {points(low / 100)} to {points(high / 100)})"
+    return [
+        *_nothing_to_lose(name, _ends(conditions, method, WINDOWS)[0]),
+        f"{name}: {subjects}; {windows}.",
+        f"{name}: {shares[0]:.0f} % of the training subjects against {shares[1]:.0f} % of the windows, on the same "
+        f"people: {apart}; {which}.",
+    ]
+
+
+def _nothing_to_lose(name: str, full: Condition) -> list[str]:
+    """Said where a method does not beat guessing even with everything."""
+    score = scores.score(full.results)
+    if score["ci95_low"] > full.chance:
+        return []
+    return [
+        f"{name}: with all subjects and windows {score['accuracy']:.1f} % (95 % {score['ci95_low']:.1f} to "
+        f"{score['ci95_high']:.1f}), not shown to be more than guessing ({full.chance:.1f} %): there is nothing to "
+        "lose, and the losses below say little."
+    ]
+
+
+def _span(row: dict[str, Any]) -> str:
+    return f"{points(row['gain95_low'] / 100)} to {points(row['gain95_high'] / 100)}"
+
+
+def _caution(desk: Desk, losses: list[dict[str, Any]]) -> list[str]:
+    draws = len(desk.seeds) * len(desk.split_seeds)
+    if draws == 1 and any(row["what"] == SUBJECTS for row in losses):
+        return ["One seed is one draw of folds: another may show something else; --seeds 5 draws five."]
+    return []
+
+
+def _figure(desk: Desk, conditions: list[Condition], rows: list[dict[str, Any]]) -> Any:
+    figure, axes = drawing.canvas(2, len(desk.cohorts), width=5.2, height=4.0)
+    for i, cohort in enumerate(desk.cohorts):
+        pairs = [(c, row) for c, row in zip(conditions, rows, strict=True) if c.cohort is cohort]
+        bottom = min(min(row["ci95_low"], c.chance) for c, row in pairs)
+        top = max(row["ci95_high"] for _, row in pairs)
+        for ax, what in zip(axes[2 * i : 2 * i + 2], (SUBJECTS, WINDOWS), strict=True):
+            _draw(ax, [(c, row) for c, row in pairs if c.amount.what == what], what)
+            ax.set_title(f"{desk.name(cohort)}: fewer {'subjects' if what == SUBJECTS else 'windows'}", fontsize=10)
+            ax.set_ylim(max(-2, bottom - 4), min(102, top + 4))  # the same for both: which falls deeper is seen
+        axes[2 * i].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) -> None:
+    def place(row: dict[str, Any], condition: Condition) -> float:
+        return float(row["train_subjects"]) if what == SUBJECTS else float(condition.amount.value)
+
+    places = [place(row, c) for c, row in pairs]
+    apart = 0.012 * (max(places) - min(places) or 1.0)  # so that intervals do not hide each other
+    for i, method in enumerate(METHODS):
+        mine = [(place(row, c) + (i - 1) * apart, row) for c, row in pairs if c.method == method]
+        style = drawing.look(method)
+        for x, row in mine:
+            ax.plot([x, x], [row["ci95_low"], row["ci95_high"]], color=style["color"], linewidth=1.5, alpha=0.7)
+        ax.plot([x for x, _ in mine], [row["accuracy"] for _, row in mine], label=method, markersize=6, **style)
+    first = [(place(row, c), c, row) for c, row in pairs if c.method == METHODS[0]]
+    ax.plot(
+        [x for x, _, _ in first], [c.chance for _, c, _ in first], color="0.45", linewidth=1, linestyle=":", zorder=1,
+        marker="_" if len(first) == 1 else None, label="guessing the largest class",
+    )  # fmt: skip
+    if what == SUBJECTS:
+        ax.set_xticks([x for x, _, _ in first], [f"{x:.0f}\n({c.amount.value - 2})" for x, c, _ in first])
+        ax.set_xlabel("training subjects, mean (training folds)")
+    else:
+        ax.set_xticks([x for x, _, _ in first], [f"{x:.0f}\n({row['windows']:.0f})" for x, _, row in first])
+        ax.set_xlabel("windows kept, the last … % (mean number a subject)")
+    ax.set_ylabel("accuracy of held-out subjects (%), 95 %")
+
+
+def _footnotes(desk: Desk) -> list[str]:
+    notes = [
+        "Fewer subjects: each seed (of each split) draws its folds, for all methods the same; fewer folds are among "
+        "the more. Every fold of a draw is test once, so fewer people are tested too.",
+        "change: the plain difference of the accuracies, as the paper gives it; with fewer folds it is between "
+        "different people. gain: on the people whom the same draw tested with all and with the least, paired.",
+        "Intervals are over subjects: how far another draw of people could move a number. They do not retrain.",
+        "The least of the subjects and of the windows are not the same share: read a loss with what was left out.",
+    ]
+    if not any(published.comparable(desk, cohort) for cohort in desk.cohorts):
+        notes.append("The paper's losses are of ADFTD, EEGNet, its own recipe and budget: they are not set beside.")
+    return notes

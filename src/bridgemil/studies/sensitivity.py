@@ -1,0 +1,165 @@
+"""How much a setting matters (Appendix F, and whatever the user varies): one setting at a time, the others as usual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bridgemil import methods
+from bridgemil.cohort.store import Cohort
+from bridgemil.engine.plan import Experiment
+from bridgemil.errors import BadUse
+from bridgemil.evaluation import metrics
+from bridgemil.evaluation.results import Results
+from bridgemil.studies import drawing, published, scores, truth
+from bridgemil.studies.desk import Desk
+from bridgemil.studies.findings import Findings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ABOUT = "one setting at a time: retention, sub-bag size, sub-bag pairs (Appendix F), or any with --vary"
+OPTIONS = ("vary", "method")
+USUAL: dict[str, list[Any]] = {
+    "stage2.retention": [0, 1e-6, 1e-5, 1e-4, 1e-2],
+    "stage1.subbag_size": [4, 8, 16],
+    "stage1.subbag_pairs": [16, 64, 256],
+}
+RATIO = "retention_gradient_ratio"
+
+
+def perform(desk: Desk) -> Findings:
+    """Run every value of every setting on every split, and compare each with the usual one."""
+    import pandas as pd
+
+    method = desk.option("method", "bridgemil")
+    vary: dict[str, list[Any]] = {key: list(values) for key, values in desk.option("vary", USUAL).items()}
+    for key in vary:
+        if not methods.has_setting(method, key):
+            raise BadUse(f"{method} has no setting {key}; a study varies settings that its method has")
+        if key in methods.fixed(method):
+            raise BadUse(f"{key} is what makes {method}; vary it of bridgemil")
+    for key, values in vary.items():
+        usual = _usual_value(desk, method, key)
+        if usual is not None and usual not in values:
+            values.append(usual)  # what the others are compared with stands among them
+            values.sort(key=lambda value: (isinstance(value, str), value))
+    keys: list[tuple[Cohort, str, Any, Experiment]] = []
+    for cohort in desk.cohorts:
+        for seed in desk.split_seeds:
+            split = desk.split(cohort, seed)
+            keys.append((cohort, "", None, desk.experiment(cohort, method, split)))
+            for key, values in vary.items():
+                keys += [(cohort, key, v, desk.experiment(cohort, method, split, changes={key: v})) for v in values]
+    found: dict[tuple[str, str, Any], list[Results]] = {}
+    for (cohort, key, value, _), results in zip(keys, desk.perform([one[3] for one in keys]), strict=True):
+        found.setdefault((cohort.hash, key, value), []).append(results)
+    rows = [
+        _row(desk, cohort, key, value, found[cohort.hash, key, value], found[cohort.hash, "", None])
+        for cohort in desk.cohorts
+        for key, values in vary.items()
+        for value in values
+    ]
+    tables = {"sensitivity": pd.DataFrame(rows)}
+    tables |= truth.tables(
+        desk, {(cohort, f"{key} = {value}" if key else "as usual"): r for (cohort, key, value), r in found.items()}
+    )
+    return Findings(
+        f"Sensitivity of {method}: {desk.manner}", _sentences(rows), tables,
+        {"sensitivity": _figure(desk, vary, rows, found)},
+        footnotes=[
+            "One setting is varied at a time; gains are against the usual value on the same subjects, paired.",
+            "Choosing a value by this table and then reporting the same cohort is selection on test subjects.",
+        ],
+    )  # fmt: skip
+
+
+def _usual_value(desk: Desk, method: str, key: str) -> Any:
+    """What a setting is where it is not varied."""
+    for member in desk.experiment(desk.cohorts[0], method).settings.each:
+        values = methods.flat(member.model_dump(mode="json", exclude_none=True))
+        if key in values:
+            return values[key]
+    return None
+
+
+def text(value: Any) -> str:
+    """A value as the user would write it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def gradient_ratio(results: Sequence[Results]) -> float | None:
+    """Retention's gradient relative to the classification gradient, median over epochs, folds and seeds."""
+    import pandas as pd
+
+    curves = [r.curves[RATIO] for r in results if RATIO in r.curves]
+    measured = pd.concat(curves).dropna() if curves else pd.Series(dtype=float)
+    return float(measured.median()) if len(measured) else None
+
+
+def _row(
+    desk: Desk, cohort: Cohort, key: str, value: Any, results: list[Results], usual: list[Results]
+) -> dict[str, Any]:
+    is_usual = results[0].settings == usual[0].settings
+    row: dict[str, Any] = {"cohort": desk.name(cohort), "setting": key, "value": text(value), "usual": is_usual}
+    row |= scores.score(results) | scores.gain(results, usual)
+    row["gradient_ratio"] = gradient_ratio(results)
+    number = None
+    if results[0].settings.method == "bridgemil":
+        number = published.number(desk, cohort, "sensitivity", key, text(value))
+    return row | ({} if number is None else {"paper": number[0], "paper_sd": number[1]})
+
+
+def _sentences(rows: list[dict[str, Any]]) -> list[str]:
+    sentences = []
+    for cohort, key in dict.fromkeys((row["cohort"], row["setting"]) for row in rows):
+        mine = [row for row in rows if (row["cohort"], row["setting"]) == (cohort, key)]
+        best, worst = max(mine, key=lambda r: r["accuracy"]), min(mine, key=lambda r: r["accuracy"])
+        apart = [row for row in mine if row["gain95_low"] > 0 or row["gain95_high"] < 0]
+        span = f"{worst['accuracy']:.1f} % ({worst['value']}) to {best['accuracy']:.1f} % ({best['value']})"
+        if best["accuracy"] == worst["accuracy"]:
+            span = f"{best['accuracy']:.1f} % at every value"
+        sentences.append(
+            f"{cohort}, {key}: {span}; "
+            + ("no value differs from the usual one beyond chance" if not apart else "beyond chance differ: "
+               + ", ".join(f"{row['value']} ({scores.shown(row)})" for row in apart))
+            + "."
+        )  # fmt: skip
+        ratios = [row for row in mine if row["gradient_ratio"] is not None]
+        if key == "stage2.retention" and ratios:
+            words = ", ".join(f"{row['value']}: {row['gradient_ratio']:.1e}" for row in ratios)
+            sentences.append(
+                f"{cohort}: retention's gradient relative to the classification gradient, by weight: {words}."
+            )
+    return sentences
+
+
+def _figure(desk: Desk, vary: Mapping[str, Sequence[Any]], rows: list[dict[str, Any]], found: Any) -> Any:
+    figure, axes = drawing.canvas(len(vary), len(desk.cohorts), width=4.4, height=3.6)
+    places = iter(axes)
+    for cohort in desk.cohorts:
+        level = 100 * metrics.chance(found[cohort.hash, "", None][0].labels)[0]
+        for key in vary:
+            mine = [row for row in rows if row["cohort"] == desk.name(cohort) and row["setting"] == key]
+            name = found[cohort.hash, "", None][0].name
+            _draw(next(places), mine, level, f"{desk.name(cohort)}: {key}", name)
+    return figure
+
+
+def _draw(ax: Axes, rows: list[dict[str, Any]], level: float, title: str, method: str) -> None:
+    style = drawing.look(method)
+    for x, row in enumerate(rows):
+        ax.plot([x, x], [row["ci95_low"], row["ci95_high"]], color=style["color"], linewidth=2)
+        filled = style["color"] if row["usual"] else "white"
+        ax.plot(x, row["accuracy"], markersize=8, markerfacecolor=filled, linestyle="none", **style)
+        if row["gradient_ratio"] is not None and row["setting"] == "stage2.retention":
+            ax.annotate(
+                f"gradient\n{row['gradient_ratio']:.0e}", (x, row["ci95_low"]), xytext=(0, -4), fontsize=7,
+                textcoords="offset points", ha="center", va="top", color="0.3",
+            )  # fmt: skip
+    drawing.chance_line(ax, level)
+    ax.set_xticks(range(len(rows)), [row["value"] for row in rows])
+    low = min(level, *(row["ci95_low"] for row in rows))
+    ax.set(xlim=(-0.6, len(rows) - 0.4), ylim=(max(0, low - 14), None), xlabel=title.partition(": ")[2])
+    ax.set_ylabel("accuracy of held-out subjects (%)")
+    ax.set_title(title.partition(": ")[0] + " (filled: the usual value)", fontsize=9)

@@ -1,0 +1,76 @@
+"""What a study takes from its user, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import leaky
+from bridgemil import methods
+from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.synthetic import SynthSettings, synthesise
+from bridgemil.errors import BadData, BadUse
+from bridgemil.studies import Desk, Findings, study
+
+
+@pytest.mark.parametrize("name", methods.ablations())
+def test_what_makes_an_ablation_is_not_the_users_to_set(name: str, cohort: Cohort, tmp_path: Path) -> None:
+    changes = {"stage2.retention": 0.5, "stage1.variance": 3, "stage1.weight_decay": 0.2, "stage2.lr": 0.01}
+    desk = Desk((cohort,), tmp_path, changes=changes)
+    plain = Desk((cohort,), tmp_path).experiment(cohort, name).settings
+    changed = desk.experiment(cohort, name).settings
+    assert changed.stage2.lr == 0.01
+    for key in methods.fixed(name) & set(changes):
+        part, _, setting = key.partition(".")
+        assert getattr(getattr(changed, part), setting) == getattr(getattr(plain, part), setting)
+
+
+def test_a_misspelt_setting_is_refused(cohort: Cohort, tmp_path: Path) -> None:
+    with pytest.raises(BadUse, match=r"stage2\.retension"):
+        Desk((cohort,), tmp_path, changes={"stage2.retension": 1})
+
+
+def test_what_an_earlier_call_wrote_does_not_stay_beside_findings_without_it(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": [1]})
+    Findings("one", [], {"kept": table, "forecast": table}, {}).write(tmp_path)
+    (tmp_path / "mine.csv").write_text("a note of the user's")
+    Findings("two", [], {"kept": table}, {}).write(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name[0] != ".") == ["findings.md", "kept.csv", "mine.csv"]
+
+
+def test_the_audit_is_asked_before_anything_is_run(tmp_path: Path) -> None:
+    twice = leaky.signals(9, n_channels=4, seconds=8)
+    names = list(twice)
+    twice[names[1]] = -2 * twice[names[0]]
+    desk = Desk((leaky.made(twice).save(tmp_path / "twice.cohort"),), tmp_path / "out", folds=3)
+    with pytest.raises(BadData, match="--accept-risk same_signal"):
+        desk.experiment(desk.cohorts[0], "bridgemil")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cohort_named_twice_is_refused(cohort: Cohort, tmp_path: Path) -> None:
+    with pytest.raises(BadUse, match="name each once"):
+        Desk((cohort, Cohort.open(cohort.path)), tmp_path)
+
+
+def test_a_folder_of_other_recordings_is_no_truth(cohort: Cohort, tmp_path: Path) -> None:
+    synthesise(tmp_path / "synth", SynthSettings(subjects=6, seconds=60), jobs=1, progress=False)
+    with pytest.raises(BadUse, match="--truth"):
+        study("ablation", Desk((cohort,), tmp_path / "out", truth=tmp_path / "synth"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_points_below_one_are_points_still() -> None:
+    row = {
+        "accuracy": 50.0,
+        "ci95_low": 40.0,
+        "ci95_high": 60.0,
+        "gain": -0.04,
+        "gain95_low": -6.23,
+        "gain95_high": 0.5,
+    }
+    shown = Findings.plain(pd.DataFrame([row | {"gain95_high": 0.5}]))
+    assert "50.0 (40.0 to 60.0)" in shown
+    assert " 0.0 (-6.2 to 0.5)" in shown

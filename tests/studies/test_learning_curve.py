@@ -1,0 +1,170 @@
+"""The learning curve: who is left out, the fit, and when nothing is forecast."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bridgemil import studies
+from bridgemil.cohort.folds import Round
+from bridgemil.cohort.store import Cohort
+from bridgemil.engine.benchmark import Where
+from bridgemil.errors import BadUse
+from bridgemil.studies import Desk, learning_curve, power_law, scores
+from evaluated import cohort_on_disk
+from made_up import made_up
+from people import people
+
+SIZES = np.array([10.0, 14, 20, 28, 40])
+WEIGHTS = np.array([3.0, 3, 3, 3, 1])
+BEYOND = [60.0, 80.0, 120.0]
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
+    return cohort_on_disk(tmp_path_factory.mktemp("curve") / "some.cohort", n=18, windows=3)
+
+
+def desk(cohort: Cohort, out: Path, **options: object) -> Desk:
+    return Desk(
+        (cohort,), out, budget="demo", folds=3, options={"method": "tangent", **options}, progress=False,
+        where=Where(jobs=1, device="cpu"),
+    )  # fmt: skip
+
+
+def test_every_beginning_of_a_draw_has_the_classes_in_proportion_and_two_of_each() -> None:
+    labels = ["a"] * 31 + ["b"] * 11 + ["c"] * 5
+    names = [f"s{i}" for i in range(len(labels))]
+    order = learning_curve.drawn_order(names, labels, np.random.default_rng(0))
+    label_of = dict(zip(names, labels, strict=True))
+    assert sorted(order) == sorted(names)
+    for n in range(6, len(order) + 1):
+        counts = Counter(label_of[subject] for subject in order[:n])
+        for name, size in Counter(labels).items():
+            assert counts[name] >= 2
+            assert abs(counts[name] - max(2, n * size / len(labels))) < 2
+
+
+def test_draws_are_nested_differ_and_leave_test_and_validation_alone(tmp_path: Path) -> None:
+    cohort = people(36, windows=1).save(tmp_path / "c")
+    chosen = desk(cohort, tmp_path / "out")
+    whole = chosen.split(cohort, 0).rounds()
+
+    def rounds(n: int, draw: int) -> list[Round]:
+        return learning_curve.fewer_people(chosen, cohort, "tangent", n, draw, 0).rounds
+
+    for draw in range(2):
+        for small, large, full in zip(rounds(6, draw), rounds(9, draw), whole, strict=True):
+            assert (len(small.train), len(large.train)) == (6, 9)
+            assert set(small.train) < set(large.train) < set(full.train)
+            assert (small.test, small.validation) == (full.test, full.validation)
+    assert [r.train for r in rounds(6, 0)] != [r.train for r in rounds(6, 1)]
+
+
+def test_usual_sizes_rise_by_equal_ratios_and_end_before_all() -> None:
+    assert learning_curve.usual_sizes(70, 2) == [10, 16, 26, 43]
+    assert learning_curve.usual_sizes(70, 3)[0] == 12
+    assert learning_curve.usual_sizes(9, 2) == []
+
+
+def test_the_fit_recovers_a_known_power_law() -> None:
+    score = 0.9 - 1.5 * SIZES**-0.7
+    law = power_law.fit(SIZES, score, WEIGHTS)
+    assert (law.ceiling, law.scale, law.rate) == pytest.approx((0.9, 1.5, 0.7), rel=0.02)
+    assert float(law(80.0)) == pytest.approx(0.9 - 1.5 * 80**-0.7, abs=1e-3)
+    assert law.half_gap == pytest.approx(40 * 2 ** (1 / 0.7), rel=0.02)
+
+
+def forecast(score: power_law.Floats, noise: float) -> power_law.Forecast:
+    drawn = score + np.random.default_rng(0).normal(0, noise, (60, 1)) * np.ones(len(score))
+    drawn = drawn + np.random.default_rng(1).normal(0, noise / 4, drawn.shape)
+    return power_law.forecast(SIZES, score, drawn, WEIGHTS, BEYOND)
+
+
+def test_a_rising_curve_is_forecast_with_an_interval() -> None:
+    said = forecast(0.9 - 1.5 * SIZES**-0.7, 0.01)
+    assert said.why_not == ""
+    value, low, high = said.at(80.0)
+    assert low < 0.9 - 1.5 * 80**-0.7 < high
+    assert low < value < high
+    assert said.is_useful(80.0)
+    more, more_low, more_high = said.more(80.0)
+    assert more == pytest.approx(1.5 * (40**-0.7 - 80**-0.7), abs=1e-3)
+    assert 0 < more_low < more < more_high
+    assert more_high - more_low < high - low, "whom one tests matters less for the difference"
+
+
+@pytest.mark.parametrize(
+    ("score", "noise", "words"),
+    [
+        (np.full(5, 0.7), 0.02, "flat"),
+        (0.5 + 1.5 * SIZES**-0.7, 0.01, "falls"),
+        (0.9 - 1.5 * SIZES**-0.7, 0.15, "useless"),
+    ],
+)
+def test_no_forecast_where_the_curve_does_not_carry_one(score: power_law.Floats, noise: float, words: str) -> None:
+    said = forecast(score, noise)
+    assert words in said.why_not
+    assert not any(said.is_useful(n) for n in BEYOND)
+    assert said.half_gap() is None
+
+
+def test_three_sizes_are_too_few() -> None:
+    said = power_law.forecast(SIZES[:3], SIZES[:3] / 100, np.zeros((5, 3)), WEIGHTS[:3], BEYOND)
+    assert "at least 4 numbers of people, and 3 were tried" in said.why_not
+
+
+def test_an_endless_wait_for_half_of_the_gap_is_not_told() -> None:
+    slow, quick = power_law.PowerLaw(0.9, 0.1, 0.1, 40), power_law.PowerLaw(0.9, 0.1, 1.0, 40)
+    assert slow.half_gap == np.inf
+    assert power_law.PowerLaw(0.9, 0.0, 1.0, 40).half_gap == np.inf
+    assert power_law.Forecast(quick, (quick,) * 99 + (slow,), "").half_gap() == (80, 80, 80)
+    assert power_law.Forecast(quick, (quick,) * 90 + (slow,) * 10, "").half_gap() is None
+
+
+def test_people_are_drawn_anew_within_their_class() -> None:
+    right = np.array([[1.0, 1], [1, 0], [1, 1], [0, 0], [0, 1]])
+    observed, drawn = scores.balanced_resamples(right, list("aaabb"), 400)
+    assert observed == pytest.approx([0.5, (2 / 3 + 0.5) / 2])
+    assert (drawn[:, 0] == 0.5).all(), "all of a are right and none of b, whoever is drawn"
+    assert drawn[:, 1].mean() == pytest.approx(observed[1], abs=0.05)
+    assert drawn[:, 1].std() > 0.1
+
+
+def test_a_rising_curve_says_what_more_people_might_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cohort = people(120, windows=1, n_channels=2).save(tmp_path / "c")
+    monkeypatch.setattr(Desk, "perform", lambda _, experiments: list(map(made_up, experiments)))
+    monkeypatch.setattr(learning_curve, "RESAMPLES", 60)
+    findings = learning_curve.perform(desk(cohort, tmp_path / "out", sizes=[6, 10, 16, 25]))
+    forecasts = findings.tables["forecast"]
+    assert forecasts["training_subjects"].tolist() == [60, 80, 120]
+    assert forecasts["useful"].all()
+    assert any("with 2x as many people (80 to train on) about 0.8" in said for said in findings.sentences)
+    assert findings.figures["learning_curve"].axes[0].get_xlim()[1] > 120
+
+
+def test_sizes_that_cannot_be_drawn_are_refused(cohort: Cohort, tmp_path: Path) -> None:
+    with pytest.raises(BadUse, match=r"--sizes 3, 7: some.cohort has 6 subjects .* from 4 \(2 of each class\) to 6"):
+        learning_curve.sizes_of(desk(cohort, tmp_path, sizes=[3, 4, 7]), cohort)
+    assert learning_curve.sizes_of(desk(cohort, tmp_path, sizes=[5, 4, 6]), cohort) == [4, 5]
+
+
+def test_the_study_runs_once_and_gives_the_same_bytes(cohort: Cohort, tmp_path: Path) -> None:
+    chosen = desk(cohort, tmp_path / "out", sizes=[4, 5], draws=2)
+    findings = studies.study("learning_curve", chosen)
+    table = findings.tables["learning_curve"]
+    assert table["training_subjects"].tolist() == [4, 5, 6]
+    assert table["draws"].tolist() == [2, 2, 1]
+    assert table["subjects"].tolist() == [18] * 3
+    assert (table["balanced_accuracy95_low"] <= table["balanced_accuracy"]).all()
+    assert any("no forecast: a curve needs at least 4 numbers of people" in sentence for sentence in findings.sentences)
+    assert any("no promise" in note for note in findings.footnotes)
+    files = {file.name: file.read_bytes() for file in (tmp_path / "out" / "learning_curve").iterdir()}
+    runs = {file: file.stat().st_mtime_ns for file in (tmp_path / "out" / "runs" / "runs").iterdir()}
+    assert len(runs) == 3 * (2 + 2 + 1)
+    studies.study("learning_curve", chosen)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out" / "learning_curve").iterdir()} == files
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "out" / "runs" / "runs").iterdir()} == runs

@@ -1,0 +1,106 @@
+"""``bridgemil study`` as people call it: refusals, JSON, and going on."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bridgemil import cli, studies
+from bridgemil.cli import study
+from bridgemil.cohort.store import Cohort
+from desks import QUICK, files
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """The command line in this process: exit code, what it prints, and what it complains of."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["bridgemil", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        said = capfd.readouterr()
+        return int(end.value.code or 0), said.out, " ".join(re.sub("[│╭╮╰╯─]", " ", said.err).split())
+
+    return run
+
+
+def test_every_study_is_named_in_the_help_and_says_what_it_is() -> None:
+    assert re.findall(r"\w+", study.NAMES.replace(" or ", ", ")) == studies.names()
+    made = [name for name in studies.names() if (Path(studies.__file__).parent / f"{name}.py").is_file()]
+    for name in made:
+        module = studies.get(name)
+        assert module.ABOUT
+        assert callable(module.perform)
+    options = {option for name in made for option in studies.get(name).OPTIONS}
+    parameters = study.run.__annotations__
+    assert options <= set(parameters), "every option of a study can be given"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("ablatoin",), "study must be one of reliability, .*did you mean ablation"),
+        (("ablation", "--nested"), "--nested is no option of the study ablation; its own: --variants"),
+        (("representation", "--method", "supcon"), "--method is no option of the study representation; its own: none"),
+        (("sensitivity", "--vary", "stage2.retention"), r"--vary.*expected key=value,value; got .stage2\.retention"),
+        (("sensitivity", "--vary", "stage2.retension=0,1"), r"bridgemil has no setting stage2\.retension"),
+        (("sensitivity", "--variants", "wo_nearby"), "--variants is no option of the study sensitivity"),
+        (("ablation", "--backbone", "eegnat"), "backbone must be one of .*did you mean eegnet"),
+        (("ablation", "--budget", "huge"), "budget must be one of paper"),
+        (("ablation", "--split-seeds", 0), "--split-seeds"),
+    ],
+)
+def test_wrong_calls_are_refused_before_any_run(
+    cohort: Cohort, tmp_path: Path, call: Call, arguments: tuple[object, ...], words: str
+) -> None:
+    name, *more = arguments
+    code, printed, complaint = call("study", name, cohort.path, "--out", tmp_path / "out", *more)
+    assert (code, printed) == (2, "")
+    assert re.search(words, complaint), complaint
+    assert "Traceback" not in complaint
+    assert not (tmp_path / "out").exists()
+
+
+def test_json_and_a_second_call_that_runs_nothing_and_writes_the_same(
+    cohort: Cohort, tmp_path: Path, call: Call
+) -> None:
+    settings = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
+    command = (
+        "study", "ablation", cohort.path, "--out", tmp_path, "--backbone", "eegnet", "--budget", "demo", "--folds", 3,
+        "--jobs", 1, "--device", "cpu", "--variants", "wo_retention", *settings,
+    )  # fmt: skip
+    code, printed, complaint = call(*command, "--json")
+    assert code == 0, complaint
+    content = json.loads(printed)
+    assert content["folder"] == str(tmp_path / "ablation")
+    assert [row["variant"] for row in content["tables"]["ablation"]] == ["bridgemil", "wo_retention"]
+    assert content["tables"]["ablation"][0]["gain"] is None
+    before = files(tmp_path / "ablation"), sorted((tmp_path / "runs" / "runs").iterdir())
+    assert len(before[1]) == 2 * 3
+    assert json.loads(call(*command, "--json")[1]) == content
+    code, printed, _ = call(*command)
+    assert code == 0
+    assert all(sentence in printed for sentence in content["sentences"])
+    assert f"Written: {tmp_path / 'ablation' / 'findings.md'}" in printed
+    assert (files(tmp_path / "ablation"), sorted((tmp_path / "runs" / "runs").iterdir())) == before
+
+
+def test_benchmark_varies_settings(cohort: Cohort, tmp_path: Path, call: Call) -> None:
+    command = (
+        "benchmark", cohort.path, "--methods", "bandpower,bridgemil", "--seeds", 1, "--budget", "demo", "--folds", 3,
+        "--out", tmp_path / "runs", "--plan", "--json",
+    )  # fmt: skip
+    code, printed, _ = call(*command, "--vary", "stage2.retention=0,1e-4", "--vary", "stage1.radius=1,2,3")
+    assert (code, json.loads(printed)["runs"]) == (0, 3 * (1 + 2 * 3))
+    code, _, complaint = call(*command, "--vary", "stage2.retension=0,1e-4")
+    assert code == 2
+    assert "retension" in complaint
+    assert not (tmp_path / "runs").exists()
