@@ -15,6 +15,27 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; torch re
 ROOT = Path(__file__).parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How many mutated inputs tests/fuzz tries, and which."""
+    group = parser.getgroup("fuzz")
+    group.addoption("--cases", type=int, default=300, help="mutated inputs to try, over all kinds")
+    group.addoption("--kinds", default=None, help="kinds of input, comma-separated")
+    group.addoption("--case", type=int, default=None, help="only the case of this number")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What became of the mutated inputs, by kind and outcome."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    counts = dict(value for report in reports for key, value in getattr(report, "user_properties", ()) if key == "fuzz")
+    if not counts:
+        return
+    outcomes = sorted({outcome for row in counts.values() for outcome in row})
+    terminalreporter.section(f"{sum(sum(row.values()) for row in counts.values())} mutated inputs")
+    terminalreporter.line(f"{'':14}" + "".join(f"{outcome:>17}" for outcome in outcomes))
+    for kind, row in counts.items():
+        terminalreporter.line(f"{kind:14}" + "".join(f"{row.get(outcome, 0):17}" for outcome in outcomes))
+
+
 @pytest.fixture
 def bids(tmp_path: Path) -> Path:
     """Six subjects, two classes."""

@@ -206,6 +206,7 @@ def test_a_baseline_of_the_users_that_is_not_registered_here_is_shown(runs: Path
         new = store.run(run_identity(settings, cell.source["hash"], subjects, seed))
         shutil.copytree(open_store(runs).run(old), new)
         content = open_store(runs).about(old) | {"settings": settings.model_dump(), "settings_hash": settings.hash}
+        content["identity"] = new.name
         (new / "run.json").write_text(json.dumps(content))
     assert build(store).cells[0].label == "mine"
 

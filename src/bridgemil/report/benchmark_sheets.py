@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bridgemil.evaluation.results import accepted_words
 from bridgemil.evaluation.statistics import Comparison, points
 from bridgemil.report.benchmark_splits import OverSplits, SplitRow
 from bridgemil.report.benchmark_table import AVERAGED, BenchmarkReport, Cell, Place
@@ -225,14 +226,18 @@ def changes(cells: Sequence[Cell]) -> list[str]:
 
 
 def caveats(cells: Sequence[Cell]) -> list[str]:
-    """Where the paper's numbers stand beside ours: what is not as in the paper."""
+    """What must stand beside the numbers: a failed audit, and where they stand beside the paper's, what differs."""
+    risks = sorted({risk for cell in cells for risk in cell.results.accepted_risks})
+    said = [accepted_words(risks)] if risks else []
     published = [cell for cell in cells if cell.published]
     if not published:
-        return []
+        return said
     reasons = sorted({reason for cell in published for reason in cell.caveats})
     if not reasons:
-        return [
+        words = (
             "As in the paper, so far as is known: data set, preparation, subjects, budget, settings, seeds and folds. "
             "Its split is not known."
-        ]
-    return [f"NOT the paper's setting ({'; '.join(reasons)}): the difference is not a failed or better repetition."]
+        )
+        return [*said, words]
+    differs = f"NOT the paper's setting ({'; '.join(reasons)}): the difference is not a failed or better repetition."
+    return [*said, differs]

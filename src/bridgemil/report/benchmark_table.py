@@ -6,7 +6,6 @@ runs -> cells (build) -> those chosen (benchmark_choice) -> sections -> sheets (
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -288,10 +287,14 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
                 used.update(complete)
     cells += _ensembles(store, cells)
     left = runs[~runs["identity"].isin(used)]
-    missing = [
+    studied = left["part"] != ""
+    missing = list[str]()
+    if studied.any():
+        missing.append(f"Of studies on a part of a cohort: {counted(int(studied.sum()), 'run')}, in no table here")
+    missing += [
         f"Not finished: {', '.join(str(name) for name in names if name)}: {counted(len(rows), 'run')} of seeds that "
         "are not complete on any split planned here, left out"
-        for names, rows in left.groupby(["cohort", "method", "backbone"], sort=False, dropna=False)
+        for names, rows in left[~studied].groupby(["cohort", "method", "backbone"], sort=False, dropna=False)
     ]
     return cells, missing
 
@@ -367,8 +370,7 @@ def _ambiguous(pairs: Iterable[tuple[Hashable, Hashable]]) -> set[Hashable]:
 def _failures(store: RunStore) -> list[str]:
     """Experiments with failed runs, and the error of one of them."""
     failed: dict[str, list[str]] = {}
-    for file in sorted((store.root / "failed").glob("*.json")):
-        content = json.loads(file.read_text("utf-8"))
+    for content in store.failures():
         failed.setdefault(content["experiment"], []).append(content["error"])
     advice = f"kept in {store.root / 'failed'}: run them again, or delete the files to forget them"
     return [

@@ -28,6 +28,7 @@ def draw(cohort: Cohort, path: Path, show: bool = True) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["text.parse_math"] = False  # a class may be called $x
     import matplotlib.pyplot as plt
     from rich.console import Console
     from rich.progress import track

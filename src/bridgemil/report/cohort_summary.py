@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from bridgemil.cohort.store import Cohort
+from bridgemil.errors import plain
 
 
 def summary(cohort: Cohort) -> dict[str, Any]:
@@ -53,10 +54,10 @@ def print_summary(cohort: Cohort) -> None:
 
     facts = summary(cohort)
     console = Console(highlight=False)
-    title = escape(f"{cohort.path or 'cohort in memory'} ({facts['source']})")
+    title = escape(plain(f"{cohort.path or 'cohort in memory'} ({facts['source']})"))
     table = Table("class", "subjects", "windows", title=title, title_justify="left", title_style="bold")
     for name, own in facts["classes"].items():
-        table.add_row(escape(name), str(own["subjects"]), f"{own['windows']:,}")
+        table.add_row(escape(plain(name)), str(own["subjects"]), f"{own['windows']:,}")
     table.add_section()
     table.add_row("all", str(facts["n_subjects"]), f"{facts['n_windows']:,}")
     console.print(table)
@@ -64,7 +65,7 @@ def print_summary(cohort: Cohort) -> None:
     recorded = f", recorded at {rates} Hz" if rates else ""
     console.print(f"{facts['n_recordings']} recordings, {facts['minutes']:,} minutes{recorded}")
     console.print(f"windows: {len(cohort.channels)} channels x {cohort.n_times} samples at {cohort.sfreq:g} Hz")
-    console.print(f"channels: {' '.join(cohort.channels)}", markup=False)
+    console.print(plain(f"channels: {' '.join(cohort.channels)}"), markup=False)
     band = cohort.about["settings"]
     if band:
         edges = f"{band['low'] or 0:g}-{band['high']:g} Hz" if band["high"] else f"above {band['low'] or 0:g} Hz"
@@ -84,6 +85,6 @@ def _print_list(console: Any, title: str, lines: list[str], most: int = 20) -> N
     if lines:
         console.print(f"\n[bold]{title}[/bold]")
         for line in lines[:most]:
-            console.print(f"  - {line}", markup=False)
+            console.print(plain(f"  - {line}"), markup=False)
         if len(lines) > most:
             console.print(f"  ... and {len(lines) - most} more, in cohort.json")

@@ -42,7 +42,8 @@ class HeldOut:
         """Which fold of what."""
         settings, split = Settings.model_validate(self.about["settings"]), self.about["split"] or {}
         of = f" of {split['k']}" if "k" in split else ""
-        return f"{settings.title}, fold {self.about['fold']}{of}, seed {self.about['seed']}"
+        part = f", {_part(self.about)}" if _part(self.about) else ""
+        return f"{settings.title}{part}, fold {self.about['fold']}{of}, seed {self.about['seed']}"
 
     @property
     def sentence(self) -> str:
@@ -122,6 +123,8 @@ def find(
     if not runs:
         raise BadData(f"{store.root}: no finished run there; make some with `bridgemil evaluate`")
     chosen = [(identity, about) for identity, about in runs if subject in about["test"]]
+    if run is None:  # a study's run on a part of the cohort is explained only if it is meant
+        chosen = [pair for pair in chosen if not _part(pair[1])] or chosen
     if not chosen:
         known = sorted({name for _, about in runs for name in about["test"]})
         raise BadUse(
@@ -154,7 +157,8 @@ def _only(chosen: Sequence[tuple[str, dict[str, Any]]], subject: str) -> tuple[s
     networks = [pair for pair in chosen if pair[1]["settings"]["backbone"] is not None]
     chosen = networks or list(chosen)
     apart = {
-        (about["settings_hash"], about["cohort"]["hash"], (about["split"] or {}).get("hash")) for _, about in chosen
+        (about["settings_hash"], about["cohort"]["hash"], (about["split"] or {}).get("hash"), _part(about))
+        for _, about in chosen
     }
     if len(apart) > 1:
         words = "; ".join(sorted(f"{_title(about)} (--run {identity[:8]})" for identity, about in chosen))
@@ -164,7 +168,13 @@ def _only(chosen: Sequence[tuple[str, dict[str, Any]]], subject: str) -> tuple[s
 
 def _title(about: dict[str, Any]) -> str:
     settings = Settings.model_validate(about["settings"])
-    return f"{settings.title}, fold {about['fold']}, seed {about['seed']}"
+    part = f", {_part(about)}" if _part(about) else ""
+    return f"{settings.title}{part}, fold {about['fold']}, seed {about['seed']}"
+
+
+def _part(about: dict[str, Any]) -> str:
+    """What of the cohort a study's run used; empty where it is all."""
+    return str((about["split"] or {}).get("part", ""))
 
 
 def _cohort(about: dict[str, Any], given: str | Path | Cohort | None) -> Cohort:

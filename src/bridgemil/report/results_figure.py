@@ -50,6 +50,7 @@ def _pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["text.parse_math"] = False  # a class may be called $x
     import matplotlib.pyplot as plt
 
     return plt

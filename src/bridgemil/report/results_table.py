@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bridgemil.evaluation.estimate import duration
 from bridgemil.evaluation.metrics import difference
-from bridgemil.evaluation.results import TOGETHER
+from bridgemil.evaluation.results import TOGETHER, accepted_words
 from bridgemil.evaluation.statistics import points
 from bridgemil.methods import changed_from_budget
 
@@ -38,6 +38,8 @@ def print_results(results: Sequence[Results], floors: Sequence[Results] = ()) ->
         f"{facts['chance95_low']:.1%} to {facts['chance95_high']:.1%}).",
     )
     console.print("Intervals: 95 %, bootstrap over subjects; what training anew would change is not in them.")
+    for risks in sorted({result.accepted_risks for result in results if result.accepted_risks}):
+        console.print(f"WARNING: {accepted_words(risks)}", markup=False)
     for result in results:
         for floor in floors:
             console.print(against_floor(result, floor), markup=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,8 +35,7 @@ def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
 
 
 def _model_facts(store: RunStore, cell: Cell) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((store.run(cell.results.runs[0]) / "model.json").read_text("utf-8"))
-    return content
+    return store.model_facts(cell.results.runs[0])
 
 
 def _data(cell: Cell, model: Mapping[str, Any]) -> str:

@@ -1,0 +1,199 @@
+"""Leaks and shortcuts in cohorts and runs: what would make a number look better than it is.
+
+One file a check. Add one with a file that has ``check(case) -> list[Finding]`` and a line below.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from bridgemil.audit.case import Case, Wishes
+from bridgemil.audit.findings import Audit, Finding, refuse
+from bridgemil.audit.memory import keep, remembered
+from bridgemil.cohort.folds import FoldPlan
+from bridgemil.cohort.store import Cohort
+from bridgemil.errors import BadUse, BridgeMILWarning
+from bridgemil.runs import RunStore
+
+__all__ = ["Audit", "Case", "Check", "Finding", "Wishes", "audit", "cheap", "checks", "guard", "keep", "refuse"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One kind of check: the module of that name has ``check``.
+
+    Parameters
+    ----------
+    name
+        Of the module.
+    about
+        What it looks for.
+    cheap
+        Whether ``evaluate``, ``benchmark`` and ``train`` do it first.
+    finds
+        What its findings are called, if not as itself; ``*`` stands for a column or trait.
+    """
+
+    name: str
+    about: str
+    cheap: bool = False
+    finds: tuple[str, ...] = ()
+
+    def run(self, case: Case) -> list[Finding]:
+        """Do it."""
+        findings: list[Finding] = importlib.import_module(f"{__name__}.{self.name}").check(case)
+        return findings
+
+
+CHECKS = (
+    Check("same_signal", "one signal under two subjects", cheap=True),
+    Check("same_time", "windows of one stretch of one recording under two subjects", cheap=True),
+    Check("identity", "files and headers shared between subjects", True, ("shared_files", "shared_header")),
+    Check(
+        "fold_membership", "subjects and groups on two sides of a split", True, ("folds", "groups_*", "run_subjects")
+    ),
+    Check(
+        "provenance", "runs that saw their test subjects, by their own records",
+        finds=("damaged_runs", "provenance", "selection", "stage1"),
+    ),
+    Check("recomputed", "runs that saw their test subjects, by computing them again"),
+    Check("shortcuts", "labels predicted by what is no EEG", True, ("shortcuts", "shortcut_*")),
+    Check("fingerprint", "people recognised by a window, and the leak of a split by window"),
+    Check("permutation", "a protocol above chance with shuffled labels"),
+    Check("size", "class balance, chance, and too few people for the claim", True, ("balance", "size")),
+)  # fmt: skip
+
+
+def checks() -> list[Check]:
+    """All checks, in the order in which they are done."""
+    return list(CHECKS)
+
+
+def audit(
+    cohort: Cohort | str | Path,
+    runs: str | Path | None = None,
+    *,
+    split: str | Path | None = None,
+    groups: str | None = None,
+    hope: float = 5.0,
+    permute: str | None = None,
+    permutations: int = 20,
+    sample: int = 5,
+    seed: int = 0,
+    watch: Callable[[str], None] | None = None,
+) -> Audit:
+    """Look for leaks and shortcuts in a cohort, and in the runs of it.
+
+    Parameters
+    ----------
+    cohort
+        A cohort or its folder.
+    runs
+        A folder of runs; those of other cohorts are left alone.
+    split
+        A split file to check too.
+    groups
+        A column of the cohort whose groups must stay in one fold.
+    hope
+        The difference of accuracy one hopes to show, in points.
+    permute
+        A method to cross-validate with shuffled labels (``bandpower`` takes seconds).
+    permutations
+        How many times.
+    sample
+        How many runs are computed again at most.
+    seed
+        Of everything that is drawn.
+    watch
+        Called with what each check looks for, before it starts.
+    """
+    begun = time.perf_counter()
+    wishes = Wishes(None if split is None else Path(split), groups, hope, permute, permutations, sample, seed)
+    opened = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
+    if groups is not None:
+        opened.column(groups)  # refuses a column that is not there
+    store = None
+    if runs is not None:
+        if not (Path(runs) / "runs").is_dir():
+            raise BadUse(f"{runs}: no folder of runs; name the --out of `bridgemil evaluate` or `benchmark`")
+        store = RunStore(Path(runs))
+    findings = _findings(Case(opened, store, wishes), CHECKS, watch)
+    name = str(opened.path) if opened.path is not None else "(in memory)"
+    return Audit(name, "" if runs is None else str(runs), tuple(findings), time.perf_counter() - begun)
+
+
+def cheap(cohort: Cohort, wishes: Wishes | None = None) -> list[Finding]:
+    """The quick part of an audit: copies, folds, files, shortcuts, size.
+
+    Parameters
+    ----------
+    cohort
+        What is audited.
+    wishes
+        A split or groups to check, and the like.
+    """
+    return _findings(Case(cohort, None, wishes or Wishes()), [check for check in CHECKS if check.cheap])
+
+
+def guard(
+    plans: Mapping[Cohort, FoldPlan | None],
+    runs: str | Path | None = None,
+    accepted: Sequence[str] = (),
+    watch: Callable[[str], None] | None = None,
+) -> dict[str, tuple[str, ...]]:
+    """Do the quick audit of cohorts unless it is remembered, and refuse those that fail it.
+
+    Parameters
+    ----------
+    plans
+        What is to be trained on, each with the split that will be followed.
+    runs
+        The folder of runs, where the findings may have been kept; nothing is written there (see ``keep``).
+    accepted
+        Names of findings whose risk is accepted.
+    watch
+        Called with the name of each cohort that is not remembered, before it is audited.
+
+    Returns
+    -------
+    dict
+        Cohort hash to the accepted risks that were there: to be written into every result.
+    """
+    from bridgemil.audit import fold_membership
+
+    possible = [name for check in CHECKS for name in check.finds or (check.name,)]
+    for name in accepted:
+        if not any(fnmatchcase(name, pattern) for pattern in possible):
+            raise BadUse(f"--accept-risk {name}: no finding has that name; there are {', '.join(sorted(possible))}")
+
+    def look(cohort: Cohort) -> list[Finding]:
+        if watch is not None:
+            watch("the cohort" if cohort.path is None else cohort.path.name)
+        return cheap(cohort)
+
+    findings = {}
+    for cohort, plan in plans.items():
+        known = [f for f in remembered(cohort, runs, look) if f.name != "folds" and not f.name.startswith("groups_")]
+        findings[cohort.hash] = known + fold_membership.check(Case(cohort, None, Wishes(plan=plan)))
+    risks = {key: tuple(refuse(known, accepted)) for key, known in findings.items()}
+    for name in sorted(set(accepted) - {name for needed in risks.values() for name in needed}):
+        words = f"--accept-risk {name} is not needed: the cohort does not fail it"
+        warnings.warn(words, BridgeMILWarning, stacklevel=3)
+    return risks
+
+
+def _findings(
+    case: Case, chosen: tuple[Check, ...] | list[Check], watch: Callable[[str], None] | None = None
+) -> list[Finding]:
+    findings = []
+    for check in chosen:
+        if watch is not None:
+            watch(check.about)
+        findings += check.run(case)
+    return findings

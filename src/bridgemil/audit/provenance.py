@@ -1,0 +1,156 @@
+"""Did anything of a run see its test subjects? What the runs themselves recorded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from bridgemil.audit.case import Case
+from bridgemil.audit.findings import Finding, shortened
+from bridgemil.cohort.folds import Round
+from bridgemil.errors import BadData
+from bridgemil.methods import Settings
+from bridgemil.runs import RESULTS_VERSION, run_identity, stage1_identity
+from bridgemil.runs.store import ENCODER
+
+NAME = "provenance"
+
+
+def check(case: Case) -> list[Finding]:
+    """Every run: who was predicted, and whom its Stage 1 encoder had seen."""
+    if case.store is None:
+        return [Finding(NAME, "SKIP", "No runs were given: name their folder to have them checked.")]
+    damaged = _damaged(case)
+    if not case.runs:
+        n = len(case.store.finished())
+        words = f"None of the {n} runs there is of this cohort." if n else "There are no finished runs."
+        return [*damaged, Finding(NAME, "SKIP", words)]
+    return [*damaged, _predicted(case), _selection(case), _stage1(case)]
+
+
+def _damaged(case: Case) -> list[Finding]:
+    """Runs and splits that cannot be read, of this cohort or another: what they hold nobody knows."""
+    if not case.damage:
+        return []
+    words = f"{len(case.damage)} records in the folder of runs cannot be read; the rest was looked at."
+    fix = "delete these and run the same command again"
+    return [Finding("damaged_runs", "FAIL", words, shortened(case.damage), fix, {"damaged": len(case.damage)})]
+
+
+def round_of(about: Mapping[str, Any]) -> Round:
+    """Who trained, selected and tested, as run.json says.
+
+    Parameters
+    ----------
+    about
+        The content of run.json.
+    """
+    kept = {subject: tuple(rows) for subject, rows in (about.get("kept") or {}).items()}
+    train, validation, test = (tuple(about.get(side) or ()) for side in ("train", "validation", "test"))
+    return Round(int(about.get("fold") or 1), train, validation, test, kept)
+
+
+def _predicted(case: Case) -> Finding:
+    """Predictions are of the test subjects, all of them and nobody else, with the cohort's labels and the run's name.
+
+    A run's name is the hash of its settings and lists: where it no longer follows from them, they were edited.
+    """
+    assert case.store is not None
+    wrong, records = [], case.cohort.records
+    for identity, about in case.runs.items():
+        try:
+            table = case.store.predictions(identity)[["subject", "label"]]
+        except (BadData, OSError, ValueError, KeyError) as error:
+            wrong.append(f"run {identity}: its predictions cannot be read ({str(error).splitlines()[0]})")
+            continue
+        if table.empty or set(table["subject"]) != set(about["test"]) or table["subject"].duplicated().any():
+            wrong.append(f"run {identity}: its predictions are not of its test subjects, each once")
+        elif any(
+            s not in records or records[s].label != v for s, v in zip(table["subject"], table["label"], strict=True)
+        ):
+            wrong.append(f"run {identity}: its predictions hold other labels than the cohort")
+        if about.get("results_version") == RESULTS_VERSION and _renamed(case, identity, about):
+            wrong.append(f"run {identity}: its lists or settings were changed after it was run")
+    n = len(case.runs)
+    if wrong:
+        fix = "delete these runs and run the same command again"
+        return Finding(NAME, "FAIL", f"Records of runs contradict themselves ({n} looked at).", shortened(wrong), fix)
+    words = f"Every run's predictions are of its own test subjects, and its record is as it was written ({n} runs)."
+    return Finding(NAME, "PASS", words, numbers={"runs": n})
+
+
+def _renamed(case: Case, identity: str, about: Mapping[str, Any]) -> bool:
+    try:
+        settings = Settings.model_validate(about["settings"])
+    except ValueError:
+        return True
+    return run_identity(settings, case.cohort.hash, round_of(about), int(about["seed"])) != identity
+
+
+def _selection(case: Case) -> Finding:
+    """The epoch was selected on validation subjects, who are not tested."""
+    selecting = {i: about for i, about in case.runs.items() if about.get("selected_epoch") is not None}
+    if not selecting:
+        return Finding("selection", "SKIP", "No run selected anything: baselines have no epochs.")
+    wrong = [
+        f"run {i}: selected an epoch without validation subjects" for i, a in selecting.items() if not a["validation"]
+    ]
+    wrong += [
+        f"run {i}: selected on {', '.join(sorted(both))}, whom it tests"
+        for i, a in selecting.items()
+        if (both := set(a["validation"]) & set(a["test"]))
+    ]
+    if wrong:
+        fix = "delete these runs and run them again on a split of `bridgemil folds`"
+        return Finding("selection", "FAIL", "Epochs were selected on the test.", shortened(wrong), fix)
+    words = (
+        f"Epochs were selected on validation subjects, none of whom is tested by the same run ({len(selecting)} runs)."
+    )
+    return Finding("selection", "PASS", words, numbers={"runs": len(selecting)})
+
+
+def _stage1(case: Case) -> Finding:
+    """The Stage 1 encoder of a run was trained on the run's training subjects and on nobody else."""
+    from bridgemil.learning import checkpoint
+
+    assert case.store is not None
+    wrong, broken, absent, looked = [], [], 0, 0
+    notes: dict[str, dict[str, Any] | None] = {}
+    for identity, about in case.runs.items():
+        try:
+            settings = Settings.model_validate(about["settings"])
+        except ValueError:
+            continue
+        encoder = stage1_identity(settings, case.cohort.hash, round_of(about), int(about["seed"]))
+        if encoder is None:
+            continue
+        file = case.store.stage1(encoder) / ENCODER
+        try:
+            if encoder not in notes:
+                notes[encoder] = checkpoint.check(file) if os.path.lexists(file) else None
+        except BadData as error:
+            notes[encoder] = {"damage": str(error).splitlines()[0]}
+        note = notes[encoder]
+        if note is None:
+            absent += 1
+            continue
+        looked += 1
+        if "damage" in note or not isinstance(note.get("train"), list):
+            broken.append(f"run {identity}: {note.get('damage') or f'{file}: does not say whom it was trained on'}")
+            continue
+        seen = set(map(str, note["train"]))
+        tested = sorted(seen & set(about["test"]))
+        if tested:
+            wrong.append(f"run {identity}: its encoder {encoder} was trained on {', '.join(tested[:4])}, whom it tests")
+        elif seen != set(about["train"]):
+            wrong.append(f"run {identity}: its encoder {encoder} was trained on other people than the run")
+    if wrong or broken:
+        fix = "delete these runs and their encoders (RUNS/stage1) and run the same command again"
+        words = "Stage 1 encoders saw others than training subjects." if wrong else "Stage 1 encoders are damaged."
+        return Finding("stage1", "FAIL", words, shortened(wrong + broken), fix)
+    gone = f"; of {absent} runs the encoder is no longer there" if absent else ""
+    if not looked:
+        return Finding("stage1", "SKIP", f"No run has a Stage 1 encoder to look at{gone}.")
+    words = f"Every Stage 1 encoder was trained on its run's training subjects only ({looked} runs{gone})."
+    return Finding("stage1", "PASS", words, numbers={"runs": looked, "absent": absent})

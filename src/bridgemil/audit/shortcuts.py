@@ -1,0 +1,176 @@
+"""How well is the label predicted by what is no EEG: length, rate, amplitude, order, missing parts, age, sex, site?
+
+Each trait by itself predicts the label of people it was not fitted on: a number by a linear discriminant of its ranks
+(in one dimension the boundary of a logistic regression), a word by how often each class goes with it; a number that may
+be a code (sites 1, 2, 3) by both, and the better counts. The AUROC is that of the class told apart best. Its p-value is
+from the same, choice included, with the trait dealt anew among people; Holm over all traits, a code being one of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.audit.case import Case
+from bridgemil.audit.findings import Finding
+from bridgemil.audit.traits import Trait, Unknown, traits
+from bridgemil.evaluation.statistics import holm
+
+Floats = NDArray[np.float64]
+
+NAME = "shortcuts"
+FOLDS = 5
+PERMUTATIONS = 1000
+NOTICED, DAMNING, LEVEL = 0.65, 0.9, 0.05  # AUROC of a WARN, of a FAIL where it cannot be biology; significance
+BLOCK = 2_000_000  # numbers ranked at once, which bounds the memory
+
+
+def check(case: Case) -> list[Finding]:
+    """Every trait by itself: one finding for each that predicts the label, one for the rest, one for the unknown."""
+    y, k = case.cohort.y, len(case.cohort.classes)
+    smallest = int(np.bincount(y, minlength=k).min())
+    if k < 2 or smallest < 2:
+        words = "A class has fewer than 2 people: nothing can be said of shortcuts."
+        return [Finding(NAME, "SKIP", words)]
+    every = traits(case)
+    known = [trait for trait in every if isinstance(trait, Trait)]
+    unknown = [trait for trait in every if isinstance(trait, Unknown) and not trait.constant]
+    constant = [trait.name for trait in every if isinstance(trait, Unknown) and trait.constant]
+    rng = np.random.default_rng(case.wishes.seed)
+    folds = _folds(y, min(FOLDS, smallest), rng)
+    # Holm multiplies by the number of traits: the smallest possible p must still say something.
+    n_shuffles = max(PERMUTATIONS, 40 * len(known))
+    tested = [_test(trait, y, k, folds, n_shuffles, rng) for trait in known]
+    corrected = holm([p for _, _, p in tested])
+    findings, quiet = [], []
+    for trait, (auroc, best, p), p_holm in zip(known, tested, corrected, strict=True):
+        if p_holm < LEVEL and auroc > NOTICED:
+            findings.append(_flagged(case, trait, auroc, best, p_holm))
+        else:
+            quiet.append(f"{trait.name} {auroc:.2f} (p {p:.3f})")
+    if quiet or constant:
+        told = [f"Do not tell the label (AUROC over held-out people): {', '.join(quiet)}."] if quiet else []
+        told += [f"The same for everybody: {', '.join(constant)}."] if constant else []
+        words = " ".join(told)
+        findings.append(Finding(NAME, "PASS", words, numbers={"permutations": n_shuffles, "traits": len(known)}))
+    if unknown:
+        words = "Could not be looked at: " + "; ".join(f"{u.name} ({u.why})" for u in unknown) + "."
+        findings.append(Finding(NAME, "SKIP", words))
+    return findings
+
+
+def _flagged(case: Case, trait: Trait, auroc: float, best: int, p_holm: float) -> Finding:
+    damning = trait.technical and auroc >= DAMNING
+    name = case.cohort.classes[best]
+    whom = f"{name} from the rest" if len(case.cohort.classes) > 2 else " from ".join(case.cohort.classes)
+    words = f"The {trait.words} alone tells {whom}: AUROC {auroc:.2f} over held-out people."
+    numbers = {"auroc": auroc, "p_holm": p_holm, "class": name, "technical": trait.technical}
+    fix = "match or balance the classes in it, or report results within its strata; say so beside every result"
+    if trait.technical:
+        fix = "record or cut the classes alike (same length, rate and rules), or leave out who differs; prepare again"
+    elif trait.name == "order":
+        fix = "no method here sees names or order; make sure that the classes were recorded in the same time and place"
+    evidence = (f"p = {p_holm:.3f} after Holm", _by_class(case, trait))
+    return Finding(f"shortcut_{trait.name}", "FAIL" if damning else "WARN", words, evidence, fix, numbers)
+
+
+def _by_class(case: Case, trait: Trait) -> str:
+    y, classes = case.cohort.y, case.cohort.classes
+    if trait.is_number and not trait.is_code:
+        return "median " + ", ".join(f"{c}: {np.median(trait.values[y == i]):.4g}" for i, c in enumerate(classes))
+    parts, place = [], np.unique(trait.values, return_inverse=True)[1]
+    for i, name in enumerate(classes):
+        counts = np.bincount(place[y == i], minlength=len(trait.names))
+        words = [f"{n} with {word}" for word, n in zip(trait.names, counts, strict=True) if n]
+        parts.append(f"{name}: {', '.join(words)}")
+    return "people: " + "; ".join(parts)
+
+
+def _folds(y: NDArray[np.int64], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The fold of each person, stratified."""
+    folds = np.empty(len(y), dtype=np.int64)
+    at = 0
+    for label in np.unique(y):
+        members = rng.permutation(np.flatnonzero(y == label))
+        folds[members] = (np.arange(len(members)) + at) % k
+        at += len(members)
+    return folds
+
+
+def _test(
+    trait: Trait, y: NDArray[np.int64], k: int, folds: NDArray[np.int64], n_shuffles: int, rng: np.random.Generator
+) -> tuple[float, int, float]:
+    """AUROC of the class told apart best, that class, and the p-value."""
+    from scipy.stats import rankdata
+
+    values = rankdata(trait.values) / len(y) if trait.is_number else trait.values
+    ways = [
+        way for way, taken in ((_numbers, trait.is_number), (_words, trait.is_code or not trait.is_number)) if taken
+    ]
+
+    def areas(x: Floats) -> Floats:
+        """Of each class, by the way that tells it best."""
+        best_way: Floats = np.max([auroc(way(x, y, k, folds), y) for way in ways], axis=0)
+        return best_way
+
+    true = areas(values[None])[0]
+    best, beaten = int(true.argmax()), 0
+    step = max(1, BLOCK // (len(y) * k))
+    for first in range(0, n_shuffles, step):
+        drawn = rng.permuted(np.tile(values, (min(step, n_shuffles - first), 1)), axis=1)
+        beaten += int((areas(drawn).max(axis=1) >= true[best] - 1e-12).sum())
+    return float(true[best]), best, (beaten + 1) / (n_shuffles + 1)
+
+
+def _numbers(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int64]) -> Floats:
+    """Probabilities of held-out people by a linear discriminant: shuffles x people x classes."""
+    probabilities = np.empty((*x.shape, k))
+    member = (y[:, None] == np.arange(k)).astype(np.float64)  # people x classes
+    for fold in np.unique(folds):
+        train = member * (folds != fold)[:, None]
+        count = train.sum(axis=0)
+        mean = x @ train / count  # shuffles x classes
+        square = (x**2 @ train).sum(axis=1) - (mean**2 * count).sum(axis=1)
+        variance = np.maximum(square / count.sum(), 1e-9)[:, None, None]
+        part = x[:, folds == fold, None]
+        logit = (part * mean[:, None] - mean[:, None] ** 2 / 2) / variance + np.log(count / count.sum())
+        weight = np.exp(logit - logit.max(axis=2, keepdims=True))
+        probabilities[:, folds == fold] = weight / weight.sum(axis=2, keepdims=True)
+    return probabilities
+
+
+def _words(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int64]) -> Floats:
+    """Probabilities of held-out people by how often each class goes with the word: shuffles x people x classes."""
+    probabilities = np.empty((*x.shape, k))
+    member = (y[:, None] == np.arange(k)).astype(np.float64)
+    values = np.unique(x)
+    for fold in np.unique(folds):
+        train = member * (folds != fold)[:, None]
+        prior = train.sum(axis=0) / train.sum()
+        for value in values:
+            holding = x == value  # shuffles x people
+            count = holding @ train + prior  # as if one more person of the usual mixture had the word
+            share = count / count.sum(axis=1, keepdims=True)  # shuffles x classes
+            rows, columns = np.nonzero(holding & (folds == fold))
+            probabilities[rows, columns] = share[rows]
+    return probabilities
+
+
+def auroc(probabilities: Floats, y: NDArray[np.int64]) -> Floats:
+    """Area under the curve of each class against the rest: shuffles x classes.
+
+    Parameters
+    ----------
+    probabilities
+        Shuffles x people x classes.
+    y
+        The class number of each person.
+    """
+    from scipy.stats import rankdata
+
+    k = probabilities.shape[2]
+    ranks = rankdata(np.round(probabilities, 9), axis=1)
+    member = (y[:, None] == np.arange(k)).astype(np.float64)
+    count = member.sum(axis=0)
+    areas: Floats = (np.einsum("pnk,nk->pk", ranks, member) - count * (count + 1) / 2) / (count * (len(y) - count))
+    return areas

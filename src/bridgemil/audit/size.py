@@ -1,0 +1,82 @@
+"""Is the cohort large and balanced enough for the claim?"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from bridgemil.audit.case import Case
+from bridgemil.audit.findings import Finding
+from bridgemil.evaluation.metrics import chance
+
+DISCORDANT = 0.2  # share of people on whom two decent methods disagree: seen in most comparisons
+USUAL_ACCURACY = 0.75  # at which the interval's width is shown
+FEW, LOPSIDED = 10, 0.75  # people in the smallest class; share of the largest
+
+
+def check(case: Case) -> list[Finding]:
+    """Class balance with what guessing gives, and the number of people that the hoped-for difference needs."""
+    return [_balance(case), _enough(case)]
+
+
+def _balance(case: Case) -> Finding:
+    labels = case.cohort.labels
+    counts = Counter(labels)
+    words = ", ".join(f"{counts[name]} {name}" for name in case.cohort.classes)
+    if len(counts) < 2:
+        return Finding(
+            "balance", "FAIL", f"One class only ({words}): there is nothing to tell apart.", fix="add people"
+        )
+    rate, low, high = chance(labels)
+    guess = (
+        f"Always saying the largest class is right for {100 * rate:.1f} %; over so many people a guesser's accuracy "
+        f"lies between {100 * low:.1f} and {100 * high:.1f} % (95 %)"
+    )
+    numbers = {"counts": dict(counts), "chance": rate, "chance95": [low, high]}
+    smallest = min(counts.values())
+    if smallest < FEW or rate > LOPSIDED:
+        what = f"only {smallest} people in the smallest class" if smallest < FEW else f"{100 * rate:.0f} % in one class"
+        fix = "report balanced accuracy and AUROC with their intervals; accuracy above the range above is the least"
+        return Finding("balance", "WARN", f"{words}: {what}.", (guess,), fix, numbers)
+    return Finding("balance", "PASS", f"{words}. {guess}.", numbers=numbers)
+
+
+def people_needed(difference: float, discordant: float = DISCORDANT) -> int:
+    """People needed to show that one method is right more often than another on the same people.
+
+    McNemar's test, two-sided 5 %, power 80 %, normal approximation.
+
+    Parameters
+    ----------
+    difference
+        Of the two accuracies, as a share.
+    discordant
+        Share of people of whom one method is right and the other wrong.
+    """
+    discordant = max(discordant, difference)
+    root = 1.96 * math.sqrt(discordant) + 0.8416 * math.sqrt(max(discordant - difference**2, 0.0))
+    return math.ceil((root / difference) ** 2)
+
+
+def half_width(n: int, accuracy: float = USUAL_ACCURACY) -> float:
+    """Half the width of Wilson's 95 % interval of an accuracy over n people."""
+    z = 1.96
+    return z * math.sqrt(accuracy * (1 - accuracy) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+
+
+def _enough(case: Case) -> Finding:
+    hope, n = case.wishes.hope, len(case.cohort)
+    needed, width = people_needed(hope / 100), half_width(n)
+    numbers = {"n": n, "hope": hope, "needed": needed, "interval_half_width": width, "discordant": DISCORDANT}
+    line = (
+        f"to show {hope:g} points between two methods on the same people takes about {needed} of them (McNemar's test, "
+        f"5 %, power 80 %, methods that disagree on {100 * DISCORDANT:.0f} % of people)"
+    )
+    interval = f"an accuracy of {100 * USUAL_ACCURACY:.0f} % over {n} people is known to ± {100 * width:.1f} points"
+    if n < needed:
+        words = f"Too few people for a claim of {hope:g} points: {interval}."
+        fix = "claim no smaller difference than the interval allows; compare on the same people and show the interval"
+        return Finding("size", "WARN", words, (line,), fix, numbers)
+    return Finding(
+        "size", "PASS", f"Enough people for a claim of {hope:g} points: {line}; {interval}.", (), "", numbers
+    )

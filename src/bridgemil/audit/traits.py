@@ -1,0 +1,229 @@
+"""What is known of each person beside the EEG that a diagnosis should rest on: length, amplitude, order, age, site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.audit.case import Case
+from bridgemil.audit.fold_membership import related_columns
+from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.tables import MISSING
+
+# Columns that hold the diagnosis itself, and those that only say how or where a recording was made.
+LABELS = {"group", "label", "diagnosis", "class", "dx", "condition", "disease", "status", "category"}
+TECHNICAL = {
+    "site", "centre", "center", "scanner", "device", "system", "amplifier", "cap", "room", "operator", "technician",
+    "manufacturer", "model", "hospital", "sampling_rate", "sampling_frequency", "reference", "batch",
+}  # fmt: skip
+OF_PEOPLE = ("birth", "dob", "onset", "diagnos")  # in the names of dates that are not those of a recording
+MOST_CODES = 8  # different whole numbers of a column that may be names: 1 and 3 for two sites
+MOST_VALUES = 0.25  # different words of a column, as a share of the people; more say nothing of a new person
+
+
+@dataclass(frozen=True)
+class Trait:
+    """One number or word of each person.
+
+    Parameters
+    ----------
+    name
+        As the finding is called: ``length``.
+    words
+        What it is.
+    values
+        One a subject, float (n); for words, numbers that stand for them.
+    is_number
+        Whether order means something.
+    is_code
+        Whether the numbers may as well be names: it is then judged as both, by the better of the two.
+    names
+        What the values stand for, in their order: the words, or of codes the numbers themselves.
+    technical
+        Whether it cannot be biology: a label that follows from it is no diagnosis.
+    """
+
+    name: str
+    words: str
+    values: NDArray[np.float64]
+    is_number: bool = True
+    technical: bool = False
+    is_code: bool = False
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A trait that could not be looked at, and why."""
+
+    name: str
+    why: str
+    constant: bool = False  # the same for everybody, so nothing can follow from it
+
+
+def traits(case: Case) -> list[Trait | Unknown]:
+    """All traits that the cohort's records, its signal and its columns give."""
+    return [*_of_recordings(case.cohort), *_of_signal(case), *_of_files(case.cohort), *_of_columns(case)]
+
+
+def _trait(name: str, words: str, values: Sequence[float] | NDArray[Any], technical: bool = False) -> Trait | Unknown:
+    numbers = np.asarray(values, dtype=np.float64)
+    if len(np.unique(np.round(numbers, 12))) < 2:
+        return Unknown(name, f"{words} is the same for everybody", constant=True)
+    return Trait(name, words, numbers, technical=technical)
+
+
+def _of_recordings(cohort: Cohort) -> list[Trait | Unknown]:
+    records = list(cohort.records.values())
+    order = _order(cohort)
+    return [
+        _trait("length", "number of windows", [r.n_windows for r in records], technical=True),
+        _trait("recordings", "number of recordings", [len(r.recording_windows) for r in records], technical=True),
+        # Not called technical: no method here sees a name, and most data sets are numbered class by class.
+        _trait("order", "place in the order of file names", order),
+    ]
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
+
+
+def _order(cohort: Cohort) -> NDArray[np.float64]:
+    names: dict[str, str] = {}
+    for file in cohort.about.get("files") or []:
+        names.setdefault(str(file.get("subject")), str(file.get("file")))
+    keys = [_natural(names.get(subject, subject)) for subject in cohort.subjects]
+    place = np.empty(len(keys))
+    place[sorted(range(len(keys)), key=lambda i: keys[i])] = np.arange(len(keys))
+    return place
+
+
+def _of_signal(case: Case) -> list[Trait | Unknown]:
+    cohort, people = case.cohort, case.measures.people
+    found: list[Trait | Unknown] = [
+        _trait("amplitude", "log amplitude", [people[s].amplitude for s in cohort.subjects]),
+        _trait("flatness", "share of flat windows and channels", [people[s].flat for s in cohort.subjects]),
+    ]
+    for line in case.measures.lines:
+        values = [people[s].line[line] for s in cohort.subjects]
+        found.append(_trait(f"line_{line}", f"power at {line} Hz as a share", values))
+    if not case.measures.lines:
+        found.append(Unknown("line_noise", "rate, low-pass or notch leave nothing at 50 and 60 Hz in the signal"))
+    return found
+
+
+def _of_files(cohort: Cohort) -> list[Trait | Unknown]:
+    files: dict[str, list[Mapping[str, Any]]] = {}
+    for file in cohort.about.get("files") or []:
+        files.setdefault(str(file.get("subject")), []).append(file)
+    if not all(subject in files for subject in cohort.subjects):
+        why = "the cohort was made from arrays and records no files"
+        return [Unknown(name, why) for name in ("rate", "channels", "missing")]
+
+    def each(value: Callable[[Mapping[str, Any]], Any], join: Callable[[list[float]], float]) -> list[float]:
+        return [join([float(value(file)) for file in files[subject]]) for subject in cohort.subjects]
+
+    found = [_trait("rate", "native rate", each(lambda f: f.get("native_sfreq", f["sfreq"]), min), technical=True)]
+    dropped = each(lambda f: (f.get("dropped_marked_bad") or 0) + (f.get("dropped_amplitude") or 0), sum)
+    found.append(_trait("missing", "number of windows left out", dropped, technical=True))
+    if all("n_channels" in file for parts in files.values() for file in parts):
+        found.append(_trait("channels", "number of channels", each(lambda f: f["n_channels"], min), technical=True))
+    else:
+        found.append(Unknown("channels", "the cohort does not record how many channels each file had"))
+    return found
+
+
+def _of_columns(case: Case) -> list[Trait | Unknown]:
+    cohort = case.cohort
+    skipped = {"subject", "label", "n_windows", "n_recordings"}
+    columns = [str(column) for column in cohort.table.columns if column not in skipped]
+    related = set(related_columns(case))
+    found: list[Trait | Unknown] = []
+    for column in columns:
+        given = cohort.column(column)
+        values = [None if v is None or str(v).strip().lower() in MISSING else v for v in given]
+        if column in related:
+            found.append(Unknown(column, "says who belongs together, not what somebody is like"))
+        elif _is_label(column, values, cohort.labels):
+            found.append(Unknown(column, "is the label itself"))
+        else:
+            found += _column(column, values)
+    return found
+
+
+def _is_label(column: str, values: Sequence[Any], labels: Sequence[str]) -> bool:
+    """Whether a column says the diagnosis in the same or other words, and is called so or uses the classes' names."""
+    pairs = {(str(value), label) for value, label in zip(values, labels, strict=True)}
+    n_values, n_labels = len({value for value, _ in pairs}), len(set(labels))
+    # Classes may have been joined (A and F to dementia): several values of a class, never several classes of a value.
+    determines = len(pairs) == n_values <= max(2 * n_labels, MOST_VALUES * len(labels))
+    same_words = all(value.lower() == label.lower() for value, label in pairs)
+    return same_words or (determines and column.lower() in LABELS)
+
+
+def _column(column: str, values: Sequence[Any]) -> list[Trait | Unknown]:
+    missing = np.array([value is None for value in values])
+    if missing.all():
+        return [Unknown(column, "is empty")]
+    technical = column.lower() in TECHNICAL
+    found: list[Trait | Unknown] = []
+    if missing.any():
+        found.append(_trait(f"{column}_missing", f"whether {column!r} is missing", missing.astype(float)))
+    present = [value for value in values if value is not None]
+    numbers = _numbers(present)
+    dates = _dates(present) if numbers is None else None
+    if numbers is None and dates is None:
+        words = [str(value).strip() for value in present]
+        different = sorted(set(words))
+        if len(different) > max(2, MOST_VALUES * len(words)):
+            return [*found, Unknown(column, f"has {len(different)} different words, too many to say anything")]
+        codes = np.full(len(values), -1.0)
+        codes[~missing] = [different.index(word) for word in words]
+        if len(different) < 2:
+            return [*found, Unknown(column, "is the same for everybody", constant=True)]
+        names = (*(("missing",) if missing.any() else ()), *different)
+        return [*found, Trait(column, f"column {column!r}", codes, False, technical, names=names)]
+    if numbers is not None:
+        return [*found, _of_numbers(column, numbers, missing, technical)]
+    filled = np.full(len(values), np.median(dates or [0.0]))
+    filled[~missing] = dates
+    of_recording = not any(part in column.lower() for part in OF_PEOPLE)
+    return [*found, _trait(column, f"column {column!r}", filled, technical=technical or of_recording)]
+
+
+def _of_numbers(column: str, numbers: Sequence[float], missing: NDArray[np.bool_], technical: bool) -> Trait | Unknown:
+    """A column of numbers, which may be codes: who lacks one stands in the middle, as a code of its own."""
+    different = np.unique(numbers)
+    few_wholes = len(different) <= MOST_CODES and bool((different % 1 == 0).all())
+    is_code = few_wholes or (technical and len(different) <= max(MOST_CODES, MOST_VALUES * len(numbers)))
+    middle = float(np.median(numbers))
+    if is_code and middle in different:
+        middle = float(np.nextafter(middle, np.inf))
+    filled = np.full(len(missing), middle)
+    filled[~missing] = numbers
+    trait = _trait(column, f"column {column!r}", filled, technical=technical)
+    if not is_code or isinstance(trait, Unknown):
+        return trait
+    names = tuple(f"{value:g}" if value in different else "missing" for value in np.unique(filled))
+    return replace(trait, is_code=True, names=names)
+
+
+def _numbers(values: Sequence[Any]) -> list[float] | None:
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError):
+        return None
+    return numbers if np.isfinite(numbers).all() else None
+
+
+def _dates(values: Sequence[Any]) -> list[float] | None:
+    try:
+        return [datetime.fromisoformat(str(value)).replace(tzinfo=None).toordinal() for value in values]
+    except ValueError:
+        return None

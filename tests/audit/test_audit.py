@@ -1,0 +1,280 @@
+"""The audit as a whole: its answers, its exit codes, refusing, remembering; and the statistics it rests on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bridgemil.audit import (
+    Case,
+    Finding,
+    Wishes,
+    audit,
+    cheap,
+    checks,
+    fold_membership,
+    guard,
+    keep,
+    memory,
+    permutation,
+    refuse,
+)
+from bridgemil.audit.findings import Audit
+from bridgemil.audit.shortcuts import auroc
+from bridgemil.audit.size import people_needed
+from bridgemil.bundle.training import train
+from bridgemil.cohort.store import Cohort
+from bridgemil.engine.benchmark import plan
+from bridgemil.engine.evaluate import evaluate
+from bridgemil.errors import BadData, BadUse, BridgeMILWarning
+from bridgemil.report.audit_text import lines
+from bridgemil.runs import RunStore
+from leaky import labelled, made, signals
+
+
+def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bridgemil", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command_exits_1_on_a_fail_only_and_writes_a_page(tmp_path: Path) -> None:
+    people = signals(12, seconds=6, n_channels=3)
+    clean = made(people).save(tmp_path / "clean")
+    people["sub-02"] = -people["sub-07"]
+    leaky = made(people).save(tmp_path / "leaky")
+    good = bridgemil("audit", clean.path, "--json")
+    assert good.returncode == 0, good.stderr
+    content = json.loads(good.stdout)
+    assert content["passed"] is True
+    assert content["counts"]["FAIL"] == 0
+    bad = bridgemil("audit", leaky.path, "--html", tmp_path / "audit.html")
+    assert bad.returncode == 1, bad.stderr
+    assert "FAIL same_signal" in " ".join(bad.stdout.split())
+    assert "sub-02 and sub-07" in bad.stdout
+    page = (tmp_path / "audit.html").read_text()
+    assert "sub-02 and sub-07" in page
+    assert "Fix:" in page
+    assert "Content-Security-Policy" in page
+
+
+def test_bad_use_is_said_in_a_sentence(tmp_path: Path) -> None:
+    cohort = made(signals(6, seconds=4, n_channels=2))
+    with pytest.raises(BadUse, match="no folder of runs"):
+        audit(cohort, tmp_path)
+    for wrong in ({"hope": 0}, {"permutations": 4}):
+        with pytest.raises(BadUse, match=f"--{next(iter(wrong))}"):
+            audit(tmp_path / "nowhere", **wrong)  # before anything is read
+    with pytest.raises(BadUse, match="no column 'ward'"):
+        audit(cohort, groups="ward")
+    (tmp_path / "split.json").write_text("[1, 2]")
+    with pytest.raises(BadData, match=r"split\.json: no split file"):
+        audit(cohort, split=tmp_path / "split.json")
+
+
+def test_a_split_file_is_read_as_evaluate_reads_it(tmp_path: Path) -> None:
+    cohort = made(signals(6, seconds=4, n_channels=2))
+    file = tmp_path / "split.json"
+    folds = [cohort.subjects[:2], cohort.subjects[2:4], cohort.subjects[4:]]
+
+    def looked() -> Finding:
+        return fold_membership.check(Case(cohort, None, Wishes(split=file)))[0]
+
+    file.write_text(json.dumps({"folds": folds}), encoding="utf-8-sig")
+    assert looked().status == "PASS"
+    file.write_text(json.dumps({"folds": [*folds, cohort.subjects[:1]]}))
+    assert looked().status == "FAIL"
+    assert looked().evidence == ("split.json: a split may hold a subject once; in several places: sub-01",)
+    for content in ("[" * 100_000, json.dumps({"folds": folds[:2]})):
+        file.write_text(content)
+        with pytest.raises((BadData, BadUse), match=r"split\.json"):
+            looked()
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(BadData, match="no split file"):
+        looked()
+
+
+def test_every_check_answers_and_every_finding_can_be_read_back() -> None:
+    cohort = made(signals(10, seconds=6, n_channels=3))
+    looked = audit(cohort)
+    assert all(check.about for check in checks())
+    for finding in looked.findings:
+        assert finding == Finding.from_json(json.loads(json.dumps(finding.for_json())))
+        assert finding.words.endswith((".", ")"))
+    assert {f.name for f in cheap(cohort)} <= {f.name for f in looked.findings}
+
+
+def test_a_fail_is_refused_unless_its_risk_is_accepted_by_name() -> None:
+    failed = [
+        Finding("same_signal", "FAIL", "Two are one.", ("a and b",), "join them"),
+        Finding("size", "WARN", "Few."),
+    ]
+    with pytest.raises(BadData, match="--accept-risk same_signal"):
+        refuse(failed)
+    assert refuse(failed, ["same_signal"]) == ["same_signal"]
+    assert refuse(failed[1:], ["size"]) == [], "a WARN needs nobody's word"
+
+
+def test_a_risk_that_is_not_there_is_a_warning_and_a_name_that_cannot_be_an_error() -> None:
+    clean = {made(signals(6, seconds=4, n_channels=2)): None}
+    for name in ("nonsense", "identity", "shortcut"):
+        with pytest.raises(BadUse, match=f"{name}: no finding has that name"):
+            guard(clean, accepted=[name])
+    for name in ("same_signal", "shortcut_site", "groups_person", "stage1"):
+        with pytest.warns(BridgeMILWarning, match=f"{name} is not needed"):
+            assert set(guard(clean, accepted=[name]).values()) == {()}
+
+
+def test_every_finding_has_a_name_that_can_be_accepted(tmp_path: Path) -> None:
+    columns = {"person": [f"p{i // 2}" for i in range(12)], "site": ["ab"[i % 2] for i in range(12)]}
+    looked = audit(made(signals(12, seconds=4, n_channels=2), ["x", "y"] * 6, columns=columns))
+    possible = [name for check in checks() for name in check.finds or (check.name,)]
+    assert looked.named("groups_person")
+    assert [f.name for f in looked.findings if not any(fnmatchcase(f.name, p) for p in possible)] == []
+
+
+def test_a_cohort_is_audited_once_for_a_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cohort = made(signals(10, seconds=6, n_channels=3), columns={"age": list(range(10))})
+    done = []
+    monkeypatch.setattr(memory, "_KNOWN", {})
+    monkeypatch.setattr("bridgemil.audit.cheap", lambda c: done.append(1) or cheap(c))
+    told = list[str]()
+    assert guard({cohort: None}, tmp_path, watch=told.append) == {cohort.hash: ()}
+    assert guard({cohort: None}, tmp_path, watch=told.append) == {cohort.hash: ()}
+    assert told == ["the cohort"], "said once, when it is done"
+    assert list(tmp_path.iterdir()) == [], "looking writes nothing"
+    keep(cohort, tmp_path)
+    monkeypatch.setattr(memory, "_KNOWN", {})  # another process
+    assert guard({cohort: None}, tmp_path) == {cohort.hash: ()}
+    assert len(done) == 1
+    guard({made(signals(10, seconds=6, n_channels=3), columns={"age": [3] * 10}): None}, tmp_path)
+    assert len(done) == 2, "other columns are another cohort to the audit"
+    for file in (tmp_path / "audits").iterdir():
+        file.write_text("{")
+    monkeypatch.setattr(memory, "_KNOWN", {})
+    with pytest.raises(BadData, match=r"audits.*\.json: is damaged"):
+        guard({cohort: None}, tmp_path)
+
+
+def test_shuffled_labels_are_at_chance() -> None:
+    cohort = made(signals(18, seconds=6, n_channels=3), labelled(18, ("a", "b", "c")))
+    (finding,) = [f for f in audit(cohort, permute="bandpower", permutations=10).findings if f.name == "permutation"]
+    assert finding.status == "PASS"
+    assert finding.numbers["chance"] == pytest.approx(1 / 3)
+
+
+def test_a_protocol_that_leaks_labels_is_above_chance_with_shuffled_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit that is handed the test subjects too remembers them."""
+    honest = permutation.fit
+
+    def leaking(cohort, train, validation, settings, seed, shelf):  # type: ignore[no-untyped-def]
+        return honest(cohort, cohort.subjects, validation, settings, seed, shelf=shelf)
+
+    monkeypatch.setattr(permutation, "fit", leaking)
+    cohort = made(signals(18, seconds=6, n_channels=6))
+    (finding,) = [f for f in audit(cohort, permute="bandpower", permutations=8).findings if f.name == "permutation"]
+    assert finding.status == "FAIL"
+    assert len(finding.evidence) == 2, "confirmed by further shuffles"
+
+
+def test_the_permutation_is_judged_by_its_standard_error() -> None:
+    rng = np.random.default_rng(0)
+    assert permutation.judge(rng.normal(0.5, 0.05, 20), 2, "m").status == "PASS"
+    assert permutation.judge(rng.normal(0.56, 0.05, 20), 2, "m").status == "FAIL"
+    assert permutation.judge(rng.normal(0.45, 0.05, 20), 2, "m").status == "PASS"
+
+
+def test_auroc_is_scikit_learns() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 50)
+    p = np.round(rng.dirichlet(np.ones(3), (4, 50)), 1)  # with ties
+    areas = auroc(p, y)
+    expected = [[roc_auc_score(y == k, p[s, :, k]) for k in range(3)] for s in range(4)]
+    assert np.allclose(areas, expected)
+
+
+def test_people_needed_is_mcnemars_number() -> None:
+    assert people_needed(0.10, 0.25) == 194  # Connor 1987: 1.96 sqrt(.25) + .84 sqrt(.25 - .01), over .1, squared
+    assert people_needed(0.05) > 4 * people_needed(0.11)
+
+
+def test_the_leak_of_a_split_by_window_is_seen() -> None:
+    """People are easy to recognise, and nothing tells their label: only a split by window can seem to."""
+    rng = np.random.default_rng(1)
+    people = signals(20, seconds=20, n_channels=4)
+    for signal in people.values():
+        signal *= rng.uniform(0.3, 3, (4, 1)).astype(np.float32)
+    (finding,) = [f for f in audit(made(people)).findings if f.name == "fingerprint"]
+    numbers = finding.numbers
+    assert numbers["identification"] > 0.8
+    assert numbers["by_window"]["person"] > 0.85
+    assert numbers["by_subject"]["person"] < 0.7
+
+
+def test_names_with_escape_codes_do_not_reach_the_terminal() -> None:
+    looked = Audit("c", "", (Finding("folds", "WARN", "Subject \x1b[31mred\x07 is odd."),), 1.0)
+    assert all(line.isprintable() for line, _ in lines(looked))
+
+
+def _leaky(path: Path) -> Cohort:
+    people = signals(12, seconds=6, n_channels=3)
+    people["sub-02"] = people["sub-07"] * np.float32(2)
+    return made(people).save(path)
+
+
+def test_evaluate_refuses_a_leaky_cohort_and_writes_an_accepted_risk_into_every_result(tmp_path: Path) -> None:
+    cohort = _leaky(tmp_path / "leaky")
+    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    with pytest.raises(BadData, match="--accept-risk same_signal"):
+        evaluate(cohort, "bandpower", **how)
+    assert not (tmp_path / "runs").exists(), "nothing was run, and nothing of a refused cohort is kept"
+    results = evaluate(cohort, "bandpower", accept_risk=["same_signal"], **how)
+    assert results.accepted_risks == ("same_signal",)
+    assert results.for_machines()["accepted_risks"] == ["same_signal"]
+    assert "failed its audit (same_signal)" in repr(results)
+    store = RunStore(tmp_path / "runs")
+    assert list((tmp_path / "runs" / "audits").iterdir()), "the audit is kept for the next call"
+    assert all(store.about(identity)["accepted_risks"] == ["same_signal"] for identity in store.finished())
+    shown = bridgemil("report", tmp_path / "runs")
+    assert "failed its audit (same_signal)" in " ".join(shown.stdout.split()), shown.stdout + shown.stderr
+
+
+def test_the_quick_audit_says_so_where_progress_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cohort = made(signals(12, seconds=6, n_channels=3, seed=77)).save(tmp_path / "my.cohort")
+    for words in (True, False):  # remembered the second time
+        evaluate(cohort, "bandpower", folds=3, floor=False, out=tmp_path / "runs")
+        assert ("auditing my.cohort …\n" in capsys.readouterr().err) is words
+
+
+def test_benchmark_and_train_refuse_a_leaky_cohort_too(tmp_path: Path) -> None:
+    cohort = _leaky(tmp_path / "leaky")
+    with pytest.raises(BadData, match="--accept-risk same_signal"):
+        plan([cohort], ["bandpower"], folds=3, out=tmp_path / "runs")
+    accepted = plan([cohort], ["bandpower"], folds=3, out=tmp_path / "runs", accept_risk=["same_signal"])
+    assert {job.accepted_risks for job in accepted.jobs} == {("same_signal",)}
+    with pytest.raises(BadData, match="--accept-risk same_signal"):
+        train(cohort, tmp_path / "model", "bandpower", folds=3, progress=False, floor=False)
+    trained = train(
+        cohort, tmp_path / "model", "bandpower", folds=3, progress=False, floor=False, accept_risk=["same_signal"]
+    )
+    assert trained.bundle.about["cautions"] == [
+        "the training cohort failed its audit (same_signal), which was accepted"
+    ]
+
+
+def test_a_split_that_tears_a_person_apart_is_refused(tmp_path: Path) -> None:
+    people = [f"p{i // 2}" for i in range(12)]
+    cohort = made(signals(12, seconds=6, n_channels=3), ["a", "a", "b", "b"] * 3, columns={"person": people})
+    how = {"folds": 3, "progress": False, "floor": False}
+    with pytest.raises(BadData, match="--accept-risk groups_person"):
+        evaluate(cohort, "bandpower", **how)
+    assert evaluate(cohort, "bandpower", groups="person", **how).accepted_risks == ()
