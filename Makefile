@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: demo test test-real browser lint bench clean
+.PHONY: demo test fuzz test-real browser lint bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -28,6 +28,10 @@ browser:
 
 test: lint browser
 	$(BIN)/pytest -q -n 2
+
+# Mutated recordings, tables, settings and folders; the counts by kind and outcome stand at the end.
+fuzz: $(STAMP)
+	$(BIN)/pytest -q -n 2 tests/fuzz --cases 5000
 
 test-real: $(STAMP)
 	$(BIN)/pytest -q tests/real -o addopts="--strict-markers --import-mode=importlib -ra"

@@ -41,6 +41,7 @@ def command(cohort: Path, out: Path, methods: str, seeds: int, *more: str) -> li
     settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
     return [
         sys.executable, "-m", "bridgemil", "benchmark", str(cohort), "--methods", methods, "--seeds", str(seeds),
+        "--backbones", "eegnet", "--recipe", "paper",  # slow enough to be killed in the midst of
         "--budget", "demo", "--folds", "3", "--out", str(out), "--threads", "1", "--device", "cpu", *settings, *more,
     ]  # fmt: skip
 

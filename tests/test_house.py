@@ -16,9 +16,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "bridgemil"
 
 # What stands later may import what stands earlier, never the reverse.
 ORDER = [
-    "errors", "settings", "disk", "parallel", "user_code", "cohort", "backbones", "aggregators", "learning",
+    "errors", "settings", "disk", "stored", "parallel", "user_code", "cohort", "backbones", "aggregators", "learning",
     "pretraining", "baselines", "methods", "models", "runs", "evaluation", "audit", "engine", "report", "studies",
-    "bundle", "estimator", "recordings", "cli", "__main__",
+    "bundle", "integrity", "estimator", "recordings", "cli", "__main__",
 ]  # fmt: skip
 
 
@@ -111,3 +111,12 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = bridgemil.nonsense
     assert all(getattr(bridgemil, name) is not None for name in bridgemil.__all__)
+
+
+def test_every_test_that_the_guarantees_name_is_there() -> None:
+    root = PACKAGE.parents[1]
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (root / "docs" / "guarantees.md").read_text())
+    assert len(named) > 15
+    for file, test in named:
+        assert (root / file).is_file(), file
+        assert not test or f"def {test}(" in (root / file).read_text(), f"{file}::{test}"

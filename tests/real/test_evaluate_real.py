@@ -40,7 +40,6 @@ def test_a_fold_of_bridgemil_learns_in_both_stages(cohort: Cohort, tmp_path: Pat
     stage1, stage2 = (curves[curves["phase"] == name]["loss"].tolist() for name in ("Stage 1", "Stage 2"))
     assert stage1[1] < 0.97 * stage1[0]
     assert stage2[-1] < stage2[0]
-    gates = store.windows(identity)
-    assert {subject: len(own) for subject, own in gates.items()} == {
+    assert store.windows(identity).groupby("subject").size().to_dict() == {
         subject: cohort.records[subject].n_windows for subject in fold_plan(cohort).rounds()[0].test
     }

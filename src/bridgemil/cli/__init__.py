@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from bridgemil.cli import (
+    audit,
     benchmark,
     clean,
     demo,
@@ -23,8 +24,10 @@ from bridgemil.cli import (
     predict,
     prepare,
     report,
+    study,
     synth,
     train,
+    verify,
 )
 
 INTERRUPTED = 130
@@ -36,7 +39,9 @@ app = typer.Typer(
     help="From EEG recordings to an honest subject-level diagnosis model.",
 )
 VERBS = (
-    demo, synth, manifest, prepare, inspect, folds, evaluate, benchmark, report, explain, train, predict, clean,
+    demo, synth, manifest, prepare, inspect, folds, verify, audit, evaluate, benchmark, report, study, explain, train,
+    predict,
+    clean,
 )  # fmt: skip
 for verb in VERBS:
     app.command(verb.NAME, no_args_is_help=verb is not demo)(verb.run)
@@ -56,15 +61,15 @@ _usual = warnings.formatwarning
 
 def _plain(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
     """Our own warnings as a sentence; those of libraries as ever."""
-    from bridgemil.errors import BridgeMILWarning
+    from bridgemil.errors import BridgeMILWarning, plain
 
     own = issubclass(category, BridgeMILWarning)
-    return f"bridgemil: {message}\n" if own else _usual(message, category, filename, lineno, line)
+    return f"bridgemil: {plain(str(message))}\n" if own else _usual(message, category, filename, lineno, line)
 
 
 def main() -> None:
     """Run the command line; errors of this package become one message and an exit code."""
-    from bridgemil.errors import STORAGE, BridgeMILError
+    from bridgemil.errors import STORAGE, BridgeMILError, plain
 
     warnings.formatwarning = _plain
     try:
@@ -74,7 +79,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except OSError as error:
         kept = " What was finished is kept: the same command goes on." if error.errno in STORAGE else ""
-        typer.echo(f"bridgemil: {error}.{kept}", err=True)
+        typer.echo(f"bridgemil: {plain(str(error))}.{kept}", err=True)
         sys.exit(1)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer turns Ctrl-C into this code without a word

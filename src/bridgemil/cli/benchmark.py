@@ -37,6 +37,9 @@ def run(
     groups: Annotated[str | None, folding(help="Column whose groups stay in one fold (site, family).")] = None,
     split_seed: Annotated[int, folding(help="Deals subjects to folds; not the seed of the weights.")] = 0,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A single setting: stage1.epochs=5.")] = None,
+    vary: Annotated[
+        list[str] | None, typer.Option(help="Several values of a setting, each run: stage2.retention=0,1e-5.")
+    ] = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Only say what is done and what remains.")] = False,
     engine: Annotated[str, running(help="local (processes of this machine) or ray.")] = "local",
     jobs: Annotated[
@@ -46,6 +49,7 @@ def run(
     gpus_per_run: Annotated[float, running(help="Share of a GPU each run takes, where there are any.")] = 1.0,
     device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
     address: Annotated[str | None, running(help="ray: the cluster's address.  [default: one on this machine]")] = None,
+    accept_risk: options.AcceptRisk = None,
     json: options.Json = False,
 ) -> None:
     """Run every method on every backbone and cohort, and go on where an interrupted or killed call stopped.
@@ -55,12 +59,19 @@ def run(
     A failed run is kept with its error and tried again by the next call; it does not stop the others.
     """
     from bridgemil.engine.benchmark import Where, benchmark, expected_seconds, plan
+    from bridgemil.engine.display import say_auditing
     from bridgemil.evaluation.estimate import duration
 
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
     chosen = options.names(methods) or (), options.names(backbones) or ()
     how: dict[str, Any] = {"folds": folds, "split": split, "groups": groups, "split_seed": split_seed}
-    grid = plan(cohorts, *chosen, seeds, budget, out, recipe=recipe, **how, settings=options.settings(set_ or []))
+    how |= {
+        "settings": options.settings(set_ or []),
+        "vary": options.values(vary or []),
+        "accept_risk": accept_risk or (),
+        "watch": None if json else say_auditing,
+    }
+    grid = plan(cohorts, *chosen, seeds, budget, out, recipe=recipe, **how)
     done = len(grid.jobs) - len(grid.todo)
     expected = None if json else expected_seconds(grid, where)
     if expected is not None:

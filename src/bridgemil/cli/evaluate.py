@@ -20,7 +20,8 @@ running = partial(typer.Option, rich_help_panel="Running")
 FLOOR = "Evaluate the simple baselines on the same folds too, to compare with."
 METHODS = (
     "majority_vote, additive, attention, millet, timemil, supcon, masked, bridgemil, bandpower, tangent; an ablation "
-    "(wo_variance_covariance, wo_nearby, wo_subbag, wo_retention, supervised); or several joined by +, an ensemble."
+    "(wo_variance_covariance, wo_nearby, wo_subbag, wo_retention, supervised, wo_stage1, random_encoder); or several "
+    "joined by +, an ensemble."
 )
 OUT = "Folder for the runs; what is finished there is not run again."
 SET = "A single setting: stage1.epochs=5, stage2.retention=0, backbone_options.depth=3."
@@ -42,6 +43,7 @@ def run(
     device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int | None, running(min=1, help="Threads.  [default: the cores available]")] = None,
     floor: Annotated[bool, running("--floor/--no-floor", help=FLOOR)] = True,
+    accept_risk: options.AcceptRisk = None,
     json: options.Json = False,
 ) -> None:
     """Cross-validate a method over subjects, and say how sure the number is.
@@ -52,12 +54,13 @@ def run(
     goes on where it stopped, in the middle of a fold.
     """
     from bridgemil.engine.evaluate import evaluate
+    from bridgemil.parallel import peak_memory
     from bridgemil.report.results_table import against_floor, print_results
 
     results = evaluate(
         cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,
         split_seed=split_seed, device=device, threads=threads, floor=floor, progress=not json,
-        announce=None if json else _announce, settings=options.settings(set_ or []),
+        announce=None if json else _announce, settings=options.settings(set_ or []), accept_risk=accept_risk or (),
     )  # fmt: skip
     if json:
         content: dict[str, Any] = results.for_machines() | {"out": str(out)}
@@ -68,7 +71,9 @@ def run(
     print_results([results], list(results.floors.values()))
     for name, why in results.no_floors.items():
         typer.echo(f"Not compared with {name}: {why}")
-    typer.echo(f"\nRuns: {out}\nNext: bridgemil report {out}")
+    peak = peak_memory()
+    memory = "" if peak is None else f"\nMemory at its peak: {peak / 1e9:.1f} GB"
+    typer.echo(f"{memory}\nRuns: {out}\nNext: bridgemil report {out}")
 
 
 def _announce(run_: Estimate, todo: int, every: int) -> None:

@@ -13,6 +13,11 @@ BACKBONES = (
     "path/to/file.py:NAME or package.module:NAME."
 )
 RECIPES = "paper (its optimiser settings, unchanged) or ours.  [default: ours; with budget paper, paper]"
+MOST_CHARACTERS = 10_000  # of one value of --set
+AcceptRisk = Annotated[
+    list[str] | None,
+    typer.Option(help="Go on though the quick audit FAILs on this; written into every result.", metavar="NAME"),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
@@ -55,12 +60,38 @@ def settings(pairs: list[str]) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise typer.BadParameter(f"expected key=value, got {pair!r}", param_hint="--set")
+        if len(value) > MOST_CHARACTERS:
+            raise typer.BadParameter(f"the value of {key} has {len(value):,} characters", param_hint="--set")
         try:
             found[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError, RecursionError):  # a date that cannot be, a number of thousands of digits
             raise typer.BadParameter(f"cannot read the value of {pair!r}", param_hint="--set") from None
         if isinstance(found[key.strip()], str) and _is_number(value):  # YAML 1.1 takes 1e-5 for a word
             found[key.strip()] = float(value)
+    return found
+
+
+def values(pairs: list[str]) -> dict[str, list[Any]]:
+    """``--vary stage2.retention=0,1e-5`` as a dict of lists."""
+    found: dict[str, list[Any]] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip() or not text.strip():
+            raise typer.BadParameter(f"expected key=value,value; got {pair!r}", param_hint="--vary")
+        found[key.strip()] = [settings([f"{key}={value}"])[key.strip()] for value in text.split(",")]
+    return found
+
+
+def numbers(text: str | None, option: str) -> list[int] | None:
+    """``20,50`` as whole numbers above zero; None if the option was not given."""
+    if text is None:
+        return None
+    try:
+        found = [int(part) for part in names(text) or ()]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise typer.BadParameter(f"expected whole numbers above zero, comma-separated; got {text!r}", param_hint=option)
     return found
 
 

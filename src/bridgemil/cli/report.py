@@ -44,6 +44,7 @@ def run(
     Writes report.md, LaTeX tables, and CSV files down to the predictions of every held-out subject (predictions.csv)
     and window (windows.csv).
     """
+    from bridgemil.disk import refuse_link
     from bridgemil.errors import BadData, BridgeMILError
     from bridgemil.report.benchmark_choice import Choice
     from bridgemil.report.benchmark_files import write_files
@@ -59,6 +60,8 @@ def run(
     if not json:
         print_report(report)
     folder = out or runs / "report"
+    if out is None:
+        refuse_link(folder)
     try:
         written = write_files(report, folder, windows)
     except OSError as error:

@@ -42,6 +42,7 @@ def run(
     device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int | None, running(min=1, help="Threads.  [default: the cores available]")] = None,
     floor: Annotated[bool, running("--floor/--no-floor", help=FLOOR)] = True,
+    accept_risk: options.AcceptRisk = None,
     json: options.Json = False,
 ) -> None:
     """Cross-validate a method, then make a calibrated model of it for new recordings, with its card.
@@ -59,7 +60,7 @@ def run(
         cohort, out, method, backbone, recipe=recipe, budget=budget, seed=seed, single=single, folds=folds,
         split=split, groups=groups, split_seed=split_seed, runs=runs, name=name, device=device, threads=threads,
         floor=floor, overwrite=overwrite, progress=not json, announce=None if json else _announce,
-        settings=options.settings(set_ or []),
+        settings=options.settings(set_ or []), accept_risk=accept_risk or (),
     )  # fmt: skip
     if json:
         options.print_json(for_machines(trained, out))

@@ -1,0 +1,59 @@
+"""``bridgemil audit``: leaks and shortcuts in a cohort and its runs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgemil.cli import options
+
+NAME = "audit"
+
+asking = partial(typer.Option, rich_help_panel="What to ask")
+PERMUTE = "Cross-validate this method with shuffled labels: bandpower takes seconds, tangent more."
+HOPE = "The difference of accuracy that you hope to show, in points."
+
+
+def run(
+    cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
+    runs: Annotated[Path | None, typer.Argument(help="A folder of runs of it, checked too.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the findings as a page.")] = None,
+    split: Annotated[Path | None, asking(help="A split file to check.")] = None,
+    groups: Annotated[str | None, asking(help="Column whose groups must stay in one fold (person, family).")] = None,
+    hope: Annotated[float, asking(help=HOPE)] = 5.0,
+    permute: Annotated[str | None, asking(help=PERMUTE, metavar="METHOD")] = None,
+    permutations: Annotated[int, asking(min=5, help="How many times labels are shuffled for --permute.")] = 20,
+    sample: Annotated[int, asking(min=0, help="How many runs are computed again at most.")] = 5,
+    seed: Annotated[int, asking(min=0, help="Of everything that is drawn.")] = 0,
+    json: options.Json = False,
+) -> None:
+    """Look for leaks and shortcuts: what would make a number look better than it is.
+
+    Example: `bridgemil audit adftd.cohort runs --html audit.html`
+
+    Prints PASS, INFO, WARN, FAIL or SKIP for each check, with the evidence and what to do. Exit code 1 on any FAIL.
+    """
+    from bridgemil.audit import audit
+    from bridgemil.report.audit_text import lines, summary
+
+    show = not json and typer.get_text_stream("stderr").isatty()
+    looked = audit(
+        cohort, runs, split=split, groups=groups, hope=hope, permute=permute, permutations=permutations, sample=sample,
+        seed=seed, watch=(lambda words: typer.echo(f"looking for {words}", err=True)) if show else None,
+    )  # fmt: skip
+    if html is not None:
+        from bridgemil.report.pages.audit_page import write_audit_page
+
+        write_audit_page(html, looked)
+    if json:
+        options.print_json(looked.for_json() | {"html": None if html is None else str(html)})
+    else:
+        for line, colour in lines(looked):
+            status, _, rest = line.partition(" ") if colour else ("", "", line)
+            typer.echo((typer.style(status, fg=colour, bold=True) + " " if colour else "") + rest)
+        typer.echo(f"\n{summary(looked)}" + (f"\nPage: {html}" if html is not None else ""))
+    if looked.failed:
+        raise typer.Exit(1)
