@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from bridgemil.evaluation.calibration import Decision, calibration_error, cross_calibrated, decide, log_loss
 from bridgemil.evaluation.results import Results
+from bridgemil.evaluation.score_intervals import score_intervals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class HeldOut:
 
     p: Floats  # n x K
     y: Ints  # n
-    predicted: Ints  # n
     folds: Ints  # n
 
     @classmethod
@@ -33,7 +32,6 @@ class HeldOut:
         return cls(
             table[[f"p_{name}" for name in classes]].to_numpy(dtype=float),
             table["label"].map(classes.index).to_numpy(dtype=np.int64),
-            table["predicted"].map(classes.index).to_numpy(dtype=np.int64),
             table["fold"].to_numpy(dtype=np.int64),
         )
 
@@ -54,16 +52,11 @@ def judge_calibration(held_out: HeldOut) -> tuple[Decision, dict[str, Any]]:
 
 def measure(results: Results) -> dict[str, Any]:
     """Accuracy, balanced accuracy and AUROC of held-out people, each with a 95 % bootstrap interval over people."""
-    held_out = HeldOut.of(results)
     row = results.for_machines()
-    k = held_out.p.shape[1]
+    intervals = score_intervals(results.predictions, results.classes)
     return {
         "accuracy": {"value": row["accuracy"]["mean"], "ci95": row["ci95"]},
-        "balanced_accuracy": {
-            "value": row["balanced_accuracy"],
-            "ci95": _interval(held_out, lambda h: _balanced(h.y, h.predicted, k)),
-        },
-        "auroc": {"value": row["auroc"], "ci95": _interval(held_out, lambda h: _auroc(h.y, h.p))},
+        **{name: {"value": row[name], "ci95": list(intervals[name])} for name in ("balanced_accuracy", "auroc")},
         **{name: row[name] for name in ("macro_f1", "mcc", "chance", "chance95", "confusion", "n_subjects", "folds")},
         "split": row["split"],
         "floors": {name: floor["mean"] for name, floor in row["floors"].items()},
@@ -87,31 +80,3 @@ def no_better_than_guessing(found: Mapping[str, Any]) -> str | None:
         f" on {found['n_subjects']} held-out people, from {low:.2f} at the low end of its interval; guessing gives "
         f"{guessing:.2f}"
     )
-
-
-def _interval(held_out: HeldOut, score: Callable[[HeldOut], float]) -> list[float]:
-    """Percentiles over people drawn with replacement; draws without one of the classes do not count."""
-    rng, values = np.random.default_rng(0), list[float]()
-    n, k = held_out.p.shape
-    for rows in rng.integers(0, n, (RESAMPLES, n)):
-        drawn = HeldOut(held_out.p[rows], held_out.y[rows], held_out.predicted[rows], held_out.folds[rows])
-        if len(np.unique(drawn.y)) == k:
-            values.append(score(drawn))
-    low, high = np.quantile(values, [0.025, 0.975])
-    return [float(low), float(high)]
-
-
-def _balanced(y: Ints, predicted: Ints, n_classes: int) -> float:
-    return float(np.mean([(predicted[y == k] == k).mean() for k in range(n_classes)]))
-
-
-def _auroc(y: Ints, p: Floats) -> float:
-    """One class against the rest, mean over classes."""
-    from scipy.stats import rankdata
-
-    values = []
-    for k in range(p.shape[1]):
-        ranks, positive = rankdata(p[:, k]), y == k
-        n_positive, n_negative = positive.sum(), (~positive).sum()
-        values.append((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))
-    return float(np.mean(values))

@@ -85,3 +85,18 @@ def chance(labels: Sequence[str]) -> tuple[float, float, float]:
     rate = max(list(labels).count(name) for name in set(labels)) / n
     low, high = binom.interval(0.95, n, rate)
     return rate, float(low) / n, float(high) / n
+
+
+def wilson(share: float, n: float, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share: it stays wide where few people were all right or all wrong.
+
+    Parameters
+    ----------
+    share
+        Of people said right.
+    n
+        How many people.
+    """
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))

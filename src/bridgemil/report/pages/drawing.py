@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bridgemil.evaluation.metrics import wilson
+
 if TYPE_CHECKING:
     import pandas as pd
     from markupsafe import Markup
@@ -49,16 +51,10 @@ def calibration_bins(predictions: pd.DataFrame, classes: Sequence[str]) -> tuple
     bins = []
     for part in np.array_split(order, min(BINS, len(order))):
         share, n = float(true[part].mean()), len(part)
-        low, high = _wilson(share, max(1.0, n / seeds))
+        low, high = wilson(share, max(1.0, n / seeds))
         bins.append(Bin(float(said[part].mean()), share, low, high, n))
     error = sum(bin_.n * abs(bin_.said - bin_.true) for bin_ in bins) / len(said)
     return bins, float(error)
-
-
-def _wilson(share: float, n: float, z: float = 1.96) -> tuple[float, float]:
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
 
 
 def calibration_chart(bins: Sequence[Bin], colour: str) -> Markup:
