@@ -16,6 +16,7 @@ from bridgemil.errors import BridgeMILError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_kept_workers: dict[str, int] = {}  # how many workers joblib keeps for the next call
 
 
 def cores() -> int:
@@ -119,7 +120,10 @@ def _executor(jobs: int) -> Executor:
         return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"), initializer=_start_worker)
     from joblib.externals.loky import get_reusable_executor
 
-    executor: Executor = get_reusable_executor(max_workers=jobs, initializer=_start_worker)
+    # Never resized: the library's resizing waits for ever on a worker that leaves, idle for ten seconds, meanwhile.
+    known = _kept_workers.get("jobs") == jobs
+    executor: Executor = get_reusable_executor(max_workers=jobs, initializer=_start_worker, reuse=known)
+    _kept_workers["jobs"] = jobs
     return executor
 
 
