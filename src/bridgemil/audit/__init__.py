@@ -21,7 +21,9 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.runs import RunStore
 
-__all__ = ["Audit", "Case", "Check", "Finding", "Wishes", "audit", "cheap", "checks", "guard", "keep", "refuse"]
+__all__ = [
+    "Audit", "Case", "Check", "Finding", "Wishes", "audit", "cheap", "checks", "guard", "keep", "quick", "refuse",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,21 @@ def cheap(cohort: Cohort, wishes: Wishes | None = None) -> list[Finding]:
     return _findings(Case(cohort, None, wishes or Wishes()), [check for check in CHECKS if check.cheap])
 
 
+def quick(cohort: Cohort, runs: str | Path) -> list[Finding]:
+    """The quick part of an audit, remembered or done now, and what the runs' own records say; nothing is written.
+
+    Parameters
+    ----------
+    cohort
+        What is audited.
+    runs
+        A folder of runs; those of other cohorts are left alone.
+    """
+    case = Case(cohort, RunStore(Path(runs)))
+    of_runs = [check for check in CHECKS if check.name in ("fold_membership", "provenance")]
+    return [*_without_folds(remembered(cohort, runs, cheap)), *_findings(case, of_runs)]
+
+
 def guard(
     plans: Mapping[Cohort, FoldPlan | None],
     runs: str | Path | None = None,
@@ -179,13 +196,18 @@ def guard(
 
     findings = {}
     for cohort, plan in plans.items():
-        known = [f for f in remembered(cohort, runs, look) if f.name != "folds" and not f.name.startswith("groups_")]
+        known = _without_folds(remembered(cohort, runs, look))
         findings[cohort.hash] = known + fold_membership.check(Case(cohort, None, Wishes(plan=plan)))
     risks = {key: tuple(refuse(known, accepted)) for key, known in findings.items()}
     for name in sorted(set(accepted) - {name for needed in risks.values() for name in needed}):
         words = f"--accept-risk {name} is not needed: the cohort does not fail it"
         warnings.warn(words, BridgeMILWarning, stacklevel=3)
     return risks
+
+
+def _without_folds(findings: Sequence[Finding]) -> list[Finding]:
+    """What is known of a cohort whatever the split."""
+    return [finding for finding in findings if finding.name != "folds" and not finding.name.startswith("groups_")]
 
 
 def _findings(

@@ -22,6 +22,7 @@ class BandPower(Baseline):
 
     name = "bandpower"
     about = "logistic regression on band power: the floor"
+    weighs_classes = False
 
     class Settings(Baseline.Settings):
         """``classifier``: a regularised logistic regression, or a forest of randomised trees."""

@@ -31,6 +31,7 @@ class Baseline(ABC):
 
     name: ClassVar[str]
     about: ClassVar[str]
+    weighs_classes: ClassVar[bool | None] = None  # whether each class weighs the same in the fit; None: not said
 
     class Settings(BaseModel):
         """A baseline's settings; every field has a default, unknown ones are refused."""

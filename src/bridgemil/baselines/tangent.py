@@ -21,6 +21,7 @@ class Tangent(Baseline):
 
     name = "tangent"
     about = "logistic regression on log-covariances and on band power: the second floor"
+    weighs_classes = True
 
     class Settings(Baseline.Settings):
         """``bands``: "all", or "held" to leave out those that the recordings' native rate cannot hold."""

@@ -20,6 +20,9 @@ LARGE = 10  # megabytes worth saying
 showing = partial(typer.Option, rich_help_panel="What to show")
 SPLIT = 'Only this split: words such as "split seed 0", a split file, or the beginning of its hash. May be repeated.'
 
+CHECKLIST = "Write checklist.md and checklist.html too: TRIPOD+AI filled in from the records, and risk of bias."
+COHORT = "For --checklist, a cohort that is no longer where the runs found it. May be repeated."
+
 
 def run(
     runs: Annotated[Path, typer.Argument(help="A folder of runs, from `benchmark` or `evaluate`.")],
@@ -33,6 +36,8 @@ def run(
         bool, typer.Option("--windows/--no-windows", help="Write windows.csv, which may be large.")
     ] = True,
     html: Annotated[bool, typer.Option("--html", help="Write report.html too, a page to open in a browser.")] = False,
+    checklist: Annotated[bool, typer.Option("--checklist", help=CHECKLIST)] = False,
+    cohort: Annotated[list[Path] | None, typer.Option(help=COHORT)] = None,
     json: options.Json = False,
 ) -> None:
     """Tables of these runs, beside the paper's numbers, and comparisons with what they do not show.
@@ -41,11 +46,13 @@ def run(
 
     Example: `bridgemil report runs --backbones covariance --split "split seed 0"`
 
+    Example: `bridgemil report runs --checklist`
+
     Writes report.md, LaTeX tables, and CSV files down to the predictions of every held-out subject (predictions.csv)
     and window (windows.csv).
     """
     from bridgemil.disk import refuse_link
-    from bridgemil.errors import BadData, BridgeMILError
+    from bridgemil.errors import BadData, BadUse, BridgeMILError
     from bridgemil.report.benchmark_choice import Choice
     from bridgemil.report.benchmark_files import write_files
     from bridgemil.report.benchmark_table import build
@@ -54,6 +61,8 @@ def run(
 
     if not runs.is_dir():
         raise BadData(f"{runs}: no such folder")
+    if cohort and not checklist:
+        raise BadUse("--cohort is for --checklist; give both")
     chosen = [options.names(text) or () for text in (methods, backbones, budget, recipe)]
     choice = Choice(chosen[0], chosen[1], chosen[2], chosen[3], tuple(split or ()))
     report = build(RunStore(runs), choice)
@@ -71,6 +80,11 @@ def run(
 
         write_report_page(folder / "report.html", report, RunStore(runs))
         written.append(folder / "report.html")
+    if checklist:
+        from bridgemil.report.checklist import build_checklist
+        from bridgemil.report.checklist.text import write_checklist
+
+        written += write_checklist(build_checklist(report, cohort or ()), folder)
     if json:
         from bridgemil.report.benchmark_splits import as_table, over_splits
 

@@ -13,6 +13,8 @@ from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_splits import as_table, over_splits
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, counted, runs_of
+from bridgemil.report.markdown import md_lines, md_sheet, md_table
+from bridgemil.report.markdown import md_text as _md
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,45 +129,22 @@ def markdown(report: BenchmarkReport) -> str:
         title = f"{table.cohort}, {counted(table.n_splits, 'split')} of {table.dealt}"
         lines += ["", f"## {_md(title)}"]
         for sheet in [*sheets.splits(table), *sheets.split_differences(table)]:
-            lines += _md_sheet(sheet)
+            lines += md_sheet(sheet)
         first = [row.first for rows in table.rows.values() for row in rows]
-        lines += _md_lines([*sheets.split_facts(table), *sheets.facts(first)])
+        lines += md_lines([*sheets.split_facts(table), *sheets.facts(first)])
     for overview, block in zip(sheets.table1(report), report.blocks().values(), strict=True):
-        lines += ["", f"## {_md(overview.title)}", *_md_lines(overview.before)]
-        lines += _md_table(overview) if overview.rows else []
+        lines += ["", f"## {_md(overview.title)}", *md_lines(overview.before)]
+        lines += md_table(overview) if overview.rows else []
         for sheet in sheets.scores(block):
-            lines += _md_sheet(sheet)
-        lines += _md_lines(overview.after)
+            lines += md_sheet(sheet)
+        lines += md_lines(overview.after)
         for place in block:
             if place in report.comparisons:
-                lines += _md_sheet(sheets.comparisons(report.comparisons[place], f"{place.title}: pairs of methods"))
+                lines += md_sheet(sheets.comparisons(report.comparisons[place], f"{place.title}: pairs of methods"))
     remarks = [*report.remarks, *unaveraged]
     if remarks:
         lines += ["", "## Not in the tables", "", *(f"- {_md(line)}" for line in remarks)]
     return "\n".join(lines) + "\n"
-
-
-def _md_sheet(sheet: Sheet) -> list[str]:
-    return ["", f"### {_md(sheet.title)}", *_md_lines(sheet.before), *_md_table(sheet), *_md_lines(sheet.after)]
-
-
-def _md_table(sheet: Sheet) -> list[str]:
-    marks = {"best": "**{}**", "second": "<ins>{}</ins>", None: "{}"}
-    lines = ["", f"| {' | '.join(map(_md, sheet.columns))} |", "|---" * len(sheet.columns) + "|"]
-    for i, row in enumerate(sheet.rows):
-        cells = [marks[sheet.marks.get((i, j))].format(_md(word)) for j, word in enumerate(row)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def _md_lines(lines: Sequence[str]) -> list[str]:
-    return [part for line in lines for part in ("", _md(line))]
-
-
-def _md(text: str) -> str:
-    """Plain words in Markdown; an underscore within a word means nothing there."""
-    indent = "&emsp;" if text.startswith("  ") else ""
-    return indent + re.sub(r"[\\`*\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", " ".join(text.split()))
 
 
 def latex(report: BenchmarkReport) -> dict[str, str]:

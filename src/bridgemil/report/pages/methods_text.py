@@ -30,7 +30,7 @@ def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
         Where their runs are.
     """
     model = _model_facts(store, cells[0])
-    models = [_model(cell.label, cell.results.settings) for cell in cells]
+    models = [model_words(cell.label, cell.results.settings) for cell in cells]
     return [_data(cells[0], model), _protocol(cells[0].split), *dict.fromkeys(models), _statistics(cells, model)]
 
 
@@ -62,32 +62,55 @@ def _data(cell: Cell, model: Mapping[str, Any]) -> str:
 
 
 def _protocol(split: FoldPlan) -> str:
+    return (
+        f"Protocol. {dealt_words(split)} Each fold was test once, the next one validation, the rest training. "
+        "Normalisation and any pre-training saw training people only; the epoch was selected by validation people; "
+        "test people were read once, at the end."
+    )
+
+
+def dealt_words(split: FoldPlan) -> str:
+    """How people came to their folds, a sentence.
+
+    Parameters
+    ----------
+    split
+        Which subject is in which fold.
+    """
     seed = "" if split.split_seed is None else f" (split seed {split.split_seed})"
     dealt = {
         "array_split": "stratified by diagnosis",
         "sklearn": "stratified by diagnosis with scikit-learn",
         "groups": "by groups, stratified by diagnosis as far as groups allow",
     }.get(split.kind, "as given in a file")
-    return (
-        f"Protocol. People, not windows, were dealt to {split.k} folds{seed}, {dealt}. Each fold was test once, the "
-        "next one validation, the rest training. Normalisation and any pre-training saw training people only; the "
-        "epoch was selected by validation people; test people were read once, at the end."
-    )
+    return f"People, not windows, were dealt to {split.k} folds{seed}, {dealt}."
 
 
-def _model(label: str, settings: Settings) -> str:
+def model_words(label: str, settings: Settings) -> str:
+    """What a method is and how it was trained.
+
+    Parameters
+    ----------
+    label
+        Its name among those it stands beside.
+    settings
+        Of its runs.
+    """
     if settings.members:
         return f"{label} averages the probabilities of {', '.join(member.method for member in settings.members)}."
     if not settings.is_network:
         from bridgemil import baselines
 
+        if settings.method not in baselines.names():
+            return f"{label}: a baseline that is not in this installation."
         return f"{label}: {baselines.get(settings.method).about.partition(':')[0]}, of each person's mean over windows."
     about = (METHODS | ABLATIONS)[settings.method].about
     backbone = short_name(settings.backbone or "")
     words = f"{label}: {about}; backbone {backbone}, recipe {settings.recipe}, budget {settings.budget}."
     if settings.stage1 is not None:
         stage1 = settings.stage1
-        words += f" Stage 1 trained the encoder for {stage1.epochs} epochs by {STAGE1[stage1.objective]}."
+        trained = f" Stage 1 trained the encoder for {stage1.epochs} epochs by {STAGE1.get(stage1.objective)}."
+        words += trained if stage1.objective in STAGE1 else " The encoder kept its random weights."
     stage2 = settings.stage2
     assert stage2 is not None
     words += f" {'Stage 2' if settings.stage1 else 'Training'} ran for {stage2.epochs} epochs"

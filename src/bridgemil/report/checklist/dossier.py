@@ -1,0 +1,137 @@
+"""What is known of one cohort: its own record where its folder is at hand, the records of its runs, and the audit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bridgemil.audit import Finding, quick
+from bridgemil.cohort.store import Cohort
+from bridgemil.errors import BadUse, BridgeMILError
+from bridgemil.report.benchmark_table import BenchmarkReport, Cell
+from bridgemil.runs import RunStore
+
+
+@dataclass(frozen=True)
+class Dossier:
+    """One cohort and the experiments on it.
+
+    Parameters
+    ----------
+    name
+        The cohort's, as the report has it.
+    cells
+        The experiments, one at least; seeds are not averaged.
+    store
+        Where their runs are.
+    cohort
+        The cohort, if it is at hand.
+    absent
+        Why it is not; empty if it is.
+    findings
+        Of the quick audit of the cohort and its runs.
+    unaudited
+        Why there are none; empty if there are.
+    """
+
+    name: str
+    cells: Sequence[Cell]
+    store: RunStore
+    cohort: Cohort | None = None
+    absent: str = ""
+    findings: Sequence[Finding] = ()
+    unaudited: str = ""
+
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """The cohort, as run.json has it."""
+        return self.cells[0].source
+
+    @property
+    def classes(self) -> list[str]:
+        """The diagnoses."""
+        return list(self.cells[0].results.classes)
+
+    @cached_property
+    def per_class(self) -> dict[str, int]:
+        """How many people of each class were held out."""
+        counts = Counter(self.cells[0].results.labels)
+        return {name: counts[name] for name in self.classes}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What model.json of one of the runs says: signal, preparation."""
+        return self.store.model_facts(self.cells[0].results.runs[0])
+
+    @cached_property
+    def runs(self) -> list[dict[str, Any]]:
+        """run.json of every run that is shown."""
+        identities = dict.fromkeys(identity for cell in self.cells for identity in cell.results.runs)
+        return [self.store.about(identity) for identity in identities]
+
+    @property
+    def accepted_risks(self) -> list[str]:
+        """What the cohort failed its audit on, and was accepted when runs were made."""
+        return sorted({risk for cell in self.cells for risk in cell.results.accepted_risks})
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether ``prepare`` made the cohort from recordings; of arrays nobody knows how they came about."""
+        return bool(self.facts["preparation"])
+
+
+def dossiers(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[Dossier]:
+    """One for each cohort of a report; each cohort is looked for, opened and audited.
+
+    Parameters
+    ----------
+    report
+        What the runs show.
+    given
+        Folders of cohorts that are no longer where the runs found them.
+    """
+    cells: dict[str, list[Cell]] = {}
+    for cell in report.cells:
+        if not cell.averaged:
+            cells.setdefault(cell.source["hash"], []).append(cell)
+    opened: dict[str, Cohort] = {}
+    for path in given:
+        cohort = Cohort.open(path)
+        if cohort.hash not in cells:
+            raise BadUse(f"--cohort {path}: no run shown here is of that cohort, or it has changed since")
+        opened[cohort.hash] = cohort
+    return [_dossier(report.store, key, shown, opened.get(key)) for key, shown in cells.items()]
+
+
+def _dossier(store: RunStore, cohort_hash: str, cells: Sequence[Cell], cohort: Cohort | None) -> Dossier:
+    absent = ""
+    if cohort is None:
+        cohort, absent = _at_its_place(cells[0].source["path"], cohort_hash)
+    if cohort is None:
+        return Dossier(cells[0].cohort, cells, store, None, absent, (), absent)
+    try:
+        return Dossier(cells[0].cohort, cells, store, cohort, "", quick(cohort, store.root))
+    except BridgeMILError as error:
+        unaudited = f"the audit came to no end ({str(error).splitlines()[0]})"
+        return Dossier(cells[0].cohort, cells, store, cohort, "", (), unaudited)
+
+
+def _at_its_place(path: str, cohort_hash: str) -> tuple[Cohort | None, str]:
+    """The cohort where the runs found it, or why it is not there. The folder's name is said, not where it lies."""
+    if not path:
+        return None, "the cohort was in memory only and is not stored"
+    name = Path(path).name
+    if not Path(path).is_dir():
+        return None, f"the cohort {name} is no longer where the runs found it (say where: --cohort FOLDER)"
+    try:
+        cohort = Cohort.open(path)
+    except BridgeMILError as error:
+        words = str(error).splitlines()[0].replace(path, name)
+        return None, f"the cohort {name} cannot be read ({words})"
+    if cohort.hash != cohort_hash:
+        return None, f"the cohort {name} has changed since the runs (the right one: --cohort FOLDER)"
+    return cohort, ""

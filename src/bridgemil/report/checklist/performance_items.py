@@ -1,0 +1,104 @@
+"""What the runs show, with intervals: performance, calibration, and results by sex, age and site (item 23)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bridgemil.evaluation.calibration import CalibrationError, calibration_error
+from bridgemil.evaluation.results import accepted_words
+from bridgemil.evaluation.score_intervals import score_intervals
+from bridgemil.report import benchmark_sheets as sheets
+from bridgemil.report.benchmark_sheets import Sheet
+from bridgemil.report.benchmark_table import Cell
+from bridgemil.report.checklist import people
+from bridgemil.report.checklist.dossier import Dossier
+from bridgemil.report.checklist.entries import Answer
+from bridgemil.report.checklist.model_items import experiment
+
+INTERVAL = "In brackets: 95 % intervals."
+
+
+def performance(known: Dossier) -> Answer:
+    """Item 23a: all experiments, their calibration, and groups of people."""
+    groups, unknown = list[people.Group](), list[str]()
+    if known.cohort is None:
+        unknown.append(f"results by sex and age: {known.absent}")
+    else:
+        for what, found in (("sex", people.by_sex(known.cohort)), ("age", people.by_age(known.cohort))):
+            groups += found
+            unknown += [] if found else [f"results by {what}: the cohort has no column of it that can be read"]
+    tables = [_scores(known.cells), _calibrations(known.cells)]
+    tables += [_by_group(known.cells, groups, "Results by sex and age")] if groups else []
+    risks = [accepted_words(known.accepted_risks)] if known.accepted_risks else []
+    return Answer((*risks, *sheets.facts(known.cells)), tuple(tables), tuple(unknown))
+
+
+def _scores(cells: Sequence[Cell]) -> Sheet:
+    rows = []
+    for cell in cells:
+        row, intervals = cell.row, score_intervals(cell.results.predictions, cell.results.classes)
+        scores = [f"{row[name]:.3f} ({intervals[name][0]:.3f} - {intervals[name][1]:.3f})"
+                  for name in ("balanced_accuracy", "auroc")]  # fmt: skip
+        accuracy = f"{sheets.accuracy(cell)} ({row['ci95_low']:.1f} - {row['ci95_high']:.1f})"
+        rows.append([experiment(cell), cell.place.split, accuracy, *scores, str(row["seeds"])])
+    columns = ["experiment", "split", "accuracy %", "balanced accuracy", "AUROC", "seeds"]
+    return Sheet("Performance", columns, rows, after=[f"{INTERVAL} {sheets.INTERVAL}"])
+
+
+def _calibrations(cells: Sequence[Cell]) -> Sheet:
+    rows = []
+    for cell in cells:
+        found = seed_calibrations(cell)
+        value, low, high, expected = np.mean([[e.value, e.low, e.high, e.expected] for e in found], axis=0)
+        rows.append([experiment(cell), cell.place.split, f"{value:.3f} ({low:.3f} - {high:.3f})", f"{expected:.3f}"])
+    columns = ["experiment", "split", "ECE", "if exactly right"]
+    note = (
+        "ECE: expected calibration error of the predicted class; of several seeds, the means of each seed's value and "
+        "interval. If exactly right: what perfect probabilities would show on so few people by chance alone; only an "
+        "error above it is evidence of miscalibration."
+    )
+    return Sheet("Calibration", columns, rows, after=[f"{INTERVAL} {note}"])
+
+
+def seed_calibrations(cell: Cell) -> list[CalibrationError]:
+    """The calibration error of each seed of an experiment.
+
+    Parameters
+    ----------
+    cell
+        The experiment.
+    """
+    classes = list(cell.results.classes)
+    found = []
+    for _, rows in cell.results.predictions.groupby("seed"):
+        p = rows[[f"p_{name}" for name in classes]].to_numpy(dtype=float)
+        found.append(calibration_error(p, rows["label"].map(classes.index).to_numpy(dtype=np.int64)))
+    return found
+
+
+def _by_group(cells: Sequence[Cell], groups: Sequence[people.Group], title: str) -> Sheet:
+    rows = [
+        [experiment(cell), cell.place.split, group.title, *people.group_row(cell, group)]
+        for cell in cells
+        for group in groups
+    ]
+    columns = ["experiment", "split", "people", "n", "classes", "accuracy %", "balanced accuracy"]
+    note = (
+        "Share of the group's people said right, with Wilson's interval; balanced accuracy with a bootstrap over "
+        "people. Groups hold other shares of the classes, which alone changes accuracy. No difference between groups "
+        "was tested; with so few people an equal result is no proof of fairness."
+    )
+    return Sheet(title, columns, rows, after=[f"{INTERVAL} {note}"])
+
+
+def across_clusters(known: Dossier) -> Answer:
+    """Item 23b: results by site, where a column says it."""
+    groups = people.by_site(known.cohort) if known.cohort is not None else []
+    if not groups:
+        return Answer()
+    return Answer((), (_by_group(known.cells, groups, "Results by centre"),))
+
+
+FILLERS: dict[str, Callable[[Dossier], Answer]] = {"23a": performance, "23b": across_clusters}

@@ -1,0 +1,52 @@
+"""Intervals of balanced accuracy and AUROC: what a plain loop over draws gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
+from bridgemil.evaluation.metrics import wilson
+from bridgemil.evaluation.score_intervals import RESAMPLES, score_intervals
+
+CLASSES = ["a", "b", "c"]
+
+
+def predicted(n: int, seeds: int, rng: np.random.Generator) -> pd.DataFrame:
+    labels = [CLASSES[i % 3] for i in range(n)]
+    tables = []
+    for seed in range(seeds):
+        p = rng.dirichlet([1, 1, 1], n).round(1) + np.array(
+            [[0.3 * (name == label) for name in CLASSES] for label in labels]
+        )
+        said = [CLASSES[k] for k in p.argmax(axis=1)]
+        table = pd.DataFrame({"seed": seed, "subject": [f"s{i}" for i in range(n)], "label": labels, "predicted": said})
+        tables.append(
+            table.assign(**{f"p_{name}": p[:, k] for k, name in enumerate(CLASSES)}).sample(frac=1, random_state=seed)
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def test_a_plain_loop_over_draws_of_people_gives_the_same_intervals() -> None:
+    table = predicted(12, 2, np.random.default_rng(1))
+    seeds = [rows.set_index("subject") for _, rows in table.groupby("seed")]
+    order = seeds[0].index
+    balanced, auroc = [], []
+    for drawn in np.random.default_rng(0).integers(0, 12, (RESAMPLES, 12)):
+        parts = [seed.loc[order[drawn]] for seed in seeds]
+        if parts[0]["label"].nunique() < 3:
+            continue
+        balanced.append(np.mean([balanced_accuracy_score(part["label"], part["predicted"]) for part in parts]))
+        auroc.append(np.mean([roc_auc_score(part["label"] == k, part[f"p_{k}"]) for part in parts for k in CLASSES]))
+    found = score_intervals(table, CLASSES)
+    assert found["balanced_accuracy"] == pytest.approx(np.quantile(balanced, [0.025, 0.975]))
+    assert found["auroc"] == pytest.approx(np.quantile(auroc, [0.025, 0.975]))
+
+
+def test_wilsons_interval_is_scipys_and_stays_wide_where_all_are_right() -> None:
+    for right, n in ((7, 12), (10, 10), (0, 15)):
+        ours, theirs = wilson(right / n, n), binomtest(right, n).proportion_ci(method="wilson")
+        assert ours == pytest.approx((theirs.low, theirs.high), abs=1e-4)
+    assert wilson(1.0, 10)[0] < 0.75
