@@ -98,7 +98,14 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
 
 def test_what_is_no_python_is_in_the_package_and_not_ignored_by_git() -> None:
     """A wheel takes what lies in the package and is not in .gitignore."""
-    files = ["py.typed", "budgets.yaml", "recipes.yaml", "report/paper.yaml", "recordings/adftd-60s/participants.tsv"]
+    files = [
+        "py.typed",
+        "budgets.yaml",
+        "recipes.yaml",
+        "report/paper.yaml",
+        "report/checklist/items.yaml",
+        "recordings/adftd-60s/participants.tsv",
+    ]
     assert [name for name in files if not (PACKAGE / name).is_file()] == []
     assert len(list((PACKAGE / "recordings").rglob("*.edf"))) == 65
     ignored = (PACKAGE.parents[1] / ".gitignore").read_text().split()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from bridgemil import methods
 from bridgemil.cli import app
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.store import Cohort
@@ -23,6 +24,7 @@ from bridgemil.report.checklist.entries import Entry, items
 from bridgemil.report.checklist.performance_items import seed_calibrations
 from bridgemil.report.checklist.text import markdown, write_checklist
 from bridgemil.report.pages.checklist_page import checklist_page
+from bridgemil.report.pages.methods_text import model_words
 from bridgemil.runs import RunStore
 from leaky import labelled, made, signals, with_files
 
@@ -209,6 +211,12 @@ def test_without_the_cohort_the_runs_fill_in_what_they_can_and_every_domain_is_u
     other = made(signals(6, seconds=4, n_channels=2)).save(tmp_path / "other")
     with pytest.raises(BadUse, match="no run shown here is of that cohort"):
         build_checklist(report, [other.path])
+
+
+def test_every_method_and_ablation_can_be_described() -> None:
+    for name in (*methods.names(), *methods.ablations()):
+        assert model_words("it", methods.settings(name)).startswith("it: ")
+    assert "kept its random weights" in model_words("it", methods.settings("random_encoder"))
 
 
 class _Balance(HTMLParser):

@@ -17,6 +17,8 @@ from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.signal import Signal
 from bridgemil.evaluation.results import Results
 from bridgemil.report.benchmark_table import build
+from bridgemil.report.checklist import build_checklist
+from bridgemil.report.checklist.text import write_checklist
 from bridgemil.report.demo_page import write_page
 from bridgemil.report.explanation import Person, explain
 from bridgemil.report.held_out import bands_beside, find
@@ -38,7 +40,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """subject.html, report.html and demo.html in one folder."""
+    """subject.html, report.html, checklist.html and demo.html in one folder."""
     folder = tmp_path_factory.mktemp("pages")
     held = find(explained, WHO, method="attention")
     model = held.model()
@@ -54,12 +56,13 @@ def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path
     )
     report = build(explained)
     write_report_page(folder / "report.html", report, explained)
+    write_checklist(build_checklist(report), folder)
     results: list[Results] = [cell.results for cell in report.cells]
     write_page(folder / "demo.html", held.cohort, results, {}, [])
     return folder
 
 
-@pytest.mark.parametrize("name", ["subject", "report", "demo"])
+@pytest.mark.parametrize("name", ["subject", "report", "demo", "checklist"])
 def test_a_page_loads_without_an_error_or_a_request_and_says_what_it_is_for(
     browser: Any, pages: Path, name: str
 ) -> None:
@@ -98,7 +101,7 @@ def _emulate(browser: Any, scheme: str, media: str = "") -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
 
-@pytest.mark.parametrize("name", ["subject", "report", "demo"])
+@pytest.mark.parametrize("name", ["subject", "report", "demo", "checklist"])
 def test_a_page_fits_a_telephone_and_prints_dark_on_white(browser: Any, pages: Path, name: str) -> None:
     metrics = {"width": 380, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)

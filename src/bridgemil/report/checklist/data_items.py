@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from bridgemil.audit.size import half_width
+from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.tables import MISSING
 from bridgemil.report.benchmark_sheets import Sheet
@@ -33,7 +33,6 @@ WORDS = {  # of settings of ``prepare``
     },
 }
 OWN = ("subject", "label", "n_windows", "n_recordings")
-ARRAYS = "the cohort was made from arrays: what was done to them, and left out, before is not recorded"
 
 
 def classes_words(known: Dossier) -> str:
@@ -80,8 +79,8 @@ def exclusions(known: Dossier) -> Answer:
     """Item 6b: what ``prepare`` left out, and why."""
     if known.cohort is None:
         return _unknown(known, "what was left out in preparation")
-    if not known.is_prepared:
-        return Answer(unknown=(ARRAYS,))
+    if known.unprepared:
+        return Answer(unknown=(known.unprepared,))
     rows = _left_out(known.cohort, channels=False)
     if not rows:
         return Answer(("Preparation left nobody and no recording out.",))
@@ -97,7 +96,8 @@ def _entries(rows: Sequence[Sequence[str]]) -> str:
 def _left_out(cohort: Cohort, *, channels: bool) -> list[list[str]]:
     """Reason, how many, and which: of channels, or of people and recordings."""
     reasons: dict[str, list[str]] = {}
-    for item in cohort.about["left_out"]:
+    entries = [item for item in cohort.about["left_out"] if isinstance(item, Mapping) and {"what", "why"} <= set(item)]
+    for item in entries:
         if str(item["what"]).startswith("channel ") == channels:
             reasons.setdefault(str(item["why"]), []).append(str(item["what"]).removeprefix("channel "))
     for line in [] if channels else cohort.about.get("skipped", []):
@@ -111,9 +111,9 @@ def _left_out(cohort: Cohort, *, channels: bool) -> list[list[str]]:
 
 def preparation(known: Dossier) -> Answer:
     """Item 7: the settings of ``prepare`` and what it noted."""
-    if not known.is_prepared:
-        return Answer(unknown=(ARRAYS,))
-    lines = [preparation_words(known.facts["preparation"])]
+    if known.preparation is None:
+        return Answer(unknown=(known.unprepared,))
+    lines = [preparation_words(known.preparation)]
     if known.cohort is None:
         return Answer(tuple(lines), unknown=(f"what was noted of single recordings: {known.absent}",))
     notes = [str(note) for note in known.cohort.about["notes"]]
@@ -122,27 +122,25 @@ def preparation(known: Dossier) -> Answer:
     return Answer(tuple(lines))
 
 
-def preparation_words(settings: Mapping[str, Any]) -> str:
+def preparation_words(settings: PrepareSettings) -> str:
     """How recordings became windows, a sentence.
 
     Parameters
     ----------
     settings
-        As ``PrepareSettings`` wrote them.
+        Of ``prepare``.
     """
-    low, high, rejected = settings.get("low"), settings.get("high"), settings.get("reject_uv")
-    edges = f"{low:g}" if low else "no lower edge", f"{high:g} Hz" if high else "no upper edge"
-    parts = [f"filtered from {edges[0]} to {edges[1]}"]
-    parts += [f"notch at {', '.join(f'{edge:g}' for edge in settings['notch'])} Hz"] if settings.get("notch") else []
-    parts.append(f"resampled to {settings['sfreq']:g} Hz")
-    parts.append(f"reference {', '.join(settings.get('reference') or ()) or 'left as recorded'}")
-    parts.append(f"cut into windows of {settings['window_seconds']:g} s overlapping by {settings['overlap']:.0%}")
-    parts.append(
-        f"windows above {rejected:g} µV peak to peak were left out"
-        if rejected
-        else "no window was left out for its amplitude"
-    )
-    parts += [words[settings[key]] for key, words in WORDS.items() if settings.get(key) in words]
+    low = "no lower edge" if settings.low is None else f"{settings.low:g}"
+    high = "no upper edge" if settings.high is None else f"{settings.high:g} Hz"
+    parts = [f"filtered from {low} to {high}"]
+    parts += [f"notch at {', '.join(f'{edge:g}' for edge in settings.notch)} Hz"] if settings.notch else []
+    parts.append(f"resampled to {settings.sfreq:g} Hz")
+    parts.append(f"reference {', '.join(settings.reference) or 'left as recorded'}")
+    overlap = f"overlapping by {settings.overlap:.0%}" if settings.overlap else "without overlap"
+    parts.append(f"cut into windows of {settings.window_seconds:g} s {overlap}")
+    limit = settings.reject_uv
+    parts.append(f"windows above {limit:g} µV peak to peak were left out" if limit else "none left out by amplitude")
+    parts += [words[getattr(settings, key)] for key, words in WORDS.items()]
     return f"Recordings were {'; '.join(parts)}."
 
 
@@ -155,11 +153,11 @@ def outcome(known: Dossier) -> Answer:
 
 def choice_of_predictors(known: Dossier) -> Answer:
     """Item 9a: which electrodes, and which not."""
-    asked = known.facts["preparation"].get("channels")
+    asked = known.preparation is not None and known.preparation.channels is not None
     names = known.facts["signal"]["channels"]
     how = "those asked for" if asked else "all scalp electrodes that every recording has"
     line = f"{counted(len(names), 'channel')}: {', '.join(names)}"
-    line += f" ({how})." if known.is_prepared else "."
+    line += f" ({how})." if known.preparation is not None else "."
     lines = (line, "Nothing here selected predictors by their relation to the outcome before training.")
     if known.cohort is None:
         return Answer(lines, unknown=(f"which channels were left out: {known.absent}",))
@@ -198,10 +196,10 @@ def missing_data(known: Dossier) -> Answer:
     """Item 11: windows, recordings, channels and values that are missing."""
     if known.cohort is None:
         return _unknown(known, "how much was left out, and missing values")
-    lines = [ARRAYS[:1].upper() + ARRAYS[1:] + "."]
-    if known.is_prepared:
+    lines = [f"{known.unprepared[:1].upper()}{known.unprepared[1:]}."]
+    if known.preparation is not None:
         files = known.cohort.about["files"]
-        total = {key: sum(int(file.get(key) or 0) for file in files)
+        total = {key: sum(n for file in files if isinstance(n := file.get(key), int))
                  for key in ("windows", "marked_bad", "dropped_marked_bad", "dropped_amplitude")}  # fmt: skip
         rows, skipped = _left_out(known.cohort, channels=False), known.cohort.about.get("skipped", [])
         interpolated = sum(str(note).endswith("interpolated") for note in known.cohort.about["notes"])
@@ -236,8 +234,8 @@ def flow(known: Dossier) -> Answer:
     held_out = f"{n} people were analysed ({classes_words(known)}), each held out once in every experiment."
     if known.cohort is None:
         return Answer((held_out,), unknown=(f"who was left out in preparation: {known.absent}",))
-    if not known.is_prepared:
-        return Answer((held_out,), unknown=(ARRAYS,))
+    if known.unprepared:
+        return Answer((held_out,), unknown=(known.unprepared,))
     rows = _left_out(known.cohort, channels=False)
     lost = f"Preparation left out {_entries(rows)}; reasons under 6b." if rows else "Preparation left nobody out."
     return Answer((lost, held_out))
@@ -254,7 +252,7 @@ def characteristics(known: Dossier) -> Answer:
     }
     rows = [["people", *(str(len(who)) for who in members.values())]]
     rows += _sex_rows(cohort, members) + _age_rows(cohort, members)
-    seconds = cohort.n_times / cohort.sfreq * (1 - float(known.facts["preparation"].get("overlap") or 0))
+    seconds = cohort.n_times / cohort.sfreq * (1 - (known.preparation.overlap if known.preparation else 0))
     for title, value in (
         ("recordings, total", lambda who: str(sum(len(cohort.records[s].recordings) for s in who))),
         ("windows, median", lambda who: f"{np.median([cohort.records[s].n_windows for s in who]):g}"),

@@ -9,11 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from bridgemil.audit import Finding, quick
+from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell
 from bridgemil.runs import RunStore
+
+ARRAYS = "the cohort was made from arrays: what was done to them, and left out, before is not recorded"
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,20 @@ class Dossier:
         """What the cohort failed its audit on, and was accepted when runs were made."""
         return sorted({risk for cell in self.cells for risk in cell.results.accepted_risks})
 
+    @cached_property
+    def preparation(self) -> PrepareSettings | None:
+        """How ``prepare`` made the cohort from recordings; None of arrays, and of settings of another version."""
+        try:
+            return PrepareSettings.model_validate(self.facts["preparation"]) if self.facts["preparation"] else None
+        except ValidationError:
+            return None
+
     @property
-    def is_prepared(self) -> bool:
-        """Whether ``prepare`` made the cohort from recordings; of arrays nobody knows how they came about."""
-        return bool(self.facts["preparation"])
+    def unprepared(self) -> str:
+        """Why it is not known how recordings became windows; empty if it is."""
+        if self.preparation is not None:
+            return ""
+        return "its settings of preparation are another version's" if self.facts["preparation"] else ARRAYS
 
 
 def dossiers(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[Dossier]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bridgemil import baselines
 from bridgemil.evaluation.results import accepted_words
@@ -190,8 +190,8 @@ def code_sharing(known: Dossier) -> Answer:
              f"{RESULTS_VERSION}."]  # fmt: skip
     lines.append(f"Settings of the experiments (hash): {hashes}. The same settings, cohort and number of threads give "
                  "the same numbers on the same kind of processor.")  # fmt: skip
-    prepared = (known.cohort.about.get("versions") or {}) if known.cohort is not None else {}
-    if prepared:
+    prepared = known.cohort.about.get("versions") if known.cohort is not None else None
+    if isinstance(prepared, Mapping) and prepared:
         lines.append(f"Prepared with {', '.join(f'{name} {version}' for name, version in prepared.items())}.")
     own = [member.title for member in _settings(known) if member.code is not None]
     unknown = (f"where the code of {', '.join(dict.fromkeys(own))} is, which is not bridgemil's",) if own else ()

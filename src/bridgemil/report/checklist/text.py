@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridgemil.disk import new_file
 from bridgemil.report.checklist import Checklist, Section
 from bridgemil.report.checklist.bias import CAVEAT, NOT_DONE, Judgement
 from bridgemil.report.checklist.entries import STATES, Entry
 from bridgemil.report.markdown import md_lines, md_sheet, md_text
+from bridgemil.report.pages import write
 from bridgemil.report.pages.checklist_page import LEAD, write_checklist_page
 
 
@@ -22,8 +22,7 @@ def write_checklist(checklist: Checklist, folder: Path) -> list[Path]:
     folder
         Where; it must be there.
     """
-    with new_file(folder / "checklist.md") as stream:
-        stream.write(markdown(checklist).encode())
+    write(folder / "checklist.md", markdown(checklist))
     write_checklist_page(folder / "checklist.html", checklist)
     return [folder / "checklist.md", folder / "checklist.html"]
 
