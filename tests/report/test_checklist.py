@@ -159,6 +159,7 @@ def test_two_seeds_and_an_ensemble_are_described(runs: Path) -> None:
     built = words(item(section, "12c"))
     assert "stage2.epochs = 2" in built
     assert "the highest accuracy on validation people" in built
+    assert "Validation people selected the epoch" in words(item(section, "12a"))
     assert "made from arrays" in words(item(section, "6b"))
     assert item(section, "6b").state == "author"
 
@@ -217,6 +218,20 @@ def test_every_method_and_ablation_can_be_described() -> None:
     for name in (*methods.names(), *methods.ablations()):
         assert model_words("it", methods.settings(name)).startswith("it: ")
     assert "kept its random weights" in model_words("it", methods.settings("random_encoder"))
+    assert "could be selected" in model_words("it", methods.settings("attention", recipe="paper"))
+    assert "the last was taken" in model_words("it", methods.settings("attention", recipe="ours"))
+
+
+def test_splits_that_differ_in_their_seed_share_a_sentence_and_a_row(many: Path) -> None:
+    (section,) = build_checklist(build(RunStore(many))).sections
+    dealt = words(item(section, "12a"))
+    assert dealt.count("People, not windows, were dealt") == 2, "3 folds and 4"
+    assert "They were dealt 4 times, with split seeds 0, 1, 2, 3." in dealt
+    (experiments,) = item(section, "12c").answer.sheets
+    assert sorted((row[0], row[2]) for row in experiments.rows) == [
+        ("attention, eegnet, budget demo", "3"), ("bandpower", "5"), ("tangent", "4"),
+    ]  # fmt: skip
+    assert "3 methods or settings on 5 splits" in words(item(section, "12c"))
 
 
 class _Balance(HTMLParser):

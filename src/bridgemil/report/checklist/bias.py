@@ -10,7 +10,6 @@ from typing import Literal
 
 from bridgemil.audit import Finding
 from bridgemil.audit.traits import TECHNICAL
-from bridgemil.report.benchmark_table import counted
 from bridgemil.report.checklist.data_items import classes_words
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import read_yaml, safe, safe_text
@@ -141,8 +140,7 @@ def _facts(domain: Domain, known: Dossier) -> list[str]:
         return [f"classes as the source states them: {classes_words(known)}"]
     if domain.key != "analysis":
         return []
-    n = len(known.cells)
     lines = ["people, not windows, were split; intervals, chance and calibration are reported (23a)"]
-    if n > 1:
-        lines.append(f"{counted(n, 'experiment')} on these people: one picked among them by its result is too good")
+    if len(known.cells) > 1:
+        lines.append(f"{known.tried} on these people: one picked among several by its result is too good")
     return lines

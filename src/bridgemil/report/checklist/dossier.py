@@ -15,7 +15,7 @@ from bridgemil.audit import Finding, quick
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILError
-from bridgemil.report.benchmark_table import BenchmarkReport, Cell
+from bridgemil.report.benchmark_table import BenchmarkReport, Cell, counted
 from bridgemil.runs import RunStore
 
 ARRAYS = "the cohort was made from arrays: what was done to them, and left out, before is not recorded"
@@ -77,6 +77,14 @@ class Dossier:
         """run.json of every run that is shown."""
         identities = dict.fromkeys(identity for cell in self.cells for identity in cell.results.runs)
         return [self.store.about(identity) for identity in identities]
+
+    @property
+    def tried(self) -> str:
+        """How many experiments there are: ``3 settings on 5 splits``."""
+        settings = {cell.results.settings.hash for cell in self.cells}
+        splits = {cell.split.hash for cell in self.cells}
+        words = f"{len(settings)} {'method' if len(settings) == 1 else 'methods or settings'}"
+        return f"{words} on {counted(len(splits), 'split')}"
 
     @property
     def accepted_risks(self) -> list[str]:

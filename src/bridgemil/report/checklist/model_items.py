@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from bridgemil import baselines
+from bridgemil.cohort.folds import FoldPlan
 from bridgemil.evaluation.results import accepted_words
 from bridgemil.methods import Settings
 from bridgemil.report.benchmark_sheets import Sheet
@@ -13,7 +14,7 @@ from bridgemil.report.checklist import people
 from bridgemil.report.checklist.data_items import classes_words
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
-from bridgemil.report.pages.methods_text import dealt_words, model_words
+from bridgemil.report.pages.methods_text import dealt_words, model_words, selects_epoch
 from bridgemil.runs import RESULTS_VERSION
 
 SELECTION = {
@@ -35,15 +36,30 @@ def _settings(known: Dossier) -> list[Settings]:
 
 def use_of_data(known: Dossier) -> Answer:
     """Item 12a."""
-    splits = {cell.split.hash: cell.split for cell in known.cells}
-    lines = list(dict.fromkeys(dealt_words(split) for split in splits.values()))
+    lines = _dealt({cell.split.hash: cell.split for cell in known.cells}.values())
     lines.append("Each fold was test once, the next one validation, the rest training; all windows of a person stay in "
                  "one fold. Seeds of the weights share the split.")  # fmt: skip
-    if any(member.is_network for member in _settings(known)):
+    if any(selects_epoch(member) for member in _settings(known)):
         lines.append("Validation people selected the epoch of networks and nothing else.")
+    if any(member.is_network and not selects_epoch(member) for member in _settings(known)):
+        lines.append("Networks whose last epoch was taken (12c) leave the validation people unused.")
     if any(not member.is_network for member in _settings(known)):
         lines.append("Baselines select nothing: they leave the validation people unused.")
     return Answer(tuple(lines))
+
+
+def _dealt(splits: Iterable[FoldPlan]) -> list[str]:
+    """How people were dealt; splits that differ in their seed only share a sentence."""
+    alike: dict[tuple[int, str], list[FoldPlan]] = {}
+    for split in splits:
+        alike.setdefault((split.k, split.kind), []).append(split)
+    lines = []
+    for same in alike.values():
+        lines.append(dealt_words(same[0]))
+        if len(same) > 1:
+            seeds = ", ".join(str(split.split_seed) for split in same if split.split_seed is not None)
+            lines.append(f"They were dealt {len(same)} times" + (f", with split seeds {seeds}." if seeds else "."))
+    return lines
 
 
 def handling(known: Dossier) -> Answer:
@@ -72,19 +88,21 @@ def model_building(known: Dossier) -> Answer:
     rules = sorted({member.stage2.selection for member in _settings(known) if member.stage2 is not None})
     lines += [f"Selection of the epoch: {'; '.join(SELECTION[rule] for rule in rules)}."] if rules else []
     lines.append(
-        f"Nothing else was tuned within runs. This folder holds {counted(len(known.cells), 'experiment')} on these "
-        "people; one that is picked among them by its result is better here than it will be elsewhere."
+        f"Nothing else was tuned within runs. {known.tried} on these people are shown here; one that is picked among "
+        "several by its result is better here than it will be elsewhere."
     )
     return Answer(tuple(lines), (_changed(known),))
 
 
 def _changed(known: Dossier) -> Sheet:
+    alike: dict[tuple[str, str], list[Cell]] = {}
+    for cell in known.cells:
+        alike.setdefault((experiment(cell), str(cell.row["settings_hash"])), []).append(cell)
     rows = [
-        [experiment(cell), cell.place.split, cell.row["settings_hash"],
-         "; ".join(f"{key} = {value}" for key, value in cell.changed.items()) or "nothing"]
-        for cell in known.cells
-    ]  # fmt: skip
-    columns = ["experiment", "split", "settings", "set by the user"]
+        [*names, str(len(cells)), "; ".join(f"{key} = {value}" for key, value in cells[0].changed.items()) or "nothing"]
+        for names, cells in alike.items()
+    ]
+    columns = ["experiment", "settings", "splits", "set by the user"]
     return Sheet("Experiments, and settings that differ from method, recipe and budget", columns, rows)
 
 

@@ -31,8 +31,11 @@ def performance(known: Dossier) -> Answer:
             unknown += [] if found else [f"results by {what}: the cohort has no column of it that can be read"]
     tables = [_scores(known.cells), _calibrations(known.cells)]
     tables += [_by_group(known.cells, groups, "Results by sex and age")] if groups else []
-    risks = [accepted_words(known.accepted_risks)] if known.accepted_risks else []
-    return Answer((*risks, *sheets.facts(known.cells)), tuple(tables), tuple(unknown))
+    lines = [accepted_words(known.accepted_risks)] if known.accepted_risks else []
+    lines += sheets.facts(known.cells)
+    if len({cell.split.hash for cell in known.cells}) > 1:
+        lines.append("Several splits deal the same people anew; means over them are in report.md.")
+    return Answer(tuple(lines), tuple(tables), tuple(unknown))
 
 
 def _scores(cells: Sequence[Cell]) -> Sheet:
