@@ -75,8 +75,7 @@ def _figure(desk: Desk, rows: list[dict[str, Any]], variants: list[str], found: 
         names = [row["variant"] for row in mine]
         left, right = axes[2 * i : 2 * i + 2]
         drawing.intervals(left, mine, names, names)
-        drawing.chance_line(left, 100 * level, vertical=True)
-        left.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.16))
+        drawing.chance_line(left, 100 * level, vertical=True, named=True)
         left.set_title(f"{desk.name(cohort)}: {desk.manner}", fontsize=10, loc="left")
         drawing.gains(right, mine, names)
         right.set_xlabel(f"points more than {WHOLE}, paired, 95 % over subjects")

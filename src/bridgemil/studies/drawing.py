@@ -84,7 +84,25 @@ def gains(ax: Axes, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> Non
     ax.set_ylim(len(rows) - 0.4, -0.6)
 
 
-def chance_line(ax: Axes, level: float, *, vertical: bool = False) -> None:
-    """What guessing the largest class gives, in percent."""
-    draw = ax.axvline if vertical else ax.axhline
-    draw(level, color="0.45", linewidth=1, linestyle=":", label="guessing the largest class", zorder=1)
+def chance_line(ax: Axes, level: float, *, vertical: bool = False, named: bool = False) -> None:
+    """What guessing the largest class gives, in percent.
+
+    Parameters
+    ----------
+    ax
+        Where to draw; a legend there knows the line.
+    level
+        In percent.
+    vertical
+        Where accuracy runs from left to right.
+    named
+        Write what it is beside it, for axes without a legend.
+    """
+    draw, words = (ax.axvline if vertical else ax.axhline), "guessing the largest class"
+    draw(level, color="0.45", linewidth=1, linestyle=":", label=words, zorder=1)
+    if named:
+        ax.annotate(
+            words, (level, 0) if vertical else (1, level), xytext=(3, 4) if vertical else (0, 2),
+            xycoords=("data", "axes fraction") if vertical else ("axes fraction", "data"), textcoords="offset points",
+            rotation=90 if vertical else 0, ha="left" if vertical else "right", va="bottom", fontsize=7, color="0.35",
+        )  # fmt: skip

@@ -157,7 +157,7 @@ def _draw(ax: Axes, rows: list[dict[str, Any]], level: float, title: str, method
                 f"gradient\n{row['gradient_ratio']:.0e}", (x, row["ci95_low"]), xytext=(0, -4), fontsize=7,
                 textcoords="offset points", ha="center", va="top", color="0.3",
             )  # fmt: skip
-    drawing.chance_line(ax, level)
+    drawing.chance_line(ax, level, named=True)
     ax.set_xticks(range(len(rows)), [row["value"] for row in rows])
     low = min(level, *(row["ci95_low"] for row in rows))
     ax.set(xlim=(-0.6, len(rows) - 0.4), ylim=(max(0, low - 14), None), xlabel=title.partition(": ")[2])
