@@ -45,7 +45,8 @@ class Job:
         return ", ".join(filter(None, (Path(self.cohort).name, self.settings.title, self.part)))
 
     def __str__(self) -> str:
-        return f"{self.title}, seed {self.seed}, fold {self.subjects.fold}"
+        dealt = f", split seed {self.split['split_seed']}" if self.split.get("split_seed") else ""
+        return f"{self.title}, seed {self.seed}{dealt}, fold {self.subjects.fold}"
 
 
 @dataclass(frozen=True)
