@@ -104,10 +104,13 @@ def _selection(case: Case) -> Finding:
     if wrong:
         fix = "delete these runs and run them again on a split of `bridgemil folds`"
         return Finding("selection", "FAIL", "Epochs were selected on the test.", shortened(wrong), fix)
-    words = (
-        f"Epochs were selected on validation subjects, none of whom is tested by the same run ({len(selecting)} runs)."
-    )
-    return Finding("selection", "PASS", words, numbers={"runs": len(selecting)})
+    last = sum((about["settings"].get("stage2") or {}).get("selection") == "last" for about in selecting.values())
+    words = []
+    if n := len(selecting) - last:
+        words = [f"Epochs were selected on validation subjects, none of whom is tested by the same run ({n} runs)"]
+    if last:
+        words.append(f"{last} runs took their last epoch, which nobody selected")
+    return Finding("selection", "PASS", "; ".join(words) + ".", numbers={"runs": len(selecting), "last_epoch": last})
 
 
 def _stage1(case: Case) -> Finding:

@@ -56,6 +56,11 @@ class Settings(BaseModel):
         return self.stage2 is not None
 
     @property
+    def selects_epoch(self) -> bool:
+        """Whether validation people decide which epoch is kept; a baseline has none, and some recipes take the last."""
+        return self.stage2 is not None and self.stage2.selection != "last"
+
+    @property
     def each(self) -> tuple[Settings, ...]:
         """An ensemble's members; of anything else, itself."""
         return self.members or (self,)

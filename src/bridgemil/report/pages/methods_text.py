@@ -62,23 +62,12 @@ def _data(cell: Cell, model: Mapping[str, Any]) -> str:
 
 
 def _protocol(cells: Sequence[Cell]) -> str:
-    selecting = any(selects_epoch(member) for cell in cells for member in cell.results.settings.each)
+    selecting = any(member.selects_epoch for cell in cells for member in cell.results.settings.each)
     epoch = "where an epoch was selected, validation people decided" if selecting else "no epoch was selected"
     return (
         f"Protocol. {dealt_words(cells[0].split)} Each fold was test once, the next one validation, the rest training. "
         f"Normalisation and any pre-training saw training people only; {epoch}; test people were read once, at the end."
     )
-
-
-def selects_epoch(settings: Settings) -> bool:
-    """Whether validation people decide which epoch is kept; a baseline has none, and some recipes take the last.
-
-    Parameters
-    ----------
-    settings
-        Of one method; of an ensemble, of a member.
-    """
-    return settings.stage2 is not None and settings.stage2.selection != "last"
 
 
 def dealt_words(split: FoldPlan) -> str:
@@ -131,7 +120,7 @@ def model_words(label: str, settings: Settings) -> str:
         words += f" ({stage2.optimiser}, learning rate {stage2.lr:g}{rate}, {stage2.batch_subjects} people a step"
     else:
         words += f" (adam, learning rate {stage2.lr:g}, {stage2.batch_windows} windows a step"
-    kept = f"epochs from {stage2.burn_in + 1} on could be selected" if selects_epoch(settings) else "the last was taken"
+    kept = f"epochs from {stage2.burn_in + 1} on could be selected" if settings.selects_epoch else "the last was taken"
     words += f", weight decay {stage2.weight_decay:g}); {kept}."
     changed = ", ".join(f"{key} = {value}" for key, value in changed_from_budget(settings).items())
     return f"{words} Changed from the budget: {changed}." if changed else words
