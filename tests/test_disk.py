@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -10,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bridgemil.disk import Taken, aside, lock, new_file, new_folder, write_json
+from bridgemil import disk
+from bridgemil.disk import Taken, aside, lock, new_file, new_folder, remove, write_json, write_text
+from bridgemil.errors import BadUse
 
 
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
@@ -43,6 +48,7 @@ def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeyp
     with pytest.raises(RuntimeError, match="half way"), new_folder(final) as folder:
         raise RuntimeError("half way")
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+    monkeypatch.setattr(disk, "_exchange", lambda first, second: False)
     rename = Path.replace
     refusing = {"left": 1}
 
@@ -67,6 +73,102 @@ def test_what_a_killed_process_left_of_the_old_folder_goes_with_the_next(tmp_pat
             (folder / f"{text}.txt").touch()
     assert [entry.name for entry in final.iterdir()] == ["two.txt"]
     assert list(unfinished.parent.iterdir()) == []
+
+
+def killed_while_replacing(final: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the second of two renames would find it: the old folder is aside, and nothing has its name."""
+    rename = Path.replace
+
+    class Killed(BaseException):
+        """Nothing may run after it."""
+
+    def replace(self: Path, target: Path) -> Path:
+        if target == final and ".old." not in self.name:
+            raise Killed
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "_exchange", lambda first, second: False)
+        patch.setattr(Path, "replace", replace)
+        with pytest.raises(Killed), new_folder(final) as folder:
+            (folder / "new.txt").touch()
+
+
+def test_the_name_is_never_empty_while_a_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where names can be exchanged, whoever looks between any two steps finds one folder or the other."""
+    final, seen = tmp_path / "folder", []
+    for text in ("old", "new"):
+        for name in ("replace", "unlink"):
+            step = getattr(Path, name)
+
+            def watched(self: Path, *more: object, step: object = step, **options: object) -> object:
+                result = step(self, *more, **options)
+                seen.append([entry.name for entry in final.iterdir()] if final.exists() else None)
+                return result
+
+            monkeypatch.setattr(Path, name, watched)
+        with new_folder(final) as folder:
+            (folder / f"{text}.txt").touch()
+        if text == "old" and not disk._exchange(final, final):
+            pytest.skip("this file system cannot exchange names")
+    first = seen.index(["old.txt"])
+    assert None not in seen[first:]
+    assert seen[-1] == ["new.txt"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+def test_where_names_cannot_be_exchanged_the_next_call_puts_the_old_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = tmp_path / "folder"
+    with new_folder(final) as folder:
+        (folder / "old.txt").touch()
+    killed_while_replacing(final, monkeypatch)
+    assert not final.exists()
+    with pytest.raises(RuntimeError, match="half way"), new_folder(final):
+        raise RuntimeError("half way")
+    assert [entry.name for entry in final.iterdir()] == ["old.txt"]
+    killed_while_replacing(final, monkeypatch)
+    with new_folder(final) as folder:
+        (folder / "newer.txt").touch()
+    assert [entry.name for entry in final.iterdir()] == ["newer.txt"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+    """As root, a page for /dev/stdout would otherwise take its name."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link", "."):
+        with pytest.raises(BadUse, match="is no regular file"):
+            write_text(tmp_path / name, "x")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_an_error_of_the_disk_names_the_file_that_was_to_be(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        write_text(tmp_path / "gone" / "a.txt", "x")
+    assert caught.value.filename == str(tmp_path / "gone" / "a.txt")
+    with pytest.raises(OSError, match="not everything could be written") as cut, new_folder(tmp_path / "b"):
+        raise OSError("4096 requested and 12 written")
+    assert (cut.value.errno, cut.value.filename) == (errno.ENOSPC, str(tmp_path / "b"))
+    with pytest.raises(FileNotFoundError) as foreign, new_folder(tmp_path / "c"):
+        (tmp_path / "not-there").read_text()
+    assert foreign.value.filename == str(tmp_path / "not-there")
+
+
+def test_a_folder_leaves_its_name_before_its_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/a.txt").touch()
+
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        remove(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert [entry.suffix for entry in tmp_path.iterdir()] == [".part"]
 
 
 def test_two_processes_of_one_number_write_to_two_names(tmp_path: Path) -> None:

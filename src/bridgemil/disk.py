@@ -1,26 +1,33 @@
 """Writing files and folders in one step, and locks that a dead process does not hold.
 
 Whatever is written appears whole or not at all: to a name aside, to the disk, then renamed. Nothing is written or
-removed through a link: what lies behind it is not ours.
+removed through a link: what lies behind it is not ours. Every file of this package is written here: a test finds what
+is written past it. An error of the disk names the file that was to be, not the name aside.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import glob
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from bridgemil.errors import BadData
+from bridgemil.errors import BadData, BadUse
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
+
+_CUT_SHORT = re.compile(r"requested and \d+ written")  # what numpy says of a full disk
+_HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
 
 
 def aside(path: Path) -> Path:
@@ -42,10 +49,16 @@ def refuse_link(*paths: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it; a link is refused, and links in it are not followed."""
+    """Remove a file, or a folder with all that is in it; a link is refused, and links in it are not followed.
+
+    A folder leaves its name first: who is killed meanwhile leaves no half folder that is taken for a whole one.
+    """
     refuse_link(path)
     if path.is_dir():
-        shutil.rmtree(path)
+        going = path if path.suffix == ".part" else aside(path)
+        with _blaming(path):
+            path.replace(going)
+            shutil.rmtree(going)
     else:
         path.unlink(missing_ok=True)
 
@@ -57,67 +70,129 @@ def flush(stream: IO[Any]) -> None:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to fill; it takes its place when it is whole."""
-    partial = aside(path)
+def _blaming(path: Path, partial: Path | None = None) -> Iterator[None]:
+    """Let an error of the disk name ``path``; if ``partial`` is given, only one that is about ``partial``."""
     try:
-        partial.unlink(missing_ok=True)
-        with partial.open("xb") as stream:  # never through a link that was put there
-            yield stream
-            flush(stream)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        where, number, words = error.filename, error.errno, error.strerror
+        if number is None and _CUT_SHORT.search(str(error)):  # numpy keeps the reason to itself
+            number, words = errno.ENOSPC, "not everything could be written; is the disk full?"
+        foreign = partial is not None and where is not None and not Path(os.fsdecode(where)).is_relative_to(partial)
+        if number is None or foreign:
+            raise
+        raise OSError(number, words, str(path)) from error
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to fill; it takes its place when it is whole.
+
+    Parameters
+    ----------
+    path
+        The file; its folder must be there. What is no file (a pipe, ``/dev/stdout``) is refused: it would be replaced.
+    """
+    if path.exists() and not path.is_file():
+        raise BadUse(f"{path}: is no regular file, and only files are written; name another")
+    partial = aside(path)
+    with _blaming(path, partial):
+        try:
+            with partial.open("xb") as stream:  # never through a link that was put there
+                yield stream
+                flush(stream)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text (UTF-8) in one step; its folder must be there."""
+    with new_file(path) as stream:
+        stream.write(text.encode())
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON in one step."""
-    with new_file(path) as stream:
-        stream.write(json.dumps(content, indent=1, ensure_ascii=False).encode())
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False))
 
 
 @contextmanager
 def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
-    """A folder to fill; it takes its place when it is whole, in the place of what was there."""
+    """A folder to fill; it takes its place when it is whole, in the place of what was there.
+
+    Parameters
+    ----------
+    final
+        The folder.
+    partial
+        Where it is filled; a name beside ``final`` by default.
+    """
     place = partial or final
     partial = partial or aside(final)
     refuse_link(final, partial)
-    if partial.exists():
-        remove(partial)
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-    except BaseException:
-        if place is final:  # nobody will come back to that name
-            shutil.rmtree(partial, ignore_errors=True)
-        raise
-    for file in partial.rglob("*"):
-        if file.is_file():
-            with file.open("r+b") as stream:
-                os.fsync(stream.fileno())
-    final.parent.mkdir(parents=True, exist_ok=True)
-    _put_in_place(partial, final, place)
+    with _blaming(final, partial):
+        _put_back(final, place)
+        if partial.exists():
+            remove(partial)
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+            for file in partial.rglob("*"):
+                if file.is_file():
+                    with file.open("r+b") as stream:
+                        os.fsync(stream.fileno())
+            final.parent.mkdir(parents=True, exist_ok=True)
+            _put_in_place(partial, final, place)
+        except BaseException:
+            if place is final:  # nobody will come back to that name
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
 
 
 def _put_in_place(partial: Path, final: Path, place: Path) -> None:
-    """Rename a whole folder to ``final``; what was there goes aside (beside ``place``) first and is removed last.
-
-    Whoever is killed on the way leaves at least one of the two whole; the next call, or ``clean``, removes the rest.
-    """
+    """Give a whole folder the name ``final``; what was there goes aside (beside ``place``) and is removed last."""
     old = aside(place.with_name(f"{place.name}.old"))
     refuse_link(final)
-    was_there = os.path.lexists(final)
-    if was_there:
-        final.replace(old)
-    try:
+    if not os.path.lexists(final):
         partial.replace(final)
-    except OSError:
-        if was_there:
+    elif _exchange(partial, final):
+        partial.replace(old)
+    else:
+        # Whoever is killed between the two renames leaves the name empty; ``_put_back`` is for the next call.
+        final.replace(old)
+        try:
+            partial.replace(final)
+        except OSError:
             old.replace(final)
-        raise
-    for replaced in place.parent.glob(f".{glob.escape(place.name)}.old.*.part"):
-        if not replaced.is_symlink():
+            raise
+    for replaced in _replaced(place):
+        with suppress(OSError):  # the new folder is in its place; what cannot be removed now goes with the next
             remove(replaced)
+
+
+def _replaced(place: Path) -> list[Path]:
+    """What was replaced by a folder that is filled at ``place``, and not removed yet."""
+    found = sorted(place.parent.glob(f".{glob.escape(place.name)}.old.*.part"))
+    return [path for path in found if not path.is_symlink()]
+
+
+def _put_back(final: Path, place: Path) -> None:
+    """Undo the first of two renames, if a process was killed before the second."""
+    if not os.path.lexists(final) and (replaced := _replaced(place)):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        replaced[-1].replace(final)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two names in one step; False where the system or the file system cannot (only Linux can be asked)."""
+    if sys.platform != "linux":
+        return False
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return bool(rename(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _SWAP) == 0)
 
 
 class Taken(Exception):

@@ -111,7 +111,8 @@ class Bundle:
             with new_folder(folder) as partial:
                 self._fill(partial)
         except OSError as error:
-            raise BadUse(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
+            words = f"{folder}: cannot be written ({error.strerror}); make room, or choose another --out"
+            raise BridgeMILError(words) from None
         return load(folder, backbone=self.model.facts.settings.backbone if self._has_user_code else None)
 
     @property

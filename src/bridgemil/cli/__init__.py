@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a finding or bad data, 2 bad use, 130 interrupted.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -79,7 +80,8 @@ def main() -> None:
         sys.exit(error.exit_code)
     except OSError as error:
         kept = " What was finished is kept: the same command goes on." if error.errno in STORAGE else ""
-        typer.echo(f"bridgemil: {plain(str(error))}.{kept}", err=True)
+        named = f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename and error.strerror else str(error)
+        typer.echo(f"bridgemil: {plain(named)}.{kept}", err=True)
         sys.exit(1)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer turns Ctrl-C into this code without a word

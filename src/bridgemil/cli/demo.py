@@ -117,16 +117,20 @@ def _file(subject: str) -> Path:
 def _everybody_else(manifest: Path) -> Path:
     """A manifest of the package's recordings, without the people who are kept out."""
     import csv
+    import io
+
+    from bridgemil.disk import write_text
 
     with (_recordings() / "participants.tsv").open(encoding="utf-8", newline="") as stream:
         rows = [row for row in csv.DictReader(stream, delimiter="\t") if row["participant_id"] not in KEPT]
     manifest.parent.mkdir(parents=True, exist_ok=True)
-    with manifest.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["subject", "Group", "file", "Age", "Gender"])
-        for row in rows:
-            who = row["participant_id"]
-            writer.writerow([who, row["Group"], _file(who), row["Age"], row["Gender"]])
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["subject", "Group", "file", "Age", "Gender"])
+    for row in rows:
+        who = row["participant_id"]
+        writer.writerow([who, row["Group"], _file(who), row["Age"], row["Gender"]])
+    write_text(manifest, text.getvalue())
     return manifest
 
 

@@ -130,18 +130,17 @@ def _clock(second: float) -> str:
 
 def _write_csv(path: Path, rows: list[dict[str, Any]], classes: tuple[str, ...]) -> None:
     import csv
+    import io
 
-    from bridgemil.errors import BadUse
+    from bridgemil.disk import write_text
 
     columns = ["file", "predicted", *(f"p_{name}" for name in classes), "windows_used", "unlike_training_percentile",
                "warnings", "error", "model"]  # fmt: skip
-    try:
-        with path.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.DictWriter(stream, columns, extrasaction="ignore")
-            writer.writeheader()
-            for row in rows:
-                p = row["probabilities"] or {}
-                shown = row | {"warnings": " | ".join(row["warnings"])}
-                writer.writerow(shown | {f"p_{name}": p.get(name, "") for name in classes})
-    except OSError as error:
-        raise BadUse(f"{path}: cannot be written ({error.strerror}); choose another --csv") from None
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, extrasaction="ignore")
+    writer.writeheader()
+    for row in rows:
+        p = row["probabilities"] or {}
+        shown = row | {"warnings": " | ".join(row["warnings"])}
+        writer.writerow(shown | {f"p_{name}": p.get(name, "") for name in classes})
+    write_text(path, text.getvalue())

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.disk import write_text
 from bridgemil.errors import BadData, BadUse
 
 Scheme = Literal["array_split", "sklearn"]
@@ -115,7 +116,7 @@ class FoldPlan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
-        Path(path).write_text(json.dumps(self.for_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_text(Path(path), json.dumps(self.for_json(), indent=1, ensure_ascii=False) + "\n")
 
     def for_json(self) -> dict[str, Any]:
         """As a split file holds it."""

@@ -7,6 +7,7 @@ folder says its class in so many words (``patients/``, ``MDD S1 EC.edf``).
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections import defaultdict
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from bridgemil.cohort import formats
 from bridgemil.cohort.listing import LeftOut
+from bridgemil.disk import write_text
 from bridgemil.errors import BadData, BadUse, plain
 
 # What a file's name says of the recording and not of the person.
@@ -85,14 +87,14 @@ def write_skeleton(folder: str | Path, out: str | Path | None = None) -> tuple[P
         )
     if not path.parent.is_dir():
         raise BadUse(f"{path.parent}: no such folder to write the manifest to")
+    if os.path.lexists(path):
+        raise BadUse(f"{path}: exists and is left as it is; choose another --out, or take it away first")
     skeleton = survey(folder, path.parent)
-    try:
-        with path.open("x", encoding="utf-8", newline="") as stream:
-            writer = csv.writer(stream)
-            writer.writerow(("subject", "label", "file"))
-            writer.writerows((row.subject, row.label, row.file) for row in skeleton.rows)
-    except FileExistsError:
-        raise BadUse(f"{path}: exists and is left as it is; choose another --out, or take it away first") from None
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(("subject", "label", "file"))
+    writer.writerows((row.subject, row.label, row.file) for row in skeleton.rows)
+    write_text(path, text.getvalue())
     return path, skeleton
 
 

@@ -29,6 +29,7 @@ from bridgemil.cohort import opening
 from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.writing import ABOUT, FORMAT, SUBJECTS, TABLE, array_hash, write_cohort, write_subject
+from bridgemil.disk import new_folder
 from bridgemil.errors import BadData, BadUse
 
 if TYPE_CHECKING:
@@ -347,11 +348,12 @@ class Cohort:
         if path.exists() and any(path.iterdir()):
             raise BadUse(f"{path}: exists and is not empty")
         hashes = {}
-        for record in self.records.values():
-            starts = self.window_starts(record.subject)
-            write_subject(path, record.subject, self.windows(record.subject), starts, asdict(record))
-            hashes[record.subject] = array_hash(starts)
-        write_cohort(path, self.about | {"hash": self.hash}, self.rows(), hashes)
+        with new_folder(path.absolute()) as partial:
+            for record in self.records.values():
+                starts = self.window_starts(record.subject)
+                write_subject(partial, record.subject, self.windows(record.subject), starts, asdict(record))
+                hashes[record.subject] = array_hash(starts)
+            write_cohort(partial, self.about | {"hash": self.hash}, self.rows(), hashes)
         return Cohort.open(path)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.disk import new_file, new_folder, refuse_link
+from bridgemil.disk import new_file, new_folder, refuse_link, write_text
 from bridgemil.stored import file_hash, write_sealed
 
 FORMAT = 1
@@ -35,7 +35,7 @@ def mark(cohort: Path, words: str = "") -> None:
     cohort.mkdir(parents=True, exist_ok=True)
     refuse_link(cohort / SUBJECTS, cohort / MARKER)
     if words or not (cohort / MARKER).exists():
-        (cohort / MARKER).write_text(words, encoding="utf-8")
+        write_text(cohort / MARKER, words)
 
 
 def write_subject(

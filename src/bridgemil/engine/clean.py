@@ -78,10 +78,12 @@ def leftovers(
     left = [entry for entry in entries if entry.name.lstrip(".").partition(".")[0] not in alive]
     going.add("lock files nobody holds", free)
     going.add("half-written files", [e for e in left if e.suffix == ".folder" or e.name.endswith(".part")])
+    going.add("half-removed folders", [entry for part in ("runs", "stage1") for entry in _asides(store.root / part)])
     checkpoints = [entry for entry in left if entry.suffix == ".safetensors"]
     records = sorted((store.root / "failed").glob("*.json")) if failed else []
     going.add("failures", records)
     gone = {record.stem for record in records}
+    gone |= {file.stem for file in checkpoints if store.is_done(file.stem) or store.stage1(file.stem).is_dir()}
     going.add("checkpoints", [file for file in checkpoints if unfinished or file.stem in gone])
     chosen = _chosen(store, {"method": methods, "backbone": backbones, "budget": budgets})
     going.add("runs", [store.run(identity) for identity in sorted(chosen)])
@@ -90,7 +92,7 @@ def leftovers(
             raise BridgeMILError(f"{store.root}: another process is working on this folder; wait, or without --unused")
         needed = {_encoder(store, identity) for identity in store.finished() - chosen}
         folder = store.root / "stage1"
-        encoders = sorted(folder.iterdir()) if folder.is_dir() else []
+        encoders = sorted(set(folder.iterdir()) - set(_asides(folder))) if folder.is_dir() else []
         going.add("Stage 1 encoders", [path for path in encoders if path.name not in needed])
         going.add("stores of features", [path for path in [store.root / "features"] if path.is_dir()])
     return going
@@ -127,6 +129,11 @@ def _encoder(store: RunStore, identity: str) -> str | None:
     kept = {subject: tuple(rows) for subject, rows in about.get("kept", {}).items()}
     who = Round(about["fold"], train, validation, test, kept)
     return stage1_identity(Settings.model_validate(about["settings"]), about["cohort"]["hash"], who, about["seed"])
+
+
+def _asides(folder: Path) -> list[Path]:
+    """What was renamed to be removed, by a process that was killed then."""
+    return sorted(folder.glob(".*.part")) if folder.is_dir() else []
 
 
 def _free(path: Path) -> bool:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from bridgemil.disk import new_file
 from bridgemil.stored import SEAL, StoredFolder
 from bridgemil.stored.hashes import BLOCK, KIND, is_sealed
 from bridgemil.stored.headers import WrongHeader, read_tensor_header
@@ -36,7 +37,6 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -
     about
         What else to keep; anything JSON can hold.
     """
-    aside = path.with_name(path.name + ".part")
     whole: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -47,11 +47,9 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -
     content = save(whole, metadata={"about": json.dumps({SEAL: EMPTY} | dict(about))})
     start = content.index(EMPTY.encode())  # the seal is the first thing in the header
     digest = KIND + hashlib.sha256(content).hexdigest()
-    aside.unlink(missing_ok=True)
-    with aside.open("xb") as stream:  # a full disk is an OSError this way
+    with new_file(path) as stream:  # a full disk is an OSError this way
         for part in (content[:start], digest.encode(), content[start + len(EMPTY) :]):
             stream.write(part)
-    aside.replace(path)
 
 
 def read(path: Path, advice: str = ADVICE) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.store import Cohort
+from bridgemil.disk import new_file
 
 MOST_WINDOWS = 200  # a subject's spectrum is settled long before that
 
@@ -59,5 +60,6 @@ def draw(cohort: Cohort, path: Path, show: bool = True) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     words = f"{len(cohort)} subjects, {cohort.n_windows:,} windows, {len(cohort.channels)} channels"
     figure.suptitle(f"{cohort.path.name if cohort.path else 'cohort'}: {words}", x=0.01, ha="left", fontweight="bold")
-    figure.savefig(path, dpi=130)
+    with new_file(path) as stream:
+        figure.savefig(stream, format=path.suffix[1:].lower(), dpi=130)
     plt.close(figure)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.disk import write_text
 from bridgemil.errors import BadData
 from bridgemil.models import Model
 from bridgemil.models.model import in_memory
@@ -191,7 +192,7 @@ class Explanation:
         written = []
         for name, table in tables.items():
             if len(table):
-                table.to_csv(folder / f"{name}.csv", index=False)
+                write_text(folder / f"{name}.csv", table.to_csv(index=False))
                 written.append(folder / f"{name}.csv")
         return written
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.disk import new_file
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -32,7 +34,8 @@ def draw(path: Path, results: Sequence[Results]) -> None:
     plt = _pyplot()
     figure, ax = plt.subplots(figsize=(7, 1.2 + 0.45 * len(results)), layout="constrained")
     _draw_accuracy(ax, results)
-    figure.savefig(path, dpi=110)
+    with new_file(path) as stream:
+        figure.savefig(stream, format=path.suffix[1:].lower(), dpi=110)
     plt.close(figure)
 
 
@@ -42,7 +45,8 @@ def draw_gates(path: Path, found: Mapping[str, EvidenceFound], example: Example)
     figure, places = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", width_ratios=[1, 2.4])
     _draw_found(places[0], found)
     _draw_example(places[1], example)
-    figure.savefig(path, dpi=110)
+    with new_file(path) as stream:
+        figure.savefig(stream, format=path.suffix[1:].lower(), dpi=110)
     plt.close(figure)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.synthetic.people import simulate
 from bridgemil.cohort.synthetic.scenario import CLASSES, SynthSettings
+from bridgemil.disk import new_file, write_json, write_text
 from bridgemil.errors import BadUse
 from bridgemil.parallel import cores, each
 
@@ -26,12 +27,12 @@ def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None
         raise BadUse(f"{out}: exists and is not empty; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     description = {"Name": "bridgemil synthetic cohort", "BIDSVersion": "1.8.0", "DatasetType": "raw", "License": "CC0"}
-    about.write_text(json.dumps(description | {"GeneratedBy": [generated_by]}, indent=1), encoding="utf-8")
+    write_json(about, description | {"GeneratedBy": [generated_by]})
 
     tasks = [(out, settings, index) for index in range(settings.subjects)]
     rows = dict(each(_write_person, tasks, jobs=jobs or cores(), label="simulating", show=progress))
     table = ["\t".join(("participant_id", "group", "age", "sex")), *(rows[task] for task in tasks)]
-    (out / "participants.tsv").write_text("\n".join(table) + "\n", encoding="utf-8")
+    write_text(out / "participants.tsv", "\n".join(table) + "\n")
     return out
 
 
@@ -52,12 +53,13 @@ def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
         EdfSignal(row, settings.sfreq, label=f"EEG {name}", physical_dimension="uV")
         for name, row in zip(ADFTD_ORDER, person.signal, strict=True)
     ]
-    Edf(signals).write(f"{stem}_eeg.edf")
+    with new_file(Path(f"{stem}_eeg.edf")) as stream:
+        Edf(signals).write(stream)
     lines = ["onset\tduration\ttrial_type"] + [f"{e.onset:.3f}\t{e.duration:.3f}\t{e.kind}" for e in person.events]
-    Path(f"{stem}_events.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(Path(f"{stem}_events.tsv"), "\n".join(lines) + "\n")
     sidecar = {
         "TaskName": "rest", "SamplingFrequency": settings.sfreq, "RecordingDuration": settings.seconds,
         "RecordingType": "continuous", "PowerLineFrequency": 50, "EEGReference": "n/a", "SoftwareFilters": "n/a",
     }  # fmt: skip
-    Path(f"{stem}_eeg.json").write_text(json.dumps(sidecar, indent=1), encoding="utf-8")
+    write_json(Path(f"{stem}_eeg.json"), sidecar)
     return row

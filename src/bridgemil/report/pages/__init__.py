@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.disk import new_file
+from bridgemil.disk import write_text
 from bridgemil.errors import BridgeMILError
 from bridgemil.report import colours
 
@@ -66,7 +66,6 @@ def write(path: str | Path, text: str) -> None:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with new_file(path) as stream:
-            stream.write(text.encode("utf-8"))
+        write_text(path, text)
     except OSError as error:
         raise BridgeMILError(f"{path}: the page cannot be written ({error.strerror}); choose another file") from None
