@@ -87,6 +87,33 @@ def _one_patient_code(folder: Path) -> Planted:
     return with_files(made(signals(N)), patient_id=lambda s: "x7" if s in ("sub-03", "sub-09") else s), {}
 
 
+def _one_identity(folder: Path) -> Planted:
+    numbers = {f"sub-{i:02d}": i for i in range(1, N + 1)}
+    return with_files(made(signals(N)), identity=lambda s: 3 if s == "sub-09" else numbers.get(s, 1 + N)), {}
+
+
+def _a_form_that_nobody_filled_in(folder: Path) -> Planted:
+    return with_files(made(signals(N)), identity=lambda s: 1), {}
+
+
+def _channels(folder: Path) -> Planted:
+    cohort = made(signals(N))
+    more = dict(zip(cohort.subjects, PATIENT, strict=True))
+    return with_files(cohort, n_channels=lambda s: 32 if more[s] else 21), {}
+
+
+def _day(folder: Path) -> Planted:
+    cohort = made(signals(N))
+    days = {s: 400 * patient + i for i, (s, patient) in enumerate(zip(cohort.subjects, PATIENT, strict=True))}
+    return with_files(cohort, day=lambda s: days[s]), {}
+
+
+def _day_that_only_patients_have(folder: Path) -> Planted:
+    cohort = made(signals(N))
+    days = {s: i if patient else None for i, (s, patient) in enumerate(zip(cohort.subjects, PATIENT, strict=True))}
+    return with_files(cohort, day=lambda s: days[s]), {}
+
+
 def _subject_in_two_folds(folder: Path) -> Planted:
     cohort = made(signals(N))
     content = SubjectKFold(3).plan(cohort.subjects, cohort.labels).for_json()
@@ -209,6 +236,11 @@ ZOO: dict[Callable[[Path], Planted], tuple[str, str]] = {
     _one_file_twice: ("shared_files", "FAIL"),
     _one_recording_in_two_subjects: ("same_time", "FAIL"),
     _one_patient_code: ("shared_header", "FAIL"),
+    _one_identity: ("shared_header", "FAIL"),
+    _a_form_that_nobody_filled_in: ("shared_header", "WARN"),
+    _channels: ("shortcut_channels", "FAIL"),
+    _day: ("shortcut_date", "FAIL"),
+    _day_that_only_patients_have: ("shortcut_date_missing", "FAIL"),
     _subject_in_two_folds: ("folds", "FAIL"),
     _person_torn_apart: ("groups_person_id", "FAIL"),
     _site_torn_apart: ("groups_ward", "FAIL"),

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridgemil.audit.case import Case
-from bridgemil.audit.findings import Finding, shortened
+from bridgemil.audit.findings import Finding, Status, shortened
 
 # What a cohort's record of a file may hold: whether two subjects that share it must be one.
 HEADER = {
-    "patient": True, "patient_id": True, "patient_code": True, "subject_info": True, "recording_id": True,
-    "meas_date": False, "start": False, "start_time": False,
+    "identity": True, "patient": True, "patient_id": True, "patient_code": True, "subject_info": True,
+    "recording_id": True, "meas_date": False, "start": False, "start_time": False,
 }  # fmt: skip
+
+MOST_OF_ONE, SHARE_OF_ONE = 3, 0.1  # subjects that may be one person by mistake: so many, or this share of all
 
 
 def check(case: Case) -> list[Finding]:
@@ -41,20 +43,31 @@ def _same_bytes(files: Sequence[Mapping[str, Any]]) -> Finding:
 def _header(files: Sequence[Mapping[str, Any]]) -> list[Finding]:
     present = [key for key in HEADER if any(file.get(key) not in (None, "", [], {}) for file in files)]
     if not present:
-        words = "The cohort records neither patient codes nor times from its files' headers, to keep them private."
+        words = "No file's header says whose it is: they are anonymised, or of a format without it."
+        if not any("identity" in file for file in files):
+            words = "Whom the files' headers name is not recorded: the cohort was prepared by an earlier version."
         return [Finding("shared_header", "SKIP", words)]
+    n_people = len({file.get("subject") for file in files})
     findings = []
     for key in present:
         twice = {value: names for value, names in _owners(files, key).items() if len(names) > 1}
         if not twice:
             continue
-        # The value itself may name a person: it is counted, not shown.
-        lines = [f"{', '.join(sorted(names))}: the same {key}" for names in twice.values()]
-        fix = "find out whether they are one person; if so, join them into one subject and prepare again"
-        words = f"{sum(map(len, twice.values()))} subjects share the {key} of their files' headers with another one."
-        findings.append(Finding("shared_header", "FAIL" if HEADER[key] else "WARN", words, shortened(lines), fix))
+        # One text in the headers of many is rather a form that nobody filled in than a person.
+        few = [names for names in twice.values() if len(names) <= max(MOST_OF_ONE, SHARE_OF_ONE * n_people)]
+        many = [names for names in twice.values() if names not in few]
+        findings += [_shared(key, few, "FAIL" if HEADER[key] else "WARN")] if few else []
+        findings += [_shared(key, many, "WARN")] if many else []
     passed = Finding("shared_header", "PASS", f"No two subjects share {', '.join(present)} of their files' headers.")
     return findings or [passed]
+
+
+def _shared(key: str, groups: Sequence[set[str]], status: Status) -> Finding:
+    """Subjects whose headers say the same; what they say may name a person: it is counted, not shown."""
+    lines = [f"{', '.join(sorted(names))}: the same {key}" for names in groups]
+    fix = "find out whether they are one person; if so, join them into one subject and prepare again"
+    words = f"{sum(map(len, groups))} subjects share the {key} of their files' headers with another one."
+    return Finding("shared_header", status, words, shortened(lines), fix)
 
 
 def _owners(files: Sequence[Mapping[str, Any]], key: str) -> dict[str, set[str]]:

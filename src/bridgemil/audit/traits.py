@@ -23,6 +23,7 @@ TECHNICAL = {
     "manufacturer", "model", "hospital", "sampling_rate", "sampling_frequency", "reference", "batch",
 }  # fmt: skip
 OF_PEOPLE = ("birth", "dob", "onset", "diagnos")  # in the names of dates that are not those of a recording
+NOT_RECORDED = "is not recorded: the cohort was prepared by an earlier version"
 MOST_CODES = 8  # different whole numbers of a column that may be names: 1 and 3 for two sites
 MOST_VALUES = 0.25  # different words of a column, as a share of the people; more say nothing of a new person
 
@@ -124,7 +125,7 @@ def _of_files(cohort: Cohort) -> list[Trait | Unknown]:
         files.setdefault(str(file.get("subject")), []).append(file)
     if not all(subject in files for subject in cohort.subjects):
         why = "the cohort was made from arrays and records no files"
-        return [Unknown(name, why) for name in ("rate", "channels", "missing")]
+        return [Unknown(name, why) for name in ("rate", "channels", "missing", "date")]
 
     def each(value: Callable[[Mapping[str, Any]], Any], join: Callable[[list[float]], float]) -> list[float]:
         return [join([float(value(file)) for file in files[subject]]) for subject in cohort.subjects]
@@ -132,10 +133,29 @@ def _of_files(cohort: Cohort) -> list[Trait | Unknown]:
     found = [_trait("rate", "native rate", each(lambda f: f.get("native_sfreq", f["sfreq"]), min), technical=True)]
     dropped = each(lambda f: (f.get("dropped_marked_bad") or 0) + (f.get("dropped_amplitude") or 0), sum)
     found.append(_trait("missing", "number of windows left out", dropped, technical=True))
-    if all("n_channels" in file for parts in files.values() for file in parts):
-        found.append(_trait("channels", "number of channels", each(lambda f: f["n_channels"], min), technical=True))
+    every = [file for parts in files.values() for file in parts]
+    if all(file.get("n_channels") is not None for file in every):
+        words = "number of channels in the file"
+        found.append(_trait("channels", words, each(lambda f: f["n_channels"], min), technical=True))
     else:
-        found.append(Unknown("channels", "the cohort does not record how many channels each file had"))
+        found.append(Unknown("channels", f"how many each file had {NOT_RECORDED}"))
+    return found + _of_days([files[subject] for subject in cohort.subjects])
+
+
+def _of_days(files: Sequence[Sequence[Mapping[str, Any]]]) -> list[Trait | Unknown]:
+    """When each person was recorded, in days after the cohort's earliest recording; whether the header says it."""
+    if not any("day" in file for parts in files for file in parts):
+        return [Unknown("date", f"the order of recording {NOT_RECORDED}")]
+    days = [min((file["day"] for file in parts if file.get("day") is not None), default=None) for parts in files]
+    missing = np.array([day is None for day in days])
+    if missing.all():
+        return [Unknown("date", "no header says when it was recorded, or they are anonymised")]
+    middle = float(np.median([day for day in days if day is not None]))
+    filled = [middle if day is None else float(day) for day in days]
+    found = [_trait("date", "day of recording, counted from the first,", filled, technical=True)]
+    if missing.any():
+        words = "whether the header says when it was recorded"
+        found.append(_trait("date_missing", words, missing.astype(float), technical=True))
     return found
 
 

@@ -28,6 +28,9 @@ class SourceFile(Schema):
 
     sfreq: Rate
     native_sfreq: Rate | None = None
+    n_channels: int | None = Field(None, ge=1)  # this and the next two: earlier versions wrote none
+    identity: int | None = Field(None, ge=1)
+    day: int | None = Field(None, ge=0)
 
 
 class Contents(Schema):

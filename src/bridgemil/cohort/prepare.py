@@ -19,6 +19,7 @@ import numpy as np
 from bridgemil import __version__
 from bridgemil.cohort import sources
 from bridgemil.cohort.checks import Verdict, judge, native_rate
+from bridgemil.cohort.header_identity import header_records, with_headers
 from bridgemil.cohort.listing import Listing, Recording
 from bridgemil.cohort.opening import is_whole, read_about, read_record
 from bridgemil.cohort.preprocessing import Plan, cut
@@ -123,7 +124,8 @@ def prepare(
     recipe = _digest([[task.recipe for task in tasks], verdict.channels, chosen.folds, chosen.burn_in, listing.columns])
     with _only_writer(out):
         if not _finished(out, recipe, tasks, overwrite):
-            _write(out, tasks, recipe, listing, verdict, chosen, workers, skip_bad, progress)
+            headers = header_records([looked[plan.recording] for plan in verdict.plans])
+            _write(out, tasks, recipe, listing, verdict, chosen, headers, workers, skip_bad, progress)
     return Cohort.open(out)
 
 
@@ -301,6 +303,7 @@ def _write(
     listing: Listing,
     verdict: Verdict,
     settings: PrepareSettings,
+    headers: Mapping[str, Mapping[str, Any]],
     jobs: int,
     skip_bad: bool,
     progress: bool,
@@ -318,7 +321,7 @@ def _write(
         raise BadData(words, problems)
     verdict.problems += problems
     records = [record for task in tasks if (record := done[task.subject]) is not None]
-    _finish(out, records, recipe, listing, verdict, settings)
+    _finish(out, records, recipe, listing, verdict, settings, headers)
 
 
 def _already_done(out: Path, tasks: list[SubjectTask]) -> dict[str, dict[str, Any] | None]:
@@ -384,6 +387,7 @@ def _finish(
     listing: Listing,
     verdict: Verdict,
     settings: PrepareSettings,
+    headers: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Gather the subjects' records into the cohort's two files."""
     if not records:
@@ -411,7 +415,7 @@ def _finish(
         "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in verdict.left_out],
         "skipped": [plain(str(problem)) for problem in verdict.problems],
         "notes": [plain(note) for note in verdict.notes + too_small],
-        "files": [{"subject": r["subject"], **file} for r in records for file in r["files"]],
+        "files": [{"subject": r["subject"], **file} for r in records for file in with_headers(r["files"], headers)],
     }
     clash = {name: f"{name}_source" for name in own}
     columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}

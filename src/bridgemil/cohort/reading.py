@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import channels, formats
+from bridgemil.cohort.header_identity import identity_hash, recording_day
 from bridgemil.cohort.headers import (
     BRAINVISION,
     EDF,
@@ -74,6 +75,9 @@ class Facts:
     fingerprint: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     bad_spans: list[tuple[float, float]] = field(default_factory=list)  # onset and duration in seconds
     warnings: list[str] = field(default_factory=list)
+    n_channels: int = 0  # in the file, of whatever kind
+    identity: str | None = None  # a hash of whom the header names; never written (see ``header_identity``)
+    day: int | None = None  # when it was made; never written as such
 
     @property
     def seconds(self) -> float:
@@ -191,7 +195,8 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
 
 
 def _read_facts(raw: BaseRaw, facts: Facts, header: EdfHeader | None) -> None:
-    facts.sfreq, facts.n_times = float(raw.info["sfreq"]), int(raw.n_times)
+    facts.sfreq, facts.n_times, facts.n_channels = float(raw.info["sfreq"]), int(raw.n_times), len(raw.ch_names)
+    facts.identity, facts.day = identity_hash(facts.recording.path, raw), recording_day(raw)
     types, marked_bad = sidecar_channels(facts.recording.channels_tsv)
     for name, kind in zip(raw.ch_names, raw.get_channel_types(), strict=True):
         channel = channels.key(name)
