@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from fnmatch import fnmatchcase
@@ -34,9 +36,12 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import plan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
+from bridgemil.integrity import verify
 from bridgemil.report.audit_text import lines
 from bridgemil.runs import RunStore
 from leaky import labelled, made, signals
+
+engine = importlib.import_module("bridgemil.engine.evaluate")  # the module, not the function of that name
 
 
 def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -246,6 +251,46 @@ def test_evaluate_refuses_a_leaky_cohort_and_writes_an_accepted_risk_into_every_
     assert all(store.about(identity)["accepted_risks"] == ["same_signal"] for identity in store.finished())
     shown = bridgemil("report", tmp_path / "runs")
     assert "failed its audit (same_signal)" in " ".join(shown.stdout.split()), shown.stdout + shown.stderr
+
+
+def test_an_accepted_risk_is_one_of_results_whose_runs_were_finished_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finished while the audit did not know the risk; accepted later; and not forgotten when it is not asked for."""
+    cohort, runs = _leaky(tmp_path / "leaky"), tmp_path / "runs"
+    how = {"folds": 3, "out": runs, "progress": False, "floor": False}
+    method = "bandpower+tangent"
+
+    def known(*risks: str) -> None:
+        monkeypatch.setattr(engine, "guard", lambda plans, *rest: {each.hash: risks for each in plans})
+
+    known()
+    assert evaluate(cohort, method, **how).accepted_risks == ()
+    times = {file: file.stat().st_mtime_ns for file in runs.rglob("run.json")}
+    known("same_signal")
+    assert evaluate(cohort, method, **how).accepted_risks == ("same_signal",)
+    assert {file: file.stat().st_mtime_ns for file in runs.rglob("run.json")} == times, "nothing was run again"
+    shown = bridgemil("report", runs)
+    assert "failed its audit (same_signal)" in " ".join(shown.stdout.split()), shown.stdout + shown.stderr
+    known("shortcut_rate")
+    assert evaluate(cohort, method, **how).accepted_risks == ("same_signal", "shortcut_rate")
+    known()
+    later = evaluate(cohort, method, **how)
+    assert later.accepted_risks == ("same_signal", "shortcut_rate"), "what was accepted once stays with the results"
+    assert all(member.accepted_risks == later.accepted_risks for member in later.members.values())
+    assert evaluate(cohort, "bandpower", split_seed=1, **how).accepted_risks == (), "another split is another matter"
+    assert verify(runs, progress=False).findings == []
+
+
+def test_a_run_that_was_done_with_an_accepted_risk_keeps_it_in_later_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cohort = _leaky(tmp_path / "leaky")
+    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    evaluate(cohort, "bandpower", accept_risk=["same_signal"], **how)
+    shutil.rmtree(tmp_path / "runs/splits")  # as earlier versions left it: only the runs say it
+    monkeypatch.setattr(engine, "guard", lambda plans, *rest: {each.hash: () for each in plans})
+    assert evaluate(cohort, "bandpower", **how).accepted_risks == ("same_signal",)
 
 
 def test_the_quick_audit_says_so_where_progress_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,7 +109,7 @@ def evaluate(
                 why_not[name] = errors[0]
                 del floors[name]
         beside = {name: experiment.results(store) for name, experiment in floors.items()}
-        results = replace(main.results(store), floors=beside, no_floors=why_not, accepted_risks=risks)
+        results = replace(main.results(store), floors=beside, no_floors=why_not)
         if out is None:
             _ = results.windows  # read now: the folder is about to go
         return results

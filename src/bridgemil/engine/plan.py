@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,8 @@ class Experiment:
         for member in self.settings.each:
             identities = [job.identity for seed in self.seeds for job in self.jobs(seed) if job.settings == member]
             parts.append(gather(store, identities, member, self.split, len(self.rounds)))
-        return parts[0] if len(parts) == 1 else averaged(parts, self.settings)
+        results = parts[0] if len(parts) == 1 else averaged(parts, self.settings)
+        return replace(results, accepted_risks=tuple(sorted({*results.accepted_risks, *self.accepted_risks})))
 
 
 @dataclass
@@ -143,7 +144,7 @@ class Plan:
         for experiment in self.experiments:
             if experiment.part:
                 continue
-            self.store.note_split(experiment.cohort.hash, experiment.split)
+            self.store.note_split(experiment.cohort.hash, experiment.split, experiment.accepted_risks)
             if experiment.settings.members:
                 self.store.note_ensemble(experiment.settings)
 

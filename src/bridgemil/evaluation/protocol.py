@@ -68,7 +68,8 @@ def gather(
     """The results of an experiment's finished runs, given fold by fold for each seed.
 
     A run may belong to several splits; what it is called here is its place in this one. ``rounds`` of the plan were
-    run, all by default.
+    run, all by default. A risk that was accepted when one of the runs was done, or for this cohort and split by any
+    call, is a risk of these results.
     """
     import pandas as pd
 
@@ -84,6 +85,7 @@ def gather(
         seconds += float(about["seconds"])
         classes = about["cohort"]["classes"]
         risks |= set(about.get("accepted_risks", ()))
+    risks |= set(store.accepted_risks(about["cohort"]["hash"], plan))
 
     def windows() -> pd.DataFrame:
         pairs = zip(identities, marks, strict=True)

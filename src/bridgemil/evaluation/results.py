@@ -248,6 +248,7 @@ def averaged(members: list[Results], settings: Settings) -> Results:
         curves=pd.concat(curves, ignore_index=True) if curves else pd.DataFrame(),
         runs=[identity for member in members for identity in member.runs],
         seconds=sum(member.seconds for member in members),
+        accepted_risks=tuple(sorted({risk for member in members for risk in member.accepted_risks})),
         members={member.name: member for member in members},
         _windows=windows,
     )

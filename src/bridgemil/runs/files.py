@@ -62,6 +62,7 @@ class SplitFile(Schema):
     folds: list[list[str]]
     split_seed: int | None = None
     kind: str = "file"
+    accepted_risks: list[str] = Field(default_factory=list)  # for this cohort and split, by any call
 
 
 class AuditFinding(BaseModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -169,11 +169,30 @@ class RunStore:
             raise folder.bad(name, "is not a part of this run")
         return folder.frame(name, columns, None if hashes is None else hashes[name])
 
-    def note_split(self, cohort_hash: str, plan: FoldPlan) -> None:
-        """Write down a split that runs here follow, so that a report can tell which runs belong together."""
-        file = self._made("splits") / f"{cohort_hash[:12]}-{plan.hash[:12]}.json"
-        if not file.is_file():
-            write_sealed(file, plan.for_json() | {"cohort": cohort_hash})
+    def note_split(self, cohort_hash: str, plan: FoldPlan, accepted: Sequence[str] = ()) -> None:
+        """Write down a split that runs here follow, so that a report can tell which runs belong together.
+
+        Parameters
+        ----------
+        cohort_hash, plan
+            What is split, and how.
+        accepted
+            Risks that were accepted for this cohort and split. They stay, and are those of every result on it, also of
+            runs that were finished before the risk was known or accepted.
+        """
+        file = self._made("splits") / _split_name(cohort_hash, plan)
+        known = self.accepted_risks(cohort_hash, plan)
+        if not file.is_file() or not set(accepted) <= set(known):
+            risks = sorted({*known, *accepted})
+            content = plan.for_json() | {"cohort": cohort_hash}
+            write_sealed(file, content | ({"accepted_risks": risks} if risks else {}))
+
+    def accepted_risks(self, cohort_hash: str, plan: FoldPlan) -> tuple[str, ...]:
+        """The risks that were accepted for a cohort and split; none where nobody wrote the split down."""
+        name = _split_name(cohort_hash, plan)
+        if name not in self.names("splits"):
+            return ()
+        return tuple(StoredFolder(self.root, ADVICE).json(f"splits/{name}", SplitFile).get("accepted_risks", ()))
 
     def note_ensemble(self, settings: Settings) -> None:
         """Write down an ensemble whose members are run here, so that a report can show it."""
@@ -234,6 +253,10 @@ class RunStore:
         refuse_link(folder)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def _split_name(cohort_hash: str, plan: FoldPlan) -> str:
+    return f"{cohort_hash[:12]}-{plan.hash[:12]}.json"
 
 
 @lru_cache(maxsize=2**14)
