@@ -43,7 +43,7 @@ def headers(cohort: Cohort, key: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     "text",
     ["", "X X X X", "X F X X", "X X 02-MAY-1951 X", "x M 01-JAN-1900 Anonymous", "unknown", "0000", "Anonymous^Patient",
-     "NA NA NA NA", "patient", "\0\0\0"],
+     "NA NA NA NA", "patient", "S1", "17 M X X", "\0\0\0"],
 )  # fmt: skip
 def test_a_header_that_names_nobody_gives_no_identity(bids: Path, text: str) -> None:
     path = name_of(bids, 1)
@@ -52,7 +52,7 @@ def test_a_header_that_names_nobody_gives_no_identity(bids: Path, text: str) -> 
 
 
 def test_recordings_that_name_one_person_share_a_number(bids: Path, tmp_path: Path) -> None:
-    for number, text in {1: JANE, 2: "17 X X X", 4: JANE.upper(), 5: "X X X John_Doe"}.items():
+    for number, text in {1: JANE, 2: "17 M 03-MAY-1951 X", 4: JANE.upper(), 5: "X X X John_Doe"}.items():
         patch(name_of(bids, number), 8, text, 80)
     cohort = prepared(bids, tmp_path / "c")
     assert list(headers(cohort, "identity").values()) == [1, 2, None, 1, 3, None]
@@ -92,7 +92,7 @@ def test_other_formats_say_whose_they_are_through_their_reader(tmp_path: Path) -
     path = tmp_path / "a.fif"
     assert identity_hash(path, raw) is None
     assert recording_day(raw) is None
-    raw.info["subject_info"] = {"his_id": "P7", "last_name": "Roe", "sex": 2}
+    raw.info["subject_info"] = {"his_id": "P701", "last_name": "Roe", "sex": 2}
     raw.set_meas_date(datetime(2019, 4, 3, tzinfo=UTC))
     assert identity_hash(path, raw) is not None
     assert recording_day(raw) == datetime(2019, 4, 3, tzinfo=UTC).date().toordinal()

@@ -22,6 +22,7 @@ NAME = "shortcuts"
 FOLDS = 5
 PERMUTATIONS = 1000
 NOTICED, DAMNING, LEVEL = 0.65, 0.9, 0.05  # AUROC of a WARN, of a FAIL where it cannot be biology; significance
+UNSEEN = ("order", "channels", "date", "date_missing")  # in no window, so never a FAIL; what goes with them may be
 BLOCK = 2_000_000  # numbers ranked at once, which bounds the memory
 
 
@@ -68,8 +69,8 @@ def _flagged(case: Case, trait: Trait, auroc: float, best: int, p_holm: float) -
     fix = "match or balance the classes in it, or report results within its strata; say so beside every result"
     if trait.technical:
         fix = "record or cut the classes alike (same length, rate and rules), or leave out who differs; prepare again"
-    elif trait.name == "order":
-        fix = "no method here sees names or order; make sure that the classes were recorded in the same time and place"
+    elif trait.name in UNSEEN:
+        fix = "no method here sees it; make sure that the classes were recorded at the same time and place, and alike"
     evidence = (f"p = {p_holm:.3f} after Holm", _by_class(case, trait))
     return Finding(f"shortcut_{trait.name}", "FAIL" if damning else "WARN", words, evidence, fix, numbers)
 

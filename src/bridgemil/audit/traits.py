@@ -135,8 +135,9 @@ def _of_files(cohort: Cohort) -> list[Trait | Unknown]:
     found.append(_trait("missing", "number of windows left out", dropped, technical=True))
     every = [file for parts in files.values() for file in parts]
     if all(file.get("n_channels") is not None for file in every):
+        # This and the days: not called technical, for no method here sees what the windows do not hold.
         words = "number of channels in the file"
-        found.append(_trait("channels", words, each(lambda f: f["n_channels"], min), technical=True))
+        found.append(_trait("channels", words, each(lambda f: f["n_channels"], min)))
     else:
         found.append(Unknown("channels", f"how many each file had {NOT_RECORDED}"))
     return found + _of_days([files[subject] for subject in cohort.subjects])
@@ -152,10 +153,10 @@ def _of_days(files: Sequence[Sequence[Mapping[str, Any]]]) -> list[Trait | Unkno
         return [Unknown("date", "no header says when it was recorded, or they are anonymised")]
     middle = float(np.median([day for day in days if day is not None]))
     filled = [middle if day is None else float(day) for day in days]
-    found = [_trait("date", "day of recording, counted from the first,", filled, technical=True)]
+    found = [_trait("date", "day of recording, counted from the first,", filled)]
     if missing.any():
         words = "whether the header says when it was recorded"
-        found.append(_trait("date_missing", words, missing.astype(float), technical=True))
+        found.append(_trait("date_missing", words, missing.astype(float)))
     return found
 
 

@@ -29,6 +29,7 @@ FILLERS = set(
 SEX = {"m", "f", "male", "female"}
 # Days that programs write where they know none, or were told to hide it.
 NO_DAYS = {date(1985, 1, 1), date(1970, 1, 1), date(1900, 1, 1), date(1901, 1, 1), date(1999, 1, 1), date(2000, 1, 1)}
+LEAST_CODE = 6  # characters
 DAY = re.compile(r"\d{1,2}[-./][a-z]{3}[-./]\d{2,4}|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}")
 
 
@@ -45,7 +46,8 @@ def identity_hash(path: Path, raw: BaseRaw) -> str | None:
     Returns
     -------
     str or None
-        None where the header names nobody: it is empty, holds fillers ("X X X X"), or no more than sex and birthday.
+        None where the header names nobody: it is empty, holds fillers ("X X X X"), no more than sex and birthday, or a
+        short code without a birthday ("S1"), which two groups of people may both have used.
     """
     if path.suffix.lower() in EDF:
         with path.open("rb") as stream:
@@ -55,7 +57,9 @@ def identity_hash(path: Path, raw: BaseRaw) -> str | None:
         parts = [person.get(key) for key in ("his_id", "last_name", "first_name", "middle_name", "birthday")]
         text = " ".join("-".join(map(str, p)) if isinstance(p, tuple) else str(p) for p in parts if p is not None)
     words = [word for word in re.split(r"[\s\0]+", text.casefold()) if not _says_nothing(word)]
-    if not any(not DAY.fullmatch(word) and word not in SEX for word in words):
+    names = [word for word in words if not DAY.fullmatch(word) and word not in SEX]
+    born = any(DAY.fullmatch(word) for word in words)
+    if not names or (not born and len("".join(names)) < LEAST_CODE):
         return None
     return hashlib.sha256(" ".join(words).encode()).hexdigest()
 
