@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
+LONG := -o timeout=0 -o faulthandler_timeout=0  # tests that may take minutes each
 
 .PHONY: demo test fuzz test-real browser lint bench clean
 
@@ -31,10 +32,10 @@ test: lint browser
 
 # Mutated recordings, tables, settings and folders; the counts by kind and outcome stand at the end.
 fuzz: $(STAMP)
-	$(BIN)/pytest -q -n 2 tests/fuzz --cases 5000
+	$(BIN)/pytest -q -n 2 tests/fuzz --cases 5000 $(LONG)
 
 test-real: $(STAMP)
-	$(BIN)/pytest -q tests/real -o addopts="--strict-markers --import-mode=importlib -ra"
+	$(BIN)/pytest -q tests/real -o addopts="--strict-markers --import-mode=importlib -ra" $(LONG)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/backbones_speed.py
