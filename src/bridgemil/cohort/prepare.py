@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import os
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +17,21 @@ import numpy as np
 from bridgemil import __version__
 from bridgemil.cohort import sources
 from bridgemil.cohort.checks import Verdict, judge, native_rate
+from bridgemil.cohort.cutting import SubjectTask, cut_subject
 from bridgemil.cohort.header_identity import header_records, with_headers
 from bridgemil.cohort.listing import Listing, Recording
-from bridgemil.cohort.opening import is_whole, read_about, read_record
-from bridgemil.cohort.preprocessing import Plan, cut
+from bridgemil.cohort.preprocessing import Plan
 from bridgemil.cohort.reading import Facts, look
-from bridgemil.cohort.records import SubjectRecord, default_folds, describe
+from bridgemil.cohort.records import SubjectRecord, default_folds
+from bridgemil.cohort.resuming import already_done, is_finished, only_writer, refuse_foreign
 from bridgemil.cohort.settings import PRESETS, PrepareSettings
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.writing import (
-    ABOUT,
     FORMAT,
-    MARKER,
     SUBJECTS,
     array_hash,
-    mark,
-    subject_folder,
     write_cohort,
-    write_subject,
 )
-from bridgemil.disk import Taken, lock, refuse_link, remove
 from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
@@ -108,7 +101,7 @@ def prepare(
     chosen = _settings(preset, settings)
     options = sources.SourceOptions(label=label, task=task, session=session, raw=raw)
     listing = _list(source, preset, options, classes)
-    _refuse_foreign(out, listing)
+    refuse_foreign(out, listing)
     workers = jobs or cores()
 
     looked = _look(listing, workers, progress)
@@ -122,8 +115,8 @@ def prepare(
 
     tasks = _tasks(listing, verdict, looked, out)
     recipe = _digest([[task.recipe for task in tasks], verdict.channels, chosen.folds, chosen.burn_in, listing.columns])
-    with _only_writer(out):
-        if not _finished(out, recipe, tasks, overwrite):
+    with only_writer(out):
+        if not is_finished(out, recipe, tasks, overwrite):
             headers = header_records([looked[plan.recording] for plan in verdict.plans])
             _write(out, tasks, recipe, listing, verdict, chosen, headers, workers, skip_bad, progress)
     return Cohort.open(out)
@@ -176,18 +169,6 @@ def _list(
     return listing
 
 
-@dataclass(frozen=True)
-class SubjectTask:
-    """Everything a worker needs to prepare one subject; ``recipe`` identifies its result."""
-
-    out: Path
-    subject: str
-    label: str
-    plans: tuple[Plan, ...]
-    files: tuple[dict[str, Any], ...]
-    recipe: str
-
-
 def _tasks(listing: Listing, verdict: Verdict, looked: Mapping[Recording, Facts], out: Path) -> list[SubjectTask]:
     import mne
 
@@ -213,89 +194,6 @@ def _tasks(listing: Listing, verdict: Verdict, looked: Mapping[Recording, Facts]
     return tasks
 
 
-def _refuse_foreign(out: Path, listing: Listing) -> None:
-    """Refuse an OUT that this tool did not make, or cannot make: what lies there may be all a user has."""
-    out = out.absolute()
-    existing = next(folder for folder in (out, *out.parents) if folder.exists())
-    if not existing.is_dir():
-        raise BadUse(f"{existing}: is a file; name a folder for the cohort")
-    place, root = out.resolve(), listing.root.resolve()
-    files = [recording.path.resolve() for recording in listing.recordings]
-    if any(file.is_relative_to(place) for file in files):
-        raise BadUse(f"{out}: holds the recordings themselves; choose another OUT")
-    among = next((file for file in files if place.is_relative_to(file)
-                  or (file.parent != root and place.is_relative_to(file.parent))), None)  # fmt: skip
-    if among is not None:
-        raise BadUse(f"{out}: lies among the recordings ({listing.name(among)}); choose an OUT outside of them")
-    if out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file():
-        raise BadUse(f"{out}: exists and is no cohort; choose another OUT")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise BadUse(f"{existing}: you may not write there; choose another OUT")
-
-
-@contextmanager
-def _only_writer(out: Path) -> Iterator[None]:
-    """Own the folder; a writer that dies gives it back."""
-    try:
-        mark(out, "This folder is a bridgemil cohort; `bridgemil prepare` may replace what is in it.\n")
-        with lock(out / ".lock", wait=False):
-            yield
-    except Taken:
-        raise BadUse(f"{out}: another `prepare` is writing there") from None
-
-
-def _finished(out: Path, recipe: str, tasks: list[SubjectTask], overwrite: bool) -> bool:
-    """Whether ``out`` already is this cohort, whole; refuses to replace another one unless told to."""
-    about = out / ABOUT
-    if not about.is_file():
-        return False
-    try:
-        known = read_about(out).get("recipe")
-    except BadData:
-        known = None
-    if known == recipe:
-        if _is_whole(out):
-            return True
-    elif known is not None and not overwrite:
-        raise BadUse(f"{out}: holds a cohort made from other files or settings; choose another OUT, or --overwrite")
-    elif not overwrite and not _is_of_these(out, tasks):
-        raise BadUse(
-            f"{out}: holds a cohort whose {ABOUT} does not say how it was made (edited, damaged, saved from arrays, or "
-            "of another version), and subjects that are not known to be of these files and settings; choose another "
-            "OUT, or --overwrite"
-        )
-    remove(about)  # from here on it is an unfinished cohort
-    return False
-
-
-def _is_of_these(out: Path, tasks: list[SubjectTask]) -> bool:
-    """Whether all subjects that are there were cut by these tasks' recipes: nothing else may be lost."""
-    by_folder = {subject_folder(out, task.subject).name: task for task in tasks}
-    folders = (out / SUBJECTS).iterdir() if (out / SUBJECTS).is_dir() else ()
-    for folder in folders:
-        if folder.name.startswith("."):
-            continue
-        task = by_folder.get(folder.name)
-        try:
-            if task is None or read_record(out, task.subject).get("recipe") != task.recipe:
-                return False
-        except BadData:
-            return False
-    return True
-
-
-def _is_whole(out: Path) -> bool:
-    """Whether a finished cohort is as it was written; what is damaged is cut anew."""
-    try:
-        cohort = Cohort.open(out)
-        for subject in cohort.subjects:
-            cohort.windows(subject)
-            cohort.window_starts(subject)
-    except BadData:
-        return False
-    return True
-
-
 def _write(
     out: Path,
     tasks: list[SubjectTask],
@@ -310,7 +208,7 @@ def _write(
 ) -> None:
     """Cut every subject that is not there yet, and finish the cohort."""
     (out / SUBJECTS).mkdir(exist_ok=True)
-    done = _already_done(out, tasks)
+    done = already_done(out, tasks)
     rest = [task for task in tasks if task.subject not in done]
     for task, record in each(cut_subject, rest, jobs=jobs, label="preparing", show=progress):
         done[task.subject] = record
@@ -322,62 +220,6 @@ def _write(
     verdict.problems += problems
     records = [record for task in tasks if (record := done[task.subject]) is not None]
     _finish(out, records, recipe, listing, verdict, settings, headers)
-
-
-def _already_done(out: Path, tasks: list[SubjectTask]) -> dict[str, dict[str, Any] | None]:
-    """The records of subjects that an earlier call finished by the same recipe; other subjects' folders are removed."""
-    done: dict[str, dict[str, Any] | None] = {}
-    for task in tasks:
-        refuse_link(subject_folder(out, task.subject))
-        if subject_folder(out, task.subject).is_dir():
-            try:
-                record = read_record(out, task.subject)
-            except BadData:
-                continue  # damaged, or not whole: it is cut anew
-            n_times, starts = task.plans[0].settings.window_samples, record.get("starts_hash")
-            if record.get("recipe") == task.recipe and is_whole(out, SubjectRecord.from_row(record), n_times, starts):
-                done[task.subject] = record
-    wanted = {subject_folder(out, subject).name for subject in done}
-    for folder in (out / SUBJECTS).iterdir():
-        if folder.name not in wanted and ((folder / "record.json").is_file() or folder.suffix == ".part"):
-            remove(folder)
-    return done
-
-
-def cut_subject(task: SubjectTask) -> dict[str, Any] | None:
-    """Cut all recordings of one subject and write its folder.
-
-    Parameters
-    ----------
-    task
-        The recordings, how to cut them, and where to write.
-
-    Returns
-    -------
-    dict or None
-        The subject's record, as in its record.json; None if no window is left.
-    """
-    cuts = [cut(plan) for plan in task.plans]
-    lengths = [len(piece.windows) for piece in cuts]
-    if not sum(lengths):
-        return None
-    windows = cuts[0].windows if len(cuts) == 1 else np.concatenate([piece.windows for piece in cuts])
-    starts = np.concatenate([piece.starts for piece in cuts])
-    names = [plan.recording.name for plan in task.plans]
-    record = asdict(describe(task.subject, task.label, windows, names, lengths)) | {"recipe": task.recipe}
-    record["files"] = [
-        {
-            **file,
-            "windows": len(piece.windows),
-            "marked_bad": piece.n_marked,
-            "dropped_marked_bad": piece.n_dropped_marked,
-            "dropped_amplitude": piece.n_dropped_amplitude,
-            "filter_warnings": piece.warnings,
-        }
-        for file, piece in zip(task.files, cuts, strict=True)
-    ]
-    write_subject(task.out, task.subject, windows, starts, record)
-    return record
 
 
 def _finish(
