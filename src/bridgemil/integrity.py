@@ -207,7 +207,7 @@ def _cohort(path: Path) -> list[Step]:
         steps.append(Step(f"{place}/windows.npy", partial(_quiet, cohort.windows, subject)))
         steps.append(Step(f"{place}/starts.npy", partial(_quiet, cohort.window_starts, subject)))
         steps.append(Step(f"{place}/record.json", partial(_record, cohort, subject)))
-    return steps + _strangers(path, lambda name: name in known | {ABOUT, TABLE}, opening.ADVICE)
+    return steps + _strangers(path, lambda name: name in known | {ABOUT, TABLE, "inspect.png"}, opening.ADVICE)
 
 
 def _record(cohort: Cohort, subject: str) -> None:

@@ -197,16 +197,18 @@ def test_the_removal_test_tells_windows_that_matter_from_windows_that_do_not() -
     values[:10] = 30.0
     toy = _Toy(values)
     p = toy.probabilities(np.arange(100))
-    found = explanations._removal([toy], values, "AD", 1, p)
+    found = explanations._removal([toy], values, "AD", 1)
     assert found.n == 10
     assert found.top == pytest.approx(0.5 - p[1])
     assert len(found.random) == 20
     assert found.more_than_chance
-    unrelated = explanations._removal([toy], np.random.default_rng(1).normal(size=100), "AD", 1, p)
+    unrelated = explanations._removal([toy], np.random.default_rng(1).normal(size=100), "AD", 1)
     assert not unrelated.more_than_chance
     assert "no further than by chance" in unrelated.sentence
-    assert explanations._removal([toy], values[:1], "AD", 1, p) is None
+    assert explanations._removal([toy], values[:1], "AD", 1) is None
     assert "1 window)" in Removal("AD", 1, 0.1, np.zeros(20)).sentence
+    halved = explanations._removal([toy], values, "AD", 1, lambda p: (p + 0.5) / 2)
+    assert halved.top == pytest.approx(found.top / 2), "it is of the probability that is shown"
 
 
 def test_several_models_are_averaged(explained: RunStore) -> None:

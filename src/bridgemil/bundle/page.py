@@ -34,7 +34,7 @@ def explain_recording(bundle: Bundle, said: RecordingSaid) -> Explanation:
     n = bundle.about["provenance"]["n_subjects"]
     return explain(
         bundle.model, person, background, f"the mean features of the {n} training people",
-        predicted=int(said.probabilities.argmax()),
+        predicted=int(said.probabilities.argmax()), calibrate=bundle.calibration,
     )  # fmt: skip
 
 

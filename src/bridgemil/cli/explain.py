@@ -67,7 +67,8 @@ def run(
     held = find(RunStore(runs), subject, method=method, run=run_, cohort=cohort)
     model = held.model()
     explanation = explain(model, held.person, *held.background(model))
-    page = out or runs / "explain" / f"{_file_name(subject)}.html"
+    chosen = "-".join(_file_name(word) for word in (subject, method, run_) if word)  # another choice, another page
+    page = out or runs / "explain" / f"{chosen}.html"
     warnings = _write(page, held, model.facts, explanation)
     files = [page, *([] if csv is None else explanation.write_csv(csv))]
     if json:

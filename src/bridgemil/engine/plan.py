@@ -15,7 +15,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import fold_plan, gather, seed_list
 from bridgemil.evaluation.results import Results, averaged
-from bridgemil.methods import Settings
+from bridgemil.methods import Settings, changed_from_budget
 from bridgemil.runs import RunStore, run_identity, stage1_identity
 
 
@@ -42,7 +42,8 @@ class Job:
     @property
     def title(self) -> str:
         """The experiment in words."""
-        return ", ".join(filter(None, (Path(self.cohort).name, self.settings.title, self.part)))
+        changed = (f"{key}={value}" for key, value in changed_from_budget(self.settings).items())
+        return ", ".join(filter(None, (Path(self.cohort).name, self.settings.title, *changed, self.part)))
 
     def __str__(self) -> str:
         dealt = f", split seed {self.split['split_seed']}" if self.split.get("split_seed") else ""

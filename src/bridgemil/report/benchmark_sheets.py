@@ -225,10 +225,15 @@ def changes(cells: Sequence[Cell]) -> list[str]:
     return [f"{', '.join(labels)}: {words}" for words, labels in said.items()]
 
 
+def accepted(cells: Sequence[Cell]) -> list[str]:
+    """That the cohort failed its audit, where it did: above everything else."""
+    risks = sorted({risk for cell in cells for risk in cell.results.accepted_risks})
+    return [accepted_words(risks)] if risks else []
+
+
 def caveats(cells: Sequence[Cell]) -> list[str]:
     """What must stand beside the numbers: a failed audit, and where they stand beside the paper's, what differs."""
-    risks = sorted({risk for cell in cells for risk in cell.results.accepted_risks})
-    said = [accepted_words(risks)] if risks else []
+    said = accepted(cells)
     published = [cell for cell in cells if cell.published]
     if not published:
         return said

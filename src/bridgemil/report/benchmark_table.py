@@ -294,7 +294,7 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
     missing += [
         f"Not finished: {', '.join(str(name) for name in names if name)}: {counted(len(rows), 'run')} of seeds that "
         "are not complete on any split planned here, left out"
-        for names, rows in left[~studied].groupby(["cohort", "method", "backbone"], sort=False, dropna=False)
+        for names, rows in left[~studied].fillna({"backbone": ""}).groupby(["cohort", "method", "backbone"], sort=False)
     ]
     return cells, missing
 

@@ -6,7 +6,7 @@ puts them to a test: does the prediction move more when the top tenth of windows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -228,6 +228,7 @@ def explain(
     background: Floats | None = None,
     background_of: str = "",
     predicted: int | None = None,
+    calibrate: Callable[[Floats], Floats] | None = None,
 ) -> Explanation:
     """What a prediction rests on.
 
@@ -245,6 +246,9 @@ def explain(
         Whose these are, in words.
     predicted
         The class that is said, if not the model's likeliest (calibration may change it).
+    calibrate
+        K to K: the probabilities that are shown, where they are not the model's own; the removal test is of
+        those.
     """
     members = [leaf for model in ([models] if isinstance(models, Model) else models) for leaf in leaves(model)]
     remember = in_memory()
@@ -256,7 +260,7 @@ def explain(
     predicted = likeliest if predicted is None else predicted
     values = {name: _mean_or_none(readings, name) for name in ("gates", "contributions", "window_probabilities")}
     rankings = [
-        Ranking(name, ranked, _removal(readings, ranked, classes[predicted], predicted, p))
+        Ranking(name, ranked, _removal(readings, ranked, classes[predicted], predicted, calibrate))
         for name, ranked in _ranked(values, predicted)
     ]
     pairs, electrodes, notes = _patterns(readings, classes, background, background_of)
@@ -293,15 +297,26 @@ def _ranked(values: dict[str, Floats | None], predicted: int) -> list[tuple[str,
     return found + ([] if p is None else [("probability", p[:, predicted])])
 
 
-def _removal(readings: Sequence[Reading], values: Floats, class_name: str, predicted: int, p: Floats) -> Removal | None:
+def _removal(
+    readings: Sequence[Reading],
+    values: Floats,
+    class_name: str,
+    predicted: int,
+    calibrate: Callable[[Floats], Floats] | None = None,
+) -> Removal | None:
     n = len(values)
     if n < 2:
         return None
     size = max(1, round(n / 10))
 
+    def shown(keep: Index) -> float:
+        p = _mean([reading.probabilities(keep) for reading in readings])
+        return float((p if calibrate is None else calibrate(p))[predicted])
+
+    whole = shown(np.arange(n))
+
     def change(gone: Index) -> float:
-        keep = np.setdiff1d(np.arange(n), gone)
-        return float(_mean([reading.probabilities(keep) for reading in readings])[predicted] - p[predicted])
+        return shown(np.setdiff1d(np.arange(n), gone)) - whole
 
     rng = np.random.default_rng(0)
     random = np.array([change(rng.choice(n, size, replace=False)) for _ in range(DRAWS)])

@@ -15,6 +15,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
 from bridgemil.models import BaselineModel, Model, NetworkModel, Shelf, features_of, front_end_arrays
+from bridgemil.report.cohort_place import cohort_place
 from bridgemil.report.explanation import Person
 from bridgemil.report.window_values import Floats
 from bridgemil.runs import RunShelf, RunStore
@@ -141,7 +142,7 @@ def find(
         chosen = [(identity, about) for identity, about in chosen if about["settings"]["method"] == method]
     identity, about = _only(chosen, subject)
     others = [_title(other) for name, other in chosen if name != identity]
-    opened = _cohort(about, cohort)
+    opened = _cohort(about, cohort, store.root)
     record = opened.records[subject]
     recordings = list(zip(record.recordings, record.recording_windows, strict=True))
     person = Person(subject, opened.windows(subject), opened.window_starts(subject), recordings, record.label)
@@ -177,12 +178,13 @@ def _part(about: dict[str, Any]) -> str:
     return str((about["split"] or {}).get("part", ""))
 
 
-def _cohort(about: dict[str, Any], given: str | Path | Cohort | None) -> Cohort:
+def _cohort(about: dict[str, Any], given: str | Path | Cohort | None, root: Path) -> Cohort:
     where = about["cohort"]["path"]
-    if given is None and not (where and Path(where).is_dir()):
+    place = given if given is not None else cohort_place(where, root)
+    if place is None:
         lost = f"the cohort is no longer at {where}" if where else "the cohort was in memory only"
         raise BadUse(f"{lost}; say where it is, --cohort FOLDER")
-    cohort = given if isinstance(given, Cohort) else Cohort.open(given or where)
+    cohort = place if isinstance(place, Cohort) else Cohort.open(place)
     if cohort.hash != about["cohort"]["hash"]:
         raise BadData(f"{cohort.path or 'the cohort'}: is not the cohort of this run, or has changed since")
     return cohort

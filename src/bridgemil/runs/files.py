@@ -11,6 +11,7 @@ from bridgemil.stored.schema import Schema
 PARTS = ("runs", "stage1", "features", "splits", "ensembles", "audits", "unfinished", "failed")
 ABOUT = "run.json"
 ADVICE = "delete it and run again"
+RUN_ADVICE = "delete the whole folder it lies in, and run again"  # a run or encoder is whole or not there
 PREDICTIONS = {"seed": "whole", "fold": "whole", "subject": "text", "label": "text", "predicted": "text"}
 WINDOWS = {"subject": "text", "window": "whole", "second": "number"}
 TABLES = ("predictions.parquet", "curves.parquet", "windows.parquet")

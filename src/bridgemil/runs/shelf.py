@@ -14,7 +14,7 @@ from bridgemil.disk import refuse_link
 from bridgemil.errors import BadData
 from bridgemil.methods import digest
 from bridgemil.models import Shelf
-from bridgemil.runs.files import ADVICE
+from bridgemil.runs.files import ADVICE, RUN_ADVICE
 from bridgemil.runs.store import ENCODER, RunStore
 from bridgemil.stored import StoredFolder
 from bridgemil.stored.hashes import write_hashed_array
@@ -69,8 +69,8 @@ def read_encoder(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A stored Stage 1 encoder and what is known of it: seconds and curve."""
     from bridgemil.learning import checkpoint
 
-    tensors, about = checkpoint.read(file, ADVICE)
-    folder = StoredFolder(file.parent, ADVICE)
+    tensors, about = checkpoint.read(file, RUN_ADVICE)
+    folder = StoredFolder(file.parent, RUN_ADVICE)
     if about.get("identity", file.parent.name) != file.parent.name:
         raise folder.bad(file.name, "is another encoder than its folder says")
     if not isinstance(about.get("curve"), list) or not isinstance(about.get("seconds"), int | float):

@@ -22,6 +22,7 @@ from bridgemil.runs.files import (
     ADVICE,
     PARTS,
     PREDICTIONS,
+    RUN_ADVICE,
     TABLES,
     WINDOWS,
     AuditFile,
@@ -117,7 +118,7 @@ class RunStore:
 
     def _folder(self, identity: str) -> StoredFolder:
         refuse_link(self.root / "runs", self.run(identity))
-        return StoredFolder(self.run(identity), ADVICE)
+        return StoredFolder(self.run(identity), RUN_ADVICE)
 
     def predictions(self, identity: str) -> pd.DataFrame:
         """The held-out predictions of a run: seed, fold, subject, label, predicted, p_<class>…"""
@@ -262,7 +263,7 @@ def _split_name(cohort_hash: str, plan: FoldPlan) -> str:
 @lru_cache(maxsize=2**14)
 def _stated(folder: Path, *written: int) -> dict[str, str] | None:
     """The hashes that run.json states; read once as long as it is not written anew."""
-    files: dict[str, str] | None = StoredFolder(folder, ADVICE).json(ABOUT, RunFile).get("files")
+    files: dict[str, str] | None = StoredFolder(folder, RUN_ADVICE).json(ABOUT, RunFile).get("files")
     return files
 
 

@@ -36,7 +36,7 @@ def perform(desk: Desk) -> Findings:
     vary: dict[str, list[Any]] = {key: list(values) for key, values in desk.option("vary", USUAL).items()}
     for key in vary:
         if not methods.has_setting(method, key):
-            raise BadUse(f"{method} has no setting {key}; a study varies settings that its method has")
+            raise BadUse(f"{method} has no setting {key}; its own: {', '.join(_settings_of(desk, method))}")
         if key in methods.fixed(method):
             raise BadUse(f"{key} is what makes {method}; vary it of bridgemil")
     for key, values in vary.items():
@@ -72,6 +72,12 @@ def perform(desk: Desk) -> Findings:
             "Choosing a value by this table and then reporting the same cohort is selection on test subjects.",
         ],
     )  # fmt: skip
+
+
+def _settings_of(desk: Desk, method: str) -> list[str]:
+    members = desk.experiment(desk.cohorts[0], method).settings.each
+    keys = {key for member in members for key in methods.flat(member.model_dump(mode="json")) if "." in key}
+    return sorted(key for key in keys if methods.has_setting(method, key) and key not in methods.fixed(method))
 
 
 def _usual_value(desk: Desk, method: str, key: str) -> Any:

@@ -16,6 +16,7 @@ from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, counted
+from bridgemil.report.cohort_place import cohort_place
 from bridgemil.runs import RunStore
 
 ARRAYS = "the cohort was made from arrays: what was done to them, and left out, before is not recorded"
@@ -133,7 +134,7 @@ def dossiers(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[Dossie
 def _dossier(store: RunStore, cohort_hash: str, cells: Sequence[Cell], cohort: Cohort | None) -> Dossier:
     absent = ""
     if cohort is None:
-        cohort, absent = _at_its_place(cells[0].source["path"], cohort_hash)
+        cohort, absent = _at_its_place(cells[0].source["path"], cohort_hash, store.root)
     if cohort is None:
         return Dossier(cells[0].cohort, cells, store, None, absent, (), absent)
     try:
@@ -143,17 +144,18 @@ def _dossier(store: RunStore, cohort_hash: str, cells: Sequence[Cell], cohort: C
         return Dossier(cells[0].cohort, cells, store, cohort, "", (), unaudited)
 
 
-def _at_its_place(path: str, cohort_hash: str) -> tuple[Cohort | None, str]:
+def _at_its_place(path: str, cohort_hash: str, root: Path) -> tuple[Cohort | None, str]:
     """The cohort where the runs found it, or why it is not there. The folder's name is said, not where it lies."""
     if not path:
         return None, "the cohort was in memory only and is not stored"
     name = Path(path).name
-    if not Path(path).is_dir():
+    place = cohort_place(path, root)
+    if place is None:
         return None, f"the cohort {name} is no longer where the runs found it (say where: --cohort FOLDER)"
     try:
-        cohort = Cohort.open(path)
+        cohort = Cohort.open(place)
     except BridgeMILError as error:
-        words = str(error).splitlines()[0].replace(path, name)
+        words = str(error).splitlines()[0].replace(str(place), name)
         return None, f"the cohort {name} cannot be read ({words})"
     if cohort.hash != cohort_hash:
         return None, f"the cohort {name} has changed since the runs (the right one: --cohort FOLDER)"

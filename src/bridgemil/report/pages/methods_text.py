@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.learning.settings import BagSettings
+from bridgemil.learning.settings import BagSettings, Stage1Settings, Stage2Settings
 from bridgemil.methods import ABLATIONS, METHODS, Settings, changed_from_budget, short_name
 from bridgemil.report.benchmark_table import Cell
 from bridgemil.runs import RunStore
@@ -110,11 +110,11 @@ def model_words(label: str, settings: Settings) -> str:
     words = f"{label}: {about}; backbone {backbone}, recipe {settings.recipe}, budget {settings.budget}."
     if settings.stage1 is not None:
         stage1 = settings.stage1
-        trained = f" Stage 1 trained the encoder for {stage1.epochs} epochs by {STAGE1.get(stage1.objective)}."
+        trained = f" Stage 1 trained the encoder for {_epochs(stage1)} by {STAGE1.get(stage1.objective)}."
         words += trained if stage1.objective in STAGE1 else " The encoder kept its random weights."
     stage2 = settings.stage2
     assert stage2 is not None
-    words += f" {'Stage 2' if settings.stage1 else 'Training'} ran for {stage2.epochs} epochs"
+    words += f" {'Stage 2' if settings.stage1 else 'Training'} ran for {_epochs(stage2)}"
     if isinstance(stage2, BagSettings):
         rate = f", encoder {stage2.encoder_lr:g}" if stage2.encoder_lr else ""
         words += f" ({stage2.optimiser}, learning rate {stage2.lr:g}{rate}, {stage2.batch_subjects} people a step"
@@ -124,6 +124,11 @@ def model_words(label: str, settings: Settings) -> str:
     words += f", weight decay {stage2.weight_decay:g}); {kept}."
     changed = ", ".join(f"{key} = {value}" for key, value in changed_from_budget(settings).items())
     return f"{words} Changed from the budget: {changed}." if changed else words
+
+
+def _epochs(stage: Stage1Settings | Stage2Settings) -> str:
+    floor = f", or as many as make {stage.min_steps} steps" if stage.min_steps else ""
+    return f"{stage.epochs} epochs{floor}"
 
 
 def _statistics(cells: Sequence[Cell], model: Mapping[str, Any]) -> str:

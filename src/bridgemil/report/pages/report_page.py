@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bridgemil.report.benchmark_sheets import caveats
+from bridgemil.report.benchmark_sheets import accepted, caveats
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, Place
 from bridgemil.report.colours import method as colour_of
 from bridgemil.report.pages import render, write
@@ -63,6 +63,7 @@ def _group(
         "first": first,
         "split": cells[0].split.title,
         "classes": cells[0].results.classes,
+        "risks": accepted(cells),
         "caveats": caveats(cells),
         "comparisons": [comparison.sentence for comparison in report.comparisons.get(place, [])],
         "confusions": [_confusion(cell) for cell in cells],
