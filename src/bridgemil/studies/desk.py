@@ -100,6 +100,11 @@ class Desk:
         """In words: backbone, recipe and budget."""
         return f"{methods.short_name(self.backbone)}, recipe {self.used_recipe}, budget {self.budget}"
 
+    def title(self, method: str) -> str:
+        """A method in words, with how it was trained; a baseline has neither backbone nor budget."""
+        network = any(member.is_network for member in self.experiment(self.cohorts[0], method).settings.each)
+        return f"{method}, {self.manner}" if network else method
+
     def name(self, cohort: Cohort) -> str:
         """A cohort's name in tables; its path where another has the same name."""
         assert cohort.path is not None

@@ -156,7 +156,7 @@ def perform(desk: Desk) -> Findings:
     tables |= {"forecast": pd.DataFrame(forecasts)} if forecasts else {}
     told = {(c.cohort.hash, f"{method}, {_people(p)}"): p.results for c in curves for p in c.points}
     return Findings(
-        f"Learning curve of {method}: {desk.manner}", sentences,
+        f"Learning curve of {desk.title(method)}", sentences,
         tables | truth.tables(desk, told), {"learning_curve": _figure(desk, curves, rows, method)},
         footnotes=[
             "A forecast is no promise: it assumes that more people are of the same kind, recorded in the same way, and "
@@ -327,7 +327,7 @@ def _figure(desk: Desk, curves: list[Curve], rows: list[dict[str, Any]], method:
         _people_axis(ax, curve)
         why_not = curve.forecast.why_not.partition(" (")[0]
         below = f"\nno forecast: {why_not}" if why_not else ""
-        ax.set_title(f"{desk.name(curve.cohort)}: {method}, {desk.manner}{below}", fontsize=9)
+        ax.set_title(f"{desk.name(curve.cohort)}: {desk.title(method)}{below}", fontsize=9)
         ax.margins(y=0.08)
         ax.set_ylabel("balanced accuracy of held-out subjects, 95 %")
         ax.legend(frameon=False, fontsize=8, loc="best")

@@ -65,7 +65,7 @@ def perform(desk: Desk) -> Findings:
         desk, {(cohort, f"{key} = {value}" if key else "as usual"): r for (cohort, key, value), r in found.items()}
     )
     return Findings(
-        f"Sensitivity of {method}: {desk.manner}", _sentences(rows), tables,
+        f"Sensitivity of {desk.title(method)}", _sentences(rows), tables,
         {"sensitivity": _figure(desk, vary, rows, found)},
         footnotes=[
             "One setting is varied at a time; gains are against the usual value on the same subjects, paired.",
