@@ -57,11 +57,14 @@ class Refused:
 
     name: str
     why: str
+    model: str
 
     def for_machines(self) -> dict[str, Any]:
         """As ``predict --json`` prints it."""
         empty: dict[str, Any] = {"file": self.name, "probabilities": None, "predicted": None, "windows_used": 0}
-        return empty | {"warnings": [], "error": self.why, "model": None}
+        unknown = ("uncalibrated", "unlike_training_percentile", "windows", "windows_dropped", "seconds", "sha256")
+        said = {"warnings": [], "error": self.why, "model": self.model, "notice": NOTICE}
+        return empty | said | dict.fromkeys(unknown)
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def predict(
         try:
             yield judge_windows(bundle, read(recording, bundle.signal, settings))
         except BadData as error:
-            yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "))
+            yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), bundle.title)
 
 
 def judge_windows(bundle: Bundle, recording: NewRecording) -> RecordingSaid:

@@ -33,11 +33,11 @@ def run(
     """
     from bridgemil.engine.clean import clean, leftovers
     from bridgemil.errors import BadData
-    from bridgemil.runs import RunStore
+    from bridgemil.runs import find_store
 
     if not (runs / "runs").is_dir():
         raise BadData(f"{runs}: no folder of runs")
-    store = RunStore(runs)
+    store = find_store(runs)
     chosen = (options.names(methods) or (), options.names(backbones) or (), options.names(budget) or ())
     going = leftovers(store, *chosen, failed=failed, unfinished=unfinished, unused=unused)
     counts, size = {kind: len(paths) for kind, paths in going.parts.items()}, going.size

@@ -47,7 +47,7 @@ def run(
     from bridgemil.errors import BadData, BadUse
     from bridgemil.report.explanation import explain
     from bridgemil.report.held_out import find
-    from bridgemil.runs import RunStore
+    from bridgemil.runs import find_store
 
     if (runs / "bundle.json").is_file() or (not runs.exists() and str(runs) in shipped.NAMES):
         if recording is None:
@@ -64,7 +64,7 @@ def run(
         raise BadData(f"{runs}: no such folder, and no model of the package ({', '.join(shipped.NAMES)})")
     if recording is not None or subject is None:
         raise BadUse(f"{runs} is no model but a folder of runs: say whom, --subject ID, and no recording")
-    held = find(RunStore(runs), subject, method=method, run=run_, cohort=cohort)
+    held = find(find_store(runs), subject, method=method, run=run_, cohort=cohort)
     model = held.model()
     explanation = explain(model, held.person, *held.background(model))
     chosen = "-".join(_file_name(word) for word in (subject, method, run_) if word)  # another choice, another page

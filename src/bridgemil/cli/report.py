@@ -21,6 +21,7 @@ showing = partial(typer.Option, rich_help_panel="What to show")
 SPLIT = 'Only this split: words such as "split seed 0", a split file, or the beginning of its hash. May be repeated.'
 
 CHECKLIST = "Write checklist.md and checklist.html too: TRIPOD+AI filled in from the records, and risk of bias."
+PAGES = {"--html": ("report.html",), "--checklist": ("checklist.md", "checklist.html")}  # only if asked for
 COHORT = "For --checklist, a cohort that is no longer where the runs found it. May be repeated."
 
 
@@ -57,7 +58,7 @@ def run(
     from bridgemil.report.benchmark_files import write_files
     from bridgemil.report.benchmark_table import build
     from bridgemil.report.benchmark_text import print_report
-    from bridgemil.runs import RunStore
+    from bridgemil.runs import find_store
 
     if not runs.is_dir():
         raise BadData(f"{runs}: no such folder")
@@ -65,10 +66,11 @@ def run(
         raise BadUse("--cohort is for --checklist; give both")
     chosen = [options.names(text) or () for text in (methods, backbones, budget, recipe)]
     choice = Choice(chosen[0], chosen[1], chosen[2], chosen[3], tuple(split or ()))
-    report = build(RunStore(runs), choice)
+    store = find_store(runs)
+    report = build(store, choice)
     if not json:
         print_report(report)
-    folder = out or runs / "report"
+    folder = out or store.root / "report"
     if out is None:
         refuse_link(folder)
     try:
@@ -78,7 +80,7 @@ def run(
     if html:
         from bridgemil.report.pages.report_page import write_report_page
 
-        write_report_page(folder / "report.html", report, RunStore(runs))
+        write_report_page(folder / "report.html", report, store)
         written.append(folder / "report.html")
     if checklist:
         from bridgemil.report.checklist import build_checklist
@@ -96,6 +98,10 @@ def run(
         return
     names = textwrap.fill(", ".join(map(_name_and_size, written)), 78)
     typer.echo(f"Files in {folder}:\n{textwrap.indent(names, '  ')}")
+    for option, pages in PAGES.items():
+        stale = [name for name in pages if (folder / name).is_file() and folder / name not in written]
+        if stale:
+            typer.echo(f"Of an earlier report, not written anew: {', '.join(stale)} (give {option})")
 
 
 def _name_and_size(file: Path) -> str:

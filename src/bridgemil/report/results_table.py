@@ -103,7 +103,10 @@ def _print_confusion(console: Console, result: Results) -> None:
     from rich.table import Table
 
     table = Table(
-        "true \\ said", *map(escape, result.classes), title=escape(f"{result.name}: subjects"), title_justify="left"
+        "true \\ said",
+        *map(escape, result.classes),
+        title=escape(f"{result.name}: subjects (accuracy above is the mean over folds)"),
+        title_justify="left",
     )
     for name, row in result.confusion.iterrows():
         table.add_row(escape(str(name)), *(f"{value:g}" if value == int(value) else f"{value:.1f}" for value in row))

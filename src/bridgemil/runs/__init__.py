@@ -16,6 +16,9 @@ a link.
 
 from bridgemil.runs.identity import IDENTITY, RESULTS_VERSION, run_identity, stage1_identity
 from bridgemil.runs.shelf import RunShelf
-from bridgemil.runs.store import RunStore, open_store
+from bridgemil.runs.store import RunStore, find_store, open_store
 
-__all__ = ["IDENTITY", "RESULTS_VERSION", "RunShelf", "RunStore", "open_store", "run_identity", "stage1_identity"]
+__all__ = [
+    "IDENTITY", "RESULTS_VERSION", "RunShelf", "RunStore", "find_store", "open_store", "run_identity",
+    "stage1_identity",
+]  # fmt: skip

@@ -275,6 +275,17 @@ def _seal_run(folder: Path, identity: str) -> None:
     write_sealed(folder / ABOUT, content | {"identity": identity, "files": files})
 
 
+def find_store(folder: Path) -> RunStore:
+    """The runs in a folder; of a folder of studies, those in its ``runs``.
+
+    Parameters
+    ----------
+    folder
+        As the user names it.
+    """
+    return RunStore(folder / "runs" if (folder / "runs" / "runs").is_dir() else folder)
+
+
 def open_store(root: str | Path) -> RunStore:
     """A folder of runs, made if it is not there."""
     root = Path(root)

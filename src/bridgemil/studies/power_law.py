@@ -166,7 +166,11 @@ def forecast(n: Floats, score: Floats, resampled: Floats, weights: Floats, beyon
         The numbers of people to forecast.
     """
     if len(n) < LEAST_SIZES:
-        return Forecast(None, (), f"a curve needs at least {LEAST_SIZES} numbers of people, and {len(n)} were tried")
+        return Forecast(
+            None,
+            (),
+            f"a curve needs at least {LEAST_SIZES} numbers of people, and {len(n)} were tried (choose more: --sizes)",
+        )
     low, high = np.quantile(_rise(n, resampled, weights), [0.025, 0.975])
     span = f"{_rise(n, score[None], weights)[0]:+.3f} for every doubling, 95 % {low:+.3f} to {high:+.3f}"
     if high < 0:
