@@ -23,7 +23,7 @@ from bridgemil import cli
 Command = Sequence[str] | Callable[[], object]
 CHANGES = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
 KILLED = 137  # the exit code of a process that was killed
-SECONDS = 300  # a command that takes longer hangs
+SECONDS = 150  # a command that takes longer hangs; less than the patience of the whole test
 
 
 @dataclass(frozen=True)
