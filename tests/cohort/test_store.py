@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -49,6 +51,24 @@ def test_saved_and_opened_it_is_the_same(tmp_path: Path) -> None:
         np.testing.assert_array_equal(again.windows(subject), cohort.windows(subject))
         np.testing.assert_array_equal(again.window_starts(subject), cohort.window_starts(subject))
     assert isinstance(again.windows("plain"), np.memmap)
+
+
+THREADS_OF_OPENING = """
+import os, sys
+import pyarrow.parquet
+from bridgemil import Cohort
+before = set(os.listdir("/proc/self/task"))
+cohort = Cohort.open(sys.argv[1])
+print(len(set(os.listdir("/proc/self/task")) - before))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux lists them")
+def test_tables_are_read_without_threads_that_could_outlive_python(tmp_path: Path) -> None:
+    cohort_of(bags()).save(tmp_path / "c")
+    command = [sys.executable, "-c", THREADS_OF_OPENING, str(tmp_path / "c")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0"]  # Arrow's would abort a process that ends while they still hold the file
 
 
 def test_hash_changes_with_a_sample_a_label_and_a_boundary() -> None:

@@ -182,7 +182,8 @@ class StoredFolder:
             cells = file.metadata.num_rows * max(file.metadata.num_columns, 1)
             if cells > MOST_CELLS:
                 raise self.bad(name, f"claims {file.metadata.num_rows:,} rows, more than it can need")
-            table = file.read()
+            # In this thread: Arrow's own threads may still hold ``data`` when Python ends, and then abort the process.
+            table = file.read(use_threads=False)
             table.validate(full=True)
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError):
             raise self.bad(name, "is damaged: it is no whole parquet table") from None
@@ -200,7 +201,7 @@ class StoredFolder:
 
         table = self.table(name, columns, sha256)
         try:
-            frame: pd.DataFrame = table.to_pandas()
+            frame: pd.DataFrame = table.to_pandas(use_threads=False)
         except (pa.ArrowException, ValueError, TypeError, KeyError):
             raise self.bad(name, "is damaged: it is no table of ours") from None
         if not set(columns) <= set(frame.columns) or not frame.columns.is_unique:  # its notes on the index are damaged
