@@ -100,7 +100,7 @@ def test_a_rising_curve_is_forecast_with_an_interval() -> None:
 @pytest.mark.parametrize(
     ("score", "noise", "words"),
     [
-        (np.full(5, 0.7), 0.02, "flat"),
+        (np.full(5, 0.7), 0.02, "do not show that more"),
         (0.5 + 1.5 * SIZES**-0.7, 0.01, "falls"),
         (0.9 - 1.5 * SIZES**-0.7, 0.15, "useless"),
     ],

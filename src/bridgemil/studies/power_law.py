@@ -176,7 +176,7 @@ def forecast(n: Floats, score: Floats, resampled: Floats, weights: Floats, beyon
     if high < 0:
         return Forecast(None, (), f"the score falls with more people ({span})")
     if low <= 0:
-        return Forecast(None, (), f"the curve is flat as far as these people show ({span})")
+        return Forecast(None, (), f"these people do not show that more of them help ({span})")
     law = fit(n, score, weights)
     made = Forecast(law, tuple(fit(n, row, weights) for row in resampled), "")
     if any(made.is_useful(more) for more in beyond):
