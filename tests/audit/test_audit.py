@@ -128,7 +128,7 @@ def test_a_fail_is_refused_unless_its_risk_is_accepted_by_name() -> None:
 
 
 def test_a_risk_that_is_not_there_is_a_warning_and_a_name_that_cannot_be_an_error() -> None:
-    clean = {made(signals(6, seconds=4, n_channels=2)): None}
+    clean = {made(signals(6, seconds=4, n_channels=2)): []}
     for name in ("nonsense", "identity", "shortcut"):
         with pytest.raises(BadUse, match=f"{name}: no finding has that name"):
             guard(clean, accepted=[name])
@@ -151,21 +151,21 @@ def test_a_cohort_is_audited_once_for_a_folder_of_runs(tmp_path: Path, monkeypat
     monkeypatch.setattr(memory, "_KNOWN", {})
     monkeypatch.setattr("bridgemil.audit.cheap", lambda c: done.append(1) or cheap(c))
     told = list[str]()
-    assert guard({cohort: None}, tmp_path, watch=told.append) == {cohort.hash: ()}
-    assert guard({cohort: None}, tmp_path, watch=told.append) == {cohort.hash: ()}
+    assert guard({cohort: []}, tmp_path, watch=told.append) == {cohort.hash: ()}
+    assert guard({cohort: []}, tmp_path, watch=told.append) == {cohort.hash: ()}
     assert told == ["the cohort"], "said once, when it is done"
     assert list(tmp_path.iterdir()) == [], "looking writes nothing"
     keep(cohort, tmp_path)
     monkeypatch.setattr(memory, "_KNOWN", {})  # another process
-    assert guard({cohort: None}, tmp_path) == {cohort.hash: ()}
+    assert guard({cohort: []}, tmp_path) == {cohort.hash: ()}
     assert len(done) == 1
-    guard({made(signals(10, seconds=6, n_channels=3), columns={"age": [3] * 10}): None}, tmp_path)
+    guard({made(signals(10, seconds=6, n_channels=3), columns={"age": [3] * 10}): []}, tmp_path)
     assert len(done) == 2, "other columns are another cohort to the audit"
     for file in (tmp_path / "audits").iterdir():
         file.write_text("{")
     monkeypatch.setattr(memory, "_KNOWN", {})
     with pytest.raises(BadData, match=r"audits.*\.json: is damaged"):
-        guard({cohort: None}, tmp_path)
+        guard({cohort: []}, tmp_path)
 
 
 def test_shuffled_labels_are_at_chance() -> None:

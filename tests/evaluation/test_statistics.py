@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
-from bridgemil.evaluation.statistics import compare, compare_all, corrected_t_test, holm
+from bridgemil.evaluation.metrics import accuracy_interval, sign_flip_test
+from bridgemil.evaluation.statistics import compare, corrected_t_test, holm
 
 
 def predictions(rate: float, seed: int, n: int = 60, k: int = 6, seeds: int = 2) -> pd.DataFrame:
@@ -47,16 +51,6 @@ def test_folds_without_variance_are_judged_by_their_subjects() -> None:
     assert compare(right, right, ("a", "b")).p == 1.0
 
 
-def test_pairs_are_compared_on_the_seeds_they_share() -> None:
-    three = predictions(0.7, 0, seeds=3)
-    tables = {"a": three, "b": predictions(0.6, 1, seeds=2), "c": three[three["seed"] == 2]}
-    found = {(one.one, one.other): one for one in compare_all(tables)}
-    assert set(found) == {("a", "b"), ("a", "c")}, "b and c share no seed"
-    assert found["a", "b"].seeds == 2
-    assert "2 seeds" in found["a", "b"].sentence
-    assert found["a", "c"].gain == 0
-
-
 def test_holm_on_a_known_family() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
@@ -73,11 +67,12 @@ def test_a_true_difference_is_found_and_named() -> None:
 def test_equal_methods_are_rarely_called_different() -> None:
     calls = 0
     for repeat in range(40):
-        tables = {name: predictions(0.7, 100 * repeat + i) for i, name in enumerate("abc")}
-        found = compare_all(tables)
-        assert len(found) == 3
-        assert all(one.p_holm >= one.p for one in found)
-        calls += any("is more accurate" in one.sentence for one in found)
+        tables = [predictions(0.7, 100 * repeat + i) for i in range(3)]
+        found = [compare(*pair, ("one", "other")) for pair in combinations(tables, 2)]
+        adjusted = holm([one.p for one in found])
+        assert all(p_holm >= one.p for one, p_holm in zip(found, adjusted, strict=True))
+        corrected = [replace(one, p_holm=p) for one, p in zip(found, adjusted, strict=True)]
+        calls += any("is more accurate" in one.sentence for one in corrected)
     assert calls <= 4, "a family of three equal methods is called different too often"
 
 
@@ -86,3 +81,24 @@ def test_other_folds_are_not_compared() -> None:
     other = one.assign(fold=(one["fold"] + 1) % 6)
     with pytest.raises(ValueError, match="not run on the same seeds, folds"):
         compare(one, other, ("a", "b"))
+
+
+def with_right(right: int, n: int) -> pd.DataFrame:
+    rows = [{"seed": 0, "fold": i % 2, "subject": f"s{i}", "label": "A"} for i in range(n)]
+    return pd.DataFrame(rows).assign(predicted=["A"] * right + ["B"] * (n - right))
+
+
+@pytest.mark.parametrize(("more", "p"), [(0, 1.0), (1, 1.0), (4, 0.125), (8, 2 / 2**8)])
+def test_the_sign_flip_test_of_few_who_differ_is_the_sign_test(more: int, p: float) -> None:
+    one, other = with_right(10 + more, 40), with_right(10, 40)
+    assert sign_flip_test(one, other) == pytest.approx(p, abs=0.015)
+    assert sign_flip_test(other, one) == pytest.approx(p, abs=0.015)
+
+
+def test_all_right_is_no_certainty() -> None:
+    low, high = accuracy_interval(with_right(12, 12))
+    assert 0.7 < low < 0.8
+    assert high == 1
+    low, high = accuracy_interval(with_right(0, 12))
+    assert low == 0
+    assert 0.2 < high < 0.3

@@ -27,6 +27,28 @@ def test_what_makes_an_ablation_is_not_the_users_to_set(name: str, cohort: Cohor
         assert getattr(getattr(changed, part), setting) == getattr(getattr(plain, part), setting)
 
 
+@pytest.mark.parametrize("name", methods.ablations())
+def test_whole_and_ablations_have_the_aggregator_that_the_user_sets(name: str, cohort: Cohort, tmp_path: Path) -> None:
+    desk = Desk((cohort,), tmp_path, changes={"stage2.aggregator": "conjunctive"})
+    assert desk.experiment(cohort, name).settings.stage2.aggregator == "conjunctive"
+
+
+def test_every_split_is_audited(tmp_path: Path) -> None:
+    persons = ["one", "one", *(f"p{i}" for i in range(10))]
+    made = leaky.made(leaky.signals(12, n_channels=4, seconds=8), columns={"person": persons})
+    cohort = made.save(tmp_path / "some.cohort")
+
+    def refused(*seeds: int) -> bool:
+        try:
+            return Desk((cohort,), tmp_path / "out", folds=3, split_seeds=seeds).risks is None
+        except BadData as error:
+            return "groups_person" in str(error)
+
+    apart = {seed: refused(seed) for seed in range(12)}
+    together, parted = (next(seed for seed in apart if apart[seed] is answer) for answer in (False, True))
+    assert refused(together, parted), "a person who is in two folds of the second split only"
+
+
 def test_a_misspelt_setting_is_refused(cohort: Cohort, tmp_path: Path) -> None:
     with pytest.raises(BadUse, match=r"stage2\.retension"):
         Desk((cohort,), tmp_path, changes={"stage2.retension": 1})

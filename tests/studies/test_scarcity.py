@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,6 +95,23 @@ def test_one_draw_is_called_one_and_what_cannot_be_compared_is_not(
     assert set(findings.tables["loss"]["what"]) == {WINDOWS}
 
 
+def test_what_cannot_be_trained_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Desk, "perform", lambda _, experiments: list(map(made_up, experiments)))
+    short = people(12, windows=1).save(tmp_path / "short.cohort")  # at most three windows in a recording
+    findings = scarcity.perform(desk(short, tmp_path / "out"))
+    tried = findings.tables["scarcity"].query("what == 'instances'")["amount"].unique().tolist()
+    assert tried == ["all", "last 80 % of the windows", "last 50 % of the windows"]
+    left = [note for note in findings.footnotes if "were not tried" in note]
+    assert [note.partition(": ")[2].partition(" %")[0] for note in left] == ["last 20", "last 10"]
+
+
+@pytest.mark.parametrize(
+    ("recordings", "last", "number"), [((5, 6), 11, 11), ((5, 1), 3, 2), ((1, 1), 2, 0), ((5, 3), 1, 0), ((4, 2), 4, 4)]
+)
+def test_windows_in_a_row_are_counted_in_their_recording(recordings: tuple[int, ...], last: int, number: int) -> None:
+    assert scarcity._in_a_row(SimpleNamespace(recording_windows=recordings), last) == number  # type: ignore[arg-type]
+
+
 def test_the_papers_losses_stand_beside_only_where_they_may(
     cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +153,7 @@ def test_the_study_runs_once_and_gives_the_same_bytes(
 
 
 def _the_same_people_are_compared(findings: studies.Findings, chosen: Desk) -> None:
-    conditions = scarcity._conditions(chosen)
+    conditions, _ = scarcity._conditions(chosen)
     mine = [c for c in conditions if c.method == "attention" and c.amount.what == SUBJECTS]
     changes = []
     for few, all_folds in zip(mine[-1].results, mine[0].results, strict=True):

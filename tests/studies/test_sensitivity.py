@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -96,3 +98,24 @@ def test_a_benchmark_varies_settings_together_and_collect_shows_them(cohort: Coh
 def test_a_setting_without_values_is_refused(cohort: Cohort, tmp_path: Path) -> None:
     with pytest.raises(BadUse, match="is to vary, but has no value"):
         plan([cohort], ["bridgemil"], ["eegnet"], 1, "demo", tmp_path, vary={"stage2.retention": []})
+
+
+def test_no_value_and_a_value_named_twice_are_values(cohort: Cohort, tmp_path: Path) -> None:
+    vary = {"stage2.bag_windows": [None, 2], "stage2.retention": [0, 0.0]}
+    findings = studies.study("sensitivity", quick_desk(cohort, tmp_path, recipe="ours", options={"vary": vary}))
+    table = findings.tables["sensitivity"]
+    values = table.groupby("setting", sort=False)["value"].apply(list).to_dict()
+    assert values == {"stage2.bag_windows": ["2", "32", "None"], "stage2.retention": ["0", "1e-05"]}
+    assert (table["runs_of_all_folds"] == 1).all()
+
+
+def test_what_a_value_changes_besides_itself_is_said(cohort: Cohort, tmp_path: Path) -> None:
+    desk = quick_desk(cohort, tmp_path, recipe="ours", changes={})
+    usual = desk.experiment(cohort, "bridgemil").settings
+    other = desk.experiment(cohort, "bridgemil", changes={"stage2.aggregator": "timemil"}).settings
+    found = {("", None): usual, ("stage2.aggregator", "timemil"): other, ("stage2.retention", 1e-5): usual}
+    results: Any = {("c", *key): [SimpleNamespace(settings=settings)] for key, settings in found.items()}
+    (note,) = sensitivity._also(results)
+    assert note.startswith("stage2.aggregator = timemil also changes ")
+    assert f"stage2.lr from {usual.stage2.lr:g} to {other.stage2.lr:g}" in note
+    assert "aggregator from" not in note

@@ -159,7 +159,7 @@ def quick(cohort: Cohort, runs: str | Path) -> list[Finding]:
 
 
 def guard(
-    plans: Mapping[Cohort, FoldPlan | None],
+    plans: Mapping[Cohort, Sequence[FoldPlan]],
     runs: str | Path | None = None,
     accepted: Sequence[str] = (),
     watch: Callable[[str], None] | None = None,
@@ -169,7 +169,7 @@ def guard(
     Parameters
     ----------
     plans
-        What is to be trained on, each with the split that will be followed.
+        What is to be trained on, each with the splits that will be followed.
     runs
         The folder of runs, where the findings may have been kept; nothing is written there (see ``keep``).
     accepted
@@ -195,9 +195,11 @@ def guard(
         return cheap(cohort)
 
     findings = {}
-    for cohort, plan in plans.items():
+    for cohort, splits in plans.items():
         known = _without_folds(remembered(cohort, runs, look))
-        findings[cohort.hash] = known + fold_membership.check(Case(cohort, None, Wishes(plan=plan)))
+        for plan in splits:
+            known += fold_membership.check(Case(cohort, None, Wishes(plan=plan)))
+        findings[cohort.hash] = known
     risks = {key: tuple(refuse(known, accepted)) for key, known in findings.items()}
     for name in sorted(set(accepted) - {name for needed in risks.values() for name in needed}):
         words = f"--accept-risk {name} is not needed: the cohort does not fail it"

@@ -87,7 +87,7 @@ def evaluate(
     chosen = methods.for_cohort(cohort, method, backbone, budget, settings, recipe=recipe)
     main = Experiment(cohort, plan, chosen, tuple(seed_list(seeds)))
     where = device_of(device)
-    risks = guard({cohort: plan}, out, accept_risk, say_auditing if progress else None)[cohort.hash]
+    risks = guard({cohort: [plan]}, out, accept_risk, say_auditing if progress else None)[cohort.hash]
     main = replace(main, accepted_risks=risks)
     floors, why_not = _floors(main) if floor else ({}, {})
     with _kept(out) as store, torch_threads(threads):

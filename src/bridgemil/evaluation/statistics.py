@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,14 +108,3 @@ def compare(one: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str]) -> C
 def _gains(one: pd.DataFrame, other: pd.DataFrame, by: str) -> NDArray[np.float64]:
     first, second = ((own["label"] == own["predicted"]).astype(float).groupby(own[by]).mean() for own in (one, other))
     return np.asarray(first - second, dtype=np.float64)
-
-
-def compare_all(predictions: dict[str, pd.DataFrame]) -> list[Comparison]:
-    """Every pair that shares seeds, on those seeds; Holm-corrected as one family."""
-    found = []
-    for names in combinations(predictions, 2):
-        one, other = (predictions[name] for name in names)
-        shared = set(one["seed"]) & set(other["seed"])
-        if shared:
-            found.append(compare(one[one["seed"].isin(shared)], other[other["seed"].isin(shared)], names))
-    return [replace(one, p_holm=p) for one, p in zip(found, holm([one.p for one in found]), strict=True)]

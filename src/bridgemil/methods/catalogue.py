@@ -151,6 +151,7 @@ def fixed(method: str) -> set[str]:
         return set()
     ablation = ABLATIONS[method]
     keys = {f"stage1.{name}" for name in ablation.stage1 or ()} | {f"stage2.{name}" for name in ablation.stage2}
+    keys.discard("stage2.aggregator")  # bridgemil's own: whoever sets another means it for both
     if ablation.stage1 is not None and ablation.stage1["objective"] == "untrained":
         keys.add("stage1.weight_decay")  # nothing may change a weight
     return keys

@@ -11,12 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 from bridgemil.errors import one_of
-from bridgemil.evaluation.results import accepted_words
+from bridgemil.evaluation.results import accepted_words, subbag_pairs
 from bridgemil.report.benchmark_table import counted
 from bridgemil.studies import published, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.findings import Findings
 
+INTERVALS = "Intervals are over subjects: how far another draw of people could move a number. They do not retrain."
+TESTS = (
+    "p: a sign-flip test of the gain over subjects; p_holm: corrected for the comparisons on the cohort. Where few "
+    "people differ the interval is too narrow, so a difference is called shown only where both agree."
+)
 _STUDIES = ("reliability", "scarcity", "representation", "ablation", "sensitivity", "learning_curve")
 
 
@@ -52,9 +57,12 @@ def study(name: str, desk: Desk) -> Findings:
         for cohort in desk.cohorts
         if desk.risks[cohort.hash]
     ]
-    findings = replace(
-        said, sentences=[*risks, *said.sentences], footnotes=[*said.footnotes, *published.notes(desk), *_about(desk)]
-    )
+    notes = [*said.footnotes, INTERVALS, *_about(desk)]
+    if any("p" in table for table in said.tables.values()):
+        notes.append(TESTS)
+    if name != "representation":  # whose numbers in the paper are of one seed
+        notes += published.notes(desk)
+    findings = replace(said, sentences=[*risks, *said.sentences], footnotes=notes)
     findings.write(desk.out / name)
     return findings
 
@@ -64,6 +72,14 @@ def _about(desk: Desk) -> list[str]:
     cohorts = ", ".join(f"{desk.name(cohort)} ({len(cohort)} subjects)" for cohort in desk.cohorts)
     counts = f"{counted(len(desk.seeds), 'seed')}, {counted(len(desk.split_seeds), 'split')}"
     words = [f"Cohorts: {cohorts}; {counts}."]
+    pairs = subbag_pairs(desk.experiment(desk.cohorts[0], desk.option("method", "bridgemil")).settings)
+    if pairs is not None:
+        words.append(f"bridgemil's Stage 1 has {counted(pairs, 'pair')} of sub-bags a step where nothing else is said.")
+    if desk.groups is not None:
+        words.append(
+            f"Subjects of one {desk.groups} are in one fold; intervals and tests take them for independent, and are "
+            "too narrow where they are alike (one person twice, a family)."
+        )
     if desk.changes:
         words.append(f"Set by hand: {', '.join(f'{key} = {value}' for key, value in desk.changes.items())}.")
     return words

@@ -38,11 +38,10 @@ def perform(desk: Desk) -> Findings:
     rows, sentences = [], []
     for cohort in desk.cohorts:
         whole = found[cohort.hash, WHOLE]
-        for name in variants:
-            row = _row(desk, cohort, name, found[cohort.hash, name], whole)
-            rows.append(row)
-            if name != WHOLE:
-                sentences.append(_sentence(name, row))
+        mine = [_row(desk, cohort, name, found[cohort.hash, name], whole) for name in variants]
+        scores.correct(mine[1:])
+        rows += mine
+        sentences += [_sentence(row) for row in mine[1:]]
     tables = {"ablation": pd.DataFrame(rows)}
     tables |= truth.tables(desk, found)
     return Findings(
@@ -58,12 +57,10 @@ def _row(desk: Desk, cohort: Cohort, name: str, results: list[Results], whole: l
     return row | ({} if number is None else {"paper": number[0], "paper_sd": number[1]})
 
 
-def _sentence(name: str, row: dict[str, Any]) -> str:
-    about = methods.ABLATIONS[name].about
-    shown = "no difference is shown" if row["gain95_low"] <= 0 <= row["gain95_high"] else (
-        "more accurate than the whole" if row["gain"] > 0 else "less accurate than the whole"
-    )  # fmt: skip
-    return f"{row['cohort']}, {name} ({about}): {scores.shown(row)} against bridgemil; {shown}."
+def _sentence(row: dict[str, Any]) -> str:
+    name = row["variant"]
+    said = scores.verdict(row, "more accurate than the whole", "less accurate than the whole")
+    return f"{row['cohort']}, {name} ({methods.ABLATIONS[name].about}): {scores.shown(row)} against bridgemil; {said}."
 
 
 def _figure(desk: Desk, rows: list[dict[str, Any]], variants: list[str], found: Any) -> Any:
@@ -74,7 +71,7 @@ def _figure(desk: Desk, rows: list[dict[str, Any]], variants: list[str], found: 
         mine = [row for row in rows if row["cohort"] == desk.name(cohort)]
         names = [row["variant"] for row in mine]
         left, right = axes[2 * i : 2 * i + 2]
-        drawing.intervals(left, mine, names, names)
+        drawing.intervals(left, mine, names)
         drawing.chance_line(left, 100 * level, vertical=True, named=True)
         left.set_title(f"{desk.name(cohort)}: {desk.manner}", fontsize=10, loc="left")
         drawing.gains(right, mine, names)
@@ -83,7 +80,7 @@ def _figure(desk: Desk, rows: list[dict[str, Any]], variants: list[str], found: 
 
 
 def _footnotes(desk: Desk, variants: list[str]) -> list[str]:
-    notes = ["Intervals are over subjects: how far another draw of people could move a number. They do not retrain."]
+    notes = []
     if "wo_retention" in variants:
         notes.append("wo_retention starts from the same stored Stage 1 encoder as bridgemil.")
     if "random_encoder" in variants:

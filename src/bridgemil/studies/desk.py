@@ -130,7 +130,7 @@ class Desk:
     @cached_property
     def risks(self) -> dict[str, tuple[str, ...]]:
         """What the quick audit fails on and was accepted, by cohort hash; a FAIL that was not accepted is refused."""
-        plans = {cohort: self.split(cohort, self.split_seeds[0]) for cohort in self.cohorts}
+        plans = {cohort: [self.split(cohort, seed) for seed in self.split_seeds] for cohort in self.cohorts}
         return guard(plans, self.store.root, self.accept_risk)
 
     def experiment(

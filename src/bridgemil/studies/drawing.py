@@ -36,7 +36,7 @@ def look(method: str) -> dict[str, Any]:
     return {"color": style.colour, "marker": _MARKERS[style.marker]}
 
 
-def intervals(ax: Axes, rows: Sequence[dict[str, Any]], labels: Sequence[str], names: Sequence[str]) -> None:
+def intervals(ax: Axes, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
     """Accuracies with their 95 % intervals, one below the other.
 
     Parameters
@@ -45,16 +45,14 @@ def intervals(ax: Axes, rows: Sequence[dict[str, Any]], labels: Sequence[str], n
         Where to draw.
     rows
         With ``accuracy``, ``ci95_low`` and ``ci95_high`` in percent.
-    labels
-        What stands at each.
     names
-        The method whose colour each takes.
+        The method that each is, and whose colour it takes.
     """
     for y, (row, name) in enumerate(zip(rows, names, strict=True)):
         style = look(name)
         ax.plot([row["ci95_low"], row["ci95_high"]], [y, y], color=style["color"], linewidth=2)
         ax.plot(row["accuracy"], y, markersize=7, linestyle="none", **style)
-    ax.set_yticks(range(len(rows)), labels)
+    ax.set_yticks(range(len(rows)), names)
     ax.grid(axis="y", visible=False)
     ax.grid(axis="x", color="0.92", linewidth=0.8)
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="accuracy of held-out subjects (%), 95 % over subjects")

@@ -164,7 +164,7 @@ def perform(desk: Desk) -> Findings:
             "training_subjects are the people a model was trained on; in a split of k folds two are kept for "
             "validation and test. Test and validation subjects are the same for every number.",
             "Intervals are over test subjects within their class; sd is over draws of training subjects. The "
-            "forecast's interval is of curves fitted anew to people drawn anew; it does not retrain.",
+            "forecast's interval is of curves fitted anew to people drawn anew.",
         ],
     )  # fmt: skip
 

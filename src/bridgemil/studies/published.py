@@ -22,6 +22,7 @@ def comparable(desk: Desk, cohort: Cohort) -> bool:
         and desk.split_seeds == (0,)
         and not desk.changes
         and desk.folds in (None, theirs["folds"])
+        and desk.groups is None
     )
 
 

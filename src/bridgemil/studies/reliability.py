@@ -65,7 +65,11 @@ def perform(desk: Desk) -> Findings:
         ignore_index=True,
     )
     by_class = _by_class(desk, agreement)
-    rows = [_row(desk, cohort, choice, trained, known.get(cohort.hash)) for cohort in desk.cohorts for choice in chosen]
+    rows, sentences = list[dict[str, Any]](), list[str]()
+    for cohort in desk.cohorts:
+        mine = {choice: _row(desk, cohort, choice, trained, known.get(cohort.hash)) for choice in chosen}
+        rows += mine.values()
+        sentences += _sentences(desk.name(cohort), mine, {choice: trained[cohort.hash, choice] for choice in chosen})
     tables = {"agreement_by_class": by_class, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])}
     looked: dict[tuple[str, str], list[Results]] = {}
     for case, vote, gate in zip(cases, votes, gated, strict=True):
@@ -79,7 +83,7 @@ def perform(desk: Desk) -> Findings:
     tables |= truth.tables(desk, looked)
     return Findings(
         f"Reliability of inherited labels: {desk.manner}",
-        [*_agreement_sentences(agreement), *_not_above_chance(desk, rows), *_sentences(desk, chosen, trained)],
+        [*_agreement_sentences(agreement), *_not_above_chance(desk, rows), *sentences],
         tables,
         {"reliability": figure(desk, agreement, by_class, rows)},
         {"agreement": agreement},
@@ -246,32 +250,28 @@ def _not_above_chance(desk: Desk, rows: Sequence[dict[str, Any]]) -> list[str]:
     return sentences
 
 
-def _sentences(desk: Desk, chosen: Sequence[Choice], trained: dict[tuple[str, Choice], Trained]) -> list[str]:
-    """Each Top-K against all windows, the same number of the lowest, and of random ones."""
+def _sentences(name: str, rows: dict[Choice, dict[str, Any]], trained: dict[Choice, Trained]) -> list[str]:
+    """Each Top-K against all windows, the same number of the lowest, and of random ones; corrected as one family."""
+    gains: dict[Choice, dict[str, dict[str, Any]]] = {}
     sentences = []
-    for cohort in desk.cohorts:
-        for choice in chosen:
-            if choice.rule != "top":
-                continue
-            if not any(outer.kept for outer in trained[cohort.hash, choice].rounds):
-                if choice.gates == "plain":
-                    sentences.append(
-                        f"{desk.name(cohort)}: nobody has more than {choice.k} windows; nothing is left out."
-                    )
-                continue
-            mine = trained[cohort.hash, choice].results
-            rivals = {
-                "all windows": ALL,
-                f"bottom {choice.k}": choice._replace(rule="bottom"),
-                f"random {choice.k}": Choice("none", "random", choice.k),
-            }
-            gains = {name: scores.gain(mine, trained[cohort.hash, rival].results) for name, rival in rivals.items()}
-            apart = [name for name, gain in gains.items() if gain["gain95_low"] > 0 or gain["gain95_high"] < 0]
-            sentences.append(
-                f"{desk.name(cohort)}, top {choice.k} by {choice.gates} gates: "
-                + "; ".join(f"{scores.shown(gain)} against {name}" for name, gain in gains.items())
-                + (f". Beyond chance: against {', '.join(apart)}." if apart else ". No difference is shown.")
-            )
+    for choice in (choice for choice in rows if choice.rule == "top"):
+        if any(outer.kept for outer in trained[choice].rounds):
+            rivals = choice._replace(rule="bottom"), Choice("none", "random", choice.k)
+            mine = trained[choice].results
+            against = {rival.words: scores.gain(mine, trained[rival].results) for rival in rivals}
+            gains[choice] = {"all windows": rows[choice]} | against
+        elif choice.gates == "plain":
+            sentences.append(f"{name}: nobody has more than {choice.k} windows; nothing is left out.")
+    found = [gain for against in gains.values() for words, gain in against.items() if words != "all windows"]
+    scores.correct([*(row for row in rows.values() if "gain" in row), *found])
+    for choice, against in gains.items():
+        verdicts = {words: scores.verdict(gain, "better", "worse") for words, gain in against.items()}
+        apart = [f"than with {words} {verdict}" for words, verdict in verdicts.items() if verdict != scores.NOT_SHOWN]
+        sentences.append(
+            f"{name}, top {choice.k} by {choice.gates} gates: "
+            + "; ".join(f"{scores.shown(gain)} against {words}" for words, gain in against.items())
+            + (f". {'; '.join(apart).capitalize()}." if apart else ". No difference is shown.")
+        )
     return sentences
 
 
@@ -282,11 +282,10 @@ def _footnotes(desk: Desk, cases: Sequence[Case], chosen: Sequence[Choice]) -> l
         "Only training windows are left out; validation and test bags are whole. Channels are normalised by the "
         "training windows that stay.",
         "Plain gates (the paper's) come from the bridgemil run that held the training subject out; but that run "
-        "trained or selected on the test subjects of the round at hand, with their labels: top K may look too good.",
+        "trained or selected on the test subjects of the round at hand, with their labels: top K may look too good. "
+        "With several seeds they are the mean over them: all votes of a split have the same windows.",
         "random K is ours: it has as many windows, and so as many steps an epoch, as top K and bottom K; all may "
         "have more.",
-        "Intervals are over subjects: how far another draw of people could move a number. They do not retrain, and are "
-        "not corrected for the number of comparisons.",
     ]
     if any(choice.gates == "nested" for choice in chosen):
         whole, inner = sum(c.split.k for c in cases), sum(c.split.k * (c.split.k - 2) for c in cases)

@@ -72,7 +72,7 @@ def perform(desk: Desk) -> Findings:
         raise BadUse("a representation is of one seed and one split: leave --seeds and --split-seeds out")
     names = [n for n in dict.fromkeys(s.method for s in SPACES) if not methods.is_senseless(n, desk.backbone)]
     keys = [(cohort, name) for cohort in desk.cohorts for name in names]
-    experiments = [desk.experiment(cohort, name, seeds=desk.seeds[:1]) for cohort, name in keys]
+    experiments = [desk.experiment(cohort, name) for cohort, name in keys]
     results: dict[tuple[str, str], list[Results]] = {}
     jobs: dict[tuple[str, str], Job] = {}
     for (cohort, name), experiment, done in zip(keys, experiments, desk.perform(experiments), strict=True):
@@ -235,12 +235,16 @@ def _sentences(look: Look, rows: list[dict[str, Any]]) -> list[str]:
     level = 100 / len(set(look.test.labels.tolist()))
 
     def said(row: dict[str, Any], key: str, form: str = ".3f") -> str:
-        return "none (one point)" if row[key] is None else format(row[key], form)
+        return "none" if row[key] is None else format(row[key], form)
 
     reference = by[Space(STAGE1, "random_encoder").name]
-    shown = first["by_chance"] is not None and first["by_chance"] <= BEYOND
+    apart = "are not shown to stand"
+    if first["by_chance"] is not None and first["by_chance"] <= BEYOND:
+        apart = "stand"
+    elif spaces.different_deals(look.test) < 1 / BEYOND:
+        apart = "could not be shown, with so few people, to stand"
     return [
-        f"{name}: after bridgemil's Stage 1 classes {'stand' if shown else 'are not shown to stand'} further apart "
+        f"{name}: after bridgemil's Stage 1 classes {apart} further apart "
         f"than diagnoses dealt at random to the same people (silhouette {said(first, 'silhouette_by_class')}; as large "
         f"in {said(first, 'by_chance', '.1%')} of the deals); raw windows {said(raw, 'silhouette_by_class')} "
         f"({said(raw, 'by_chance', '.1%')}), an encoder never trained {said(reference, 'silhouette_by_class')} "
@@ -248,8 +252,8 @@ def _sentences(look: Look, rows: list[dict[str, Any]]) -> list[str]:
         f"{name}: silhouette by person: raw windows {said(raw, 'silhouette_by_subject')}, an encoder never trained "
         f"{said(reference, 'silhouette_by_subject')}, after Stage 1 {said(first, 'silhouette_by_subject')}, after "
         f"Stage 2 {said(with_, 'silhouette_by_subject')}.",
-        f"{name}: of a window's {spaces.NEIGHBOURS} nearest windows of training subjects, most have its class for "
-        f"{raw['knn']:.1f} % of raw windows, {reference['knn']:.1f} % with an encoder never trained, "
+        f"{name}: among a window's {spaces.NEIGHBOURS} nearest windows of training subjects its class is the commonest "
+        f"for {raw['knn']:.1f} % of raw windows, {reference['knn']:.1f} % with an encoder never trained, "
         f"{first['knn']:.1f} % after Stage 1, {with_['knn']:.1f} % after Stage 2 (classes weigh the same; guessing "
         f"gives {level:.1f} %).",
         f"{name}: Stage 2 moves windows by {said(with_, 'moved', '.1%')} of their length with retention and by "

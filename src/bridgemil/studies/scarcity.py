@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
@@ -129,7 +130,7 @@ def perform(desk: Desk) -> Findings:
     """Run every method with every amount, and say what is lost."""
     import pandas as pd
 
-    conditions = _conditions(desk)
+    conditions, left_out = _conditions(desk)
     rows, losses, sentences = [], [], []
     for cohort in desk.cohorts:
         mine = [condition for condition in conditions if condition.cohort is cohort]
@@ -138,29 +139,53 @@ def perform(desk: Desk) -> Findings:
             lost = [_loss(desk, mine, method, what) for what in (SUBJECTS, WINDOWS)]
             losses += [row for row in lost if row is not None]
             sentences += _sentences(desk, mine, method, lost)
+        scores.correct([row for row in losses if row["cohort"] == desk.name(cohort)])
     sentences += _caution(desk, losses)
     tables = {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)}
     told = {(c.cohort.hash, _title(c)): c.results for c in conditions}
     return Findings(
         f"Subject and instance scarcity: {desk.manner}", sentences, tables | truth.tables(desk, told),
-        {"scarcity": _figure(desk, conditions, rows)}, footnotes=_footnotes(desk),
+        {"scarcity": _figure(desk, conditions, rows)}, footnotes=[*left_out, *_footnotes(desk)],
     )  # fmt: skip
 
 
-def _conditions(desk: Desk) -> list[Condition]:
-    keys, experiments = [], list[tuple[Experiment, ...]]()
+def _conditions(desk: Desk) -> tuple[list[Condition], list[str]]:
+    """Everything that was run, and in words what could not be."""
+    planned, left_out = list[tuple[Cohort, str, Amount, tuple[Experiment, ...]]](), []
     draws = [(split_seed, seed) for split_seed in desk.split_seeds for seed in desk.seeds]
     for cohort in desk.cohorts:
         k = desk.split(cohort, desk.split_seeds[0]).k
         for amount in (*fold_amounts(k), *window_amounts()):
-            for method in METHODS:
-                keys.append((cohort, method, amount))
-                experiments.append(tuple(reduced(desk, cohort, method, amount, *draw) for draw in draws))
-    results = iter(desk.perform([experiment for several in experiments for experiment in several]))
-    return [
-        Condition(*key, several, [next(results) for _ in several])
-        for key, several in zip(keys, experiments, strict=True)
-    ]
+            of_each = [tuple(reduced(desk, cohort, method, amount, *draw) for draw in draws) for method in METHODS]
+            if amount.text and not all(_can_train(cohort, experiment.rounds) for experiment in of_each[0]):
+                left_out.append(
+                    f"{desk.name(cohort)}: {amount.text} were not tried: a training set would have no subject of some "
+                    "class, or no two windows in a row."
+                )
+                continue
+            planned += [(cohort, m, amount, several) for m, several in zip(METHODS, of_each, strict=True)]
+    results = iter(desk.perform([experiment for *_, several in planned for experiment in several]))
+    return [Condition(*one, [next(results) for _ in one[-1]]) for one in planned], left_out
+
+
+def _can_train(cohort: Cohort, rounds: Sequence[Round]) -> bool:
+    """Whether every training set has all classes, and windows with a neighbour, which Stage 1 aligns."""
+    for fold_round in rounds:
+        people = [cohort.records[subject] for subject in fold_round.train]
+        kept = [len(fold_round.kept.get(record.subject, range(record.n_windows))) for record in people]
+        in_a_row = sum(_in_a_row(*one) for one in zip(people, kept, strict=True))
+        if {record.label for record in people} != set(cohort.classes) or in_a_row < 2:
+            return False
+    return True
+
+
+def _in_a_row(record: SubjectRecord, last: int) -> int:
+    """How many of a subject's last windows are not alone in their recording."""
+    number = 0
+    for windows in reversed(record.recording_windows):
+        number += min(windows, last) if min(windows, last) > 1 else 0
+        last -= min(windows, last)
+    return number
 
 
 def _title(condition: Condition) -> str:
@@ -182,11 +207,10 @@ def _ends(conditions: Iterable[Condition], method: str, what: str) -> tuple[Cond
     return max(mine, key=lambda c: c.amount.value), min(mine, key=lambda c: c.amount.value)
 
 
-def same_people(results: Sequence[Results], reference: Sequence[Results]) -> tuple[float, float, float]:
-    """Points more than the reference with a paired 95 % interval, on the people whom the same draw of both tested."""
+def same_people(results: Sequence[Results], reference: Sequence[Results]) -> dict[str, Any]:
+    """The gain over the reference, on the people whom the same draw of both tested."""
     mine, theirs = scores.pooled(results), scores.pooled(reference)
-    value, low, high = metrics.difference(_shared(mine, theirs), _shared(theirs, mine))
-    return 100 * value, 100 * low, 100 * high
+    return scores.paired(_shared(mine, theirs), _shared(theirs, mine))
 
 
 def _shared(predictions: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
@@ -199,14 +223,13 @@ def _loss(desk: Desk, conditions: list[Condition], method: str, what: str) -> di
     if full is least:
         return None
     changes = _accuracies(least.results) - _accuracies(full.results)
-    gain, low, high = same_people(least.results, full.results)
     before, after = full.sizes(), least.sizes()
     counted = "train_subjects" if what == SUBJECTS else "windows"
     row = {
         "cohort": desk.name(full.cohort), "method": method, "what": what, "amount": least.amount.text,
         "from": before[counted], "to": after[counted], "change": 100 * float(changes.mean()),
         "change_sd": 100 * float(changes.std()) if len(changes) > 1 else None,
-        "gain": gain, "gain95_low": low, "gain95_high": high, "draws": len(changes),
+        **same_people(least.results, full.results), "draws": len(changes),
     }  # fmt: skip
     if published.comparable(desk, full.cohort):
         place = paper()["scarcity"].get(full.cohort.about["source"], {}).get(what, {})
@@ -222,16 +245,15 @@ def _sentences(
     desk: Desk, conditions: list[Condition], method: str, losses: Sequence[dict[str, Any] | None]
 ) -> list[str]:
     by_subjects, by_windows = losses
-    assert by_windows is not None  # there is always less than all windows
-    name = f"{by_windows['cohort']}, {method}"
+    name = f"{desk.name(conditions[0].cohort)}, {method}"
+    if by_windows is None:
+        return [f"{name}: fewer windows were not tried."]
     windows = (
         f"from {by_windows['from']:.0f} windows a subject to the last {by_windows['to']:.0f}, "
         f"{points(by_windows['change'] / 100)} points (95 % {_span(by_windows)})"
     )
     if by_subjects is None:
-        return [
-            f"{name}: {windows}; of 3 folds none can be spared, so fewer subjects were not tried: use more --folds."
-        ]
+        return [f"{name}: {windows}; fewer subjects were not tried: use more --folds."]
     spread = "" if by_subjects["change_sd"] is None else f" (sd over draws {by_subjects['change_sd']:.1f})"
     subjects = (
         f"from {by_subjects['from']:.0f} to {by_subjects['to']:.0f} training subjects, "
@@ -240,16 +262,15 @@ def _sentences(
     )
     few_people, few_windows = (_ends(conditions, method, what)[1].results for what in (SUBJECTS, WINDOWS))
     shares = [100 * row["to"] / row["from"] for row in (by_subjects, by_windows)]
-    value, low, high = same_people(few_people, few_windows)
-    which = "which costs more is not shown" if low <= 0 <= high else (
-        "fewer windows cost more" if value > 0 else "fewer subjects cost more"
-    )  # fmt: skip
-    apart = f"{points(value / 100)} points (95 % {points(low / 100)} to {points(high / 100)})"
+    apart = same_people(few_people, few_windows)
+    scores.correct([apart])
+    which = scores.verdict(apart, "fewer windows cost more", "fewer subjects cost more")
+    which = "which costs more is not shown" if which == scores.NOT_SHOWN else which
     return [
         *_nothing_to_lose(name, _ends(conditions, method, WINDOWS)[0]),
         f"{name}: {subjects}; {windows}.",
         f"{name}: {shares[0]:.0f} % of the training subjects against {shares[1]:.0f} % of the windows, on the same "
-        f"people: {apart}; {which}.",
+        f"people: {scores.shown(apart)}; {which}.",
     ]
 
 
@@ -322,7 +343,6 @@ def _footnotes(desk: Desk) -> list[str]:
         "the more. Every fold of a draw is test once, so fewer people are tested too.",
         "change: the plain difference of the accuracies, as the paper gives it; with fewer folds it is between "
         "different people. gain: on the people whom the same draw tested with all and with the least, paired.",
-        "Intervals are over subjects: how far another draw of people could move a number. They do not retrain.",
         "The least of the subjects and of the windows are not the same share: read a loss with what was left out.",
     ]
     if not any(published.comparable(desk, cohort) for cohort in desk.cohorts):

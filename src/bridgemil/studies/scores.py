@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.statistics import points
+from bridgemil.evaluation.statistics import holm, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,9 +47,42 @@ def score(results: Sequence[Results]) -> dict[str, Any]:
 
 
 def gain(results: Sequence[Results], reference: Sequence[Results]) -> dict[str, Any]:
-    """Points more than the reference on the same subjects, seeds and splits, with a paired 95 % interval."""
-    value, low, high = metrics.difference(pooled(results), pooled(reference))
-    return {"gain": 100 * value, "gain95_low": 100 * low, "gain95_high": 100 * high}
+    """Points more than the reference on the same subjects, seeds and splits: see ``paired``."""
+    return paired(pooled(results), pooled(reference))
+
+
+def paired(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
+    """Points more on the same rows of predictions, with a 95 % interval over subjects and p of the sign-flip test."""
+    value, low, high = metrics.difference(mine, theirs)
+    p = metrics.sign_flip_test(mine, theirs)
+    return {"gain": 100 * value, "gain95_low": 100 * low, "gain95_high": 100 * high, "p": p}
+
+
+def correct(family: Sequence[dict[str, Any]]) -> None:
+    """Give each gain of a family its ``p_holm``, corrected for how many they are."""
+    for row, p in zip(family, holm([row["p"] for row in family]), strict=True):
+        row["p_holm"] = p
+
+
+NOT_SHOWN, NOT_CONFIRMED = "no difference is shown", "not confirmed"
+
+
+def verdict(row: dict[str, Any], more: str, less: str) -> str:
+    """What a corrected gain shows.
+
+    Few people who change make the interval over subjects too narrow, so the sign-flip test must agree with it.
+
+    Parameters
+    ----------
+    row
+        With the gain, its interval and ``p_holm``.
+    more, less
+        What it is called where the gain is above or below zero.
+    """
+    if row["gain95_low"] <= 0 <= row["gain95_high"]:
+        return NOT_SHOWN
+    which = more if row["gain"] > 0 else less
+    return which if row["p_holm"] < 0.05 else f"perhaps {which}, {NOT_CONFIRMED} (p = {row['p_holm']:.2f})"
 
 
 def shown(row: dict[str, Any]) -> str:

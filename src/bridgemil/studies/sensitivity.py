@@ -43,7 +43,8 @@ def perform(desk: Desk) -> Findings:
         usual = _usual_value(desk, method, key)
         if usual is not None and usual not in values:
             values.append(usual)  # what the others are compared with stands among them
-            values.sort(key=lambda value: (isinstance(value, str), value))
+            values.sort(key=lambda value: (value is None, isinstance(value, str), 0 if value is None else value))
+        vary[key] = list(dict.fromkeys(values))
     keys: list[tuple[Cohort, str, Any, Experiment]] = []
     for cohort in desk.cohorts:
         for seed in desk.split_seeds:
@@ -60,6 +61,8 @@ def perform(desk: Desk) -> Findings:
         for key, values in vary.items()
         for value in values
     ]
+    for cohort in desk.cohorts:
+        scores.correct([row for row in rows if row["cohort"] == desk.name(cohort) and not row["usual"]])
     tables = {"sensitivity": pd.DataFrame(rows)}
     tables |= truth.tables(
         desk, {(cohort, f"{key} = {value}" if key else "as usual"): r for (cohort, key, value), r in found.items()}
@@ -69,6 +72,7 @@ def perform(desk: Desk) -> Findings:
         {"sensitivity": _figure(desk, vary, rows, found)},
         footnotes=[
             "One setting is varied at a time; gains are against the usual value on the same subjects, paired.",
+            *_also(found),
             "Choosing a value by this table and then reporting the same cohort is selection on test subjects.",
         ],
     )  # fmt: skip
@@ -87,6 +91,31 @@ def _usual_value(desk: Desk, method: str, key: str) -> Any:
         if key in values:
             return values[key]
     return None
+
+
+def _also(found: Mapping[tuple[str, str, Any], Sequence[Results]]) -> list[str]:
+    """What else a value changes: epochs that are set mean no floor of steps, an aggregator has its own rates."""
+    notes = []
+    for (cohort, key, value), results in found.items():
+        before, after = (_values(several[0].settings) for several in (found[cohort, "", None], results))
+        others = [
+            f"{name} from {text(before.get(name))} to {text(after.get(name))}"
+            for name in dict.fromkeys((*before, *after))
+            if name.rpartition(" ")[2] != key and before.get(name) != after.get(name)
+        ]
+        if key and others:
+            notes.append(f"{key} = {text(value)} also changes {', '.join(others)}.")
+    return list(dict.fromkeys(notes))
+
+
+def _values(settings: methods.Settings) -> dict[str, Any]:
+    """Every setting of every member by name; those of an ensemble's members behind the member's name."""
+    several = len(settings.each) > 1
+    return {
+        f"{member.method} {key}" if several else key: value
+        for member in settings.each
+        for key, value in methods.flat(member.model_dump(mode="json")).items()
+    }
 
 
 def text(value: Any) -> str:
@@ -121,14 +150,17 @@ def _sentences(rows: list[dict[str, Any]]) -> list[str]:
     for cohort, key in dict.fromkeys((row["cohort"], row["setting"]) for row in rows):
         mine = [row for row in rows if (row["cohort"], row["setting"]) == (cohort, key)]
         best, worst = max(mine, key=lambda r: r["accuracy"]), min(mine, key=lambda r: r["accuracy"])
-        apart = [row for row in mine if row["gain95_low"] > 0 or row["gain95_high"] < 0]
+        verdicts = {
+            row["value"]: scores.verdict(row, "more accurate", "less accurate") for row in mine if not row["usual"]
+        }
+        apart = [row for row in mine if verdicts.get(row["value"], scores.NOT_SHOWN) != scores.NOT_SHOWN]
         span = f"{worst['accuracy']:.1f} % ({worst['value']}) to {best['accuracy']:.1f} % ({best['value']})"
         if best["accuracy"] == worst["accuracy"]:
             span = f"{best['accuracy']:.1f} % at every value"
         sentences.append(
             f"{cohort}, {key}: {span}; "
-            + ("no value differs from the usual one beyond chance" if not apart else "beyond chance differ: "
-               + ", ".join(f"{row['value']} ({scores.shown(row)})" for row in apart))
+            + ("no value is shown to differ from the usual one" if not apart else "not as the usual one: "
+               + ", ".join(f"{row['value']} ({scores.shown(row)}; {verdicts[row['value']]})" for row in apart))
             + "."
         )  # fmt: skip
         ratios = [row for row in mine if row["gradient_ratio"] is not None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,6 +123,13 @@ def by_chance(features: Values, sample: Sample) -> float | None:
     true = _silhouette(far, sizes, labels)
     dealt = [_silhouette(far, sizes, rng.permutation(labels)) for _ in range(DEALS)]
     return float((1 + np.sum(np.array(dealt) >= true - 1e-12)) / (1 + DEALS))
+
+
+def different_deals(sample: Sample) -> int:
+    """How many deals of the diagnoses to the people differ in who is with whom; the names of classes do not matter."""
+    people = Counter(sample.cohort.records[subject].label for subject in sample.rows)
+    deals = math.factorial(len(sample.rows)) // math.prod(math.factorial(n) for n in people.values())
+    return deals // math.prod(math.factorial(times) for times in Counter(people.values()).values())
 
 
 def _to_people(features: Values, sample: Sample) -> Values:
