@@ -15,6 +15,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -91,30 +93,48 @@ def undisturbed(cohort: Path, out: Path, methods: str, seeds: int) -> None:
 
 def killed(cohort: Path, out: Path, methods: str, seeds: int, kills: int, pause: float) -> int:
     """Workers, and now and then the parent, are killed (-9) at random moments; the command is given again."""
-    chance, count = random.Random(0), 0
-    while True:
-        process = subprocess.Popen(
-            command(cohort, out, methods, seeds, "--jobs", "2"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        while process.poll() is None:
-            time.sleep(chance.uniform(0.3, 1.0) * pause)
-            workers = children(process.pid)
-            if count >= kills or not workers:
-                continue
-            victim = process.pid if count % 4 == 3 else chance.choice(workers)
-            try:
-                os.kill(victim, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-            count += 1
-            if victim == process.pid:
-                process.wait()
-                deadline = time.monotonic() + 10
-                while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
-                    time.sleep(0.05)
-                assert not any(Path(f"/proc/{pid}").exists() for pid in workers), "a worker outlived its parent"
-        if process.returncode == 0:
-            return count
+    chance, count, words = random.Random(0), 0, ""
+    for _ in range(kills + 3):
+        with (
+            tempfile.TemporaryFile("w+") as said,
+            _ended(
+                subprocess.Popen(
+                    command(cohort, out, methods, seeds, "--jobs", "2"), stdout=subprocess.DEVNULL, stderr=said
+                )
+            ) as process,
+        ):
+            while process.poll() is None:
+                time.sleep(chance.uniform(0.3, 1.0) * pause)
+                workers = children(process.pid)
+                if count >= kills or not workers:
+                    continue
+                victim = process.pid if count % 4 == 3 else chance.choice(workers)
+                try:
+                    os.kill(victim, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                count += 1
+                if victim == process.pid:
+                    process.wait()
+                    deadline = time.monotonic() + 10
+                    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+                        time.sleep(0.05)
+                    assert not any(Path(f"/proc/{pid}").exists() for pid in workers), "a worker outlived its parent"
+            if process.returncode == 0:
+                return count
+            said.seek(0)
+            words = said.read()
+    raise AssertionError(f"given again {kills + 3} times, it still fails: {words[-2000:]}")
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does not outlive the block."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def losing_a_node(cohort: Path, out: Path, methods: str, seeds: int, total: int) -> None:

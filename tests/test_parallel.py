@@ -66,10 +66,25 @@ def test_scripts_need_no_main_guard_and_may_have_imported_torch(tmp_path: Path) 
     assert answer.stdout.strip() == str(sum(int(i**0.5) for i in range(30)))
 
 
-def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+def test_joblib_works_beside_and_afterwards(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, time\nfrom bridgemil.parallel import each\n"
+        "import torch, math\nfrom joblib import Parallel, delayed\nfrom bridgemil.parallel import each\n"
+        "for jobs in (2, 3):\n"
+        "    done = sum(r for _, r in each(math.isqrt, range(9), jobs=jobs, label='x', show=False))\n"
+        "    print(done, sum(Parallel(n_jobs=2)(delayed(math.isqrt)(i) for i in range(9))))\n"
+    )
+    command = [sys.executable, "-W", "error", str(script)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.split() == ["13"] * 4
+
+
+@pytest.mark.parametrize("first", ["", "import torch\n"], ids=["forked", "started anew"])
+def test_workers_end_with_a_killed_parent(first: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"{first}import os, time\nfrom bridgemil.parallel import each\n"
         f"def work(x):\n    open({str(tmp_path)!r} + f'/{{os.getpid()}}.pid', 'w').close()\n    time.sleep(60)\n"
         "list(each(work, range(4), jobs=2, label='x', show=False))\n"
     )

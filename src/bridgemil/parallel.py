@@ -7,16 +7,17 @@ import multiprocessing.connection
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bridgemil.errors import BridgeMILError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_kept_workers: dict[str, int] = {}  # how many workers joblib keeps for the next call
+WATCH = 0.5  # seconds between two looks at whether the parent is still there
 
 
 def cores() -> int:
@@ -106,25 +107,22 @@ def _results(
     finally:
         for future in running:
             future.cancel()
-        if isinstance(executor, ProcessPoolExecutor):  # joblib keeps its workers for the next call
-            executor.shutdown()
+        executor.shutdown()
 
 
-def _executor(jobs: int) -> Executor:
+def _executor(jobs: int) -> Any:
     """Worker processes.
 
     Forked workers start at once with everything imported, but forking is safe only from a process with one thread and
-    without torch's OpenMP. Elsewhere joblib's workers serve: slower to start, and no ``__main__`` guard is needed.
+    without torch's OpenMP. Elsewhere loky's serve, which come with joblib: slower to start, and no ``__main__`` guard
+    is needed. They are our own and never leave idle: joblib's shared ones are joblib's to use, and where warnings are
+    errors the one about a worker that leaves while work is given ends loky's thread, and everybody waits for ever.
     """
     if sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules:
         return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"), initializer=_start_worker)
-    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals import loky
 
-    # Never resized: the library's resizing waits for ever on a worker that leaves, idle for ten seconds, meanwhile.
-    known = _kept_workers.get("jobs") == jobs
-    executor: Executor = get_reusable_executor(max_workers=jobs, initializer=_start_worker, reuse=known)
-    _kept_workers["jobs"] = jobs
-    return executor
+    return loky.ProcessPoolExecutor(jobs, timeout=None, initializer=_start_worker)
 
 
 def _start_worker() -> None:
@@ -133,10 +131,13 @@ def _start_worker() -> None:
 
     threadpool_limits(1)
     parent = multiprocessing.parent_process()
-    if parent is not None and parent.sentinel is not None:  # joblib watches the parent of its own workers
+    assert parent is not None
 
-        def leave() -> None:
+    def leave() -> None:
+        if parent.sentinel is not None:
             multiprocessing.connection.wait([parent.sentinel])
-            os._exit(1)
+        while parent.sentinel is None and os.getppid() == parent.pid:  # loky's workers get nothing to wait for
+            time.sleep(WATCH)
+        os._exit(1)
 
-        threading.Thread(target=leave, daemon=True).start()
+    threading.Thread(target=leave, daemon=True).start()

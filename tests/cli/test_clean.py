@@ -72,6 +72,18 @@ def test_runs_leave_no_locks_and_nothing_unfinished(store: RunStore) -> None:
     assert contents(store) == before
 
 
+def test_what_somebody_has_begun_since_it_was_looked_at_stays(store: RunStore) -> None:
+    checkpoint, lock = (store.unfinished / f"aaaa{ending}" for ending in (".safetensors", ".lock"))
+    for file in (checkpoint, lock, store.unfinished / "bbbb.safetensors"):
+        file.write_bytes(b"")
+    going = leftovers(store, unfinished=True)
+    with store.lock("aaaa"):
+        clean(store, going)
+        assert [file.name for file in sorted(store.unfinished.iterdir())] == ["aaaa.lock", "aaaa.safetensors"]
+    clean(store, leftovers(store, unfinished=True))
+    assert list(store.unfinished.iterdir()) == []
+
+
 def test_chosen_runs_go_and_a_run_must_fit_all_that_is_given(store: RunStore) -> None:
     cohort = people(6, windows=2)
     for method, backbone in (("attention", "eegnet"), ("attention", "mtdnet"), ("millet", "eegnet"), ("bandpower", "")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
+import multiprocessing
 import resource
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -19,6 +21,7 @@ import pytest
 
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import Where, benchmark, collect, plan
+from bridgemil.engine.local import LocalWorkers
 from bridgemil.engine.plan import Job, Plan, grid
 from bridgemil.engine.scheduler import Event, Workers, only_scheduler, schedule
 from bridgemil.errors import BadUse, BridgeMILError
@@ -40,6 +43,16 @@ def regimes() -> Any:
 @pytest.fixture
 def cohort(tmp_path: Path) -> Cohort:
     return people(6, windows=4).save(tmp_path / "cohort")
+
+
+def test_a_worker_that_dies_before_it_has_read_its_job_is_lost_and_no_error(cohort: Cohort, tmp_path: Path) -> None:
+    workers = LocalWorkers(str(tmp_path), 1, 1, "cpu")
+    dead = SimpleNamespace(start=lambda: None, join=lambda: None, exitcode=-9)
+    workers.context = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=lambda **_: dead)  # nobody holds the other end
+    job = grid([cohort], ["bandpower"], ["eegnet"], 1, "demo", folds=3)[0].jobs(0)[0]
+    workers.start(job)
+    assert workers.wait(1) == [Event(job, "lost", "exit code -9")]
+    assert not workers.busy
 
 
 class Pretend(Workers):

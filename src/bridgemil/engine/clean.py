@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,11 +34,16 @@ class Leftovers:
         return sum(_size(path) for paths in self.parts.values() for path in paths)
 
     def remove(self) -> None:
-        """Let them go; a link among them is refused before anything goes."""
+        """Let them go; a link among them is refused before anything goes, and what somebody works on by now stays."""
         going = [path for paths in self.parts.values() for path in paths]
         refuse_link(*going)
         for path in going:
-            remove(path)
+            if path.parent.name != "unfinished":
+                remove(path)
+                continue
+            with suppress(Taken), lock(path.with_name(f"{_identity(path)}.lock"), wait=False):
+                if path.suffix != ".lock":  # that goes when it is given back
+                    remove(path)
 
 
 def leftovers(
@@ -75,7 +81,7 @@ def leftovers(
     refuse_link(*entries)
     free = [entry for entry in entries if entry.suffix == ".lock" and _free(entry)]
     alive = {entry.stem for entry in entries if entry.suffix == ".lock" and entry not in free}
-    left = [entry for entry in entries if entry.name.lstrip(".").partition(".")[0] not in alive]
+    left = [entry for entry in entries if _identity(entry) not in alive]
     going.add("lock files nobody holds", free)
     going.add("half-written files", [e for e in left if e.suffix == ".folder" or e.name.endswith(".part")])
     going.add("half-removed folders", [entry for part in ("runs", "stage1") for entry in _asides(store.root / part)])
@@ -129,6 +135,11 @@ def _encoder(store: RunStore, identity: str) -> str | None:
     kept = {subject: tuple(rows) for subject, rows in about.get("kept", {}).items()}
     who = Round(about["fold"], train, validation, test, kept)
     return stage1_identity(Settings.model_validate(about["settings"]), about["cohort"]["hash"], who, about["seed"])
+
+
+def _identity(entry: Path) -> str:
+    """The run or encoder that something unfinished belongs to."""
+    return entry.name.lstrip(".").partition(".")[0]
 
 
 def _asides(folder: Path) -> list[Path]:

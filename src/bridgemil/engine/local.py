@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, cast
 
@@ -55,8 +56,9 @@ class LocalWorkers(Workers):
         process = self.context.Process(target=_serve, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        connection.send(job)
         self.busy[connection] = (process, job, number)
+        with suppress(OSError):  # it died before it had read the job: `wait` finds the pipe closed
+            connection.send(job)
 
     def wait(self, seconds: float) -> list[Event]:
         """Messages of processes; a closed pipe is a lost worker."""
