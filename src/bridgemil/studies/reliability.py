@@ -266,7 +266,7 @@ def _sentences(name: str, rows: dict[Choice, dict[str, Any]], trained: dict[Choi
     scores.correct([*(row for row in rows.values() if "gain" in row), *found])
     for choice, against in gains.items():
         verdicts = {words: scores.verdict(gain, "better", "worse") for words, gain in against.items()}
-        apart = [f"than with {words} {verdict}" for words, verdict in verdicts.items() if verdict != scores.NOT_SHOWN]
+        apart = [f"against {words}: {verdict}" for words, verdict in verdicts.items() if verdict != scores.NOT_SHOWN]
         sentences.append(
             f"{name}, top {choice.k} by {choice.gates} gates: "
             + "; ".join(f"{scores.shown(gain)} against {words}" for words, gain in against.items())

@@ -139,6 +139,7 @@ def perform(desk: Desk) -> Findings:
             lost = [_loss(desk, mine, method, what) for what in (SUBJECTS, WINDOWS)]
             losses += [row for row in lost if row is not None]
             sentences += _sentences(desk, mine, method, lost)
+        sentences += _which_costs_more(desk, mine)
         scores.correct([row for row in losses if row["cohort"] == desk.name(cohort)])
     sentences += _caution(desk, losses)
     tables = {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)}
@@ -260,17 +261,30 @@ def _sentences(
         f"{points(by_subjects['change'] / 100)} points{spread}, on the people tested with both "
         f"{points(by_subjects['gain'] / 100)} (95 % {_span(by_subjects)})"
     )
-    few_people, few_windows = (_ends(conditions, method, what)[1].results for what in (SUBJECTS, WINDOWS))
-    shares = [100 * row["to"] / row["from"] for row in (by_subjects, by_windows)]
-    apart = same_people(few_people, few_windows)
-    scores.correct([apart])
-    which = scores.verdict(apart, "fewer windows cost more", "fewer subjects cost more")
-    which = "which costs more is not shown" if which == scores.NOT_SHOWN else which
     return [
         *_nothing_to_lose(name, _ends(conditions, method, WINDOWS)[0]),
         f"{name}: {subjects}; {windows}.",
-        f"{name}: {shares[0]:.0f} % of the training subjects against {shares[1]:.0f} % of the windows, on the same "
-        f"people: {scores.shown(apart)}; {which}.",
+    ]
+
+
+def _which_costs_more(desk: Desk, conditions: list[Condition]) -> list[str]:
+    """The least of the people against the least of the windows, for every method that was run with both."""
+    gains, names = [], []
+    for method in METHODS:
+        (people, few_people), (windows, few_windows) = (_ends(conditions, method, what) for what in (SUBJECTS, WINDOWS))
+        if few_people is not people and few_windows is not windows:
+            gains.append(same_people(few_people.results, few_windows.results))
+            shares = [few_people.sizes()["train_subjects"] / people.sizes()["train_subjects"]]
+            shares.append(few_windows.sizes()["windows"] / windows.sizes()["windows"])
+            names.append(
+                f"{desk.name(people.cohort)}, {method}: {100 * shares[0]:.0f} % of the training subjects against "
+                f"{100 * shares[1]:.0f} % of the windows, on the same people"
+            )
+    scores.correct(gains)
+    said = [scores.verdict(gain, "fewer windows cost more", "fewer subjects cost more") for gain in gains]
+    return [
+        f"{name}: {scores.shown(gain)}; {'which costs more is not shown' if words == scores.NOT_SHOWN else words}."
+        for name, gain, words in zip(names, gains, said, strict=True)
     ]
 
 
