@@ -30,6 +30,7 @@ def made(method: str, right: list[int], seeds: int = 1) -> Results:
     ("right", "words"),
     [
         (range(30), "attention is better than bandpower on these subjects (+50.0 points"),
+        (range(19), "attention is not shown to be better than bandpower (+13.3 points, 95 % +3.3 to"),  # by four people
         (range(16), "attention is not shown to be better than bandpower (+3.3 points"),
         (range(15), "attention and bandpower are equally accurate on these subjects (95 % +0.0 to +0.0)."),
         (range(15, 30), "attention and bandpower are equally accurate on these subjects (95 % -"),
@@ -42,6 +43,13 @@ def test_the_sentence_says_what_is_shown(right: list[int], words: str) -> None:
     sentence = against_floor(made("attention", list(right)), floor)
     assert sentence.startswith(words)
     assert "-0.0" not in sentence
+
+
+def test_groups_are_said_to_be_taken_for_independent(capsys: pytest.CaptureFixture) -> None:
+    print_results([replace(made("attention", [1]), split={"kind": "groups"})])
+    assert "take them for independent" in " ".join(capsys.readouterr().out.split())
+    print_results([made("attention", [1])])
+    assert "independent" not in capsys.readouterr().out
 
 
 def test_the_averaged_seeds_are_a_row_where_seeds_differ(capsys: pytest.CaptureFixture) -> None:

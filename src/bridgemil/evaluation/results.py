@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TOGETHER = -1  # stands for the seed where several are averaged
+GROUPED = (
+    "Subjects of one group are in one fold; intervals and tests take them for independent, and are too narrow where "
+    "they are alike (one person twice, a family)."
+)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Comparison:
     def sentence(self) -> str:
         """What the data do and do not show."""
         span = f"{points(self.gain)} points, 95 % {points(self.low)} to {points(self.high)}; "
-        span += f"{_p(self.p)}{f', after Holm {_p(self.p_holm)}' if self.p_holm != self.p else ''}; "
+        span += f"{p_text(self.p)}{f', after Holm {p_text(self.p_holm)}' if self.p_holm != self.p else ''}; "
         span += "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
         if self.low > 0 or self.high < 0:
             better, worse = (self.one, self.other) if self.gain > 0 else (self.other, self.one)
@@ -53,7 +53,8 @@ def points(gain: float) -> str:
     return f"{round(100 * gain, 1) + 0.0:+.1f}"
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
+    """A p-value as it is printed."""
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 

@@ -19,7 +19,7 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import gather
-from bridgemil.evaluation.results import Results, averaged
+from bridgemil.evaluation.results import GROUPED, Results, averaged
 from bridgemil.evaluation.statistics import Comparison, holm
 from bridgemil.methods import Settings, changed_from_budget, order, short_name
 from bridgemil.runs import RESULTS_VERSION, RunStore, run_identity
@@ -234,6 +234,8 @@ def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
     if choice is not None:
         cells = choice.among(cells)
     cells = sorted(_labelled(cells), key=lambda cell: (*_natural(cell.place), method_order(cell)))
+    if any(cell.split.kind == "groups" for cell in cells):
+        remarks.append(GROUPED)
     report = BenchmarkReport(cells, store, remarks=remarks + missing + _failures(store))
     _compare(report)
     report.cells = [row for cell in cells for row in (cell, *_together(cell))]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridgemil.evaluation.estimate import duration
-from bridgemil.evaluation.metrics import difference
-from bridgemil.evaluation.results import TOGETHER, accepted_words
-from bridgemil.evaluation.statistics import points
+from bridgemil.evaluation.metrics import difference, sign_flip_test
+from bridgemil.evaluation.results import GROUPED, TOGETHER, accepted_words
+from bridgemil.evaluation.statistics import p_text, points
 from bridgemil.methods import changed_from_budget
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def print_results(results: Sequence[Results], floors: Sequence[Results] = ()) ->
         f"{facts['chance95_low']:.1%} to {facts['chance95_high']:.1%}).",
     )
     console.print("Intervals: 95 %, bootstrap over subjects; what training anew would change is not in them.")
+    if results[0].split.get("kind") == "groups":
+        console.print(GROUPED)
     for risks in sorted({result.accepted_risks for result in results if result.accepted_risks}):
         console.print(f"WARNING: {accepted_words(risks)}", markup=False)
     for result in results:
@@ -50,11 +52,12 @@ def print_results(results: Sequence[Results], floors: Sequence[Results] = ()) ->
 def against_floor(result: Results, floor: Results) -> str:
     """One sentence: does the method reach this baseline?"""
     gain, low, high = difference(result.predictions, floor.predictions)
+    p = sign_flip_test(result.predictions, floor.predictions)
     name, interval = result.name, f"95 % {points(low)} to {points(high)}"
-    span = f"{points(gain)} points, {interval}"
-    if low > 0:
+    span = f"{points(gain)} points, {interval}, {p_text(p)}"
+    if low > 0 and p < 0.05:
         return f"{name} is better than {floor.name} on these subjects ({span})."
-    if high < 0:
+    if high < 0 and p < 0.05:
         return f"{name} does NOT reach {floor.name}: it is worse on these subjects ({span})."
     if abs(gain) < EQUAL:
         return f"{name} and {floor.name} are equally accurate on these subjects ({interval})."

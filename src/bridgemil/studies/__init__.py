@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridgemil.errors import one_of
-from bridgemil.evaluation.results import accepted_words, subbag_pairs
+from bridgemil.evaluation.results import GROUPED, accepted_words, subbag_pairs
 from bridgemil.report.benchmark_table import counted
 from bridgemil.studies import published, truth
 from bridgemil.studies.desk import Desk
@@ -76,10 +76,7 @@ def _about(desk: Desk) -> list[str]:
     if pairs is not None:
         words.append(f"bridgemil's Stage 1 has {counted(pairs, 'pair')} of sub-bags a step where nothing else is said.")
     if desk.groups is not None:
-        words.append(
-            f"Subjects of one {desk.groups} are in one fold; intervals and tests take them for independent, and are "
-            "too narrow where they are alike (one person twice, a family)."
-        )
+        words.append(GROUPED)
     if desk.changes:
         words.append(f"Set by hand: {', '.join(f'{key} = {value}' for key, value in desk.changes.items())}.")
     return words
