@@ -158,6 +158,7 @@ def _conditions(desk: Desk) -> tuple[list[Condition], list[str]]:
         k = desk.split(cohort, desk.split_seeds[0]).k
         for amount in (*fold_amounts(k), *window_amounts()):
             of_each = [tuple(reduced(desk, cohort, method, amount, *draw) for draw in draws) for method in METHODS]
+            # The methods have the same rounds, so that one speaks for all.
             if amount.text and not all(_can_train(cohort, experiment.rounds) for experiment in of_each[0]):
                 left_out.append(
                     f"{desk.name(cohort)}: {amount.text} were not tried: a training set would have no subject of some "

@@ -15,6 +15,8 @@ from bridgemil.evaluation.statistics import holm, points
 if TYPE_CHECKING:
     import pandas as pd
 
+NOT_SHOWN = "no difference is shown"
+
 
 def pooled(results: Sequence[Results]) -> pd.DataFrame:
     """Held-out predictions of several results (splits), each seed of each as a seed of its own."""
@@ -64,9 +66,6 @@ def correct(family: Sequence[dict[str, Any]]) -> None:
         row["p_holm"] = p
 
 
-NOT_SHOWN, NOT_CONFIRMED = "no difference is shown", "not confirmed"
-
-
 def verdict(row: dict[str, Any], more: str, less: str) -> str:
     """What a corrected gain shows.
 
@@ -82,7 +81,7 @@ def verdict(row: dict[str, Any], more: str, less: str) -> str:
     if row["gain95_low"] <= 0 <= row["gain95_high"]:
         return NOT_SHOWN
     which = more if row["gain"] > 0 else less
-    return which if row["p_holm"] < 0.05 else f"perhaps {which}, {NOT_CONFIRMED} (p = {row['p_holm']:.2f})"
+    return which if row["p_holm"] < 0.05 else f"perhaps {which}, not confirmed (p = {row['p_holm']:.2f})"
 
 
 def shown(row: dict[str, Any]) -> str:
