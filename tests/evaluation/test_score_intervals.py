@@ -50,3 +50,10 @@ def test_wilsons_interval_is_scipys_and_stays_wide_where_all_are_right() -> None
         ours, theirs = wilson(right / n, n), binomtest(right, n).proportion_ci(method="wilson")
         assert ours == pytest.approx((theirs.low, theirs.high), abs=1e-4)
     assert wilson(1.0, 10)[0] < 0.75
+
+
+def test_all_right_is_no_certainty() -> None:
+    table = predicted(9, 1, np.random.default_rng(0))
+    sure = {f"p_{name}": (table["label"] == name).astype(float) for name in CLASSES}
+    found = score_intervals(table.assign(predicted=table["label"], **sure), CLASSES)
+    assert found == {"balanced_accuracy": wilson(1.0, 3), "auroc": wilson(1.0, 3)}

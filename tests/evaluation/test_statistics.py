@@ -91,8 +91,26 @@ def with_right(right: int, n: int) -> pd.DataFrame:
 @pytest.mark.parametrize(("more", "p"), [(0, 1.0), (1, 1.0), (4, 0.125), (8, 2 / 2**8)])
 def test_the_sign_flip_test_of_few_who_differ_is_the_sign_test(more: int, p: float) -> None:
     one, other = with_right(10 + more, 40), with_right(10, 40)
-    assert sign_flip_test(one, other) == pytest.approx(p, abs=0.015)
-    assert sign_flip_test(other, one) == pytest.approx(p, abs=0.015)
+    assert sign_flip_test(one, other) == pytest.approx(p)
+    assert sign_flip_test(other, one) == pytest.approx(p)
+
+
+def test_one_in_each_fold_is_not_shown_though_folds_agree() -> None:
+    folds = [i for i, size in enumerate([5, 5, 4, 4, 4]) for _ in range(size)]
+    rows = [
+        {"seed": 0, "fold": fold, "subject": f"s{i}", "label": "A", "predicted": "A"} for i, fold in enumerate(folds)
+    ]
+    right = pd.DataFrame(rows)
+    wrong_once = right.assign(predicted=["A" if fold in folds[:i] else "B" for i, fold in enumerate(folds)])
+    found = compare(right, wrong_once, ("a", "b"))
+    assert found.low > 0
+    assert found.p == pytest.approx(2 / 2**5)
+    assert found.sentence.startswith("a may be more accurate")
+
+
+def test_many_who_differ_are_drawn() -> None:
+    assert sign_flip_test(with_right(36, 40), with_right(6, 40)) == pytest.approx(1 / 10001)
+    assert sign_flip_test(with_right(20, 40), with_right(20, 40).iloc[::-1].assign(predicted="B")) < 0.01
 
 
 def test_all_right_is_no_certainty() -> None:

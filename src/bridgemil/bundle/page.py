@@ -89,7 +89,7 @@ def calibration_context(bundle: Bundle, said: RecordingSaid) -> list[str]:
         "few people.",
     ]
     shares = ", ".join(f"{row['n']} {row['class']}" for row in bundle.about["provenance"]["people"])
-    return [*lines, f"The probabilities hold where the classes are as frequent as in training ({shares})."]
+    return [*lines, f"The probabilities can hold only where the classes are as frequent as in training ({shares})."]
 
 
 def _sentence(bundle: Bundle) -> str:

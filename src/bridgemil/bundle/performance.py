@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from bridgemil.evaluation.score_intervals import score_intervals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+DEALS = 2000  # of diagnoses to people, to see what guessing gives
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,42 @@ def judge_calibration(held_out: HeldOut) -> tuple[Decision, dict[str, Any]]:
     return decision, figures
 
 
+def as_said(results: Results) -> Results:
+    """The held-out people with the class that a bundle would say: the likeliest after a calibration by other folds.
+
+    A vote's own prediction, and the likeliest class before an isotonic calibration, may be another.
+    """
+    held_out = HeldOut.of(results)
+    likeliest = cross_calibrated(held_out.p, held_out.y, held_out.folds).argmax(axis=1)
+    return replace(results, predictions=results.predictions.assign(predicted=np.asarray(results.classes)[likeliest]))
+
+
 def measure(results: Results) -> dict[str, Any]:
-    """Accuracy, balanced accuracy and AUROC of held-out people, each with a 95 % bootstrap interval over people."""
+    """Accuracy, balanced accuracy and AUROC of held-out people, each with a 95 % bootstrap interval over people.
+
+    ``p_guessing``: how often diagnoses dealt at random to the same predictions give as high a balanced accuracy.
+    """
     row = results.for_machines()
     intervals = score_intervals(results.predictions, results.classes)
     return {
         "accuracy": {"value": row["accuracy"]["mean"], "ci95": row["ci95"]},
         **{name: {"value": row[name], "ci95": list(intervals[name])} for name in ("balanced_accuracy", "auroc")},
         **{name: row[name] for name in ("macro_f1", "mcc", "chance", "chance95", "confusion", "n_subjects", "folds")},
+        "p_guessing": _by_guessing(results),
         "split": row["split"],
         "floors": {name: floor["mean"] for name, floor in row["floors"].items()},
     }
+
+
+def _by_guessing(results: Results) -> float:
+    said, true = (results.predictions[name].to_numpy() for name in ("predicted", "label"))
+    rng, classes = np.random.default_rng(0), results.classes
+
+    def balanced(labels: NDArray[Any]) -> float:
+        return float(np.mean([(said[labels == name] == name).mean() for name in classes]))
+
+    dealt = np.array([balanced(rng.permutation(true)) for _ in range(DEALS)])
+    return float((1 + (dealt >= balanced(true) - 1e-12).sum()) / (1 + DEALS))
 
 
 def no_better_than_guessing(found: Mapping[str, Any]) -> str | None:
@@ -72,11 +98,13 @@ def no_better_than_guessing(found: Mapping[str, Any]) -> str | None:
         From ``measure``.
     """
     low, guessing = found["balanced_accuracy"]["ci95"][0], 1 / len(found["confusion"]["classes"])
-    if low > guessing:
+    p = found.get("p_guessing", 0.0)  # bundles of earlier versions have none
+    if low > guessing and p < 0.025:
         return None
+    luck = f", and reaches as much in {p:.0%} of the cases" if low > guessing else ""
     return (
         "the model was not shown to be better than guessing: balanced accuracy "
         f"{found['balanced_accuracy']['value']:.2f}"
         f" on {found['n_subjects']} held-out people, from {low:.2f} at the low end of its interval; guessing gives "
-        f"{guessing:.2f}"
+        f"{guessing:.2f}{luck}"
     )

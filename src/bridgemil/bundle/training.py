@@ -16,7 +16,7 @@ from bridgemil import methods
 from bridgemil.baselines import Baseline
 from bridgemil.bundle import store
 from bridgemil.bundle.card import people, write_card
-from bridgemil.bundle.performance import HeldOut, judge_calibration, measure
+from bridgemil.bundle.performance import HeldOut, as_said, judge_calibration, measure
 from bridgemil.bundle.reference import make_reference
 from bridgemil.bundle.store import Bundle
 from bridgemil.cohort.folds import FoldPlan, Round
@@ -224,7 +224,7 @@ def _about(cohort: Cohort, results: Results, name: str, identity: str, single: b
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "ensemble": "single" if single else "folds",
         "trained": trained,
-        "performance": measure(results),
+        "performance": measure(as_said(results)),
         "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error},
         "provenance": {
             "identity": identity,

@@ -14,7 +14,7 @@ that decision: no person's outcome has a part in the calibration that is judged 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -241,7 +241,12 @@ class Decision:
         return self.calibration.for_json() | {"log_loss": dict(self.losses), "why": self.why}
 
 
-def decide(p: Floats, y: Ints, folds: Ints) -> Decision:
+def candidates(n: int) -> list[str]:
+    """The calibrations that so many people can choose among."""
+    return [name for name in FITTERS if name != "isotonic" or n >= ENOUGH_FOR_ISOTONIC]
+
+
+def decide(p: Floats, y: Ints, folds: Ints, names: Sequence[str] | None = None) -> Decision:
     """Choose a calibration by cross-fitting over folds, and fit it on everyone given.
 
     Parameters
@@ -252,8 +257,10 @@ def decide(p: Floats, y: Ints, folds: Ints) -> Decision:
         True class numbers.
     folds : shape (n,)
         Whose model said them: people of one fold are never calibrated by themselves.
+    names
+        The candidates; by default those that so many people can choose among.
     """
-    names = [name for name in FITTERS if name != "isotonic" or len(y) >= ENOUGH_FOR_ISOTONIC]
+    names = names or candidates(len(y))
     losses = {name: log_loss(cross_fitted(FITTERS[name], p, y, folds), y) for name in names}
     best = min(losses, key=lambda name: losses[name])
     figures = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
@@ -274,6 +281,8 @@ def cross_fitted(fitter: Callable[[Floats, Ints], Calibration], p: Floats, y: In
 def cross_calibrated(p: Floats, y: Ints, folds: Ints) -> Floats:
     """Probabilities of each fold, calibrated by a decision that the other folds alone took (n x K).
 
+    The candidates are those of everyone's decision, so that what is judged is what is chosen.
+
     Parameters
     ----------
     p : shape (n, K)
@@ -286,7 +295,7 @@ def cross_calibrated(p: Floats, y: Ints, folds: Ints) -> Floats:
     calibrated = np.array(p)
     for fold in np.unique(folds):
         here = folds == fold
-        calibrated[here] = decide(p[~here], y[~here], folds[~here]).calibration(p[here])
+        calibrated[here] = decide(p[~here], y[~here], folds[~here], candidates(len(y))).calibration(p[here])
     return calibrated
 
 

@@ -72,9 +72,13 @@ def sign_flip_test(one: pd.DataFrame, other: pd.DataFrame) -> float:
     """
     gains, weights = _gains(one, other)
     parts = (gains * weights)[gains != 0]
-    signs = 2.0 * np.random.default_rng(0).integers(0, 2, (RESAMPLES, len(parts))) - 1
-    as_large = np.abs(signs @ parts) >= abs(parts.sum()) - 1e-12
-    return float((1 + as_large.sum()) / (1 + RESAMPLES))
+    exact = 2 ** len(parts) <= RESAMPLES  # then every pattern of signs is looked at
+    if exact:
+        patterns = np.arange(2 ** len(parts))[:, None] >> np.arange(len(parts)) & 1
+    else:
+        patterns = np.random.default_rng(0).integers(0, 2, (RESAMPLES, len(parts)))
+    as_large = np.abs((2.0 * patterns - 1) @ parts) >= abs(parts.sum()) - 1e-12
+    return float(as_large.mean() if exact else (1 + as_large.sum()) / (1 + RESAMPLES))
 
 
 def _gains(one: pd.DataFrame, other: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.evaluation.metrics import wilson
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -18,7 +20,8 @@ RESAMPLES = 1000
 def score_intervals(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, tuple[float, float]]:
     """Intervals of ``balanced_accuracy`` and ``auroc``, each the mean over seeds of what a seed's people give.
 
-    Percentiles; draws in which a class has nobody do not count. Nothing is trained anew.
+    Percentiles, or Wilson's where all draws agree; draws in which a class has nobody do not count. Nothing is trained
+    anew.
 
     Parameters
     ----------
@@ -44,8 +47,12 @@ def score_intervals(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[s
         p = rows[[f"p_{name}" for name in classes]].to_numpy(dtype=float)
         scores["balanced_accuracy"] += _balanced(correct[drawn], members[:, drawn]) / len(seeds)
         scores["auroc"] += _auroc(p[drawn], members[:, drawn]) / len(seeds)
-    found = {name: np.quantile(values, [0.025, 0.975]) for name, values in scores.items()}
-    return {name: (float(low), float(high)) for name, (low, high) in found.items()}
+    found = {}
+    for name, values in scores.items():
+        low, high = map(float, np.quantile(values, [0.025, 0.975]))
+        # All right, or perfectly ranked: to draw them anew shows nothing. The smallest class is what is known least.
+        found[name] = wilson(min(1.0, low), int(members.sum(axis=1).min())) if low == high else (low, high)
+    return found
 
 
 def _balanced(correct: NDArray[np.bool_], members: NDArray[np.bool_]) -> Floats:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.evaluation.metrics import difference
+from bridgemil.evaluation.metrics import difference, sign_flip_test
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,7 @@ class Comparison:
     gain: float  # accuracy of ``one`` minus that of ``other``
     low: float  # 95 %, paired bootstrap over subjects
     high: float
-    p: float  # corrected resampled t-test over folds
+    p: float  # corrected resampled t-test over folds, or sign-flip test over subjects: the larger
     p_holm: float  # corrected for the family of comparisons
     seeds: int  # that both were run with
 
@@ -72,14 +72,6 @@ def corrected_t_test(differences: NDArray[np.float64], test_to_train: float) -> 
     return float(2 * t.sf(abs(np.mean(differences)) / math.sqrt((1 / n + test_to_train) * variance), n - 1))
 
 
-def sign_test(gains: NDArray[np.float64]) -> float:
-    """Two-sided p of the exact sign test: subjects that one method gets right more often than the other."""
-    from scipy.stats import binomtest
-
-    better, worse = int((gains > 0).sum()), int((gains < 0).sum())
-    return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
-
-
 def holm(values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: p-values that may be read as one family."""
     order = np.argsort(values)
@@ -94,18 +86,18 @@ def compare(one: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str]) -> C
     """Two methods' predictions on the same seeds, folds and subjects.
 
     All seeds share one split, so they are no further resamples: a fold's difference is its mean over seeds. Where folds
-    do not vary at all, a sign test over subjects stands in for the test over folds.
+    hardly vary, one subject in each, the test over them is far too sure: p is the larger of it and the sign-flip test.
     """
     keys = ["seed", "fold", "subject"]
     if set(map(tuple, one[keys].to_numpy())) != set(map(tuple, other[keys].to_numpy())):
         raise ValueError(f"{names[0]} and {names[1]} were not run on the same seeds, folds and subjects")
     gain, low, high = difference(one, other)
-    p = corrected_t_test(_gains(one, other, "fold"), 1 / (int(one["fold"].nunique()) - 2))
-    if math.isnan(p):
-        p = sign_test(_gains(one, other, "subject"))
+    p = corrected_t_test(_gains(one, other), 1 / (int(one["fold"].nunique()) - 2))
+    p = max(0.0 if math.isnan(p) else p, sign_flip_test(one, other))
     return Comparison(*names, gain, low, high, p, p, int(one["seed"].nunique()))
 
 
-def _gains(one: pd.DataFrame, other: pd.DataFrame, by: str) -> NDArray[np.float64]:
-    first, second = ((own["label"] == own["predicted"]).astype(float).groupby(own[by]).mean() for own in (one, other))
-    return np.asarray(first - second, dtype=np.float64)
+def _gains(one: pd.DataFrame, other: pd.DataFrame) -> NDArray[np.float64]:
+    """Of each fold."""
+    right = [(own["label"] == own["predicted"]).astype(float).groupby(own["fold"]).mean() for own in (one, other)]
+    return np.asarray(right[0] - right[1], dtype=np.float64)

@@ -97,6 +97,8 @@ class Removal:
         )
         if self.more_than_chance:
             return f"{words}: further than without any of the random ones."
+        if self.n == 1:  # of so few windows the random ones are often the same one
+            return f"{words}: with so few windows that says nothing."
         return f"{words}: no further than by chance. It does not single out the seconds that mattered."
 
 

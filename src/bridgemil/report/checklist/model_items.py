@@ -127,8 +127,10 @@ def measures(known: Dossier) -> Answer:
         "No interval holds what training anew or another split would change.",
     ]
     if len(known.cells) > 1:
-        lines.append("Pairs of methods: paired bootstrap over people and a corrected resampled t-test over folds "
-                     "(Nadeau and Bengio 2003), Holm-corrected; in report.md.")  # fmt: skip
+        lines.append(
+            "Pairs of methods: paired bootstrap over people, and the larger p of a corrected resampled t-test over "
+            "folds (Nadeau and Bengio 2003) and of a sign-flip test over people, Holm-corrected; in report.md."
+        )
     return Answer(tuple(lines))
 
 

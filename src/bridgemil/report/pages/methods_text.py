@@ -143,6 +143,7 @@ def _statistics(cells: Sequence[Cell], model: Mapping[str, Any]) -> str:
         f"Results. Accuracy is the mean over folds of the share of people said right, over seeds; in brackets its 95 % "
         f"interval, a bootstrap over people, which does not hold what training anew would change: {results}. Always "
         f"saying the largest class gives {row['chance']:.1f} % ({guesser}). Pairs of methods were compared by a paired "
-        "bootstrap over people and a corrected resampled t-test over folds (Nadeau and Bengio 2003), Holm-corrected. "
+        "bootstrap over people and the larger p of a corrected resampled t-test over folds (Nadeau and Bengio 2003) "
+        "and of a sign-flip test over people, Holm-corrected. "
         f"Computed with {versions}."
     )

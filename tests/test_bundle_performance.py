@@ -1,0 +1,60 @@
+"""What a bundle's card says of held-out people: of the class that ``predict`` would say, and no praise for luck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bridgemil import methods
+from bridgemil.bundle.performance import as_said, measure, no_better_than_guessing
+from bridgemil.evaluation import calibration
+from bridgemil.evaluation.results import Results
+
+
+def made(labels: str, said: str, p_b: Sequence[float]) -> Results:
+    """Held-out people in three folds, with what a method said of each and its probability of class b."""
+    table = pd.DataFrame({"seed": 0, "fold": np.arange(len(labels)) % 3 + 1, "label": list(labels)})
+    table = table.assign(subject=[f"s{i:02d}" for i in range(len(labels))], predicted=list(said))
+    table = table.assign(p_a=1 - np.asarray(p_b), p_b=p_b)
+    return Results(methods.settings("majority_vote"), ["a", "b"], table, pd.DataFrame(), [], 1.0)
+
+
+def test_a_vote_is_judged_by_the_class_that_its_bundle_says() -> None:
+    labels = "ab" * 12
+    against = ["b" if label == "a" else "a" for label in labels]
+    results = made(labels, "".join(against), [0.8 if label == "b" else 0.2 for label in labels])
+    assert results.summary["accuracy"].iloc[0] == 0
+    assert as_said(results).predictions["predicted"].tolist() == list(labels)
+    assert measure(as_said(results))["accuracy"]["value"] == 1
+
+
+def test_three_people_who_are_right_by_luck_are_no_proof() -> None:
+    said = "a" * 9 + "b" * 8 + "b" * 3
+    found = measure(made("a" * 17 + "b" * 3, said, [0.7 if name == "b" else 0.3 for name in said]))
+    assert found["balanced_accuracy"]["ci95"][0] > 0.5, "the interval alone would have believed it"
+    assert 0.05 < found["p_guessing"] < 0.3
+    assert "reaches as much in" in str(no_better_than_guessing(found))
+    good = measure(made("ab" * 15, "ab" * 15, [0.3, 0.7] * 15))
+    assert no_better_than_guessing(good) is None
+    del good["p_guessing"]
+    assert no_better_than_guessing(good) is None, "a bundle of an earlier version"
+
+
+def test_what_is_judged_may_choose_what_everyone_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered: list[list[str]] = []
+    decide = calibration.decide
+
+    def listen(*arguments: Any) -> calibration.Decision:
+        decision = decide(*arguments)
+        offered.append(list(decision.losses))
+        return decision
+
+    monkeypatch.setattr(calibration, "decide", listen)
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([1, 1], 210)
+    calibration.cross_calibrated(p, (rng.random(210) < p[:, 1]).astype(np.int64), np.arange(210) % 5)
+    assert offered == [["none", "temperature", "isotonic"]] * 5, "though each has fewer than 200 people"
