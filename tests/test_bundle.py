@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from bridgemil import bundle as bundles
+from bridgemil.bundle import card as cards
 from bridgemil.bundle.prediction import RecordingSaid, Refused, WindowsSaid, predict
 from bridgemil.bundle.store import Bundle
 from bridgemil.bundle.training import train
@@ -99,6 +100,16 @@ def test_a_bundle_holds_what_is_needed_and_nothing_of_a_person(made: Path, cohor
     card = (made / "card.md").read_text()
     for words in ("Research use only", "## Intended use", "## Limits", "| accuracy |", "24 people", "61 (50 to 72)"):
         assert words in card, words
+
+
+def test_who_is_in_a_card() -> None:
+    """Ages as a range, sexes counted also where they are codes in numbers, and nothing made of what is missing."""
+    columns = {"age": [60, 70, None, 80.5], "Sex": [1, 2, 1, None]}
+    bags = np.random.default_rng(0).normal(size=(4, 2, 1, 100))
+    cohort = Cohort.from_arrays(bags, list("aaab"), sfreq=100, channels=["Cz"], columns=columns)
+    first, second = cards.people(cohort)
+    assert (first["age"], first["sex"]) == ("65 (60 to 70)", "1: 2, 2: 1")
+    assert (second["age"], second["sex"]) == ("80 (80 to 80)", "not known")
 
 
 def damage() -> dict[str, tuple[Callable[[Path], Any], str]]:

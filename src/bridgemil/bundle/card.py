@@ -20,21 +20,31 @@ def people(cohort: Cohort) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"class": name, "n": len(members), "windows": sum(counts)}
         for column in sorted({key for values in cohort.rows() for key in values}):
             if column.lower() in ("age", "sex", "gender"):
-                row[column.lower()] = _summary([cohort.column(column)[i] for i in members])
+                of_class = [cohort.column(column)[i] for i in members]
+                row[column.lower()] = _range(of_class) if column.lower() == "age" else _counts(of_class)
         rows.append(row)
     return rows
 
 
-def _summary(values: list[Any]) -> str:
-    known = [value for value in values if value is not None and str(value) not in ("", "nan", "n/a")]
-    if not known:
-        return "not known"
+def _known(values: list[Any]) -> list[Any]:
+    return [value for value in values if value is not None and str(value) not in ("", "nan", "n/a")]
+
+
+def _range(values: list[Any]) -> str:
+    """Mean, least and most; counts where some age is no number ("70+")."""
     try:
-        numbers = [float(value) for value in known]
+        numbers = [float(value) for value in _known(values)]
     except ValueError:
-        counts = {str(value): sum(str(v) == str(value) for v in known) for value in known}
-        return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+        return _counts(values)
+    if not numbers:
+        return "not known"
     return f"{sum(numbers) / len(numbers):.0f} ({min(numbers):.0f} to {max(numbers):.0f})"
+
+
+def _counts(values: list[Any]) -> str:
+    """How many of each; a code in numbers (1, 2) is a name too."""
+    names = [f"{value:g}" if isinstance(value, float) else str(value) for value in _known(values)]
+    return ", ".join(f"{name}: {names.count(name)}" for name in sorted(set(names))) or "not known"
 
 
 def write_card(about: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
