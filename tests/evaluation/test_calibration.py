@@ -68,6 +68,15 @@ def test_the_error_falls_where_the_model_was_too_sure_and_is_honest_about_few_pe
     assert few.expected > after.expected, "few people show an error even where there is none"
 
 
+def test_the_interval_of_the_error_reaches_zero_where_nothing_is_wrong_and_only_there() -> None:
+    right = [calibration_error(*people(88, 2, 1.0, seed)[:2]) for seed in range(30)]
+    assert sum(error.low == 0 for error in right) >= 26, "a bootstrap's quantiles never reach 0"
+    assert all(error.low <= error.value <= error.high for error in right)
+    for seed in range(5):
+        wrong = calibration_error(*people(300, 2, 4.0, seed)[:2])
+        assert 0 < wrong.low < wrong.value < wrong.high
+
+
 def test_perfect_and_worthless_probabilities() -> None:
     y = np.arange(60) % 2
     assert calibration_error(np.eye(2)[y], y).value == 0

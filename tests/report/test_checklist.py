@@ -16,12 +16,11 @@ from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
-from bridgemil.evaluation.score_intervals import score_intervals
+from bridgemil.evaluation.score_intervals import calibration_summary, score_intervals
 from bridgemil.report.benchmark_table import BenchmarkReport, build
 from bridgemil.report.checklist import Checklist, Section, build_checklist
 from bridgemil.report.checklist.bias import domain_of
 from bridgemil.report.checklist.entries import Entry, items
-from bridgemil.report.checklist.performance_items import seed_calibrations
 from bridgemil.report.checklist.text import markdown, write_checklist
 from bridgemil.report.pages.checklist_page import checklist_page
 from bridgemil.report.pages.methods_text import model_words
@@ -125,8 +124,8 @@ def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Sec
         low, high = 100 * summary["ci95_low"], 100 * summary["ci95_high"]
         assert row[2] == f"{100 * summary['accuracy']:.2f} ({low:.1f} - {high:.1f})"
         assert row[4] == f"{summary['auroc']:.3f} ({intervals['auroc'][0]:.3f} - {intervals['auroc'][1]:.3f})"
-        (error,) = seed_calibrations(cell)
-        assert calibrated[2] == f"{error.value:.3f} ({error.low:.3f} - {error.high:.3f})"
+        error = calibration_summary(cell.results.predictions, cell.results.classes)
+        assert calibrated[2] == f"{error['value']:.3f} ({error['low']:.3f} - {error['high']:.3f})"
     assert f"Always guessing the largest class: {100 * summary['chance']:.1f}" in words(item(section, "23a"))
 
 

@@ -308,7 +308,7 @@ class CalibrationError:
     """
 
     value: float
-    low: float  # 95 %, bootstrap over people
+    low: float  # 95 %, see ``calibration_error``
     high: float
     expected: float
     bins: tuple[tuple[float, float, int], ...]  # mean confidence, accuracy, people
@@ -327,6 +327,12 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
     Bins hold equal numbers of people, at least 15 each and at most ten bins: with few people bins of equal width would
     be empty or hold one.
 
+    Distances are never negative, so on few people the error is too large, and resampled it is larger still: quantiles
+    of a bootstrap never reach 0, also where the probabilities are exactly right. The interval therefore begins at 0
+    unless the error is larger than 95 % of those that exactly right probabilities show on these people; else at the
+    reflected quantile (2 error - upper). It ends at the bootstrap's upper quantile. In simulations of 65 to 200 people
+    (two classes; right, too sure and far too sure) it held the truth in 93 to 99 %, the quantiles in 0 to 98 %.
+
     Parameters
     ----------
     p : shape (n, K)
@@ -339,10 +345,9 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
     drawn = rng.integers(0, len(y), (RESAMPLES, len(y)))
     again = [_error(confidence[rows], correct[rows]) for rows in drawn]
     by_chance = [_error(confidence, rng.random(len(y)) < confidence) for _ in range(RESAMPLES)]
-    low, high = np.quantile(again, [0.025, 0.975])
-    return CalibrationError(
-        _error(confidence, correct), float(low), float(high), float(np.mean(by_chance)), _bins(confidence, correct)
-    )
+    value, high = _error(confidence, correct), float(np.quantile(again, 0.975))
+    low = max(0.0, 2 * value - high) if value > np.quantile(by_chance, 0.95) else 0.0
+    return CalibrationError(value, low, max(value, high), float(np.mean(by_chance)), _bins(confidence, correct))
 
 
 def _parts(confidence: Floats) -> list[NDArray[np.intp]]:

@@ -1,4 +1,4 @@
-"""How sure balanced accuracy and AUROC are: 95 % intervals over people, who are drawn anew with replacement."""
+"""How sure balanced accuracy, AUROC and calibration error are: 95 % intervals over people."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.evaluation.calibration import calibration_error
 from bridgemil.evaluation.metrics import wilson
 
 if TYPE_CHECKING:
@@ -53,6 +54,16 @@ def score_intervals(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[s
         # All right, or perfectly ranked: to draw them anew shows nothing. The smallest class is what is known least.
         found[name] = wilson(min(1.0, low), int(members.sum(axis=1).min())) if low == high else (low, high)
     return found
+
+
+def calibration_summary(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float]:
+    """Means over seeds of ``calibration_error``'s ``value``, ``low``, ``high`` and ``expected``."""
+    found = []
+    for _, rows in predictions.groupby("seed"):
+        y = rows["label"].map(list(classes).index).to_numpy(dtype=np.int64)
+        found.append(calibration_error(rows[[f"p_{name}" for name in classes]].to_numpy(dtype=float), y))
+    names = ("value", "low", "high", "expected")
+    return {name: float(np.mean([getattr(error, name) for error in found])) for name in names}
 
 
 def _balanced(correct: NDArray[np.bool_], members: NDArray[np.bool_]) -> Floats:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from bridgemil.evaluation.calibration import CalibrationError, calibration_error
 from bridgemil.evaluation.results import accepted_words
-from bridgemil.evaluation.score_intervals import score_intervals
+from bridgemil.evaluation.score_intervals import calibration_summary, score_intervals
 from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_table import Cell
@@ -53,9 +50,9 @@ def _scores(cells: Sequence[Cell]) -> Sheet:
 def _calibrations(cells: Sequence[Cell]) -> Sheet:
     rows = []
     for cell in cells:
-        found = seed_calibrations(cell)
-        value, low, high, expected = np.mean([[e.value, e.low, e.high, e.expected] for e in found], axis=0)
-        rows.append([experiment(cell), cell.place.split, f"{value:.3f} ({low:.3f} - {high:.3f})", f"{expected:.3f}"])
+        error = calibration_summary(cell.results.predictions, cell.results.classes)
+        value = f"{error['value']:.3f} ({error['low']:.3f} - {error['high']:.3f})"
+        rows.append([experiment(cell), cell.place.split, value, f"{error['expected']:.3f}"])
     columns = ["experiment", "split", "ECE", "if exactly right"]
     note = (
         "ECE: expected calibration error of the predicted class; of several seeds, the means of each seed's value and "
@@ -63,22 +60,6 @@ def _calibrations(cells: Sequence[Cell]) -> Sheet:
         "error above it is evidence of miscalibration."
     )
     return Sheet("Calibration", columns, rows, after=[f"{INTERVAL} {note}"])
-
-
-def seed_calibrations(cell: Cell) -> list[CalibrationError]:
-    """The calibration error of each seed of an experiment.
-
-    Parameters
-    ----------
-    cell
-        The experiment.
-    """
-    classes = list(cell.results.classes)
-    found = []
-    for _, rows in cell.results.predictions.groupby("seed"):
-        p = rows[[f"p_{name}" for name in classes]].to_numpy(dtype=float)
-        found.append(calibration_error(p, rows["label"].map(classes.index).to_numpy(dtype=np.int64)))
-    return found
 
 
 def _by_group(cells: Sequence[Cell], groups: Sequence[people.Group], title: str) -> Sheet:

@@ -31,8 +31,8 @@ class Bin:
     n: int
 
 
-def calibration_bins(predictions: pd.DataFrame, classes: Sequence[str]) -> tuple[list[Bin], float]:
-    """Bins of held-out probabilities, and the expected calibration error over them.
+def calibration_bins(predictions: pd.DataFrame, classes: Sequence[str]) -> list[Bin]:
+    """Bins of held-out probabilities.
 
     Of two classes the second one's probabilities are taken, of more all of them, each class against the rest. Seeds
     judge the same people: an interval counts each person once.
@@ -53,8 +53,7 @@ def calibration_bins(predictions: pd.DataFrame, classes: Sequence[str]) -> tuple
         share, n = float(true[part].mean()), len(part)
         low, high = wilson(share, max(1.0, n / seeds))
         bins.append(Bin(float(said[part].mean()), share, low, high, n))
-    error = sum(bin_.n * abs(bin_.said - bin_.true) for bin_ in bins) / len(said)
-    return bins, float(error)
+    return bins
 
 
 def calibration_chart(bins: Sequence[Bin], colour: str) -> Markup:

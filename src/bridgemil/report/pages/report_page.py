@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bridgemil.evaluation.score_intervals import calibration_summary
 from bridgemil.report.benchmark_sheets import accepted, caveats
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, Place
 from bridgemil.report.colours import method as colour_of
@@ -89,8 +90,9 @@ def _confusion(cell: Cell) -> dict[str, Any]:
 
 
 def _calibration(cell: Cell) -> dict[str, Any]:
-    bins, error = calibration_bins(cell.results.predictions, cell.results.classes)
-    return {"label": cell.label, "chart": calibration_chart(bins, colour_of(cell.label).colour), "error": error}
+    held_out = cell.results.predictions, cell.results.classes
+    chart = calibration_chart(calibration_bins(*held_out), colour_of(cell.label).colour)
+    return {"label": cell.label, "chart": chart, "error": calibration_summary(*held_out)}
 
 
 def _outcomes(cells: Sequence[Cell]) -> dict[str, Any]:
