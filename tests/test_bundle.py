@@ -393,6 +393,22 @@ def test_every_kind_of_bundle_says_the_same_in_another_process_that_loads_nothin
     assert not list((tmp_path / "runs" / "unfinished").glob("*.safetensors"))
 
 
+@pytest.mark.parametrize("recipe", ["ours", "paper"])
+def test_a_single_model_learns_from_everyone_whom_no_selection_needs(
+    cohort: Cohort, recipe: str, tmp_path: Path
+) -> None:
+    made = train(
+        cohort, tmp_path / "m", "bridgemil", recipe=recipe, budget="demo", folds=3, floor=False, progress=False,
+        single=True, settings=QUICK, runs=tmp_path / "runs", threads=1,
+    )  # fmt: skip
+    learnt = [set(json.loads(note.read_text())["train"]) for note in (tmp_path / "runs" / "stage1").glob("*/*.json")]
+    most = max(learnt, key=len)
+    assert len(learnt) == 4, "of three folds and of the model"
+    assert most == set(cohort.subjects) if recipe == "ours" else len(most) == 16
+    words = "fitted on everyone" if recipe == "ours" else "all but the first of 3 folds, which selected its epoch"
+    assert words in made.bundle.card
+
+
 def test_an_ensemble_of_folds_is_the_mean_of_its_folds(bundle: Bundle, cohort: Cohort) -> None:
     bag = cohort.windows("p05")
     members = [member.predict(bag).probabilities for member in bundle.model.members.values()]  # type: ignore[attr-defined]

@@ -130,7 +130,7 @@ def test_a_repeated_bag_is_never_on_both_sides() -> None:
         drawn = np.random.default_rng(seed).integers(0, 10, 30)
         if len(set(y[np.unique(drawn)])) < 2:
             continue
-        clf = BridgeMILClassifier("attention", budget="demo", seed=seed, settings=settings)
+        clf = BridgeMILClassifier("attention", recipe="paper", budget="demo", seed=seed, settings=settings)
         clf.fit([X[i].copy() for i in drawn], y[drawn])
         held_back = set(drawn[clf.validation_])
         training = set(np.delete(drawn, clf.validation_))
@@ -143,7 +143,8 @@ def test_a_repeated_bag_is_never_on_both_sides() -> None:
 def test_groups_stay_together_and_repeated_bags_join_them() -> None:
     X, y = bags(16)
     groups = [f"family {i // 4}" for i in range(16)]
-    clf = BridgeMILClassifier("attention", budget="demo", settings=quick("attention"), validation=0.3)
+    how = {"recipe": "paper", "budget": "demo", "settings": quick("attention")}
+    clf = BridgeMILClassifier("attention", **how, validation=0.3)
     clf.fit(X, y, groups)
     held_back = {groups[i] for i in clf.validation_}
     training = {groups[i] for i in range(16) if i not in set(clf.validation_)}
@@ -153,11 +154,23 @@ def test_groups_stay_together_and_repeated_bags_join_them() -> None:
 
 def test_the_share_of_validation_is_about_what_was_asked_for() -> None:
     X, y = bags(40)
+    how = {"recipe": "paper", "budget": "demo", "settings": quick("attention")}
     for share in (0.1, 0.25, 0.5):
-        clf = BridgeMILClassifier("attention", budget="demo", settings=quick("attention"), validation=share).fit(X, y)
+        clf = BridgeMILClassifier("attention", **how, validation=share).fit(X, y)
         assert len(clf.validation_) / 40 == pytest.approx(share, abs=0.05)
         assert set(y[clf.validation_]) == {0, 1}
     assert len(BridgeMILClassifier("bandpower").fit(X, y).validation_) == 0, "a baseline learns from everyone"
+
+
+@pytest.mark.parametrize("method", ["attention", "majority_vote", "bridgemil"])
+def test_where_no_epoch_is_selected_nobody_is_held_back(method: str) -> None:
+    X, y = bags(8)
+    few, many = (
+        BridgeMILClassifier(method, budget="demo", settings=quick(method), validation=share).fit(X, y)
+        for share in (0.2, 0.5)
+    )
+    assert len(few.validation_) == len(many.validation_) == 0
+    assert np.array_equal(few.predict_proba(X), many.predict_proba(X))
 
 
 def test_a_bag_given_twice_counts_twice() -> None:
@@ -231,6 +244,7 @@ def test_saving_and_loading_refuse_what_is_not_theirs(tmp_path: Path) -> None:
 
 def mistakes() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
     X, y = bags(6)
+    selecting = {"method": "attention", "recipe": "paper"}
     return {
         "flat table": (np.zeros((6, 3)), y, {}, r"X\[0\]: a bag is an array"),
         "not a list": (3.0, y, {}, "X must be a list of bags"),
@@ -240,8 +254,8 @@ def mistakes() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
         "too few labels": (X, y[:4], {}, "6 bags, y has 4"),
         "one class": (X, np.zeros(6), {}, "one class only"),
         "two labels": ([*X, X[0]], [*y, 1 - y[0]], {}, "same bag under two labels"),
-        "one person of a class": (X[:4], [0, 0, 0, 1], {"method": "attention"}, "too few people.*1 has 1"),
-        "one person, four times": ([X[0], X[0], X[0], X[1]], [0, 0, 0, 1], {"method": "attention"}, "0 has 1, 1 has 1"),
+        "one person of a class": (X[:4], [0, 0, 0, 1], selecting, "too few people.*1 has 1"),
+        "one person, four times": ([X[0], X[0], X[0], X[1]], [0, 0, 0, 1], selecting, "0 has 1, 1 has 1"),
         "share": (X, y, {"method": "attention", "validation": 1.5}, "between 0 and 1"),
         "method": (X, y, {"method": "magic"}, "method must be one of"),
         "channels": (X, y, {"channels": ["Fp1", "Fp2"]}, "2 channels x time"),

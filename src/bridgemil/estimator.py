@@ -3,8 +3,8 @@
     clf = BridgeMILClassifier(method="tangent").fit(X, y)      # X: a list of arrays, windows x channels x time
     clf.predict_proba(X_new), clf.gates(X_new)
 
-Every method, ensemble, backbone and recipe of ``bridgemil.evaluate`` serves here. The epoch of a network is selected by
-people that it does not train on, split off inside ``fit``.
+Every method, ensemble, backbone and recipe of ``bridgemil.evaluate`` serves here. Where a recipe selects a network's
+epoch (``paper``), people that it does not train on do so, split off inside ``fit``.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     settings
         Changes to single settings: ``{"stage1.epochs": 5}``.
     validation
-        Share of the people that selects a network's epoch instead of training it. Stratified; bags that are the same,
-        or of one group, stay on one side. Baselines select nothing and learn from everyone.
+        Share of the people that selects a network's epoch instead of training it, with recipe ``paper``. Stratified;
+        bags that are the same, or of one group, stay on one side. ``ours`` and baselines learn from everyone.
     device
         ``auto``, ``cpu`` or ``cuda``.
 
@@ -75,7 +75,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     model_ : bridgemil.models.Model
         What was fitted.
     validation_ : ndarray
-        The places in ``X`` of the bags that selected the epoch.
+        The places in ``X`` of the bags that selected the epoch; empty where none was selected.
     """
 
     def __init__(
@@ -120,6 +120,8 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         from bridgemil.evaluation.run import device_of
 
+        if not 0 < self.validation < 1:
+            raise BadUse(f"validation is a share of the people between 0 and 1, got {self.validation!r}")
         bags = _bags(X)
         labels = _labels(y, len(bags))
         classes, codes = np.unique(labels, return_inverse=True)
@@ -131,7 +133,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             cohort, self.method, self.backbone, self.budget, dict(self.settings or {}), recipe=self.recipe
         )
         held_back = np.zeros(len(bags), dtype=bool)
-        if any(member.is_network for member in chosen.each):
+        if any(member.selects_epoch for member in chosen.each):
             held_back = _validation(codes, units, self.validation, self.seed, classes)
         subjects = np.array(cohort.subjects)
         model = models.fit_whole(
@@ -343,8 +345,6 @@ def _validation(
     """Who selects the epoch: about this share of the people, of all classes, whole units only."""
     from sklearn.model_selection import StratifiedGroupKFold
 
-    if not 0 < share < 1:
-        raise BadUse(f"validation is a share of the people between 0 and 1, got {share!r}")
     people = [len(set(units[codes == k])) for k in range(len(classes))]
     few = [f"{name!r} has {n}" for name, n in zip(classes.tolist(), people, strict=True) if n < 2]
     if few:

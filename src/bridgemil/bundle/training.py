@@ -37,6 +37,7 @@ from bridgemil.models import (
     features_of,
     fit_whole,
     front_end_arrays,
+    roles,
 )
 from bridgemil.models.model import baseline_key
 from bridgemil.report.window_values import leaves
@@ -100,8 +101,8 @@ def train(
     seed
         Of weights, sampling and dropout.
     single
-        One model fitted on everyone but the first fold, which selects its epoch (a baseline needs no such fold); by
-        default the models of all folds are averaged.
+        One model fitted on everyone; where an epoch is selected (recipe ``paper``), on all but the first fold, which
+        selects it. By default the models of all folds are averaged.
     runs
         Folder for the runs of the evaluation, which is how an interrupted call goes on; ``OUT.runs`` by default.
     name
@@ -190,15 +191,15 @@ def _of_folds(cohort: Cohort, results: Results, settings: Settings, seed: int, r
 def _single(
     cohort: Cohort, plan: FoldPlan, settings: Settings, seed: int, device: torch.device, runs: RunStore
 ) -> Model:
-    """One model on everyone; the first fold selects the epoch. It goes on from its checkpoint, as a run does."""
+    """One model on everyone; the first fold selects the epoch, if any. It goes on from its checkpoint like a run."""
     train = tuple(subject for fold in plan.folds[1:] for subject in fold)
-    subjects = Round(0, train, plan.folds[0], ())
     identities = []
 
     def shelf(member: Settings) -> RunShelf:
+        subjects = Round(0, *roles(member, train, plan.folds[0]), ())
         identity = run_identity(member, cohort.hash, subjects, seed)
         identities.append(identity)
-        note: dict[str, Any] = {"seed": seed, "cohort": cohort.hash, "train": sorted(train)}
+        note: dict[str, Any] = {"seed": seed, "cohort": cohort.hash, "train": sorted(subjects.train)}
         if member.stage1 is not None:
             note |= {"settings": member.stage1.model_dump(mode="json"), "backbone": member.backbone}
         return RunShelf(runs, identity, stage1_identity(member, cohort.hash, subjects, seed), note)
@@ -209,21 +210,29 @@ def _single(
     return model
 
 
+def _trained(results: Results, single: bool) -> str:
+    """Who the model learnt from, in a sentence."""
+    k, selects = results.folds, any(member.selects_epoch for member in results.settings.each)
+    if single:
+        return f"One model, fitted on all but the first of {k} folds, which selected its epoch." if selects else (
+            "One model, fitted on everyone."
+        )  # fmt: skip
+    role = "selected its epoch" if selects else "was held back and decided nothing"
+    return (
+        f"The mean of the models of {k} folds, each fitted without the fold that tested it; of a network another fold "
+        f"{role}."
+    )
+
+
 def _about(cohort: Cohort, results: Results, name: str, identity: str, single: bool) -> dict[str, Any]:
     """What bundle.json says beside the model's own facts; ``decision`` is the calibration itself."""
     decision, error = judge_calibration(HeldOut.of(results))
-    k = results.folds
-    trained = (
-        f"One model, fitted on everyone; the first of {k} folds selected its epoch, if it has any."
-        if single
-        else f"The mean of {k} models, each fitted without one fold for testing and one for selection."
-    )
     files = cohort.about["files"]
     return {
         "name": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "ensemble": "single" if single else "folds",
-        "trained": trained,
+        "trained": _trained(results, single),
         "performance": measure(as_said(results)),
         "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error},
         "provenance": {

@@ -18,7 +18,7 @@ NAME = "train"
 
 folding = partial(typer.Option, rich_help_panel="Folds")
 running = partial(typer.Option, rich_help_panel="Running")
-SINGLE = "One model fitted on everyone, instead of the mean of the folds' models."
+SINGLE = "One model on everyone (recipe paper: one fold selects the epoch), not the mean of the folds' models."
 RUNS = "Folder for the runs of the evaluation.  [default: OUT.runs]"
 
 

@@ -105,7 +105,7 @@ class BagLearner(Learner):
     model
         Trained in place.
     train, validation
-        Windows of the training and the validation subjects.
+        Windows of the training subjects, and of the validation subjects if there are any.
     settings
         Of the loop.
     device
@@ -121,7 +121,7 @@ class BagLearner(Learner):
         self,
         model: BagModel,
         train: WindowSet,
-        validation: WindowSet,
+        validation: WindowSet | None,
         settings: BagSettings,
         device: torch.device,
         *,
@@ -148,7 +148,9 @@ class BagLearner(Learner):
         # The embeddings of the Stage 1 encoder, before anything here changes it.
         needed = self.frozen_epochs or self.retention
         self.reference = FrozenEmbeddings(model.encoder, train, device) if needed else None
-        self.frozen_validation = FrozenEmbeddings(model.encoder, validation, device) if self.frozen_epochs else None
+        self.frozen_validation = None
+        if self.frozen_epochs and validation is not None:
+            self.frozen_validation = FrozenEmbeddings(model.encoder, validation, device)
         self.frozen, self.probe, self.ratio, self.gates = False, False, math.nan, _GateLog()
 
     def rate(self, step: int) -> float:
@@ -212,8 +214,10 @@ class BagLearner(Learner):
         return loss + retained
 
     @torch.no_grad()
-    def validate(self) -> Validation:
+    def validate(self) -> Validation | None:
         """Accuracy and mean cross-entropy of the validation subjects."""
+        if self.validation is None:
+            return None
         self.model.eval()
         subject_logits = []
         for i in range(len(self.validation.subjects)):

@@ -81,7 +81,7 @@ def fit_network(
     encoder: nn.Module,
     backbone: str,
     training: WindowSet,
-    validation: WindowSet,
+    validation: WindowSet | None,
     settings: WindowSettings | BagSettings,
     here: Here,
     keep: Path | None = None,
@@ -97,7 +97,7 @@ def fit_network(
     backbone
         Its name.
     training, validation
-        Windows of the training and the validation subjects.
+        Windows of the training and the validation subjects; none of the latter where nothing is selected.
     settings
         Of windows or of bags.
     here

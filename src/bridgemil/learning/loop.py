@@ -93,7 +93,7 @@ class Learner(ABC):
         """
 
     def validate(self) -> Validation | None:
-        """How the validation subjects fare now; None if nothing is selected."""
+        """How the validation subjects fare now; None if there are none."""
         return None
 
     def notes(self) -> dict[str, float]:

@@ -70,7 +70,7 @@ class WindowLearner(Learner):
     model
         Trained in place.
     train, validation
-        Windows of the training and the validation subjects.
+        Windows of the training subjects, and of the validation subjects if there are any.
     settings
         Of the loop.
     device
@@ -83,7 +83,7 @@ class WindowLearner(Learner):
         self,
         model: WindowModel,
         train: WindowSet,
-        validation: WindowSet,
+        validation: WindowSet | None,
         settings: WindowSettings,
         device: torch.device,
     ) -> None:
@@ -113,8 +113,10 @@ class WindowLearner(Learner):
         logits = self.model(windows.to(self.device))
         return F.cross_entropy(logits, labels, weight=self.weights, label_smoothing=smoothing)
 
-    def validate(self) -> Validation:
+    def validate(self) -> Validation | None:
         """Accuracy of the votes; the loss is -log of the mean window probability of the true class."""
+        if self.validation is None:
+            return None
         correct, losses = [], []
         for i, label in enumerate(self.validation.y.tolist()):
             decided = vote(self.model, self.validation.blocks(i), self.device)

@@ -12,7 +12,7 @@ Nothing in it executes. A network whose backbone is the user's own code is loade
 
 from __future__ import annotations
 
-from bridgemil.models.fitting import Fit, Shelf, features_of, fit, fit_whole, front_end_arrays
+from bridgemil.models.fitting import Fit, Shelf, features_of, fit, fit_whole, front_end_arrays, roles
 from bridgemil.models.loading import build, encoder_for, load, load_encoder
 from bridgemil.models.model import (
     BaselineModel,
@@ -44,4 +44,5 @@ __all__ = [
     "front_end_features",
     "load",
     "load_encoder",
+    "roles",
 ]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bridgemil import baselines
 from bridgemil.cohort.excerpt import Excerpt
 from bridgemil.cohort.store import Cohort
-from bridgemil.errors import BadData
+from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.loading import encoder_for, refuse_changed_code
 from bridgemil.models.model import (
@@ -88,7 +88,8 @@ def fit(
     cohort
         Holds the subjects' windows. No other subject's are read.
     train, validation
-        Ids of the subjects to learn from, and to select the epoch by (a baseline selects nothing).
+        Ids of the subjects to learn from, and to select the epoch by. Where nothing is selected (a baseline, a recipe
+        that takes the last epoch) there may be none.
     settings
         From ``bridgemil.methods.for_cohort``.
     seed
@@ -105,6 +106,8 @@ def fit(
     if settings.is_network:
         import torch
 
+        if settings.selects_epoch and not validation:
+            raise BadUse("no people to select the epoch by; give some, or take a recipe with selection `last`")
         return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), shelf, watch)
     return _fit_baseline(cohort, train, facts, shelf)
 
@@ -123,18 +126,24 @@ def fit_whole(
     """Learn from all subjects that are given, none of whom will test the model.
 
     Parameters are those of ``fit``, but for: ``settings`` may be an ensemble's, and ``shelf`` gives each member its
-    own. A baseline, which selects nothing, learns from the validation subjects too.
+    own. Who selects no epoch learns from the validation subjects too.
     """
     shared = Shelf()
     fitted = {}
     for member in settings.each:
-        learning = train if member.is_network else [*train, *validation]
         kept = shared if shelf is None else shelf(member)
-        made = fit(cohort, learning, validation, member, seed, device=device, shelf=kept, watch=watch)
+        made = fit(cohort, *roles(member, train, validation), member, seed, device=device, shelf=kept, watch=watch)
         fitted[member.method] = made.model
     if not settings.members:
         return fitted[settings.method]
     return EnsembleModel(ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed), fitted)
+
+
+def roles(
+    settings: Settings, train: Sequence[str], validation: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Who trains and who selects in a whole fit: where nothing is selected everyone trains."""
+    return (tuple(train), tuple(validation)) if settings.selects_epoch else ((*train, *validation), ())
 
 
 def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, shelf: Shelf) -> Fit:
@@ -186,7 +195,7 @@ def _fit_network(
         arrays = front_end_arrays(encoder, cohort, shelf)
         scale = cohort.normalisation(ids) if arrays is None else None
         training = WindowSet.load(cohort, ids, scale, arrays)
-        validating = WindowSet.load(cohort, sorted(validation), scale, arrays)
+        validating = WindowSet.load(cohort, sorted(validation), scale, arrays) if validation else None
         before, seconds = _stage1(encoder, training, settings, here, shelf)
         network, trained = fit_network(
             encoder, settings.backbone, training, validating, settings.stage2, here, shelf.checkpoint(),
