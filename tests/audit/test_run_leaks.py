@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bridgemil import methods
-from bridgemil.audit import Case, Wishes, checks, provenance
+from bridgemil.audit import Case, Wishes, checks, provenance, recomputed
 from bridgemil.audit.provenance import round_of
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
@@ -256,3 +256,32 @@ def test_runs_of_another_cohort_are_left_alone(honest: Path, tmp_path: Path) -> 
     case = Case(other, RunStore(honest / "runs"))
     (finding,) = provenance.check(case)
     assert (finding.status, finding.words) == ("SKIP", "None of the 9 runs there is of this cohort.")
+
+
+def test_a_run_on_the_users_own_code_is_not_computed_again_and_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n"
+        "def tiny(n_channels, n_times):\n    return nn.Sequential(nn.Flatten(), nn.Linear(n_channels * n_times, 4))\n"
+    )
+    cohort = made(signals(12, n_channels=4, seconds=8)).save(tmp_path / "cohort")
+    evaluate(
+        cohort, "attention", f"{tmp_path / 'net.py'}:tiny", budget="demo", folds=3, out=tmp_path / "runs", threads=1,
+        progress=False, floor=False, settings={"stage2.epochs": 2, "stage2.burn_in": 0},
+    )  # fmt: skip
+    (finding,) = recomputed.check(Case(cohort, RunStore(tmp_path / "runs")))
+    assert finding.status == "SKIP"
+    assert len(finding.evidence) == 3
+    assert all("could not be computed again" in line and "name it again" in line for line in finding.evidence)
+
+
+def test_runs_of_an_earlier_results_version_are_not_computed_again(honest: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(honest, folder)
+    _predictions_edited(folder)  # as if another version had computed them
+    run = _run_of(folder, "bridgemil")
+    edit(run / "run.json", lambda about: about.update(results_version=about["results_version"] - 1))
+    resealed(run)
+    case = Case(Cohort.open(folder / "cohort"), RunStore(folder / "runs"), Wishes(sample=20))
+    (finding,) = recomputed.check(case)
+    assert finding.status == "PASS"
+    assert finding.evidence == ("1 of an earlier results version: not computed again",)

@@ -14,11 +14,12 @@ from bridgemil.audit.findings import Finding, shortened
 from bridgemil.audit.permutation import said_of
 from bridgemil.audit.provenance import round_of
 from bridgemil.cohort.excerpt import excerpt
-from bridgemil.errors import BadData, BridgeMILError
+from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import Settings, digest
 from bridgemil.models import BaselineModel, Model, NetworkModel, fit
 from bridgemil.models.fitting import Shelf
 from bridgemil.models.model import baseline_key, front_end_features, front_end_key
+from bridgemil.runs import RESULTS_VERSION
 
 NAME = "recomputed"
 CLOSE = 1e-4  # of probabilities and scales: another machine rounds otherwise
@@ -30,21 +31,21 @@ def check(case: Case) -> list[Finding]:
     if not case.runs:
         return []
     rng = np.random.default_rng(case.wishes.seed)
-    names = sorted(case.runs)
+    names = sorted(name for name, about in case.runs.items() if about.get("results_version") == RESULTS_VERSION)
     networks = [name for name in names if case.runs[name]["settings"].get("stage2")]
     baselines = [name for name in names if name not in networks]
     half = max(1, case.wishes.sample // 2)
     drawn = _drawn(rng, networks, case.wishes.sample - min(half, len(baselines)))
     drawn += _drawn(rng, baselines, case.wishes.sample - len(drawn))
     wrong, done = [], dict.fromkeys(("scale", "features", "predictions", "fit"), 0)
-    notes, shelf = [], _StoredFeatures(case)
+    notes, shelf = _left_out(len(case.runs) - len(names)), _StoredFeatures(case)
     for identity in drawn:
         try:
             wrong += [f"run {identity}: {line}" for line in _run(case, identity, shelf, done)]
-        except (BadData, OSError, ValueError, KeyError) as error:
+        except BadUse as error:  # such as a user's own code, which a folder never makes run
+            notes.append(f"run {identity}: could not be computed again ({str(error).splitlines()[0]})")
+        except (BridgeMILError, OSError, ValueError, KeyError) as error:
             wrong.append(f"run {identity}: is damaged ({str(error).splitlines()[0]})")
-        except BridgeMILError as error:  # such as a user's own code, which a folder never makes run
-            notes.append(f"run {identity} could not be computed again: {str(error).splitlines()[0]}")
     counted = ", ".join(f"{n} {what}" for what, n in done.items() if n)
     how = f"{len(drawn)} of {len(case.runs)} runs drawn at random; compared: {counted or 'nothing'}"
     numbers = {"drawn": drawn, "runs": len(case.runs), **done}
@@ -56,6 +57,10 @@ def check(case: Case) -> list[Finding]:
         return [Finding(NAME, "SKIP", f"Nothing could be computed again ({how}).", shortened(notes))]
     words = f"Computed again from training subjects alone, nothing differs ({how})."
     return [Finding(NAME, "PASS", words, shortened(notes), numbers=numbers)]
+
+
+def _left_out(n_earlier: int) -> list[str]:
+    return [f"{n_earlier} of an earlier results version: not computed again"] if n_earlier else []
 
 
 def _drawn(rng: np.random.Generator, names: list[str], most: int) -> list[str]:
