@@ -44,12 +44,37 @@ def guessed(root: Path) -> dict[str, list[str]]:
         (("S001R01.edf", "S001R02.edf"), {"S001": ["S001R01.edf", "S001R02.edf"]}),
         (("sub-7_task-a_eeg.edf", "sub-7_task-b_eeg.edf"), {"sub-7": ["sub-7_task-a_eeg.edf", "sub-7_task-b_eeg.edf"]}),
         (("a/01.edf", "b/01.edf"), {"a-01": ["a/01.edf"], "b-01": ["b/01.edf"]}),
+        (("EC 01.edf", "EO 01.edf"), {"01": ["EC 01.edf", "EO 01.edf"]}),
+        (("P01/run_1.edf", "P01/run_2.edf"), {"P01": ["P01/run_1.edf", "P01/run_2.edf"]}),
+        (("P01/rest_1.edf", "P01/rest_2.edf"), {"P01": ["P01/rest_1.edf", "P01/rest_2.edf"]}),
+        (("session_1/P01.edf", "session 2/P01.edf"), {"P01": ["session 2/P01.edf", "session_1/P01.edf"]}),
+        (("x/P1/visit_1/EC.edf", "x/P1/visit_2/EC.edf"), {"P1": ["x/P1/visit_1/EC.edf", "x/P1/visit_2/EC.edf"]}),
+        (("a/P01/run-1.edf", "b/P02/run-1.edf"), {"P01": ["a/P01/run-1.edf"], "P02": ["b/P02/run-1.edf"]}),
+        (
+            ("sub-1/ses-1/eeg/sub-1_eeg.edf", "sub-1/ses-on/eeg/sub-1_eeg.edf"),
+            {"sub-1": ["sub-1/ses-1/eeg/sub-1_eeg.edf", "sub-1/ses-on/eeg/sub-1_eeg.edf"]},
+        ),
+        (("edf/eeg1.edf", "edf/eeg2.edf"), {"eeg1": ["edf/eeg1.edf"], "eeg2": ["edf/eeg2.edf"]}),
+        (("AD/rec1.edf", "HC/rec1.edf"), {"AD-rec1": ["AD/rec1.edf"], "HC-rec1": ["HC/rec1.edf"]}),
     ],
 )
 def test_subjects_are_guessed_from_names(
     tmp_path: Path, names: tuple[str, ...], subjects: dict[str, list[str]]
 ) -> None:
     assert guessed(folder_of(tmp_path, *names)) == subjects
+
+
+def test_names_that_say_nothing_of_a_person_are_asked_about(tmp_path: Path) -> None:
+    def notes(*names: str) -> list[str]:
+        return write_skeleton(folder_of(tmp_path / "of" / names[0][:3], *names))[1].notes
+
+    assert notes("P1/run_1.edf", "P1/run_2.edf", "P2/run_1.edf") == []
+    assert notes("study/eeg1.edf", "study/eeg2.edf") == [
+        "study is the name of a folder with 2 recordings: are they of one person?"
+    ]
+    assert notes("edf/eeg1.edf", "edf/eeg2.edf") == [
+        "eeg1.edf and 1 more name no person: each became a subject of its own; is that right?"
+    ]
 
 
 def test_only_what_opens_a_recording_is_listed(tmp_path: Path) -> None:

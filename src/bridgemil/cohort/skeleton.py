@@ -10,7 +10,7 @@ import csv
 import io
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,9 +26,15 @@ _CONDITION = re.compile(
     r"recording|part|block|raw|eeg|clean|cleaned|filtered|preprocessed|baseline|pre|post)\d*",
     re.IGNORECASE,
 )
+_COUNTING = set("run ses session visit day trial rec recording part block task".split())  # a number after them counts
+_BIDS_FOLDER = re.compile(r"(ses|run|task|acq)-[a-z0-9]+", re.IGNORECASE)
 _CLASSES = set(
     "patient patients control controls healthy hc case cases normal abnormal ad ftd mci mdd pd sz scz adhd asd "
     "dementia depression depressed epilepsy epileptic schizophrenia alzheimer alzheimers parkinson parkinsons".split()
+)
+# Folders, beside those of a class, that hold many people's recordings.
+_HEAPS = {ending.removeprefix(".") for ending in formats.FORMATS} | set(
+    "data dataset files recordings signals subjects participants people derivatives sourcedata rawdata".split()
 )
 
 
@@ -113,7 +119,9 @@ def survey(folder: Path, relative_to: Path) -> Skeleton:
     if not paths:
         raise BadData(f"{folder}: no recording there; {formats.sentence()}")
     places = [path.relative_to(folder) for path in paths]
-    subjects = _tell_apart(places, [_subject(place) for place in places], skeleton)
+    guesses = [_subject(place) for place in places]
+    _question_guesses(places, guesses, skeleton)
+    subjects = _tell_apart(places, guesses, skeleton)
     labels = _labels(places)
     for path, subject, label in zip(paths, subjects, labels, strict=True):
         file = Path(os.path.relpath(path.absolute(), relative_to.absolute())).as_posix()
@@ -147,21 +155,32 @@ def _subject(place: Path) -> str:
     bids = re.findall(r"sub-[A-Za-z0-9]+", place.as_posix())
     if bids:
         return str(bids[-1])
-    for name in (place.stem, *reversed(place.parent.parts)):
-        person = _without_conditions(name)
-        if person:
-            return person
-    return place.stem
+    folder = _folder_person(place)
+    in_person = any(letter.isdigit() for letter in folder)  # P01/rest_1: the number is not another person
+    return _without_conditions(place.stem, numbers=in_person) or folder or place.stem
 
 
-def _without_conditions(name: str) -> str:
-    """A name without the words at its ends that describe the recording: ``P01_rest_2`` becomes ``P01``."""
+def _folder_person(place: Path) -> str:
+    """The person's name in that of the nearest folder that has one; folders of a class or of everybody have none."""
+    people = (_without_conditions(part) for part in reversed(place.parent.parts))
+    return next((person for person in people if person and person.lower() not in _CLASSES | _HEAPS), "")
+
+
+def _without_conditions(name: str, numbers: bool = False) -> str:
+    """A name without the words at its ends that describe the recording: ``P01_rest_2`` becomes ``P01``.
+
+    A number after such a word goes with it if the word counts recordings (``run_1``), or if ``numbers`` says so: in
+    ``EC_01`` it may be the person.
+    """
+    if _BIDS_FOLDER.fullmatch(name):
+        return ""
     numbered = re.fullmatch(r"(s\d+)r\d+", name, re.IGNORECASE)  # subject and run, as PhysioNet writes them
     if numbered:
         return numbered[1]
     words = list(re.finditer(r"[^\s_.-]+", name))
     while words and _CONDITION.fullmatch(words[0][0]):
-        words = words[1:]
+        counts = words[0][0].lower() in _COUNTING or (numbers and words[0][0].isalpha())
+        words = words[2 if counts and len(words) > 1 and words[1][0].isdigit() else 1 :]
     while words:
         if _CONDITION.fullmatch(words[-1][0]):
             words = words[:-1]
@@ -170,6 +189,19 @@ def _without_conditions(name: str) -> str:
         else:
             break
     return name[words[0].start() : words[-1].end()] if words else ""
+
+
+def _question_guesses(places: Sequence[Path], subjects: Sequence[str], skeleton: Skeleton) -> None:
+    """Ask where the files' names say nothing of a person: is a folder one person, is each of its files one?"""
+    silent = [i for i, place in enumerate(places) if not _without_conditions(place.stem) and subjects[i][:4] != "sub-"]
+    folders = Counter(subjects[i] for i in silent if subjects[i] == _folder_person(places[i]))
+    for folder, n in sorted(folders.items()):
+        if n > 1 and (len(set(subjects)) == 1 or not any(letter.isdigit() for letter in folder)):
+            skeleton.notes.append(f"{folder} is the name of a folder with {n} recordings: are they of one person?")
+    alone = [places[i].name for i in silent if subjects[i] == places[i].stem]
+    if len(alone) > 1:
+        words = f"{alone[0]} and {len(alone) - 1} more name no person: each became a subject of its own; is that right?"
+        skeleton.notes.append(words)
 
 
 def _tell_apart(places: Sequence[Path], subjects: Sequence[str], skeleton: Skeleton) -> list[str]:
