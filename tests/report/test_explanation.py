@@ -8,15 +8,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from bridgemil.backbones.covariance import Feature
+from bridgemil.cohort.folds import Round
+from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
+from bridgemil.evaluation.run import Run
+from bridgemil.methods import for_cohort
 from bridgemil.report import explanation as explanations
 from bridgemil.report.explanation import Person, Ranking, Removal, explain
 from bridgemil.report.held_out import band_shares, calibration, doubts, find
 from bridgemil.report.scalp import electrode_table, haufe, pair_table, scalp_maps
 from bridgemil.report.window_values import Reading, read
-from bridgemil.runs import RunStore
+from bridgemil.runs import RunStore, open_store
 
 METHODS = ("attention", "bridgemil", "millet", "majority_vote", "tangent")
 WHO = "subject-004"
@@ -85,6 +90,25 @@ def test_the_model_did_not_see_the_person(explained: RunStore) -> None:
         features, words = held.background(held.model())
         assert features is not None
         assert "training people" in words
+
+
+def test_a_run_on_a_part_of_the_windows_is_explained_by_these_windows(explained: RunStore, tmp_path: Path) -> None:
+    cohort = Cohort.open(explained.root.parent / "cohort")
+    part = {subject: tuple(range(8, 12)) for subject in cohort.subjects}
+    people = [tuple(cohort.subjects[i::3]) for i in range(3)]
+    run = Run(cohort, Round(1, *people, part), for_cohort(cohort, "tangent"), 0, {"k": 3, "part": "four windows of each"})
+    store = open_store(tmp_path)
+    said = store.predictions(run.perform(store, torch.device("cpu"))).set_index("subject")
+    subject = people[2][0]
+    found = find(store, subject)
+    model = found.model()
+    explanation = explain(model, found.person, *found.background(model))
+    assert len(found.person.bag) == 4
+    assert found.person.starts.tolist() == cohort.window_starts(subject)[8:12].tolist()
+    np.testing.assert_allclose(explanation.probabilities, said.loc[subject, ["p_control", "p_patient"]].astype(float))
+    features, _ = found.background(model)
+    first = cohort.windows(min(people[0]))[8:12]
+    np.testing.assert_allclose(features[0], model.baseline.features(first), rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_not_clear_is_refused(explained: RunStore, tmp_path: Path) -> None:

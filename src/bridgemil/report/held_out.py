@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bridgemil.cohort.excerpt import excerpt
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
@@ -142,7 +143,7 @@ def find(
         chosen = [(identity, about) for identity, about in chosen if about["settings"]["method"] == method]
     identity, about = _only(chosen, subject)
     others = [_title(other) for name, other in chosen if name != identity]
-    opened = _cohort(about, cohort, store.root)
+    opened = excerpt(_cohort(about, cohort, store.root), about.get("kept") or {})  # the windows that the run used
     record = opened.records[subject]
     recordings = list(zip(record.recordings, record.recording_windows, strict=True))
     person = Person(subject, opened.windows(subject), opened.window_starts(subject), recordings, record.label)
