@@ -18,6 +18,7 @@ from bridgemil.bundle import card as cards
 from bridgemil.bundle.prediction import RecordingSaid, Refused, WindowsSaid, predict
 from bridgemil.bundle.store import Bundle
 from bridgemil.bundle.training import train
+from bridgemil.cohort import formats
 from bridgemil.cohort.new_recording import find, read, settings_for
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.signal import Signal
@@ -330,6 +331,28 @@ def test_a_folder_of_recordings_bids_or_not(bundle: Bundle, bids: Path, tmp_path
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadData, match="no recording in this folder"):
         list(predict(bundle, [tmp_path / "empty"]))
+
+
+def test_recordings_that_were_not_fetched_are_refused(bundle: Bundle, bids: Path, tmp_path: Path) -> None:
+    write_edf(tmp_path / "plain" / "a.edf", eeg(1), SFREQ, MONTAGE)
+    for name in ("b.edf", "c.set", "c.fdt", "d.vhdr", "d.eeg"):  # as git-annex leaves them; samples are no recordings
+        (tmp_path / "plain" / name).symlink_to(tmp_path / "objects" / name)
+    answers = list(predict(bundle, [tmp_path / "plain"]))
+    assert [Path(a.name).name for a in answers] == ["b.edf", "c.set", "d.vhdr", "a.edf"]
+    assert all("git annex get" in answer.why for answer in answers[:3] if isinstance(answer, Refused))
+    assert "git annex get" in refused(bundle, tmp_path / "plain" / "b.edf")
+    lost = bids / "sub-02" / "eeg" / "sub-02_task-rest_eeg.edf"
+    lost.unlink()
+    lost.symlink_to(tmp_path / "objects" / "sub-02.edf")
+    assert [a.why for a in predict(bundle, [bids]) if a.name == str(lost)] == [formats.ABSENT]
+
+
+def test_a_bids_recording_with_a_name_that_is_no_text_is_refused(bundle: Bundle, bids: Path) -> None:
+    file = bids / "sub-02" / "eeg" / "sub-02_task-rest_eeg.edf"
+    file.rename(file.with_name("sub-02_task-re\x1bst_eeg.edf"))
+    answers = list(predict(bundle, [bids]))
+    assert len(answers) == 6
+    assert "holds control characters" in answers[0].why
 
 
 def test_sidecars_of_a_bids_recording_count_as_in_training(bids: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from bridgemil.bundle.performance import no_better_than_guessing
 from bridgemil.bundle.reference import UNUSUAL, PersonFeatures, Reference, person_features
 from bridgemil.bundle.store import NOTICE, Bundle
 from bridgemil.cohort.new_recording import NewRecording, find, read, settings_for
-from bridgemil.errors import BadData
+from bridgemil.errors import BadData, Problem
 from bridgemil.models import Prediction
 
 SHOWN = 5  # windows named for and against
@@ -163,6 +163,9 @@ def predict(
     """
     settings = settings_for(bundle.signal, bundle.model.facts.preparation, bad_channels)
     for recording in find(paths):
+        if isinstance(recording, Problem):
+            yield Refused(recording.file or "", recording.what, bundle.title)
+            continue
         try:
             yield judge_windows(bundle, read(recording, bundle.signal, settings))
         except BadData as error:

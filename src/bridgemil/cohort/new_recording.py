@@ -6,6 +6,7 @@ rate too low for the band, a unit that cannot be right, too few windows.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from bridgemil.cohort.reading import Facts, collected_warnings, look, open_raw
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.side_files import read_json
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadData, BadUse, plain
+from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.settings import parse
 
 MIN_WINDOWS = 10  # fewer are no person's EEG
@@ -96,15 +97,15 @@ def settings_for(signal: Signal, preparation: Mapping[str, Any], bad_channels: s
     )
 
 
-def find(paths: Sequence[str | Path]) -> list[Recording]:
-    """The recordings that files and folders hold, with their BIDS sidecars.
+def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
+    """The recordings that files and folders hold, with their BIDS sidecars; a problem for each that cannot be opened.
 
     Parameters
     ----------
     paths
         Files; BIDS folders; other folders, whose recordings are found by their endings.
     """
-    recordings: list[Recording] = []
+    recordings: list[Recording | Problem] = []
     for path in map(Path, paths):
         if not path.is_dir() or formats.is_recording(path):
             recordings.append(_with_sidecars(path))
@@ -112,20 +113,33 @@ def find(paths: Sequence[str | Path]) -> list[Recording]:
         if any(path.glob("sub-*")):
             recordings += _in_bids(path)
             continue
-        inside = sorted(file for file in path.rglob("*") if formats.is_recording(file))
+        files = sorted(path.rglob("*"))
+        inside: list[Recording | Problem] = [_absent(file) for file in files if _is_missed(file)]
+        inside += [_with_sidecars(file) for file in files if formats.is_recording(file) and file.exists()]
         if not inside:
             raise BadData(f"{path}: no recording in this folder; {formats.sentence()}")
-        recordings += [_with_sidecars(file) for file in inside]
+        recordings += inside
     return recordings
 
 
-def _in_bids(root: Path) -> list[Recording]:
+def _in_bids(root: Path) -> list[Recording | Problem]:
     from bridgemil.cohort.sources import SourceOptions, bids
 
     listing = Listing("bids", root)
     for path in bids.recordings(root, SourceOptions()):
         bids.add(listing, path)
-    return [_named(recording, str(recording.path)) for recording in listing.recordings]
+    missed = [_absent(file) for file in sorted(root.glob("sub-*/**/eeg/*_eeg.*")) if _is_missed(file)]
+    return [*missed, *listing.problems, *(_named(recording, str(recording.path)) for recording in listing.recordings)]
+
+
+def _is_missed(file: Path) -> bool:
+    """Whether a recording is a link to content that was not fetched; samples beside a header are no recording."""
+    is_samples = file.suffix == ".fdt" or (file.suffix == ".eeg" and os.path.lexists(file.with_suffix(".vhdr")))
+    return formats.is_absent(file) and not is_samples and not file.name.startswith(".")
+
+
+def _absent(file: Path) -> Problem:
+    return Problem(formats.ABSENT, file=plain(str(file)))
 
 
 def _with_sidecars(path: Path) -> Recording:
@@ -168,7 +182,8 @@ def read(recording: Recording, signal: Signal, settings: PrepareSettings) -> New
         One sentence that names the file and all that is wrong with it.
     """
     if not recording.path.exists():
-        raise BadData(f"{recording.name}: no such file")
+        absent = formats.ABSENT if formats.is_absent(recording.path) else "no such file"
+        raise BadData(f"{recording.name}: {absent}")
     facts = look(recording)
     if facts.error:
         raise BadData(f"{recording.name}: {facts.error}")
