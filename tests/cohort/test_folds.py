@@ -71,6 +71,8 @@ def test_a_split_may_not_repeat_a_subject_or_be_for_others(tmp_path: Path) -> No
 def test_fewer_subjects_than_folds_is_an_error() -> None:
     with pytest.raises(BadData, match="class 'b' has 4 subjects, fewer than the 5 folds; use at most --folds 4"):
         SubjectKFold(5).plan(*subjects_of(a=10, b=4))
+    with pytest.raises(BadData, match="class 'b' has 1 subject; at least 3 are needed in every class"):
+        SubjectKFold(1).plan(["a1", "a2", "a3", "b1"], list("aaab"))
     with pytest.raises(BadUse, match="at least 3 folds"):
         SubjectKFold(2).plan(*subjects_of(a=10, b=4))
 

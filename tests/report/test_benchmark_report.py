@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bridgemil import methods
+from bridgemil import Cohort, methods
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData
 from bridgemil.report.benchmark_files import latex, markdown
@@ -31,13 +31,18 @@ def test_the_papers_numbers_are_all_there() -> None:
         assert numbers["bridgemil"] == tables["main"][cohort]["eegnet"]["bridgemil"]
 
 
-def test_a_result_beside_the_paper_says_what_differs(runs: Path) -> None:
-    report = build(open_store(runs))
+def test_a_result_beside_the_paper_says_what_differs(runs: Path, tmp_path: Path) -> None:
+    cohort = Cohort.open(runs.parent / "adftd.cohort")
+    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "settings": {"stage2.epochs": 2}}
+    evaluate(cohort, "attention", "eegnet", seeds=2, budget="paper", **how)
+    report = build(open_store(tmp_path / "runs"))
     cell = next(cell for cell in report.cells if cell.method == "attention")
     assert cell.published == (58.10, 1.18)
-    assert cell.caveats[:4] == ["budget demo", "2 seeds, not 5", "3 folds, not 10", "9 subjects, not 88"]
-    assert "windows, not 69,794" in cell.caveats[4]
+    assert cell.caveats[:3] == ["2 seeds, not 5", "3 folds, not 10", "9 subjects, not 88"]
+    assert "windows, not 69,794" in cell.caveats[3]
     assert "stage2.epochs = 2" in cell.caveats
+    assert "a split of another kind (groups)" in replace(cell, split=replace(cell.split, kind="groups")).caveats
+    assert not any(cell.published for cell in build(open_store(runs)).cells), "of another budget"
     gap = f"{cell.row['accuracy'] - 58.10:+.2f}"
     assert gap.startswith("-")
     tex = latex(report)["table"]
@@ -252,7 +257,7 @@ def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
     assert max(len(line.rstrip()) for line in printed.splitlines() if str(tmp_path) not in line) <= 80
     plain = " ".join(printed.split())
     assert "adftd.cohort, 3 folds, split seed 0" in plain
-    assert "difference is not a failed or better repetition" in plain
+    assert "beside the paper" not in plain, "another budget"
     assert "Always guessing the largest class: 33.3" in plain
     assert "majority_vote, attention: stage2.epochs=2" in plain
     for file in ("report.md", "table.tex"):

@@ -12,11 +12,15 @@ import pandas as pd
 import pytest
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
+from bridgemil import Cohort
+from bridgemil.engine.evaluate import evaluate
 from bridgemil.report.benchmark_files import latex, markdown, write_files
 from bridgemil.report.benchmark_sheets import split_differences, splits
 from bridgemil.report.benchmark_splits import as_table, over_splits
 from bridgemil.report.benchmark_table import build
+from bridgemil.report.benchmark_text import print_report
 from bridgemil.runs import open_store
+from leaky import made, signals
 
 
 def by_hand(runs: Path, method: str) -> dict[int, tuple[float, float, float]]:
@@ -100,3 +104,35 @@ def test_two_splits_of_one_seed_that_differ_are_not_averaged(many: Path) -> None
     tables, remarks = over_splits([*cells, replace(cell, split=moved)])
     assert tables == []
     assert remarks == ["Not averaged over splits: cohort, 3 folds: splits of one split seed that differ"]
+
+
+def test_a_failed_audit_is_said_wherever_a_number_of_many_splits_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recordings = signals(12, seconds=6, n_channels=3)
+    recordings["sub-02"] = -recordings["sub-07"]
+    cohort, how = made(recordings), {"folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    for split_seed in range(4):
+        evaluate(cohort, "bandpower", split_seed=split_seed, accept_risk=["same_signal"], **how)
+    report = build(open_store(tmp_path / "runs"))
+    print_report(report)
+    assert "NOT to be believed" in capsys.readouterr().out
+    averages = markdown(report).split("\n## ")[1]
+    assert "NOT to be believed" in averages
+    nothing_to_show = {"comparisons.csv", "comparisons.tex", "windows.csv"}  # one baseline: no pairs, no gates
+    for file in write_files(report, tmp_path / "report"):
+        words = "same\\_signal" if file.suffix == ".tex" else "same_signal"
+        assert words in file.read_text("utf-8") or file.name in nothing_to_show, file.name
+
+
+def test_splits_by_other_groups_are_not_averaged(tmp_path: Path) -> None:
+    columns = {"family": [i // 2 for i in range(24)], "site": [i // 4 for i in range(24)]}
+    bags = np.random.default_rng(0).normal(size=(24, 3, 2, 100))
+    cohort = Cohort.from_arrays(bags, list("ab") * 12, sfreq=100, channels=["Cz", "Pz"], columns=columns)
+    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    for split_seed, column in ((0, "family"), (1, "site")):
+        evaluate(cohort, "bandpower", groups=column, split_seed=split_seed, **how)
+    report = build(open_store(tmp_path / "runs"))
+    assert over_splits(report.cells) == ([], [])
+    titles = [split for _, split in report.blocks()]
+    assert titles == ["3 folds, split seed 0, by groups of family", "3 folds, split seed 1, by groups of site"]

@@ -17,7 +17,8 @@ from bridgemil.report.benchmark_text import print_report
 from bridgemil.runs import open_store
 from people import people
 
-NAMES = ["cohort", "split", "method", "backbone", "recipe", "budget", "settings_hash", "seed", "fold", "subject"]
+NAMES = ["cohort", "split", "method", "backbone", "recipe", "budget", "settings_hash", "accepted_risks"]
+NAMES += ["seed", "fold", "subject"]
 ODD = r"[/b] a_b*|\x{y}$1&#~^<i>%"
 
 
@@ -43,7 +44,7 @@ def test_windows_are_those_of_the_results(runs: Path, tmp_path: Path) -> None:
     report = build(open_store(runs))
     write_files(report, tmp_path)
     table = pd.read_csv(tmp_path / "windows.csv")
-    assert list(table.columns)[:13] == [*NAMES, "window", "second", "gate"]
+    assert list(table.columns)[:14] == [*NAMES, "window", "second", "gate"]
     assert set(table["method"]) == {"attention", "majority_vote"}, "an ensemble's windows are its members'"
     for cell in report.cells:
         rows = table[table["method"] == cell.method].reset_index(drop=True)

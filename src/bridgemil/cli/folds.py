@@ -32,8 +32,9 @@ def run(
     if scheme not in ("array_split", "sklearn"):
         raise BadUse(f"--scheme must be array_split or sklearn, got {scheme!r}")
     opened = Cohort.open(cohort)
-    splitter = SubjectKFold(folds or opened.folds, split_seed, "sklearn" if scheme == "sklearn" else "array_split")
-    plan = splitter.plan(opened.subjects, opened.labels, opened.column(groups) if groups else None)
+    k = opened.folds if folds is None else folds
+    splitter = SubjectKFold(k, split_seed, "sklearn" if scheme == "sklearn" else "array_split")
+    plan = splitter.plan(opened.subjects, opened.labels, opened.column(groups) if groups else None, groups)
     if out is not None:
         plan.save(out)
     if json:

@@ -56,11 +56,14 @@ class FoldPlan:
         What dealt them, if it is known.
     kind
         How they were dealt: ``array_split``, ``sklearn``, ``groups``, or ``file`` for a split made by hand.
+    column
+        Whose groups were kept together, if any were and it is known.
     """
 
     folds: tuple[tuple[str, ...], ...]
     split_seed: int | None = None
     kind: str = "file"
+    column: str | None = None
 
     def __post_init__(self) -> None:
         counts = Counter(subject for fold in self.folds for subject in fold)
@@ -86,13 +89,15 @@ class FoldPlan:
     @property
     def about(self) -> dict[str, Any]:
         """The split in few words, as a run writes it down."""
-        return {"kind": self.kind, "k": self.k, "split_seed": self.split_seed, "hash": self.hash[:12]}
+        about = {"kind": self.kind, "k": self.k, "split_seed": self.split_seed, "hash": self.hash[:12]}
+        return about | self._groups
 
     @property
     def title(self) -> str:
         """For people: ``10 folds, split seed 0``."""
         seed = "" if self.split_seed is None else f", split seed {self.split_seed}"
-        how = {"array_split": "", "groups": ", by groups", "sklearn": ", scikit-learn's"}.get(self.kind, "")
+        groups = f", by groups of {self.column}" if self.column else ", by groups"
+        how = {"array_split": "", "groups": groups, "sklearn": ", scikit-learn's"}.get(self.kind, "")
         return f"{self.k} folds{seed}{how}" if seed else f"{self.k} folds, split {self.hash[:6]}"
 
     def rounds(self) -> list[Round]:
@@ -120,13 +125,17 @@ class FoldPlan:
 
     def for_json(self) -> dict[str, Any]:
         """As a split file holds it."""
-        return {"split_seed": self.split_seed, "kind": self.kind, "folds": [list(fold) for fold in self.folds]}
+        return {"split_seed": self.split_seed, "kind": self.kind, **self._groups, "folds": [*map(list, self.folds)]}
+
+    @property
+    def _groups(self) -> dict[str, str]:
+        return {} if self.column is None else {"groups": self.column}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> FoldPlan:
         """Undo ``for_json``."""
         folds = tuple(tuple(map(str, fold)) for fold in content["folds"])
-        return cls(folds, content.get("split_seed"), content.get("kind", "file"))
+        return cls(folds, content.get("split_seed"), content.get("kind", "file"), content.get("groups"))
 
     @classmethod
     def load(cls, path: str | Path) -> FoldPlan:
@@ -145,9 +154,9 @@ class FoldPlan:
             raise BadData(expected)
         if not all(isinstance(subject, str | int) and str(subject) for fold in folds for subject in fold):
             raise BadData(f"{expected}, each subject by its name")
-        seed, kind = content.get("split_seed"), content.get("kind", "file")
-        if not (seed is None or type(seed) is int) or not isinstance(kind, str):
-            raise BadData(f"{expected}; split_seed is a whole number or null, kind a word")
+        seed, kind, column = content.get("split_seed"), content.get("kind", "file"), content.get("groups")
+        if not (seed is None or type(seed) is int) or not isinstance(kind, str) or not isinstance(column, str | None):
+            raise BadData(f"{expected}; split_seed is a whole number or null, kind a word, groups a column's name")
         return cls.from_json(content)
 
 
@@ -183,8 +192,14 @@ class SubjectKFold:
         for test in self._parts(y, groups):
             yield np.setdiff1d(np.arange(len(y)), test), test
 
-    def plan(self, subjects: Sequence[str], labels: Sequence[str], groups: Sequence[Any] | None = None) -> FoldPlan:
-        """The plan for these subjects: what ``evaluate`` follows."""
+    def plan(
+        self,
+        subjects: Sequence[str],
+        labels: Sequence[str],
+        groups: Sequence[Any] | None = None,
+        column: str | None = None,
+    ) -> FoldPlan:
+        """The plan for these subjects: what ``evaluate`` follows. ``column`` is what the groups are called."""
         if len(set(subjects)) < len(subjects):
             raise BadData("a subject is named twice")
         order = sorted(range(len(subjects)), key=lambda i: subjects[i])  # the same people give the same split
@@ -192,7 +207,7 @@ class SubjectKFold:
         together = None if groups is None else [_own_group(groups[i], subjects[i]) for i in order]
         parts = self._parts([labels[i] for i in order], together)
         kind = self.scheme if groups is None else "groups"
-        return FoldPlan(tuple(tuple(ordered[i] for i in part) for part in parts), self.split_seed, kind)
+        return FoldPlan(tuple(tuple(ordered[i] for i in part) for part in parts), self.split_seed, kind, column)
 
     def _parts(self, y: Sequence[Any], groups: Sequence[Any] | None) -> list[NDArray[np.intp]]:
         labels = np.asarray(y)
@@ -217,17 +232,22 @@ class SubjectKFold:
         return [np.sort(np.concatenate(fold)) for fold in dealt]
 
     def _check_sizes(self, labels: NDArray[Any], groups: Sequence[Any] | None) -> None:
-        if self.n_splits < 3:
-            raise BadUse(f"at least 3 folds are needed (training, validation, test), not {self.n_splits}")
         for label in np.unique(labels):
             members = np.flatnonzero(labels == label)
             units = len(members) if groups is None else len({groups[int(i)] for i in members})
-            if units < self.n_splits:
-                kind = "subjects" if groups is None else "groups"
-                advice = f"use at most --folds {units}" if units >= 3 else "at least 3 are needed in every class"
+            kind = "subject" if groups is None else "group"
+            if units < 3:
                 raise BadData(
-                    f"class {str(label)!r} has {units} {kind}, fewer than the {self.n_splits} folds; {advice}"
+                    f"class {str(label)!r} has {units} {kind}{'' if units == 1 else 's'}; at least 3 are needed in "
+                    "every class (training, validation, test)"
                 )
+            if units < self.n_splits:
+                raise BadData(
+                    f"class {str(label)!r} has {units} {kind}s, fewer than the {self.n_splits} folds; use at most "
+                    f"--folds {units}"
+                )
+        if self.n_splits < 3:
+            raise BadUse(f"at least 3 folds are needed (training, validation, test), not {self.n_splits}")
 
 
 def _own_group(group: Any, subject: str) -> str:

@@ -45,10 +45,10 @@ def fold_plan(
     if split is None:
         together = cohort.column(groups) if groups else None
         return SubjectKFold(cohort.folds if folds is None else folds, split_seed).plan(
-            cohort.subjects, cohort.labels, together
+            cohort.subjects, cohort.labels, together, groups
         )
-    if folds is not None or groups is not None:
-        raise BadUse("a saved split already decides the folds and groups; leave --folds and --groups out")
+    if folds is not None or groups is not None or split_seed:
+        raise BadUse("a saved split decides everything; leave --folds, --groups and --split-seed out")
     plan = split if isinstance(split, FoldPlan) else FoldPlan.load(split)
     plan.check(cohort.subjects)
     return plan

@@ -43,7 +43,7 @@ class Comparison:
                 return f"{better} is more accurate than {worse} here ({self.one} minus {self.other}: {span})."
             return (
                 f"{better} may be more accurate than {worse}: the interval over subjects leaves zero out, but the "
-                f"corrected test over folds does not confirm it ({self.one} minus {self.other}: {span})."
+                f"tests do not confirm it ({self.one} minus {self.other}: {span})."
             )
         return f"No difference between {self.one} and {self.other} is shown ({span})."
 

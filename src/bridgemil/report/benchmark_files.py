@@ -19,6 +19,7 @@ from bridgemil.report.markdown import md_text as _md
 if TYPE_CHECKING:
     import pandas as pd
 
+POINTS = "Points: the first method's accuracy minus the second's."
 LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "[": "{[}", "]": "{]}", "*": "{*}",
@@ -70,6 +71,7 @@ def _names(cell: Cell) -> dict[str, Any]:
     return {
         "cohort": place.cohort, "split": place.split, "method": cell.method, "backbone": place.backbone or None,
         "recipe": place.recipe or None, "budget": place.budget or None, "settings_hash": cell.row["settings_hash"],
+        "accepted_risks": "; ".join(cell.results.accepted_risks),
     }  # fmt: skip
 
 
@@ -131,7 +133,7 @@ def markdown(report: BenchmarkReport) -> str:
         for sheet in [*sheets.splits(table), *sheets.split_differences(table)]:
             lines += md_sheet(sheet)
         first = [row.first for rows in table.rows.values() for row in rows]
-        lines += md_lines([*sheets.split_facts(table), *sheets.facts(first)])
+        lines += md_lines([*sheets.accepted(table.cells), *sheets.split_facts(table), *sheets.facts(first)])
     for overview, block in zip(sheets.table1(report), report.blocks().values(), strict=True):
         lines += ["", f"## {_md(overview.title)}", *md_lines(overview.before)]
         lines += md_table(overview) if overview.rows else []
@@ -161,13 +163,9 @@ def latex(report: BenchmarkReport) -> dict[str, str]:
         means += [_within(sheet, title) for sheet in sheets.splits(table)]
         less += [_within(sheet, title) for sheet in sheets.split_differences(table)]
     tables = {"table": sheets.table1(report), "scores": scores, "comparisons": pairs, "splits": [*means, *less]}
-    return {name: _tex_file(found, _foot(name)) for name, found in tables.items()}
-
-
-def _foot(name: str) -> str:
-    return {"table": "", "scores": sheets.INTERVAL, "splits": sheets.SPLITS}.get(
-        name, "Points: the first method's accuracy minus the second's."
-    )
+    feet = {"table": "", "scores": sheets.INTERVAL, "splits": sheets.SPLITS, "comparisons": POINTS}
+    risks = sheets.accepted(report.cells)
+    return {name: _tex_file(found, " ".join([*risks, feet[name]]).strip()) for name, found in tables.items()}
 
 
 def _within(sheet: Sheet, title: str) -> Sheet:

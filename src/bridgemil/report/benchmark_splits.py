@@ -103,6 +103,11 @@ class OverSplits:
         return self.pool[1]
 
     @property
+    def cells(self) -> list[Cell]:
+        """All of them."""
+        return [cell for rows in self.rows.values() for row in rows for cell in row.cells.values()]
+
+    @property
     def floors(self) -> dict[str, SplitRow]:
         """The simple baselines as they are by default."""
         known = baselines.floors()
@@ -195,4 +200,6 @@ def _csv_row(table: OverSplits, place: Place, row: SplitRow) -> dict[str, Any]:
                 f"{score}_ahead_of_{name}": None if less is None else less.ahead[score],
                 f"{score}_equal_to_{name}": None if less is None else less.equal[score],
             }
-    return content | {"settings_hash": row.first.row["settings_hash"], "cohort_hash": row.first.source["hash"]}
+    risks = sorted({risk for cell in row.cells.values() for risk in cell.results.accepted_risks})
+    hashes = {"settings_hash": row.first.row["settings_hash"], "cohort_hash": row.first.source["hash"]}
+    return content | {"accepted_risks": "; ".join(risks)} | hashes

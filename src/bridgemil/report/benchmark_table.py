@@ -111,9 +111,9 @@ class Cell:
 
     @property
     def published(self) -> tuple[float, float] | None:
-        """The paper's number for this cohort, backbone and method."""
+        """The paper's number for this cohort, backbone and method; only the paper's recipe and budget have one."""
         tables, source, settings = paper(), self.source["source"], self.results.settings
-        if settings.recipe != "paper" or self.averaged:
+        if settings.recipe != "paper" or settings.budget != "paper" or self.averaged:
             return None
         number = tables["main"].get(source, {}).get(settings.backbone, {}).get(self.method)
         if number is None and settings.backbone == "eegnet":
@@ -127,8 +127,7 @@ class Cell:
         theirs = tables["cohorts"].get(cohort["source"])
         if theirs is None:
             return []
-        budget = self.results.settings.budget
-        reasons = [] if budget == "paper" else [f"budget {budget}"]
+        reasons = [] if self.split.kind == "array_split" else [f"a split of another kind ({self.split.kind})"]
         if row["seeds"] != tables["seeds"]:
             reasons.append(f"{counted(row['seeds'], 'seed')}, not {tables['seeds']}")
         if row["folds"] != theirs["folds"]:
@@ -166,6 +165,7 @@ class BenchmarkReport:
                 "difference": None if published is None else cell.row["accuracy"] - published[0],
                 "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
                 "changed": "; ".join(f"{key} = {value}" for key, value in cell.changed.items()),
+                "accepted_risks": "; ".join(cell.results.accepted_risks),
                 "cohort_hash": cell.source["hash"],
                 "split_hash": cell.split.hash[:12],
             }

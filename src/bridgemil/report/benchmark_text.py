@@ -47,7 +47,7 @@ def _print_splits(console: Console, table: OverSplits) -> None:
     for sheet in [*sheets.splits(table), *sheets.split_differences(table)]:
         _print(console, sheet)
     cells = [row.first for rows in table.rows.values() for row in rows]
-    _say(console, [*sheets.split_facts(table), *sheets.facts(cells)])
+    _say(console, [*sheets.accepted(table.cells), *sheets.split_facts(table), *sheets.facts(cells)])
     if table.n_splits > MANY_SPLITS:
         seed = cells[0].split.split_seed
         _say(console, [f'Each split by itself: in report.md, or with --split "split seed {seed}".'])
@@ -99,8 +99,8 @@ def _gathered(compared: Sequence[Comparison]) -> list[str]:
         others = counted(rest, "other pair") if better else f"any of the {rest} pairs"
         lines.append(f"- No difference is shown between {others}.")
     unsure = (
-        'Each pair is in report.md. "May be": the interval over subjects leaves zero out, but the corrected test over '
-        "folds, after Holm, does not confirm it."
+        'Each pair is in report.md. "May be": the interval over subjects leaves zero out, but the tests, after Holm, '
+        "do not confirm it."
     )
     return [*lines, unsure if any(not sure for sure, _ in better) else "Each pair is in report.md."]
 

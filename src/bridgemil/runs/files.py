@@ -63,6 +63,7 @@ class SplitFile(Schema):
     folds: list[list[str]]
     split_seed: int | None = None
     kind: str = "file"
+    groups: str | None = None
     accepted_risks: list[str] = Field(default_factory=list)  # for this cohort and split, by any call
 
 
