@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -152,6 +153,18 @@ def test_groups_stay_together_and_repeated_bags_join_them() -> None:
     assert not held_back & training
 
 
+def test_labels_and_groups_of_pandas_are_read_in_their_order_whatever_the_index() -> None:
+    X, y = bags(16)
+    groups = [f"family {i % 5}" for i in range(16)]
+    how = {"recipe": "paper", "budget": "demo", "settings": quick("attention")}
+    index = np.random.default_rng(0).permutation(16)
+    plain = BridgeMILClassifier("attention", **how).fit(X, y, groups)
+    for labels, families in ((y, pd.Series(groups, index=index)), (pd.Series(y, index=index + 100), groups)):
+        clf = BridgeMILClassifier("attention", **how).fit(X, labels, families)
+        assert np.array_equal(clf.validation_, plain.validation_)
+        assert np.array_equal(clf.predict_proba(X), plain.predict_proba(X))
+
+
 def test_the_share_of_validation_is_about_what_was_asked_for() -> None:
     X, y = bags(40)
     how = {"recipe": "paper", "budget": "demo", "settings": quick("attention")}
@@ -194,6 +207,7 @@ def test_the_same_call_gives_the_same_bits_and_another_seed_does_not() -> None:
 ELSEWHERE = """
 import json, sys
 import numpy as np
+import pandas as pd
 from bridgemil import BridgeMILClassifier
 clf = BridgeMILClassifier.load(sys.argv[1])
 X = [np.load(file) for file in sys.argv[2:]]

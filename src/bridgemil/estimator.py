@@ -294,6 +294,7 @@ def _labels(y: Any, n: int) -> NDArray[Any]:
 
 def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] | None) -> NDArray[np.intp]:
     """Which bags must stay together: the same windows, or the same group; a number for each bag."""
+    groups = None if groups is None else list(groups)  # a pandas Series would be read by its index
     if groups is not None and len(groups) != len(bags):
         raise BadUse(f"X has {len(bags)} bags, groups has {len(groups)} entries")
     unit = list(range(len(bags)))
