@@ -251,6 +251,27 @@ class Cohort:
         lengths = self.records[subject].recording_windows
         return np.concatenate([np.arange(n) for n in lengths]) * self.n_times / self.sfreq
 
+    def stretches(self, subject: str) -> list[int]:
+        """How many windows follow one another without a gap, stretch after stretch.
+
+        A stretch ends where a recording does, and where windows were left out (bad marks, boundaries, amplitude).
+
+        Parameters
+        ----------
+        subject
+            Its id.
+
+        Returns
+        -------
+        list of int
+            They sum to the subject's windows.
+        """
+        starts, ends = self.window_starts(subject), np.cumsum(self.records[subject].recording_windows)
+        step = max(1, round(self.n_times * (1 - self.about["settings"].get("overlap", 0.0)))) / self.sfreq
+        gaps = 1 + np.flatnonzero(np.diff(starts) > step + 0.5 / self.sfreq)
+        lengths: list[int] = np.diff(np.unique([0, *gaps, *ends])).tolist()
+        return lengths
+
     def window_numbers(self, subject: str) -> NDArray[np.int64]:
         """The number of each window among all that were cut of the subject.
 

@@ -1,4 +1,7 @@
-"""How the windows of several subjects are numbered: subject after subject, recording after recording."""
+"""How the windows of several subjects are numbered: subject after subject, recording after recording.
+
+Where windows were left out of a recording, what follows counts as another recording.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ class Layout:
     subject_end: Index  # S
 
     @classmethod
-    def of(cls, recording_windows: Sequence[Sequence[int]]) -> Layout:
+    def of(cls, stretches: Sequence[Sequence[int]]) -> Layout:
         """Number windows through.
 
         Parameters
         ----------
-        recording_windows
-            For each subject, the number of windows of each of its recordings, in order.
+        stretches
+            For each subject, how many windows follow one another without a gap, in order (``Cohort.stretches``).
         """
-        lengths = np.array([n for subject in recording_windows for n in subject], dtype=np.int64)
+        lengths = np.array([n for subject in stretches for n in subject], dtype=np.int64)
         ends = np.cumsum(lengths)
-        totals = np.cumsum([sum(subject) for subject in recording_windows], dtype=np.int64)
+        totals = np.cumsum([sum(subject) for subject in stretches], dtype=np.int64)
         return cls(
             np.repeat(ends - lengths, lengths),
             np.repeat(ends, lengths),

@@ -55,7 +55,7 @@ class WindowSet:
         records = [cohort.records[subject] for subject in subjects]
         sizes = tuple(record.n_windows for record in records)
         y = torch.tensor([cohort.classes.index(record.label) for record in records])
-        layout = Layout.of([record.recording_windows for record in records])
+        layout = Layout.of([cohort.stretches(subject) for subject in subjects])
         raw_shape = (len(cohort.channels), cohort.n_times)
         shape = raw_shape if arrays is None else tuple(arrays(subjects[0]).shape[1:])
         starts = np.append(layout.subject_start, layout.subject_end[-1])
