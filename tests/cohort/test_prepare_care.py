@@ -100,6 +100,32 @@ def test_a_wrong_unit_is_noticed(bids: Path, tmp_path: Path) -> None:
         quiet(bids, tmp_path / "c")
 
 
+@pytest.mark.parametrize("factor", [1000, 0.001])
+def test_microvolts_called_millivolts_are_noticed(bids: Path, tmp_path: Path, factor: float) -> None:
+    drift = 500 * np.sin(np.linspace(0, 3, 2000))  # no channel is flat, whatever the unit
+    raw = mne.io.RawArray(
+        (noise(5, 8, 250) + drift) * factor * 1e-6, mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR"
+    )
+    (bids / "sub-01/eeg/sub-01_task-rest_eeg.edf").unlink()
+    raw.save(bids / "sub-01/eeg/sub-01_task-rest_eeg.fif", verbose="ERROR")
+    with pytest.raises(
+        BadData, match=r"rest_eeg.fif: its electrodes vary by [\d,.]+ µV, [\d.]+ µV is usual among the others"
+    ):
+        quiet(bids, tmp_path / "c")
+    skipped = quiet(bids, tmp_path / "c", skip_bad=True)
+    assert "sub-01" not in skipped.subjects
+    assert "is the file's unit right?" in skipped.about["skipped"][0]
+
+
+def test_drift_and_mains_are_no_wrong_unit(bids: Path, tmp_path: Path) -> None:
+    t = np.arange(2000) / 250
+    loud = noise(5, 8, 250) + 50_000 * np.sin(2 * np.pi * 0.05 * t) + 5_000 * np.sin(2 * np.pi * 50 * t)
+    raw = mne.io.RawArray(loud * 1e-6, mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR")
+    (bids / "sub-01/eeg/sub-01_task-rest_eeg.edf").unlink()
+    raw.save(bids / "sub-01/eeg/sub-01_task-rest_eeg.fif", verbose="ERROR")
+    assert "sub-01" in quiet(bids, tmp_path / "c").subjects
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

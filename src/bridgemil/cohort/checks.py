@@ -17,6 +17,8 @@ from bridgemil.errors import Problem
 from bridgemil.parallel import machine_memory
 
 IMPLAUSIBLE_UV = 100_000.0  # no EEG and no electrode drift varies by a tenth of a volt
+LOUDEST_UV = 1000.0  # nor does a recording's middle electrode vary by a millivolt, drift and mains left aside
+UNIT_FACTOR = 100.0  # recordings of one cohort differ by less; a wrong unit is a factor of 1000
 COPY_UV = 0.1  # a copy's samples, rounded by another format, differ by less on average
 FLAT_UV = 0.1  # a channel whose standard deviation over the recording is below this is flat
 
@@ -56,8 +58,9 @@ def judge(listing: Listing, looked: Sequence[Facts], settings: PrepareSettings) 
     for facts in usable:
         _find_bad_channels(facts)
     refused = _duplicates(usable, listing, settings, verdict)
+    usual = _usual_level(usable)
     for facts in usable:
-        found = _unusable(facts, settings)
+        found = _unusable(facts, settings) + _wrong_unit(facts, usual)
         verdict.problems += [_problem(facts, what) for what in found]
         if found:
             refused.add(id(facts))
@@ -150,6 +153,29 @@ def _unusable(facts: Facts, settings: PrepareSettings) -> list[str]:
     elif settings.bad_annotations == "drop" and marked.all():
         found.append(f"no usable window: all {len(starts)} touch a stretch marked bad")
     return found
+
+
+def _level(facts: Facts) -> float:
+    """How much the middle one of a recording's good electrodes varies, in microvolts; 0 if it has none."""
+    levels = [level for c, level in facts.level.items() if c not in facts.bad and channels.electrode(c)]
+    return float(np.median(levels)) if levels else 0.0
+
+
+def _usual_level(usable: Sequence[Facts]) -> float:
+    """That of the cohort's middle recording, of those whose level can be; 0 if there are too few to say."""
+    levels = [level for facts in usable if 0 < (level := _level(facts)) <= LOUDEST_UV]
+    return float(np.median(levels)) if len(levels) > 2 else 0.0
+
+
+def _wrong_unit(facts: Facts, usual: float) -> list[str]:
+    """Whether a recording's level cannot be, or is far from the cohort's."""
+    level = _level(facts)
+    far = usual and not usual / UNIT_FACTOR <= level <= usual * UNIT_FACTOR
+    if not level or level > IMPLAUSIBLE_UV or not (far or level > LOUDEST_UV):  # channels louder still are named below
+        return []
+    varies = f"its electrodes vary by {float(f'{level:.2g}'):,g} µV"
+    beside = f", {usual:.2g} µV is usual among the others" if usual else ""
+    return [f"{varies}{beside}: is the file's unit right? (microvolts called millivolts are a factor of 1000)"]
 
 
 def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> list[str]:

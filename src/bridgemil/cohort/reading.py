@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 PIECES = 16  # a recording is looked at in so many
 FINGERPRINT_SAMPLES = 256  # of each channel, evenly spread
+LEVEL_SECONDS = 4  # of each piece, for ``Facts.level``
 # What readers and filters warn of, as far as it repeats nothing of the header (see ``without_header_text``).
 KNOWN_WARNINGS = re.compile(
     r"Loading an EDF with mixed sampling frequencies|Scaling factor will not be defined|Physical range is not defined"
@@ -71,6 +72,7 @@ class Facts:
     bad: dict[str, str] = field(default_factory=dict)  # channel -> why it is bad
     rates: dict[str, float] = field(default_factory=dict)  # channel -> its own rate, where a file has several
     std: dict[str, float] = field(default_factory=dict)  # microvolt
+    level: dict[str, float] = field(default_factory=dict)  # microvolt: its spread without drift and mains
     non_finite: dict[str, int] = field(default_factory=dict)
     fingerprint: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     bad_spans: list[tuple[float, float]] = field(default_factory=list)  # onset and duration in seconds
@@ -226,7 +228,7 @@ def _measure(raw: BaseRaw, facts: Facts) -> None:
     edges = np.linspace(0, facts.n_times, PIECES + 1).astype(int)
     sums, squares, missing = (np.zeros(len(names)) for _ in range(3))
     places = np.linspace(0, facts.n_times - 1, FINGERPRINT_SAMPLES).astype(int)
-    samples = []
+    samples, levels = [], []
     origin = None
     for start, stop in itertools.pairwise(edges):
         if start == stop:
@@ -240,15 +242,30 @@ def _measure(raw: BaseRaw, facts: Facts) -> None:
         samples.append(signal[:, places[(places >= start) & (places < stop)] - start])
         signal -= origin
         with np.errstate(over="ignore", invalid="ignore"):  # what is no number any more is refused as too loud
+            levels.append(_levels(signal, facts.sfreq))
             sums += signal.sum(axis=1)
             squares += np.einsum("ct,ct->c", signal, signal)
     with np.errstate(over="ignore", invalid="ignore"):
         std = np.sqrt(np.maximum(squares / facts.n_times - (sums / facts.n_times) ** 2, 0))
+        level = np.median(np.concatenate(levels, axis=1), axis=1)
     fingerprint = np.concatenate(samples, axis=1)
     for row, channel in enumerate(facts.spellings):
-        facts.std[channel] = float(std[row])
+        facts.std[channel], facts.level[channel] = float(std[row]), float(level[row])
         facts.non_finite[channel] = int(missing[row])
         facts.fingerprint[channel] = fingerprint[row]
+
+
+def _levels(signal: NDArray[np.float64], sfreq: float) -> NDArray[np.float64]:
+    """The spread about a line within each of the first seconds (channels x seconds): drift and mains hardly count."""
+    n = signal.shape[1]
+    width = min(n, max(1, round(sfreq / 50)))  # samples of a fiftieth of a second, which are averaged
+    per_second = min(50, n // width)
+    seconds = min(LEVEL_SECONDS, n // (width * per_second))
+    shape = len(signal), seconds, per_second, width
+    values = signal[:, : seconds * per_second * width].reshape(shape).mean(axis=3)
+    time = np.arange(per_second) - (per_second - 1) / 2
+    values -= (values @ time / max(time @ time, 1))[..., None] * time
+    return np.asarray(values.std(axis=2))
 
 
 def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
