@@ -22,6 +22,7 @@ from sklearn.utils import estimator_checks
 
 from bridgemil import BridgeMILClassifier, backbones, methods
 from bridgemil.errors import BadData, BadUse
+from bridgemil.estimator import _validation
 
 QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
 WITHOUT_GATES = {"majority_vote", "bandpower", "tangent"}
@@ -173,6 +174,30 @@ def test_the_share_of_validation_is_about_what_was_asked_for() -> None:
         assert len(clf.validation_) / 40 == pytest.approx(share, abs=0.05)
         assert set(y[clf.validation_]) == {0, 1}
     assert len(BridgeMILClassifier("bandpower").fit(X, y).validation_) == 0, "a baseline learns from everyone"
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.7])
+@pytest.mark.parametrize("counts", [(50, 50, 2), (50, 3), (30, 30)])
+def test_a_small_class_does_not_change_how_many_of_the_others_are_held_back(
+    counts: tuple[int, ...], share: float
+) -> None:
+    codes = np.repeat(np.arange(len(counts)), counts)
+    held_back = _validation(codes, np.arange(len(codes)), share, 0, np.arange(len(counts)))
+    for k, n in enumerate(counts):
+        assert held_back[codes == k].sum() == min(max(1, round(share * n)), n - 1)
+
+
+def test_groups_of_several_classes_are_held_back_whole_and_leave_every_class_to_train() -> None:
+    rng = np.random.default_rng(0)
+    for seed in range(50):
+        units = rng.integers(0, 8, 40)
+        codes = rng.choice(3, 40, p=[0.6, 0.3, 0.1])
+        if min(len(set(units[codes == k])) for k in range(3)) < 2:
+            continue
+        held_back = _validation(codes, units, 0.3, seed, np.arange(3))
+        assert not set(units[held_back]) & set(units[~held_back])
+        assert 0 < held_back.mean() < 0.75
+        assert set(codes[~held_back]) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("method", ["attention", "majority_vote", "bridgemil"])

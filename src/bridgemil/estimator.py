@@ -343,24 +343,22 @@ def _cohort(bags: Sequence[Bag], codes: NDArray[np.intp], given: BridgeMILClassi
 def _validation(
     codes: NDArray[np.intp], units: NDArray[np.intp], share: float, seed: int, classes: NDArray[Any]
 ) -> NDArray[np.bool_]:
-    """Who selects the epoch: about this share of the people, of all classes, whole units only."""
-    from sklearn.model_selection import StratifiedGroupKFold
-
-    people = [len(set(units[codes == k])) for k in range(len(classes))]
-    few = [f"{name!r} has {n}" for name, n in zip(classes.tolist(), people, strict=True) if n < 2]
+    """Who selects the epoch: about this share of the units of every class, at least one and never all."""
+    of_class = [set(units[codes == k].tolist()) for k in range(len(classes))]
+    few = [f"{name!r} has {len(n)}" for name, n in zip(classes.tolist(), of_class, strict=True) if len(n) < 2]
     if few:
         raise BadUse(
             f"too few people to train on some and select by others: class {', '.join(few)}; at least 2 different "
             "people (or groups) of every class are needed"
         )
-    parts = min(max(2, round(1 / share)), *people)
-    rounds = StratifiedGroupKFold(parts, shuffle=True, random_state=seed).split(codes, codes, units)
-    for train, validation in rounds:
-        if len(validation) and len(set(codes[train])) == len(classes):
-            held_back = np.zeros(len(codes), dtype=bool)
-            held_back[validation] = True
-            return held_back
-    raise BadUse("the groups leave no split with every class among the training people; give fewer, or other, groups")
+    wanted = [min(max(1, round(share * len(members))), len(members) - 1) for members in of_class]
+    drawn = np.random.default_rng(seed).permutation(np.unique(units)).tolist()
+    drawn.sort(key=lambda unit: min(len(members) for members in of_class if unit in members))  # rare classes first
+    taken: set[int] = set()
+    for unit in drawn:
+        if all(len(taken & members) < n for members, n in zip(of_class, wanted, strict=True) if unit in members):
+            taken.add(unit)
+    return np.isin(units, list(taken))
 
 
 def _renamed(model: models.Model, classes: tuple[str, ...]) -> models.Model:
