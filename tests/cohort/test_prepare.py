@@ -260,6 +260,18 @@ def test_manifest_keeps_the_order_and_further_columns(tmp_path: Path) -> None:
         assert cohort.column("site") == ["1", "2", "2"]
 
 
+@pytest.mark.parametrize("duplicates", ["stop", "keep-first"])
+def test_a_row_of_a_manifest_written_twice_is_used_once_and_listed(tmp_path: Path, duplicates: str) -> None:
+    rows = ["subject,label,file"]
+    for i in range(6):
+        write_edf(tmp_path / f"{i}.edf", noise(i, 3, 250), 250, MONTAGE)
+        rows.append(f"P{i},{'ab'[i % 2]},{i}.edf")
+    (tmp_path / "list.csv").write_text("\n".join([*rows, "P0,a,./0.edf"]) + "\n")
+    cohort = quiet(tmp_path / "list.csv", tmp_path / "c", label=None, duplicates=duplicates)
+    assert cohort.records["P0"].recordings == ("0.edf",)
+    assert cohort.about["left_out"] == [{"what": "P0, ./0.edf", "why": "line 8 repeats line 2; it is used once"}]
+
+
 def test_preparing_again_does_nothing_and_other_settings_are_refused(bids: Path, tmp_path: Path) -> None:
     first = quiet(bids, tmp_path / "c")
     stamp = (tmp_path / "c/subjects/sub-01/windows.npy").stat().st_mtime_ns

@@ -6,11 +6,12 @@ relative to the manifest. Further columns (site, age, family) are kept with the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from bridgemil.cohort import formats
-from bridgemil.cohort.listing import Listing
+from bridgemil.cohort.listing import LeftOut, Listing
 from bridgemil.cohort.sources import SourceOptions
 from bridgemil.cohort.tables import folded, numbered_rows
 from bridgemil.errors import BadData, BadUse, Problem
@@ -31,6 +32,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
         )
     listing = Listing("manifest", root.parent)
     unclear: set[str] = set()  # subjects with two labels: neither is guessed
+    lines: dict[tuple[str, str], int] = {}  # where a subject's file is listed first
     for row, values in rows:
         subject, label, file = (values.pop(name) for name in named)
         if not subject or not file:
@@ -51,12 +53,14 @@ def find(root: Path, options: SourceOptions) -> Listing:
                     f"{subject}: {name} is {value!r} first and {values.get(name)!r} in line {row}; the first is kept"
                 )
         path = root.parent / file
-        if _exists(path):
-            listing.add(subject, path)
-        else:
+        if not _exists(path):
             listing.problems.append(
                 Problem(formats.ABSENT if formats.is_absent(path) else "file not found", subject, file)
             )
+        elif (first := lines.setdefault((subject, os.path.realpath(path)), row)) != row:
+            listing.left_out.append(LeftOut(f"{subject}, {file}", f"line {row} repeats line {first}; it is used once"))
+        else:
+            listing.add(subject, path)
     listing.drop(unclear)
     return listing
 
