@@ -33,7 +33,7 @@ class RayWorkers(Workers):
             import ray
         except ImportError:
             raise BridgeMILError(
-                "the ray engine needs Ray: pip install 'bridgemil[ray]', or use --engine local"
+                "the ray engine needs Ray: pip install '.[ray]', or use --engine local"
             ) from None
         from bridgemil.engine.work import do
 
