@@ -329,8 +329,35 @@ def test_a_folder_of_recordings_bids_or_not(bundle: Bundle, bids: Path, tmp_path
     assert len(found) == 6
     assert all("too short: 8.0 s" in answer.why for answer in found if isinstance(answer, Refused))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadData, match="no recording in this folder"):
-        list(predict(bundle, [tmp_path / "empty"]))
+    assert "no recording in this folder" in refused(bundle, tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("sub-01.edf", "sub-02.edf"), ("sub-01/rest.edf",), ("a.edf", "sub-notes.txt"),
+        ("BIDS/sub-01/eeg/sub-01_task-rest_eeg.edf",), ("sub-01_task-rest_eeg.edf",),
+    ],
+)  # fmt: skip
+def test_a_folder_is_bids_only_if_it_has_bids_folders(bundle: Bundle, files: tuple[str, ...], tmp_path: Path) -> None:
+    for i, name in enumerate(files):
+        if name.endswith(".edf"):
+            write_edf(tmp_path / name, eeg(i), SFREQ, MONTAGE)
+        else:
+            (tmp_path / name).write_text("notes")
+    answers = list(predict(bundle, [tmp_path]))
+    assert [a.name for a in answers] == [str(tmp_path / name) for name in files if name.endswith(".edf")]
+    assert all(isinstance(answer, RecordingSaid) for answer in answers)
+
+
+def test_a_folder_that_cannot_be_searched_does_not_stop_the_others(bundle: Bundle, bids: Path, tmp_path: Path) -> None:
+    (bids / "sub-02" / "loop").symlink_to(bids / "sub-02")
+    (tmp_path / "empty").mkdir()
+    good = write_edf(tmp_path / "good.edf", eeg(1), SFREQ, MONTAGE)
+    *bad, last = predict(bundle, [bids, tmp_path / "empty", good])
+    assert [answer.name for answer in bad] == [str(bids), str(tmp_path / "empty")]
+    assert "leads back" in bad[0].why
+    assert isinstance(last, RecordingSaid)
 
 
 def test_recordings_that_were_not_fetched_are_refused(bundle: Bundle, bids: Path, tmp_path: Path) -> None:

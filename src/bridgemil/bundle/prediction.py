@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from bridgemil.bundle.performance import no_better_than_guessing
 from bridgemil.bundle.reference import UNUSUAL, PersonFeatures, Reference, person_features
 from bridgemil.bundle.store import NOTICE, Bundle
+from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.new_recording import NewRecording, find, read, settings_for
-from bridgemil.errors import BadData, Problem
+from bridgemil.errors import BadData, Problem, plain
 from bridgemil.models import Prediction
 
 SHOWN = 5  # windows named for and against
@@ -162,7 +163,7 @@ def predict(
         with the training recordings.
     """
     settings = settings_for(bundle.signal, bundle.model.facts.preparation, bad_channels)
-    for recording in find(paths):
+    for recording in (recording for path in paths for recording in _found(path)):
         if isinstance(recording, Problem):
             yield Refused(recording.file or "", recording.what, bundle.title)
             continue
@@ -170,6 +171,15 @@ def predict(
             yield judge_windows(bundle, read(recording, bundle.signal, settings))
         except BadData as error:
             yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), bundle.title)
+
+
+def _found(path: str | Path) -> list[Recording | Problem]:
+    """What a file or folder holds; a folder that cannot be searched, or holds nothing, is one problem."""
+    try:
+        return find([path])
+    except BadData as error:
+        name = plain(str(path))
+        return [Problem(str(error).removeprefix(f"{name}: "), file=name)]
 
 
 def judge_windows(bundle: Bundle, recording: NewRecording) -> RecordingSaid:

@@ -103,14 +103,15 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
     Parameters
     ----------
     paths
-        Files; BIDS folders; other folders, whose recordings are found by their endings.
+        Files; BIDS folders (with sub-*/eeg or sub-*/ses-*/eeg); other folders, whose recordings are found by their
+        endings.
     """
     recordings: list[Recording | Problem] = []
     for path in map(Path, paths):
         if not path.is_dir() or formats.is_recording(path):
             recordings.append(_with_sidecars(path))
             continue
-        if any(path.glob("sub-*")):
+        if any(path.glob("sub-*/eeg/")) or any(path.glob("sub-*/ses-*/eeg/")):
             recordings += _in_bids(path)
             continue
         files = sorted(path.rglob("*"))
