@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,16 @@ def test_what_cannot_be_judged_is_refused_in_words_and_stops_nobody(bundle: Bund
         assert words in answer.why, (name, answer.why)
         assert answer.for_machines()["probabilities"] is None
     assert isinstance(answers[-1], RecordingSaid)
+
+
+def test_a_recording_as_short_as_a_training_persons_is_judged(bundle: Bundle, tmp_path: Path) -> None:
+    file = write_edf(tmp_path / "short.edf", eeg(80, seconds=6), SFREQ, MONTAGE)
+    assert "at least 10 are needed" in refused(bundle, file)
+    windows = np.array([6.0, 20.0, 22.0])
+    shorter = replace(bundle, reference=replace(bundle.reference, windows=windows))  # as of windows of a minute
+    assert len(said(shorter, file).recording.windows) == 6
+    file = write_edf(tmp_path / "shorter.edf", eeg(80, seconds=5), SFREQ, MONTAGE)
+    assert "at least 6 are needed" in refused(shorter, file)
 
 
 def test_a_flat_electrode_can_be_rebuilt_and_is_said(bundle: Bundle, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from bridgemil.bundle.performance import no_better_than_guessing
 from bridgemil.bundle.reference import UNUSUAL, PersonFeatures, Reference, person_features
 from bridgemil.bundle.store import NOTICE, Bundle
 from bridgemil.cohort.listing import Recording
-from bridgemil.cohort.new_recording import NewRecording, find, read, settings_for
+from bridgemil.cohort.new_recording import MIN_WINDOWS, NewRecording, find, read, settings_for
 from bridgemil.errors import BadData, Problem, plain
 from bridgemil.models import Prediction
 
@@ -163,12 +163,13 @@ def predict(
         with the training recordings.
     """
     settings = settings_for(bundle.signal, bundle.model.facts.preparation, bad_channels)
+    fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
     for recording in (recording for path in paths for recording in _found(path)):
         if isinstance(recording, Problem):
             yield Refused(recording.file or "", recording.what, bundle.title)
             continue
         try:
-            yield judge_windows(bundle, read(recording, bundle.signal, settings))
+            yield judge_windows(bundle, read(recording, bundle.signal, settings, fewest))
         except BadData as error:
             yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), bundle.title)
 

@@ -27,7 +27,7 @@ from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.settings import parse
 
-MIN_WINDOWS = 10  # fewer are no person's EEG
+MIN_WINDOWS = 10  # fewer are no person's EEG, unless a training person had fewer
 BAND_SLACK = 0.9  # a stated filter may lie so much inside the band before it is worth a word
 HEADERS_WITH_FILTERS = (".edf", ".bdf", ".vhdr", ".fif")  # formats that state theirs, and are opened without reading
 
@@ -165,7 +165,9 @@ def _named(recording: Recording, name: str) -> Recording:
     return Recording(recording.subject, recording.path, plain(name), *sidecars)
 
 
-def read(recording: Recording, signal: Signal, settings: PrepareSettings) -> NewRecording:
+def read(
+    recording: Recording, signal: Signal, settings: PrepareSettings, min_windows: int = MIN_WINDOWS
+) -> NewRecording:
     """Read one recording and cut it as the cohort's were.
 
     Parameters
@@ -176,6 +178,8 @@ def read(recording: Recording, signal: Signal, settings: PrepareSettings) -> New
         What the model's windows are.
     settings
         From ``settings_for``.
+    min_windows
+        A recording with fewer is refused.
 
     Raises
     ------
@@ -196,12 +200,12 @@ def read(recording: Recording, signal: Signal, settings: PrepareSettings) -> New
     if wrong:
         raise BadData(f"{recording.name}: {'; '.join(wrong)}")
     piece = _cut(verdict, recording)
-    if len(piece.windows) < MIN_WINDOWS:
+    if len(piece.windows) < min_windows:
         dropped = piece.n_dropped_marked + piece.n_dropped_amplitude
         lost = f" ({dropped} were marked bad or too loud)" if dropped else ""
         raise BadData(
             f"{recording.name}: too short: {facts.seconds:.1f} s give {len(piece.windows)} windows of "
-            f"{settings.window_seconds:g} s{lost}; at least {MIN_WINDOWS} are needed"
+            f"{settings.window_seconds:g} s{lost}; at least {min_windows} are needed"
         )
     prefix = f"{recording.subject}, {recording.name}: "
     notes = [note.removeprefix(prefix) for note in verdict.notes]
