@@ -141,6 +141,10 @@ def _rate(folder: Path) -> Planted:
     return with_files(made(signals(N)), native_sfreq=lambda s: 256.0 if PATIENT[int(s[-2:]) - 1] else 512.0), {}
 
 
+def _reference(folder: Path) -> Planted:
+    return with_files(made(signals(N)), reference=lambda s: "LE" if PATIENT[int(s[-2:]) - 1] else "REF"), {}
+
+
 def _missing_segments(folder: Path) -> Planted:
     return with_files(
         made(signals(N)), dropped_marked_bad=lambda s: 5 + int(s[-1]) if PATIENT[int(s[-2:]) - 1] else 0
@@ -246,6 +250,7 @@ ZOO: dict[Callable[[Path], Planted], tuple[str, str]] = {
     _site_torn_apart: ("groups_ward", "FAIL"),
     _length: ("shortcut_length", "FAIL"),
     _rate: ("shortcut_rate", "FAIL"),
+    _reference: ("shortcut_recording_reference", "FAIL"),
     _missing_segments: ("shortcut_missing", "FAIL"),
     _site: ("shortcut_site", "FAIL"),
     _site_codes: ("shortcut_site", "FAIL"),

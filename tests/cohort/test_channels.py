@@ -18,6 +18,17 @@ def test_one_electrode_however_it_is_spelled(spelling: str, site: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "reference"),
+    [
+        (("Fp1", "Fp2"), ""), (("EEG Fp1-LE", "EEG Fp2-LE"), "LE"), (("C3-A2", "C4-A1"), "A1+A2"),
+        (("C3-(A1+A2)",), "A1A2"), (("Fp1-0", "Fp1-1"), ""), (("EEG-Fp1-Ref", "A1-AVG", "Fp1-F7"), "REF"),
+    ],
+)  # fmt: skip
+def test_the_reference_is_what_electrodes_names_end_in(names: tuple[str, ...], reference: str) -> None:
+    assert channels.reference(names) == reference
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "EEG A2-A1",
@@ -32,6 +43,7 @@ def test_one_electrode_however_it_is_spelled(spelling: str, site: str) -> None:
         "EOG1",
         "E12",
         "Fpz-Cz",
+        "Fp1-()",
         "",
     ],
 )

@@ -140,7 +140,16 @@ def _of_files(cohort: Cohort) -> list[Trait | Unknown]:
         found.append(_trait("channels", words, each(lambda f: f["n_channels"], min)))
     else:
         found.append(Unknown("channels", f"how many each file had {NOT_RECORDED}"))
-    return found + _of_days([files[subject] for subject in cohort.subjects])
+    parts = [files[subject] for subject in cohort.subjects]
+    return found + _of_references(cohort, parts) + _of_days(parts)
+
+
+def _of_references(cohort: Cohort, files: Sequence[Sequence[Mapping[str, Any]]]) -> list[Trait | Unknown]:
+    """What each person was recorded against, where channels' names say it and nothing was re-referenced."""
+    if cohort.about["settings"].get("reference") or not any(file.get("reference") for parts in files for file in parts):
+        return []
+    words = [" and ".join(sorted({str(file.get("reference") or "none named") for file in parts})) for parts in files]
+    return _of_words("recording_reference", "reference in the channels' names", words, technical=True)
 
 
 def _of_days(files: Sequence[Sequence[Mapping[str, Any]]]) -> list[Trait | Unknown]:
@@ -200,22 +209,27 @@ def _column(column: str, values: Sequence[Any]) -> list[Trait | Unknown]:
     numbers = _numbers(present)
     dates = _dates(present) if numbers is None else None
     if numbers is None and dates is None:
-        words = [str(value).strip() for value in present]
-        different = sorted(set(words))
-        if len(different) > max(2, MOST_VALUES * len(words)):
-            return [*found, Unknown(column, f"has {len(different)} different words, too many to say anything")]
-        codes = np.full(len(values), -1.0)
-        codes[~missing] = [different.index(word) for word in words]
-        if len(different) < 2:
-            return [*found, Unknown(column, "is the same for everybody", constant=True)]
-        names = (*(("missing",) if missing.any() else ()), *different)
-        return [*found, Trait(column, f"column {column!r}", codes, False, technical, names=names)]
+        words = [None if value is None else str(value).strip() for value in values]
+        return [*found, *_of_words(column, f"column {column!r}", words, technical)]
     if numbers is not None:
         return [*found, _of_numbers(column, numbers, missing, technical)]
     filled = np.full(len(values), np.median(dates or [0.0]))
     filled[~missing] = dates
     of_recording = not any(part in column.lower() for part in OF_PEOPLE)
     return [*found, _trait(column, f"column {column!r}", filled, technical=technical or of_recording)]
+
+
+def _of_words(name: str, described: str, words: Sequence[str | None], technical: bool) -> list[Trait | Unknown]:
+    """A trait of words, one a person; who has none is a word of its own."""
+    present = [word for word in words if word is not None]
+    different = sorted(set(present))
+    if len(different) > max(2, MOST_VALUES * len(present)):
+        return [Unknown(name, f"has {len(different)} different words, too many to say anything")]
+    if len(different) < 2:
+        return [Unknown(name, "is the same for everybody", constant=True)]
+    codes = np.array([-1.0 if word is None else different.index(word) for word in words])
+    names = (*(("missing",) if len(present) < len(words) else ()), *different)
+    return [Trait(name, described, codes, False, technical, names=names)]
 
 
 def _of_numbers(column: str, numbers: Sequence[float], missing: NDArray[np.bool_], technical: bool) -> Trait | Unknown:

@@ -31,14 +31,20 @@ _SITE = re.compile(r"^([a-z]+?)(z|10|[1-9])(h?)$")
 _REFERENCES = set("le re ref a1 a2 a1a2 m1 m2 m1m2 ar av avg avgref car linked org g2 0 1".split())
 
 
-def _spelling(name: str) -> str | None:
-    """The electrode's name in the usual capitals, old names (T3) left as they are; None if it is no scalp site."""
+def _parts(name: str) -> tuple[str, str]:
+    """The site and the reference in a channel's name, in small letters; '' for what it does not say."""
     text = re.sub(r"^eeg[\s_:.-]*", "", name.strip().lower())
     text = re.sub(r"[\s._]+$", "", text)
-    site, _, reference = text.partition("-")
-    if reference and re.sub(r"[\s_./+()]+", "", reference) not in _REFERENCES:
+    site, _, against = text.partition("-")
+    return re.sub(r"[\s._]+", "", site), re.sub(r"[\s_./+()]+", "", against) or against
+
+
+def _spelling(name: str) -> str | None:
+    """The electrode's name in the usual capitals, old names (T3) left as they are; None if it is no scalp site."""
+    site, against = _parts(name)
+    if against and against not in _REFERENCES:
         return None
-    match = _SITE.match(re.sub(r"[\s._]+", "", site))
+    match = _SITE.match(site)
     if match is None or match[1] not in _RANK:
         return None
     return _RANK[match[1]][1] + match[2] + match[3]
@@ -54,6 +60,23 @@ def key(name: str) -> str:
     """What two channel names must share to be one channel: the electrode, or the name itself if it is no electrode."""
     ear = re.fullmatch(r"(?:eeg[\s_:.-]*)?([am][12])(?:-(?:ref|le|re|av|avg))?", name.strip().lower())
     return electrode(name) or (ear[1].upper() if ear else name.strip())
+
+
+def reference(names: Iterable[str]) -> str:
+    """What the electrodes of a recording were recorded against, as their names say it: ``Fp1-LE`` gives LE.
+
+    Parameters
+    ----------
+    names
+        The channels' names in the file.
+
+    Returns
+    -------
+    str
+        In capitals, several joined by a plus; '' where no name says it. Only words known to be references are returned.
+    """
+    against = {_parts(name)[1] for name in names if electrode(name)}
+    return "+".join(sorted(word.upper() for word in against if word and not word.isdigit()))
 
 
 def order(electrodes: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -74,6 +74,7 @@ def judge(listing: Listing, looked: Sequence[Facts], settings: PrepareSettings) 
         verdict.problems += [_problem(facts, what) for what in found]
         if not found and keep:
             verdict.plans.append(_plan(facts, keep, settings, verdict))
+    _note_references(listing, usable, settings, verdict)
     _subjects_left(listing, looked, verdict)
     return verdict
 
@@ -249,6 +250,25 @@ def _plan(facts: Facts, keep: Sequence[str], settings: PrepareSettings, verdict:
         high=high,
         notch=notch,
     )
+
+
+def _note_references(listing: Listing, usable: Sequence[Facts], settings: PrepareSettings, verdict: Verdict) -> None:
+    """Say so if recordings are kept against the different references that they were made with."""
+    planned = {plan.recording for plan in verdict.plans}
+    counts = Counter(
+        (facts.reference or "none named", listing.labels[facts.recording.subject])
+        for facts in usable
+        if facts.recording in planned
+    )
+    references = sorted({reference for reference, _ in counts})
+    if len(references) < 2 or settings.reference:
+        return
+    each = (
+        f"{reference} ({', '.join(f'{n} {label}' for (r, label), n in sorted(counts.items()) if r == reference)})"
+        for reference in references
+    )
+    words = "by their channels' names the recordings have different references"
+    verdict.notes.append(f"{words}: {', '.join(each)}; --reference average makes them alike")
 
 
 def _duplicates(usable: Sequence[Facts], listing: Listing, settings: PrepareSettings, verdict: Verdict) -> set[int]:

@@ -95,7 +95,8 @@ def header_records(looked: Sequence[Facts]) -> dict[str, dict[str, Any]]:
     -------
     dict
         Of each: ``n_channels`` in the file, before any was chosen; ``identity``, a number that recordings of one person
-        share, and ``day``, whole days after the cohort's earliest recording; both None where the header is silent.
+        share, and ``day``, whole days after the cohort's earliest recording; both None where the header is silent;
+        ``reference``, where the channels' names say it.
     """
     numbers: dict[str, int] = {}
     days = [facts.day for facts in looked if facts.day is not None]
@@ -104,6 +105,8 @@ def header_records(looked: Sequence[Facts]) -> dict[str, dict[str, Any]]:
         number = None if facts.identity is None else numbers.setdefault(facts.identity, len(numbers) + 1)
         day = None if facts.day is None else facts.day - min(days)
         records[facts.recording.name] = {"n_channels": facts.n_channels, "identity": number, "day": day}
+        if facts.reference:
+            records[facts.recording.name]["reference"] = facts.reference
     return records
 
 

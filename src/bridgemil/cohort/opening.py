@@ -31,6 +31,7 @@ class SourceFile(Schema):
     n_channels: int | None = Field(None, ge=1)  # this and the next two: earlier versions wrote none
     identity: int | None = Field(None, ge=1)
     day: int | None = Field(None, ge=0)
+    reference: str | None = None
 
 
 class Contents(Schema):

@@ -78,6 +78,7 @@ class Facts:
     bad_spans: list[tuple[float, float]] = field(default_factory=list)  # onset and duration in seconds
     warnings: list[str] = field(default_factory=list)
     n_channels: int = 0  # in the file, of whatever kind
+    reference: str = ""  # as the channels' names say it: LE
     identity: str | None = None  # a hash of whom the header names; never written (see ``header_identity``)
     day: int | None = None  # when it was made; never written as such
 
@@ -210,6 +211,7 @@ def _read_facts(raw: BaseRaw, facts: Facts, header: EdfHeader | None) -> None:
             facts.spellings[channel] = name
             if channels.electrode(name) is None:
                 facts.other.append(name)
+    facts.reference = channels.reference(facts.spellings.values())
     signals = dict(zip(raw.ch_names, header.signals, strict=True)) if header is not None else {}
     for channel, name in facts.spellings.items():
         if name in raw.info["bads"] or channel in marked_bad:
