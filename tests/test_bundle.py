@@ -294,6 +294,32 @@ def test_a_recording_as_short_as_a_training_persons_is_judged(bundle: Bundle, tm
     assert "at least 6 are needed" in refused(shorter, file)
 
 
+def test_a_recording_much_longer_than_the_training_peoples_is_warned_of(bundle: Bundle, tmp_path: Path) -> None:
+    usual = write_edf(tmp_path / "usual.edf", eeg(80, seconds=44), SFREQ, MONTAGE)  # training: 20 to 22 s
+    assert not any(warning.startswith("long") for warning in said(bundle, usual).warnings)
+    long = write_edf(tmp_path / "long.edf", eeg(80, seconds=45), SFREQ, MONTAGE)
+    assert "long: 45 windows, the training people had 22 or fewer" in said(bundle, long).warnings
+
+
+def test_one_of_several_recordings_is_said_to_be_judged_alone(bundle: Bundle, tmp_path: Path) -> None:
+    file = write_edf(tmp_path / "one.edf", eeg(80), SFREQ, MONTAGE)
+    where = bundle.about["provenance"]
+    assert where["recordings_per_person"] == 1
+    earlier = {key: value for key, value in where.items() if key != "recordings_per_person"}
+    several = where | {"recordings_per_person": 2.0}
+    for provenance, warned in ((where, False), (earlier, False), (several, True)):
+        asked = replace(bundle, about={**bundle.about, "provenance": provenance})
+        assert any("judged alone: the training people had 2" in line for line in said(asked, file).warnings) is warned
+
+
+def test_a_bundle_says_how_many_recordings_its_people_had(tmp_path: Path) -> None:
+    made = people(12, windows=8)
+    bags = [[made.windows(subject)[:4], made.windows(subject)[4:]] for subject in made.subjects]
+    cohort = Cohort.from_arrays(bags, made.labels, sfreq=200.0, channels=list(made.channels), burn_in=1)
+    trained = train(cohort, tmp_path / "m", "bandpower", folds=3, floor=False, progress=False)
+    assert trained.bundle.about["provenance"]["recordings_per_person"] == 2
+
+
 def test_a_flat_electrode_can_be_rebuilt_and_is_said(bundle: Bundle, tmp_path: Path) -> None:
     signal = eeg(81, slow=15)
     signal[2] = 0

@@ -205,7 +205,8 @@ def judge_windows(bundle: Bundle, recording: NewRecording) -> RecordingSaid:
         *_referred(bundle, recording),
         *gain,
     ]
-    warnings += [*_short(recording, bundle.reference), *recording.notes, *bundle.about.get("cautions", ())]
+    warnings += [*_length(recording, bundle.reference), *_alone(bundle), *recording.notes]
+    warnings += bundle.about.get("cautions", ())
     return RecordingSaid(
         recording, said, probabilities, bundle.classes, tuple(warnings), percentile, features, bundle.reference,
         _windows(said, int(probabilities.argmax())), bundle.title, bundle.calibration.sentence,
@@ -249,11 +250,19 @@ def _unlike(bundle: Bundle, features: PersonFeatures, percentile: float) -> list
     ]
 
 
-def _short(recording: NewRecording, reference: Reference) -> list[str]:
-    n, fewest = len(recording.windows), int(reference.windows[0])
-    if 2 * n >= fewest:
+def _length(recording: NewRecording, reference: Reference) -> list[str]:
+    n, fewest, most = len(recording.windows), int(reference.windows[0]), int(reference.windows[2])
+    if 2 * n < fewest:
+        return [f"short: {n} windows, the training people had {fewest} or more"]
+    return [f"long: {n} windows, the training people had {most} or fewer"] if n > 2 * most else []
+
+
+def _alone(bundle: Bundle) -> list[str]:
+    """A word if the training people had several recordings each, which were taken together."""
+    usual = bundle.about["provenance"].get("recordings_per_person", 1)  # earlier bundles do not say
+    if usual <= 1:
         return []
-    return [f"short: {n} windows, the training people had {fewest} or more"]
+    return [f"judged alone: the training people had {usual:g} recordings each (median), which were taken together"]
 
 
 def _windows(said: Prediction, predicted: int) -> WindowsSaid | None:

@@ -242,6 +242,7 @@ def _about(cohort: Cohort, results: Results, name: str, identity: str, single: b
             "n_subjects": len(cohort),
             "n_windows": cohort.n_windows,
             "people": people(cohort),
+            "recordings_per_person": float(np.median([len(r.recording_windows) for r in cohort.records.values()])),
             "native_sfreq": sorted({float(file.get("native_sfreq", file["sfreq"])) for file in files}),
             "prepared_with": dict(cohort.about.get("versions", {})),
             "python": platform.python_version(),
