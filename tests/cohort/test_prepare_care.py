@@ -92,6 +92,19 @@ def test_skipped_recordings_have_no_say_in_the_channels(bids: Path, tmp_path: Pa
     assert quiet(bids, tmp_path / "c", skip_bad=True).channels == list(MONTAGE)
 
 
+@pytest.mark.parametrize("sfreq", [250, 80])
+def test_recordings_refused_for_their_channels_have_no_say_in_them_either(
+    bids: Path, tmp_path: Path, sfreq: int
+) -> None:
+    two = noise(44, 8, sfreq, 2)
+    two[0] *= sfreq == 80  # flat at 250 Hz; at 80 Hz it is the rate that is refused
+    write_edf(bids / "sub-04/eeg/sub-04_task-rest_eeg.edf", two, sfreq, ("Fp1", "Fp2"))
+    cohort = quiet(bids, tmp_path / "c", skip_bad=True)
+    assert cohort.channels == list(MONTAGE)
+    assert cohort.about["left_out"] == []
+    assert len(cohort) == 5
+
+
 def test_a_wrong_unit_is_noticed(bids: Path, tmp_path: Path) -> None:
     raw = mne.io.RawArray(noise(5, 8, 250), mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR")  # as if volts
     (bids / "sub-01/eeg/sub-01_task-rest_eeg.edf").unlink()

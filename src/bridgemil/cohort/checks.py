@@ -65,15 +65,12 @@ def judge(listing: Listing, looked: Sequence[Facts], settings: PrepareSettings) 
         if found:
             refused.add(id(facts))
     usable = [facts for facts in usable if id(facts) not in refused]  # what is not used has no say in the channels
-    keep = _choose_channels(usable, settings, verdict)
+    usable, keep = _settle_channels(usable, settings, verdict)
+    _list_channels(usable, keep, settings, verdict)
     verdict.channels = channels.display(keep, usable[0].spellings.values()) if usable else []
     if settings.channels is not None:
         verdict.channels = list(settings.channels)
-    for facts in usable:
-        found = _refusals(facts, keep, settings)
-        verdict.problems += [_problem(facts, what) for what in found]
-        if not found and keep:
-            verdict.plans.append(_plan(facts, keep, settings, verdict))
+    verdict.plans = [_plan(facts, keep, settings, verdict) for facts in usable if keep]
     _note_references(listing, usable, settings, verdict)
     _subjects_left(listing, looked, verdict)
     return verdict
@@ -92,23 +89,41 @@ def _find_bad_channels(facts: Facts) -> None:
             facts.bad.setdefault(channel, f"is flat (standard deviation {std:.3g} µV, flat is under {FLAT_UV} µV)")
 
 
-def _choose_channels(usable: Sequence[Facts], settings: PrepareSettings, verdict: Verdict) -> list[str]:
+def _settle_channels(usable: list[Facts], settings: PrepareSettings, verdict: Verdict) -> tuple[list[Facts], list[str]]:
+    """The recordings that can be cut, and the channels that they are cut into: who is refused has no say in these."""
+    while True:
+        keep = _choose_channels(usable, settings)
+        found = [_refusals(facts, keep, settings) for facts in usable]
+        if not any(found):
+            return usable, keep
+        for facts, refusals in zip(usable, found, strict=True):
+            verdict.problems += [_problem(facts, what) for what in refusals]
+        usable = [facts for facts, refusals in zip(usable, found, strict=True) if not refusals]
+
+
+def _choose_channels(usable: Sequence[Facts], settings: PrepareSettings) -> list[str]:
     """The channels of the cohort: those asked for, or the scalp electrodes that all recordings share."""
-    present = [set(facts.spellings) - set(facts.ambiguous) for facts in usable]
-    if settings.bad_channels == "drop":
-        present = [own - set(facts.bad) for own, facts in zip(present, usable, strict=True)]
-    anywhere = {channel for facts in usable for channel in facts.spellings}
     if settings.channels is not None:
-        keep = [channels.key(name) for name in settings.channels]
-    else:
-        electrodes = [{c for c in own if channels.electrode(c)} for own in present]
-        shared = set.intersection(*electrodes) if electrodes else set()
-        sole = {channels.key(name) for name in settings.reference} if len(settings.reference) == 1 else set()
-        keep = channels.order(shared - sole)  # a sole reference would be zero against itself
-        if usable and not keep:
-            seen = sorted(anywhere)[:12]
-            what = f"no scalp electrode is shared by all recordings (channels seen: {', '.join(seen)} …)"
-            verdict.problems.append(Problem(f"{what}; name the ones to keep with --channels"))
+        return [channels.key(name) for name in settings.channels]
+    electrodes = [{c for c in _present(facts, settings) if channels.electrode(c)} for facts in usable]
+    shared = set.intersection(*electrodes) if electrodes else set()
+    sole = {channels.key(name) for name in settings.reference} if len(settings.reference) == 1 else set()
+    return channels.order(shared - sole)  # a sole reference would be zero against itself
+
+
+def _present(facts: Facts, settings: PrepareSettings) -> set[str]:
+    """The channels that a recording can give."""
+    return set(facts.spellings) - set(facts.ambiguous) - set(facts.bad if settings.bad_channels == "drop" else ())
+
+
+def _list_channels(usable: Sequence[Facts], keep: Sequence[str], settings: PrepareSettings, verdict: Verdict) -> None:
+    """List the channels that the cohort does not have, and why; none at all is a problem."""
+    present = [_present(facts, settings) for facts in usable]
+    anywhere = {channel for facts in usable for channel in facts.spellings}
+    if usable and not keep:
+        seen = sorted(anywhere)[:12]
+        what = f"no scalp electrode is shared by all recordings (channels seen: {', '.join(seen)} …)"
+        verdict.problems.append(Problem(f"{what}; name the ones to keep with --channels"))
     for channel in channels.order(anywhere - set(keep)):
         having = [facts for facts, own in zip(usable, present, strict=True) if channel in own]
         lacking = sorted({facts.recording.subject for facts in usable} - {facts.recording.subject for facts in having})
@@ -124,7 +139,6 @@ def _choose_channels(usable: Sequence[Facts], settings: PrepareSettings, verdict
         verdict.left_out.append(LeftOut(f"channel {name}", f"{why}; in {len(having)} of {len(usable)} recordings"))
     typed = sorted({name for facts in usable for name in facts.other if name not in facts.spellings.values()})
     verdict.left_out += [LeftOut(f"channel {name}", "not of type EEG") for name in typed]
-    return keep
 
 
 def _unusable(facts: Facts, settings: PrepareSettings) -> list[str]:
