@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bridgemil import methods
-from bridgemil.audit import Case, Wishes, checks, provenance, recomputed
+from bridgemil.audit import Case, Wishes, audit, checks, provenance, quick, recomputed
 from bridgemil.audit.provenance import round_of
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
@@ -256,6 +256,15 @@ def test_runs_of_another_cohort_are_left_alone(honest: Path, tmp_path: Path) -> 
     case = Case(other, RunStore(honest / "runs"))
     (finding,) = provenance.check(case)
     assert (finding.status, finding.words) == ("SKIP", "None of the 9 runs there is of this cohort.")
+
+
+def test_the_runs_of_a_folder_of_studies_are_found(honest: Path, tmp_path: Path) -> None:
+    shutil.copytree(honest / "runs", tmp_path / "study" / "runs")
+    looked = audit(honest / "cohort", tmp_path / "study", sample=1)
+    (found,) = [finding for finding in looked.findings if finding.name == "provenance"]
+    assert (found.status, found.numbers["runs"]) == ("PASS", 9)
+    cohort = Cohort.open(honest / "cohort")
+    assert [f.numbers["runs"] for f in quick(cohort, tmp_path / "study") if f.name == "provenance"] == [9]
 
 
 def test_a_run_on_the_users_own_code_is_not_computed_again_and_not_called_damaged(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from bridgemil.audit.memory import keep, remembered
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILWarning
-from bridgemil.runs import RunStore
+from bridgemil.runs import find_store
 
 __all__ = [
     "Audit", "Case", "Check", "Finding", "Wishes", "audit", "cheap", "checks", "guard", "keep", "quick", "refuse",
@@ -97,7 +97,7 @@ def audit(
     cohort
         A cohort or its folder.
     runs
-        A folder of runs; those of other cohorts are left alone.
+        A folder of runs, or of studies; runs of other cohorts are left alone.
     split
         A split file to check too.
     groups
@@ -123,8 +123,8 @@ def audit(
     store = None
     if runs is not None:
         if not (Path(runs) / "runs").is_dir():
-            raise BadUse(f"{runs}: no folder of runs; name the --out of `bridgemil evaluate` or `benchmark`")
-        store = RunStore(Path(runs))
+            raise BadUse(f"{runs}: no folder of runs; name the --out of `bridgemil evaluate`, `benchmark` or `study`")
+        store = find_store(Path(runs))
     findings = _findings(Case(opened, store, wishes), CHECKS, watch)
     name = str(opened.path) if opened.path is not None else "(in memory)"
     return Audit(name, "" if runs is None else str(runs), tuple(findings), time.perf_counter() - begun)
@@ -153,9 +153,9 @@ def quick(cohort: Cohort, runs: str | Path) -> list[Finding]:
     runs
         A folder of runs; those of other cohorts are left alone.
     """
-    case = Case(cohort, RunStore(Path(runs)))
+    store = find_store(Path(runs))
     of_runs = [check for check in CHECKS if check.name in ("fold_membership", "provenance")]
-    return [*_without_folds(remembered(cohort, runs, cheap)), *_findings(case, of_runs)]
+    return [*_without_folds(remembered(cohort, store.root, cheap)), *_findings(Case(cohort, store), of_runs)]
 
 
 def guard(
