@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mne
 import numpy as np
+import pandas as pd
 import pytest
 from filelock import FileLock
 
@@ -273,7 +274,10 @@ def test_epochs_bring_their_eeg_channels_only() -> None:
     ("change", "error", "message"),
     [
         ({"labels": ["a", None, "b"]}, BadUse, "no label for subject-002"),
-        ({"labels": ["a", float("nan"), "b"]}, BadUse, "no label for subject-002"),
+        *(
+            ({"labels": ["a", missing, "b"]}, BadUse, "no label for subject-002")
+            for missing in (float("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), "", " ", "NaN", "N/A", "<NA>")
+        ),
         ({"bags": lambda b: [b[0], b[1], b[0].copy()]}, BadData, "subject-003 and subject-001 have the same windows"),
     ],
 )

@@ -112,6 +112,16 @@ def test_epochs_come_in_volts_and_bring_their_channels() -> None:
     np.testing.assert_allclose(cohort.windows("subject-002"), bags()[1], rtol=1e-5)
 
 
+@pytest.mark.parametrize(("names", "sfreq"), [(["C4", "C3"], 50), (["C3", "C4"], 100)])
+def test_all_epochs_of_a_person_need_one_rate_and_one_order_of_channels(names: list[str], sfreq: int) -> None:
+    def epochs(bag: np.ndarray, names: list[str], sfreq: int) -> mne.BaseEpochs:
+        return mne.EpochsArray(bag * 1e-6, mne.create_info(names, sfreq, "eeg"), verbose="ERROR")
+
+    usual = [epochs(bag, ["C3", "C4"], 50) for bag in bags()]
+    with pytest.raises(BadUse, match="subject-001: its Epochs differ in their rate, or in their channels"):
+        Cohort.from_arrays([[epochs(bags()[0] + 1, names, sfreq), usual[0]], *usual[1:]], ["x", "y", "x", "y"])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

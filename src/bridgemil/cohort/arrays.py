@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.records import SubjectRecord, default_folds, describe
+from bridgemil.cohort.tables import MISSING
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 
 VOLTS = 1e-3  # windows that vary by less than this are hardly microvolts
@@ -73,12 +74,17 @@ def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] |
     names = [f"subject-{i + 1:03d}" for i in range(len(bags))] if subjects is None else [str(s) for s in subjects]
     if not len(bags) == len(labels) == len(names) or not names:
         raise BadUse(f"{len(bags)} bags, {len(labels)} labels and {len(names)} subjects: one of each per subject")
-    missing = [name for name, label in zip(names, labels, strict=True) if label is None or str(label) in ("", "nan")]
+    missing = [name for name, label in zip(names, labels, strict=True) if _is_missing(label)]
     if missing:
         raise BadUse(f"no label for {', '.join(missing)}")
     if len(set(names)) < len(names):
         raise BadUse("a subject is named twice; give a person's recordings as a list of arrays in one bag")
     return names
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether a label is what Python, numpy or pandas, or a table, has in the place of one."""
+    return label is None or str(label).strip().lower() in MISSING | {"<na>", "nat"}
 
 
 def _by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -96,7 +102,8 @@ def _by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -
 
 def _pieces(name: str, bag: Any) -> tuple[list[NDArray[np.float32]], float | None, list[str] | None]:
     """A bag's recordings as arrays, and the rate and channels if they are Epochs, which know them."""
-    pieces, rate, electrodes = [], None, None
+    pieces: list[NDArray[np.float32]] = []
+    known: list[tuple[float, list[str]]] = []
     for value in bag if isinstance(bag, (list, tuple)) else [bag]:
         if hasattr(value, "get_data") and hasattr(value, "info"):  # mne.Epochs: volts, and other channels than EEG
             if value.info["bads"]:
@@ -104,7 +111,7 @@ def _pieces(name: str, bag: Any) -> tuple[list[NDArray[np.float32]], float | Non
                     f"{name}: its Epochs have bad channels {value.info['bads']}; drop or interpolate them first"
                 )
             epochs = value.copy().pick("eeg")
-            rate, electrodes = float(epochs.info["sfreq"]), list(epochs.ch_names)
+            known.append((float(epochs.info["sfreq"]), list(epochs.ch_names)))
             pieces.append(np.asarray(epochs.get_data(verbose="ERROR") * 1e6, dtype=np.float32))
         else:
             pieces.append(np.asarray(value, dtype=np.float32))
@@ -113,6 +120,9 @@ def _pieces(name: str, bag: Any) -> tuple[list[NDArray[np.float32]], float | Non
             raise BadUse(f"{name}: a bag is an array (n_windows, n_channels, n_times), got shape {piece.shape}")
         if not np.isfinite(piece).all():
             raise BadData(f"{name}: the windows contain NaN or infinite values")
+    if any(own != known[0] for own in known):
+        raise BadUse(f"{name}: its Epochs differ in their rate, or in their channels or the order of these")
+    rate, electrodes = known[0] if known else (None, None)
     return pieces, rate, electrodes
 
 
