@@ -16,6 +16,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.run import Run
 from bridgemil.methods import for_cohort
+from bridgemil.models import fit
 from bridgemil.report import explanation as explanations
 from bridgemil.report.explanation import Person, Ranking, Removal, explain
 from bridgemil.report.held_out import band_shares, calibration, doubts, find
@@ -247,6 +248,26 @@ def test_several_models_are_averaged(explained: RunStore) -> None:
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-6)
     gates = np.mean([model.predict(held.person.bag).gates for model in models], axis=0)
     np.testing.assert_allclose(found.windows["gate"], gates, atol=1e-6)
+
+
+def test_patterns_are_of_the_models_whose_features_the_background_is_of(explained: RunStore) -> None:
+    held = find(explained, WHO, method="attention")
+    cohort = held.cohort
+    power = fit(cohort, held.about["train"], [], for_cohort(cohort, "bandpower")).model
+    background = np.stack([power.baseline.features(cohort.windows(who)) for who in held.about["train"]])
+    network = held.model()
+    both = explain([network, power], held.person, background, "the training people")
+    alone = explain(power, held.person, background, "the training people")
+    np.testing.assert_allclose(both.pairs["pattern"], alone.pairs["pattern"])
+    assert "Scalp maps are of some of the models in it: the others read other features." in both.notes
+    assert any("over the training people" in note for note in both.notes)
+
+
+def test_patterns_over_the_persons_own_windows_are_called_so(explained: RunStore) -> None:
+    held = find(explained, WHO, method="attention")
+    found = explain(held.model(), held.person, np.zeros((3, 7)), "the training people")
+    assert found.notes[-1].endswith("over this person's windows (training people's were not at hand).")
+    pd.testing.assert_frame_equal(found.pairs, explain(held.model(), held.person).pairs)
 
 
 def _method(explained: RunStore, identity: str) -> str:

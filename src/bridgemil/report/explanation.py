@@ -328,30 +328,37 @@ def _removal(
 def _patterns(
     readings: Sequence[Reading], classes: Sequence[str], background: Floats | None, background_of: str
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Tables of pairs and electrodes, mean over the models, and what is to be said of them."""
+    """Tables of pairs and electrodes, mean over models of the same features, and what is to be said of them.
+
+    Where models read different features, those are shown that the background is of.
+    """
     import pandas as pd
 
-    tables, notes = list[pd.DataFrame](), list[str]()
-    for reading in readings:
-        parts = reading.weights()
-        if parts and reading.features is not None:
-            features = reading.features
-            if background is not None and background.shape[1] == features.shape[1]:
-                features = background
-            table = pair_table(reading.names, parts, features, classes)
-            if tables and len(table) != len(tables[0]):
-                notes = ["Scalp maps are of the first of the models in it: the others read other features."]
-                continue
-            tables.append(table)
-    if not tables:
+    named = [(reading, parts) for reading in readings if (parts := reading.weights())]
+    if not named:
         words = "The model's features do not belong to electrodes and bands one by one: there are no scalp maps."
         return pd.DataFrame(), pd.DataFrame(), [words]
-    over = background_of if background is not None else "this person's windows (training people's were not at hand)"
-    notes.append(f"Patterns after Haufe et al. (2014), over {over}.")
+    width = 0 if background is None else background.shape[1]
+    if background is None or all(len(reading.names) != width for reading, _ in named):
+        background, background_of = None, "this person's windows (training people's were not at hand)"
+        width = len(named[0][0].names)
+    tables = [
+        pair_table(reading.names, parts, _rows(reading) if background is None else background, classes)
+        for reading, parts in named
+        if len(reading.names) == width
+    ]
+    notes = [f"Patterns after Haufe et al. (2014), over {background_of}."]
+    if len(tables) < len(named):
+        notes.insert(0, "Scalp maps are of some of the models in it: the others read other features.")
     pairs = tables[0]
     for name in ("weight", "pattern"):
         pairs[name] = _mean([table[name].to_numpy() for table in tables])
     return pairs, electrode_table(pairs), notes
+
+
+def _rows(reading: Reading) -> Floats:
+    assert reading.features is not None
+    return reading.features.astype(np.float64)
 
 
 def _window_table(
