@@ -17,6 +17,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.run import Run
 from bridgemil.methods import for_cohort
 from bridgemil.models import fit
+from bridgemil.models.model import in_memory
 from bridgemil.report import explanation as explanations
 from bridgemil.report.explanation import Person, Ranking, Removal, explain
 from bridgemil.report.held_out import band_shares, calibration, doubts, find
@@ -63,6 +64,16 @@ def test_a_windows_share_in_tangents_score_is_exact(explained: RunStore) -> None
         for m, (a, b) in zip(members, model.classifier.slices, strict=True)
     ]
     np.testing.assert_allclose(contributions.sum(axis=0), np.mean(logits, axis=0), atol=1e-5)
+
+
+def test_models_of_the_same_features_share_one_array(explained: RunStore) -> None:
+    person, remember = find(explained, WHO, method="attention").person, in_memory()
+    for method in ("attention", "tangent"):
+        model = find(explained, WHO, method=method).model()
+        first, second = (read(model, person.bag, remember) for _ in range(2))
+        first.weights()
+        assert np.shares_memory(first.features, second.features)
+        assert first.features.dtype == np.float32
 
 
 @pytest.mark.parametrize("method", ["attention", "majority_vote"])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
+BLOCK = 512  # windows looked at together: hours of EEG are not copied as a whole
 
 
 class Reading(ABC):
@@ -36,7 +37,7 @@ class Reading(ABC):
     window_probabilities
         n x K, or None.
     features
-        n x F, or None where they have no names.
+        n x F, or None where they have no names; one array for all models that read the same, so it is never changed.
     names
         What each feature is.
     """
@@ -44,7 +45,7 @@ class Reading(ABC):
     gates: Floats | None = None
     contributions: Floats | None = None
     window_probabilities: Floats | None = None
-    features: Floats | None = None
+    features: NDArray[np.floating[Any]] | None = None
     names: list[Feature]
 
     @abstractmethod
@@ -118,7 +119,7 @@ class _NetworkReading(Reading):
             self.embeddings = torch.from_numpy(model.embed(bag)).to(model.device)
             return
         raw = _front_end(front_end, bag, remember)
-        self.features, self.names = raw.astype(np.float64), front_end.names
+        self.features, self.names = raw, front_end.names
         self.embeddings = in_blocks(encoder, torch.from_numpy(raw), model.device)
 
     def weights(self) -> list[tuple[slice, Floats]]:
@@ -128,11 +129,11 @@ class _NetworkReading(Reading):
         if self.features is None:
             return []
         self.model.network.eval()
-        x = torch.from_numpy(self.features.astype(np.float32)).to(self.model.device).requires_grad_()
+        x = torch.from_numpy(self.features).to(self.model.device).detach().requires_grad_()
         encoder: Any = self.model.network.encoder
         logits = self._logits(encoder(x))
         rows = [
-            torch.autograd.grad(logits[k], x, retain_graph=True)[0].double().sum(dim=0).cpu().numpy()
+            torch.autograd.grad(logits[k], x, retain_graph=True)[0].sum(dim=0, dtype=torch.float64).cpu().numpy()
             for k in range(len(logits))
         ]
         return [(slice(0, self.features.shape[1]), against_others(np.stack(rows).T).T)]
@@ -221,8 +222,7 @@ class _BaselineReading(Reading):
         self.model, self.bag, self.names = model, bag, []
         front_end = getattr(model.baseline, "front_end", None)
         if front_end is not None:
-            features = _front_end(front_end, bag, remember)
-            self.features, self.names = features.astype(np.float64), front_end.names
+            self.features, self.names = _front_end(front_end, bag, remember), front_end.names
         elif model.baseline.name == "bandpower":
             self.features = np.stack([model.baseline.features(bag[i : i + 1]) for i in range(len(bag))])
             bands = [band_name(band) for band in BANDS.values()]
@@ -230,15 +230,17 @@ class _BaselineReading(Reading):
         if self.features is not None:
             self.contributions = self._contributions(self.features)
 
-    def _contributions(self, features: Floats) -> Floats | None:
+    def _contributions(self, features: NDArray[np.floating[Any]]) -> Floats | None:
         """n x K: a logit is linear in the mean over windows, so each window has a share in it."""
         members = self._linear()
         if not members:
             return None
         total = np.zeros((len(features), members[0][1].n_classes))
         for part, fitted in members:
-            x = (features[:, part] - fitted.mean) / fitted.scale
-            total[:, fitted.classes] += x @ fitted.coefficients.T + fitted.intercept
+            for first in range(0, len(features), BLOCK):
+                rows = slice(first, first + BLOCK)
+                x = (features[rows, part] - fitted.mean) / fitted.scale
+                total[rows, fitted.classes] += x @ fitted.coefficients.T + fitted.intercept
         return total / (len(members) * len(features))
 
     def _linear(self) -> list[tuple[slice, Any]]:
@@ -266,5 +268,5 @@ class _BaselineReading(Reading):
         """The classifier's, of the features of these windows."""
         if self.features is None:
             return self.model.predict(self.bag[keep]).probabilities
-        p: Floats = self.model.classifier.probabilities(self.features[keep].mean(axis=0)[None])[0]
+        p: Floats = self.model.classifier.probabilities(self.features[keep].mean(axis=0, dtype=np.float64)[None])[0]
         return p
