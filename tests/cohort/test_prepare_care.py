@@ -204,6 +204,43 @@ def patched(path: Path, at: int, text: bytes) -> None:
     path.write_bytes(bytes(content))
 
 
+BAD_STRETCH = "onset\tduration\ttrial_type\n2.0\t3.0\tBAD_move\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "dropped"),
+    [
+        ("sub-01/eeg/sub-01_task-rest_events.tsv", 3),
+        ("sub-01/eeg/sub-01_events.tsv", 3),
+        ("sub-01/sub-01_task-rest_events.tsv", 3),
+        ("task-rest_events.tsv", 3),
+        ("sub-01/eeg/sub-01_task-rest_acq-x_events.tsv", 0),
+        ("sub-01/eeg/sub-01_task-other_events.tsv", 0),
+        ("derivatives/sub-01/eeg/sub-01_task-rest_events.tsv", 0),
+    ],
+)
+def test_a_side_file_applies_where_its_name_says_nothing_that_the_recordings_lacks(
+    bids: Path, tmp_path: Path, place: str, dropped: int
+) -> None:
+    (bids / place).parent.mkdir(parents=True, exist_ok=True)
+    (bids / place).write_text(BAD_STRETCH)
+    assert quiet(bids, tmp_path / "c").about["files"][0]["dropped_marked_bad"] == dropped
+
+
+def test_the_nearest_side_file_counts_and_two_of_one_rank_are_a_problem(bids: Path, tmp_path: Path) -> None:
+    (bids / "task-rest_events.tsv").write_text(BAD_STRETCH)
+    (bids / "sub-01/eeg/sub-01_task-rest_events.tsv").write_text("onset\tduration\ttrial_type\n")
+    cohort = quiet(bids, tmp_path / "c")
+    assert [file["dropped_marked_bad"] for file in cohort.about["files"]] == [0, 3, 3, 3, 3, 3]
+    folder = bids / "sub-01/eeg"
+    (folder / "sub-01_task-rest_eeg.edf").rename(folder / "sub-01_task-rest_run-1_eeg.edf")
+    (folder / "sub-01_run-1_events.tsv").write_text(BAD_STRETCH)
+    both = "sub-01_run-1_events.tsv and sub-01_task-rest_events.tsv both apply to it"
+    with pytest.raises(BadData, match=f"sub-01, sub-01/eeg/sub-01_task-rest_run-1_eeg.edf: {both}"):
+        quiet(bids, tmp_path / "d")
+    assert "sub-01" not in quiet(bids, tmp_path / "d", skip_bad=True).subjects
+
+
 def test_recordings_with_gaps_are_refused(bids: Path, tmp_path: Path) -> None:
     path = bids / "sub-01/eeg/sub-01_task-rest_eeg.edf"
     write_edf(path, noise(1, 8, 250), 250, MONTAGE, [(1.0, 0.1, "eyes")])

@@ -12,7 +12,7 @@ from bridgemil.cohort.headers import is_irregular
 from bridgemil.cohort.listing import LeftOut, Listing
 from bridgemil.cohort.sources import SourceOptions
 from bridgemil.cohort.tables import read_table
-from bridgemil.errors import BadData, BadUse, Problem
+from bridgemil.errors import BadData, BadUse, Problem, plain
 
 if TYPE_CHECKING:
     from mne_bids import BIDSPath
@@ -48,7 +48,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
             listing.columns[subject] = participants[subject]
     for path in paths:
         if f"sub-{path.subject}" in listing.labels:
-            add(listing, path)
+            add_or_list(listing, path)
     _list_unread(listing, options, paths)
     for entity in ("task", "session"):
         values = sorted({getattr(path, entity) for path in paths if getattr(path, entity)})
@@ -131,13 +131,47 @@ def absent(folder: Path, pattern: str = "**/*_eeg.*") -> str:
 
 
 def add(listing: Listing, path: BIDSPath) -> None:
-    """List a BIDS recording with the sidecars that apply to it."""
-    sidecars = [
-        path.find_matching_sidecar(suffix=suffix, extension=extension, on_error="ignore")
-        for suffix, extension in (("channels", ".tsv"), ("events", ".tsv"), ("eeg", ".json"))
-    ]
-    channels, events, about = (None if file is None else Path(file) for file in sidecars)
-    listing.add(f"sub-{path.subject}", path.fpath, channels, events, about)
+    """List a BIDS recording with the sidecars that apply to it; refuses one of which nobody can tell which do."""
+    sidecars = [_sidecar(path, ending) for ending in ("channels.tsv", "events.tsv", "eeg.json")]
+    listing.add(f"sub-{path.subject}", path.fpath, *sidecars)
+
+
+def add_or_list(listing: Listing, path: BIDSPath) -> None:
+    """List a BIDS recording, or what is wrong with its sidecars."""
+    try:
+        add(listing, path)
+    except BadData as error:
+        what = error.message.removeprefix(f"{plain(path.fpath.name)}: ")
+        listing.problems.append(Problem(what, f"sub-{path.subject}", listing.name(path.fpath)))
+
+
+def _sidecar(path: BIDSPath, ending: str) -> Path | None:
+    """The sidecar in force by BIDS's rule: nothing in its name that the recording's lacks, and the nearest folder's."""
+    recording = _entities(path.fpath.name)
+    here = Path(path.fpath).parent
+    root = Path(path.root or here)
+    for folder in (level for level in (here, *here.parents) if level.is_relative_to(root)):
+        applying = [name for name in _names(folder, ending) if _entities(name) <= recording]
+        most = max((len(_entities(name)) for name in applying), default=0)
+        best = [name for name in applying if len(_entities(name)) == most]
+        if len(best) > 1:
+            raise BadData(f"{path.fpath.name}: {' and '.join(best)} both apply to it; keep one, or name them apart")
+        if best:
+            return folder / best[0]
+    return None
+
+
+def _entities(name: str) -> set[str]:
+    """The parts of a BIDS file's name before the last: sub-01, task-rest."""
+    return set(name.split("_")[:-1])
+
+
+def _names(folder: Path, ending: str) -> list[str]:
+    """The files of a folder that end so, as a whole word."""
+    try:
+        return sorted(file.name for file in folder.iterdir() if f"_{file.name}".endswith(f"_{ending}"))
+    except OSError:  # not there, or not ours to read
+        return []
 
 
 def read_participants(root: Path, label: str | None = None) -> tuple[list[str], dict[str, dict[str, str]]]:
