@@ -29,6 +29,7 @@ from bridgemil.learning import checkpoint
 from bridgemil.report.benchmark_table import build
 from bridgemil.runs import RunStore, open_store
 from bridgemil.stored import SEAL, StoredFolder, seal
+from bridgemil.stored.hashes import content_hash
 from evaluated import cohort_on_disk
 
 FOLDERS = ("cohort", "runs", "bundle")
@@ -538,3 +539,16 @@ def test_what_a_running_benchmark_takes_away_is_not_missed(copy: Path, monkeypat
 
     monkeypatch.setattr(integrity, "each", later)
     assert verify(copy / "runs", progress=False).findings == []
+
+
+def test_a_bundle_with_settings_of_another_version_is_a_finding(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "bundle"
+    shutil.copytree(whole / "bundle", folder)
+    about = json.loads((folder / "bundle.json").read_text())
+    about["settings"]["an_option_to_come"] = 1
+    about["sha256"] = content_hash({key: value for key, value in about.items() if key != "sha256"})
+    (folder / "bundle.json").write_text(json.dumps(about))
+    (finding,) = verify(folder, progress=False).findings
+    assert finding.endswith(
+        "bundle.json: holds settings that this version does not know; use the version that wrote it"
+    )

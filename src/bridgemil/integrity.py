@@ -291,8 +291,12 @@ def _bundle(path: Path) -> list[Step]:
     def whole() -> None:
         about = bundles.read_about(path)
         bundles.check_files(path, about["files"])
-        code = any(member.code for member in Settings.model_validate(about["settings"]).each)
-        if not code:  # the user's own code is not run to look at a folder
+        try:
+            settings = Settings.model_validate(about["settings"])
+        except (KeyError, ValueError):
+            words = "holds settings that this version does not know; use the version that wrote it"
+            raise BadData(f"{path / bundles.ABOUT}: {words}") from None
+        if not any(member.code for member in settings.each):  # the user's own code is not run to look at a folder
             bundles.load(path)
 
     return [Step(bundles.ABOUT, whole), *_strangers(path, lambda name: True, bundles.ADVICE)]
