@@ -21,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
 from bridgemil import BridgeMILClassifier, backbones, methods
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.estimator import _validation
 
 QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
@@ -316,6 +316,21 @@ def test_predicting_other_windows_is_refused() -> None:
     with pytest.raises(ValueError, match=r"X\[1\]: the model takes windows of 4 channels x 200 samples"):
         clf.predict([X[0], X[0][:, :3]])
     assert clf.predict_proba([]).shape == (0, 2)
+
+
+def test_volts_are_warned_of_in_predicting_as_in_fitting() -> None:
+    X, y = bags(8)
+    clf = BridgeMILClassifier("bandpower").fit(X, y)
+    volts = [bag * 1e-6 for bag in X]
+    for call in (clf.predict, clf.predict_proba, clf.embed):
+        with pytest.warns(BridgeMILWarning, match="looks like volts"):
+            call(volts)
+    with pytest.warns(BridgeMILWarning, match="looks like volts"):
+        BridgeMILClassifier("bandpower").fit(volts, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.predict(X)
+        clf.predict([])
 
 
 def test_groups_need_one_entry_a_bag() -> None:

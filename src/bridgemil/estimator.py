@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +24,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from bridgemil import methods, models
+from bridgemil.cohort.arrays import VOLTS
 from bridgemil.cohort.store import Cohort
 from bridgemil.disk import new_folder
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.stored import StoredFolder, write_sealed
 
 if TYPE_CHECKING:
@@ -248,6 +250,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if bag.shape[1:] != (signal.n_channels, signal.n_times):
                 takes = f"{signal.n_channels} channels x {signal.n_times} samples"
                 raise BadUse(f"X[{place}]: the model takes windows of {takes}, got {bag.shape[1]} x {bag.shape[2]}")
+        _warn_of_volts(bags)
         return bags
 
     def _given(self, values: NDArray[np.float32] | None, what: str) -> NDArray[np.float32]:
@@ -280,6 +283,14 @@ def _bags(X: Any) -> list[Bag]:
             raise BadUse(f"X[{place}]: contains NaN or infinite values")
         bags.append(bag)
     return bags
+
+
+def _warn_of_volts(bags: Sequence[Bag]) -> None:
+    """Say so, as ``fit`` does, if windows that should be microvolts look like volts."""
+    spread = float(np.sqrt(np.mean([bag.var(axis=(0, 2), dtype=np.float64).mean() for bag in bags]))) if bags else 0.0
+    if 0 < spread < VOLTS:
+        words = f"the windows vary by {spread:.1e} (standard deviation): that looks like volts, microvolts are expected"
+        warnings.warn(f"{words}; multiply them by 1e6", BridgeMILWarning, stacklevel=4)
 
 
 def _labels(y: Any, n: int) -> NDArray[Any]:
