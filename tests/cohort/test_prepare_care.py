@@ -273,6 +273,32 @@ def test_the_rate_of_the_kept_signals_counts(bids: Path, tmp_path: Path) -> None
         quiet(bids, tmp_path / "c")
 
 
+def test_a_faster_channel_of_another_kind_changes_no_window(
+    bids: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from edfio import Edf, EdfAnnotation, EdfSignal
+
+    from bridgemil.report.cohort_summary import print_summary, summary
+
+    path = bids / "sub-01/eeg/sub-01_task-rest_eeg.edf"
+    drift = 300 * np.sin(np.linspace(0, 1, 8 * 128))
+    signals = [
+        EdfSignal(row + drift, 128, label=name, physical_dimension="uV")
+        for name, row in zip(MONTAGE, noise(1, 8, 128), strict=True)
+    ]
+    ecg = EdfSignal(noise(2, 8, 512, 1)[0], 512, label="ECG", physical_dimension="uV")
+    marks = [EdfAnnotation(6.2, 0.1, "BAD_move")]
+    Edf(signals, annotations=marks).write(path)
+    alone = quiet(bids, tmp_path / "alone")
+    Edf([*signals, ecg], annotations=marks).write(path)
+    mixed = quiet(bids, tmp_path / "mixed")
+    np.testing.assert_array_equal(alone.windows("sub-01"), mixed.windows("sub-01"))
+    assert mixed.hash == alone.hash
+    assert summary(mixed)["native_rates"] == [128, 250]
+    print_summary(mixed)
+    assert "recorded at 128, 250 Hz" in capsys.readouterr().out
+
+
 def test_classes_left_out_may_have_problems(bids: Path, tmp_path: Path) -> None:
     table = (bids / "participants.tsv").read_text() + "sub-99\tF\t70\n"
     (bids / "participants.tsv").write_text(table)

@@ -185,6 +185,7 @@ def _tasks(listing: Listing, verdict: Verdict, looked: Mapping[Recording, Facts]
         )  # fmt: skip
         cutting = [
             [f.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, f.bad_spans]
+            + (["at its own rate"] if native_rate(f, p.spellings) < f.sfreq else [])  # earlier versions: at the fastest
             for p, f in zip(own, facts, strict=True)
         ]
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})

@@ -41,6 +41,11 @@ class Plan:
     high: float | None  # low-pass and notches as this recording's rate allows
     notch: tuple[float, ...]
 
+    @property
+    def names(self) -> list[str]:
+        """The channels that are read, by their names in this file."""
+        return list(dict.fromkeys([*self.spellings.values(), *self.supports.values(), *self.references]))
+
 
 @dataclass
 class Cut:
@@ -59,7 +64,7 @@ def cut(plan: Plan) -> Cut:
     settings, notes = plan.settings, list[str]()
     try:
         with collected_warnings(notes):
-            raw = open_raw(plan.recording.path)
+            raw = open_raw(plan.recording.path, plan.names)
             spans = bad_spans(raw, plan.recording.events_tsv)
             signal = preprocess(raw, plan)  # channels x time
     except Exception as error:  # whatever the libraries say (and they may quote the header), the file must be known
@@ -121,7 +126,7 @@ def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
 def _pick(raw: BaseRaw, plan: Plan) -> None:
     """Keep the plan's channels in its order, the bad ones rebuilt, against the reference asked for."""
     names = {name: channel for channel, name in (plan.spellings | plan.supports).items()}
-    raw.reorder_channels(list(dict.fromkeys([*names, *plan.references])))  # drops what is not named
+    raw.reorder_channels(plan.names)  # drops what is not named
     average = plan.settings.reference == ("average",)
     if plan.references or plan.interpolate or average:
         raw.load_data(verbose="WARNING")

@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,17 +108,26 @@ def without_header_text(text: str, category: type[Warning]) -> str:
     )
 
 
-def open_raw(path: Path) -> BaseRaw:
+def open_raw(path: Path, needed: Sequence[str] = ()) -> BaseRaw:
     """Open any file MNE has a reader for, without loading its signal.
 
     Parameters
     ----------
     path
         The recording's file, or the folder of a format that is one.
+    needed
+        Channels by their names in the file. Where an EDF or BDF file has one of them at a lower rate than another
+        channel's, only these are opened: the reader would resample them, record by record, to the highest rate.
     """
     import mne
 
-    return mne.io.read_raw(path, preload=False, verbose="WARNING")
+    raw = mne.io.read_raw(path, preload=False, verbose="WARNING")
+    if not needed or path.suffix.lower() not in EDF:
+        return raw
+    rates = {name: signal.rate for name, signal in zip(raw.ch_names, read_edf(path).signals, strict=True)}
+    if min(rates[name] for name in needed) >= raw.info["sfreq"] * (1 - 1e-9):
+        return raw
+    return mne.io.read_raw(path, include=list(needed), exclude_after_unique=True, preload=False, verbose="WARNING")
 
 
 def look(recording: Recording) -> Facts:

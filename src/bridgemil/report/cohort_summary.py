@@ -33,7 +33,7 @@ def summary(cohort: Cohort) -> dict[str, Any]:
         "channels": cohort.channels,
         "sfreq": cohort.sfreq,
         "window_samples": cohort.n_times,
-        "native_rates": sorted({file["sfreq"] for file in files}),
+        "native_rates": sorted({file.get("native_sfreq") or file["sfreq"] for file in files}),
         "folds": cohort.folds,
         "burn_in": cohort.burn_in,
         "settings": cohort.about["settings"],
