@@ -68,6 +68,21 @@ def test_a_boundary_is_a_point_whatever_was_cut_out_there(bids: Path, tmp_path: 
     assert quiet(bids, tmp_path / "c").window_starts("sub-01").tolist() == [i for i in range(20) if i != 4]
 
 
+@pytest.mark.parametrize("place", ["the file", "events.tsv"])
+def test_a_pause_of_brainvision_is_a_boundary_and_the_beginning_is_none(bids: Path, tmp_path: Path, place: str) -> None:
+    raw = mne.io.RawArray(noise(5, 20, 250) * 1e-6, mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR")
+    old = bids / "sub-01/eeg/sub-01_task-rest_eeg.edf"
+    old.unlink()
+    mne.export.export_raw(old.with_suffix(".vhdr"), raw, verbose="ERROR")
+    if place == "the file":
+        with old.with_suffix(".vmrk").open("a") as stream:
+            stream.write("Mk9=New Segment,,1126,1,0,20200101103000000000\n")
+    else:
+        rows = ["onset\tduration\ttrial_type", "0.0\tn/a\tNew Segment/", "4.5\tn/a\tNew Segment/"]
+        old.with_name("sub-01_task-rest_events.tsv").write_text("\n".join(rows) + "\n")
+    assert quiet(bids, tmp_path / "c").window_starts("sub-01").tolist() == [i for i in range(20) if i != 4]
+
+
 def test_a_damaged_cohort_is_mended(bids: Path, tmp_path: Path) -> None:
     whole = quiet(bids, tmp_path / "c").hash
     (tmp_path / "c/subjects/sub-01/windows.npy").write_bytes(b"")

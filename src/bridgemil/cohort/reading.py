@@ -31,7 +31,15 @@ from bridgemil.cohort.headers import (
     refuse_irregular,
 )
 from bridgemil.cohort.listing import Recording
-from bridgemil.cohort.side_files import BadSideFile, is_bad_mark, marked_events, sidecar_channels, stated_seconds
+from bridgemil.cohort.side_files import (
+    NEW_SEGMENT,
+    BadSideFile,
+    is_bad_mark,
+    is_boundary,
+    marked_events,
+    sidecar_channels,
+    stated_seconds,
+)
 from bridgemil.errors import plain
 from bridgemil.parallel import machine_memory
 
@@ -280,7 +288,7 @@ def _levels(signal: NDArray[np.float64], sfreq: float) -> NDArray[np.float64]:
 
 
 def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
-    """Stretches marked BAD*, EDGE* or boundary.
+    """Stretches marked BAD*, EDGE*, boundary or, but for the recording's beginning, New Segment.
 
     Parameters
     ----------
@@ -301,9 +309,10 @@ def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]
     found += marked_events(events_tsv)
     spans = set()
     for onset, duration, text in found:
-        if not is_bad_mark(text):
+        begins = text.strip().lower().startswith(NEW_SEGMENT) and onset <= 0
+        if not is_bad_mark(text) or begins:
             continue
-        if "boundary" in text.lower():
+        if is_boundary(text):
             duration = 0.0
         if not (np.isfinite(onset) and np.isfinite(duration) and duration >= 0):
             raise Damaged("an annotation marks a bad stretch without an onset and a duration that can be")

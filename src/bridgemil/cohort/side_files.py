@@ -15,6 +15,7 @@ from bridgemil.cohort.headers import is_irregular
 from bridgemil.cohort.tables import MISSING, numbered_rows
 from bridgemil.errors import BadData, plain
 
+NEW_SEGMENT = "new segment"  # BrainVision's word for where recording went on; also for where it began
 MOST_BYTES = 10_000_000  # of an eeg.json
 
 
@@ -23,8 +24,13 @@ class BadSideFile(Exception):
 
 
 def is_bad_mark(text: str) -> bool:
-    """Whether an annotation says that the signal there is not to be trusted."""
-    return text.strip().lower().startswith(("bad", "edge", "boundary"))
+    """Whether an annotation says that the signal there is not to be trusted, or that there was a pause."""
+    return text.strip().lower().startswith(("bad", "edge", "boundary", NEW_SEGMENT))
+
+
+def is_boundary(text: str) -> bool:
+    """Whether a bad mark is the point where something is not there; a duration would be that of what is gone."""
+    return "boundary" in text.lower() or text.strip().lower().startswith(NEW_SEGMENT)
 
 
 def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
@@ -45,7 +51,7 @@ def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
         texts = [text for text in (event.get("trial_type", ""), event.get("value", "")) if is_bad_mark(text)]
         if texts:
             onset = _seconds(event["onset"], path, line, "onset", -math.inf)
-            least = -math.inf if "boundary" in texts[0].lower() else 0.0  # a boundary's is not used
+            least = -math.inf if is_boundary(texts[0]) else 0.0  # a boundary's is not used
             duration = _seconds(event.get("duration") or "0", path, line, "duration", least)
             marks.append((onset, duration, texts[0]))
     return marks
