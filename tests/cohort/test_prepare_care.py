@@ -76,7 +76,8 @@ def test_a_pause_of_brainvision_is_a_boundary_and_the_beginning_is_none(bids: Pa
     mne.export.export_raw(old.with_suffix(".vhdr"), raw, verbose="ERROR")
     if place == "the file":
         with old.with_suffix(".vmrk").open("a") as stream:
-            stream.write("Mk9=New Segment,,1126,1,0,20200101103000000000\n")
+            stream.write("Mk1=New Segment,,1,1,0,20200101100000000000\n")
+            stream.write("Mk2=New Segment,,1126,1,0,20200101103000000000\n")
     else:
         rows = ["onset\tduration\ttrial_type", "0.0\tn/a\tNew Segment/", "4.5\tn/a\tNew Segment/"]
         old.with_name("sub-01_task-rest_events.tsv").write_text("\n".join(rows) + "\n")
