@@ -323,6 +323,17 @@ def test_classes_left_out_may_have_problems(bids: Path, tmp_path: Path) -> None:
     assert len(quiet(bids, tmp_path / "c", classes=["A", "C"])) == 6
 
 
+def test_labels_that_differ_only_in_capitals_are_no_classes_of_their_own(tmp_path: Path) -> None:
+    labels = {f"sub-{i:02d}": "patient" if i % 2 else "control" for i in range(1, 9)} | {"sub-03": "Patient"}
+    source = build_bids(tmp_path / "b", labels)
+    what = "sub-03: label 'Patient' differs from 'patient' only in capitals or spaces"
+    with pytest.raises(BadData, match=f"{what}; --classes 'Patient=patient,control,patient' joins them"):
+        quiet(source, tmp_path / "c")
+    assert quiet(source, tmp_path / "c", skip_bad=True).subjects == [s for s in labels if s != "sub-03"]
+    joined = {"Patient": "patient", "control": "control", "patient": "patient"}
+    assert quiet(source, tmp_path / "d", classes=joined).classes == ["control", "patient"]
+
+
 def test_text_that_is_no_text_is_refused(bids: Path, tmp_path: Path) -> None:
     (bids / "participants.tsv").write_bytes("participant_id\tGroup\nsub-01\tMüller\n".encode("latin-1"))
     with pytest.raises(BadData, match=r"participants.tsv: is no table in UTF-8"):
@@ -357,6 +368,8 @@ def test_epochs_bring_their_eeg_channels_only() -> None:
             ({"labels": ["a", missing, "b"]}, BadUse, "no label for subject-002")
             for missing in (float("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), "", " ", "NaN", "N/A", "<NA>")
         ),
+        ({"labels": ["a", "b", "a "]}, BadUse, "labels 'a ' and 'a' differ only in capitals or spaces"),
+        ({"labels": ["a", "b", "A"]}, BadUse, "labels 'a' and 'A' differ only in capitals or spaces"),
         ({"bags": lambda b: [b[0], b[1], b[0].copy()]}, BadData, "subject-003 and subject-001 have the same windows"),
     ],
 )

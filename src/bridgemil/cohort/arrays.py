@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.listing import respelt
 from bridgemil.cohort.records import SubjectRecord, default_folds, describe
 from bridgemil.cohort.tables import MISSING
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
@@ -77,6 +78,8 @@ def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] |
     missing = [name for name, label in zip(names, labels, strict=True) if _is_missing(label)]
     if missing:
         raise BadUse(f"no label for {', '.join(missing)}")
+    for label, usual in respelt(map(str, labels)).items():
+        raise BadUse(f"labels {label!r} and {usual!r} differ only in capitals or spaces; write them alike")
     if len(set(names)) < len(names):
         raise BadUse("a subject is named twice; give a person's recordings as a list of arrays in one bag")
     return names

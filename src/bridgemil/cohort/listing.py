@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,6 +94,33 @@ class Listing:
         self.drop({subject for subject, own in self.labels.items() if own not in mapping})
         self.labels = {subject: mapping[own] for subject, own in self.labels.items()}
         self.problems = [p for p in self.problems if self.unusable_labels.get(p.subject or "", "") in ("", *mapping)]
+
+    def drop_respelt_labels(self) -> None:
+        """Take out, as problems, subjects whose label differs from a more frequent one only in capitals or spaces."""
+        other = respelt(self.labels.values())
+        kept = [label for label in sorted(set(self.labels.values())) if label not in other]
+        asked = ",".join([*(f"{label}={usual}" for label, usual in other.items()), *kept])
+        for subject in sorted(subject for subject, label in self.labels.items() if label in other):
+            label = self.labels[subject]
+            what = f"label {label!r} differs from {other[label]!r} only in capitals or spaces; --classes {asked!r}"
+            self.problems.append(Problem(f"{what} joins them", subject))
+        self.drop({subject for subject, label in self.labels.items() if label in other})
+
+
+def respelt(labels: Iterable[str]) -> dict[str, str]:
+    """Labels that differ from a more frequent one only in capitals or in spaces around them, and that one.
+
+    Parameters
+    ----------
+    labels
+        One a subject.
+    """
+    counts = Counter(labels)
+    usual: dict[str, str] = {}
+    for label in sorted(counts, key=lambda label: (-counts[label], label)):
+        usual.setdefault(label.strip().casefold(), label)
+    other = {label: usual[label.strip().casefold()] for label in sorted(counts)}
+    return {label: known for label, known in other.items() if label != known}
 
 
 def _quoted(names: list[str]) -> str:

@@ -166,6 +166,7 @@ def _list(
     listing = sources.find(kind, root, options)
     if classes:
         listing.rename_classes(classes)
+    listing.drop_respelt_labels()
     return listing
 
 
