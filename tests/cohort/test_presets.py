@@ -10,7 +10,7 @@ import pytest
 
 from bridgemil import prepare
 from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL2021_ORDER
-from bridgemil.errors import BadData
+from bridgemil.errors import BadData, BadUse
 from layouts import fill_ds002778, fill_ds004504, fill_mumtaz2017
 
 
@@ -50,6 +50,13 @@ def test_mumtaz2017(shared: Path, tmp_path: Path) -> None:
     assert "neither an EC nor an EO" in left_out["MDD S8 TASK.edf"]
     for lead in ("A2-A1", "23A-23R", "24A-24R"):
         assert f"channel EEG {lead}" in left_out
+
+
+@pytest.mark.parametrize("preset", ["adftd", "mumtaz2017", "rockhill2021"])
+@pytest.mark.parametrize("option", ["label", "task", "session"])
+def test_what_a_preset_settles_cannot_be_asked_for(tmp_path: Path, preset: str, option: str) -> None:
+    with pytest.raises(BadUse, match=f"--{option} does not go with --preset {preset}"):
+        prepare(tmp_path, tmp_path / "c", preset=preset, progress=False, **{option: "x"})
 
 
 def test_rockhill2021(shared: Path, tmp_path: Path) -> None:

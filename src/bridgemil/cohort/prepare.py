@@ -65,7 +65,8 @@ def prepare(
     out
         The cohort's folder. Interrupted, the same call goes on where it stopped; finished, it does nothing.
     preset
-        ``adftd``, ``mumtaz2017`` or ``rockhill2021``: the paper's settings for these data sets.
+        ``adftd``, ``mumtaz2017`` or ``rockhill2021``: the paper's settings for these data sets. It settles label, task
+        and session too.
     label
         The column of participants.tsv or of the manifest with the diagnosis; in a manifest ``label`` if left out.
     task, session
@@ -153,6 +154,9 @@ def _list(
         raise BadUse(f"{source}: no such folder or manifest")
     if options.raw and preset != "adftd":
         raise BadUse("--raw goes with --preset adftd")
+    given = [name for name in ("label", "task", "session") if getattr(options, name) is not None]
+    if preset is not None and given:
+        raise BadUse(f"--{given[0]} does not go with --preset {preset}, which settles it")
     if classes is not None and not isinstance(classes, Mapping):
         classes = {name: name for name in classes}
     if preset is not None:
