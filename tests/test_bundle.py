@@ -338,6 +338,24 @@ def test_a_stated_filter_inside_the_band_is_a_word(bundle: Bundle, tmp_path: Pat
     assert any("high-pass filtered at 2 Hz" in warning for warning in warnings)
 
 
+def test_what_reader_and_filter_warn_of_is_said_once(bundle: Bundle, tmp_path: Path) -> None:
+    raw = mne.io.RawArray(eeg(82, 12) * 1e-6, mne.create_info(list(MONTAGE), SFREQ, "eeg"), verbose="ERROR")
+    raw.save(tmp_path / "odd.fif", verbose="ERROR")
+    settings = settings_for(bundle.signal, dict(bundle.model.facts.preparation) | {"low": 0.1})
+    (recording,) = find([tmp_path / "odd.fif"])
+    (note,) = read(recording, bundle.signal, settings).notes  # the file's name is no matter
+    assert note.startswith("a warning from reading or filtering: filter_length (")
+    filters = write_edf(tmp_path / "filters.edf", eeg(82), SFREQ, MONTAGE)
+    content = bytearray(filters.read_bytes())
+    prefilter = 256 + len(MONTAGE) * (16 + 80 + 8 * 5)
+    content[prefilter : prefilter + 80] = b"HP:0.2Hz LP:100Hz".ljust(80)
+    filters.write_bytes(content)
+    notes = [note for note in said(bundle, filters).warnings if "reading or filtering" in note]
+    assert notes
+    assert all("Channels contain different" in note for note in notes)
+    assert len(notes) == len(set(notes))
+
+
 def test_who_is_unlike_the_training_people_is_said_first(bundle: Bundle, tmp_path: Path) -> None:
     usual = [said(bundle, write_edf(tmp_path / f"{i}.edf", eeg(200 + i, slow=15.0 * (i % 2)), SFREQ, MONTAGE))
              for i in range(10)]  # fmt: skip

@@ -212,7 +212,8 @@ def read(
     return NewRecording(
         recording.name, recording.path, piece.windows, piece.starts, facts.seconds, native_rate(facts, keep),
         facts.sha256, {"marked bad": piece.n_dropped_marked, "too loud": piece.n_dropped_amplitude},
-        (*notes, *_stated_filters(recording.path, settings)), _stated_reference(recording.eeg_json),
+        (*notes, *_stated_filters(recording.path, settings), *_of_libraries([*facts.warnings, *piece.warnings])),
+        _stated_reference(recording.eeg_json),
     )  # fmt: skip
 
 
@@ -250,6 +251,14 @@ def _rate(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> list[
         f"sampled at {rate:g} Hz it holds nothing above {rate / 2:g} Hz, and the model was trained on {band}: it needs "
         f"a recording of more than {2 * max(edges):g} Hz"
     ]
+
+
+def _of_libraries(warnings: Sequence[str]) -> list[str]:
+    """What reading and filtering warned of, each once; but for what is of names and dates, not of the signal."""
+    spoken = [
+        text for text in dict.fromkeys(warnings) if re.search("MNE naming|patient|measurement date", text) is None
+    ]
+    return [f"a warning from reading or filtering: {text}" for text in spoken]
 
 
 def _stated_reference(eeg_json: Path | None) -> str | None:
