@@ -294,6 +294,19 @@ def test_a_recording_as_short_as_a_training_persons_is_judged(bundle: Bundle, tm
     assert "at least 6 are needed" in refused(shorter, file)
 
 
+@pytest.mark.parametrize("changes", [{"high": None}, {"allow_low_rate": True}])
+def test_a_rate_too_low_for_the_bands_of_training_is_refused_whatever_the_filter(
+    bundle: Bundle, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    prepared = dict(bundle.model.facts.preparation) | changes
+    bundle.model.facts = replace(bundle.model.facts, preparation=prepared)
+    slow = write_edf(tmp_path / "slow.edf", noise(1, 20, 64), 64, MONTAGE)
+    assert "holds nothing above 32 Hz" in refused(bundle, slow)
+    assert "trained on 0.5 to 45 Hz" in refused(bundle, slow)
+    just = write_edf(tmp_path / "just.edf", noise(1, 20, 90), 90, MONTAGE)
+    assert said(bundle, just).recording.native_sfreq == 90
+
+
 def test_a_recording_much_longer_than_the_training_peoples_is_warned_of(bundle: Bundle, tmp_path: Path) -> None:
     usual = write_edf(tmp_path / "usual.edf", eeg(80, seconds=44), SFREQ, MONTAGE)  # training: 20 to 22 s
     assert not any(warning.startswith("long") for warning in said(bundle, usual).warnings)

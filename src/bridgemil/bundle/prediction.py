@@ -164,12 +164,13 @@ def predict(
     """
     settings = settings_for(bundle.signal, bundle.model.facts.preparation, bad_channels)
     fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
+    highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
     for recording in (recording for path in paths for recording in _found(path)):
         if isinstance(recording, Problem):
             yield Refused(recording.file or "", recording.what, bundle.title)
             continue
         try:
-            yield judge_windows(bundle, read(recording, bundle.signal, settings, fewest))
+            yield judge_windows(bundle, read(recording, bundle.signal, settings, fewest, highest))
         except BadData as error:
             yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), bundle.title)
 

@@ -166,7 +166,11 @@ def _named(recording: Recording, name: str) -> Recording:
 
 
 def read(
-    recording: Recording, signal: Signal, settings: PrepareSettings, min_windows: int = MIN_WINDOWS
+    recording: Recording,
+    signal: Signal,
+    settings: PrepareSettings,
+    min_windows: int = MIN_WINDOWS,
+    highest: float = 0.0,
 ) -> NewRecording:
     """Read one recording and cut it as the cohort's were.
 
@@ -180,6 +184,8 @@ def read(
         From ``settings_for``.
     min_windows
         A recording with fewer is refused.
+    highest
+        The end of the highest band that the training recordings hold, in Hz: one that holds less is refused.
 
     Raises
     ------
@@ -194,7 +200,7 @@ def read(
         raise BadData(f"{recording.name}: {facts.error}")
     keep = [channels.key(name) for name in signal.channels]
     verdict = _judge(recording, facts, settings)
-    wrong = [*_unit(facts, keep), *_rate(facts, keep, settings)] or [
+    wrong = [*_unit(facts, keep), *_rate(facts, keep, settings, highest)] or [
         problem.what for problem in verdict.problems if problem.subject is not None
     ]
     if wrong:
@@ -241,15 +247,18 @@ def _unit(facts: Facts, keep: Sequence[str]) -> list[str]:
     ]
 
 
-def _rate(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> list[str]:
+def _rate(facts: Facts, keep: Sequence[str], settings: PrepareSettings, highest: float) -> list[str]:
+    """Whether it cannot be filtered as asked for, or lacks a part of what training recordings hold."""
     rate = native_rate(facts, keep)
     edges = [edge for edge in (settings.low, settings.high, *settings.notch) if edge is not None]
-    if settings.allow_low_rate or not edges or max(edges) < rate / 2:
+    filtered = 0.0 if settings.allow_low_rate else max(edges, default=0.0)
+    if filtered < rate / 2 and highest <= rate / 2:
         return []
-    band = f"{settings.low or 0:g} to {max(edges):g} Hz"
+    top = max(filtered, highest)
+    band = f"{settings.low or 0:g} to {top:g} Hz"
     return [
         f"sampled at {rate:g} Hz it holds nothing above {rate / 2:g} Hz, and the model was trained on {band}: it needs "
-        f"a recording of more than {2 * max(edges):g} Hz"
+        f"a recording of more than {2 * top:g} Hz"
     ]
 
 
