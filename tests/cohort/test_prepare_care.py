@@ -186,6 +186,31 @@ def test_references_are_matched_checked_and_not_kept(tmp_path: Path) -> None:
         quiet(root, tmp_path / "e", reference=("A1", "A2"))
 
 
+def test_a_bad_channel_that_is_rebuilt_may_be_loud(bids: Path, tmp_path: Path) -> None:
+    loud = noise(5, 8, 250)
+    loud[2] *= 10_000
+    raw = mne.io.RawArray(loud * 1e-6, mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR")
+    raw.info["bads"] = ["C3"]
+    (bids / "sub-01/eeg/sub-01_task-rest_eeg.edf").unlink()
+    raw.save(bids / "sub-01/eeg/sub-01_task-rest_eeg.fif", verbose="ERROR")
+    rebuilt = quiet(bids, tmp_path / "c", bad_channels="interpolate")
+    assert float(np.abs(rebuilt.windows("sub-01")).max()) < 1000
+
+
+def test_a_notch_whose_flank_is_beyond_nyquist_is_refused_before_cutting(tmp_path: Path) -> None:
+    source = build_bids(tmp_path / "b", {f"sub-{i:02d}": "AC"[i % 2] for i in range(6)}, sfreq=101)
+    with pytest.raises(BadData, match=r"sampled at 101 Hz: a filter edge of 50.625 Hz is at or beyond its Nyquist"):
+        quiet(source, tmp_path / "c", high=40, notch=(50,))
+    cohort = quiet(source, tmp_path / "c", high=40, notch=(50,), allow_low_rate=True)
+    assert "filters at or beyond 50.5 Hz were left out" in cohort.about["notes"][0]
+
+
+def test_a_recording_shorter_than_the_filter_is_noted(bids: Path, tmp_path: Path) -> None:
+    write_edf(bids / "sub-02/eeg/sub-02_task-rest_eeg.edf", noise(45, 2, 250), 250, MONTAGE)
+    (note,) = quiet(bids, tmp_path / "c").about["notes"]
+    assert note.startswith("sub-02, sub-02/eeg/sub-02_task-rest_eeg.edf: shorter than the filter, which distorts it")
+
+
 def test_different_references_in_the_channels_names_are_recorded_and_noted(tmp_path: Path) -> None:
     labels = {f"sub-{i:02d}": "AC"[i % 2] for i in range(1, 7)}
     build_bids(tmp_path / "b", labels)

@@ -13,6 +13,7 @@ from bridgemil.cohort.listing import LeftOut, Listing
 from bridgemil.cohort.preprocessing import Plan, touching
 from bridgemil.cohort.reading import Facts
 from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.transform import notch_end
 from bridgemil.errors import Problem
 from bridgemil.parallel import machine_memory
 
@@ -211,7 +212,7 @@ def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> l
         unplaced = [c for c in keep if c in facts.bad and channels.electrode(c) is None]
         if unplaced or len(good) < 4:
             found.append(f"cannot interpolate {', '.join(unplaced) or 'with fewer than 4 good electrodes'}")
-    loud = [facts.spellings[c] for c in keep if not facts.std.get(c, 0) <= IMPLAUSIBLE_UV]  # NaN too
+    loud = [facts.spellings[c] for c in keep if c not in facts.bad and not facts.std.get(c, 0) <= IMPLAUSIBLE_UV]  # NaN
     if loud:
         found.append(
             f"channel {', '.join(loud)} varies by more than {IMPLAUSIBLE_UV / 1000:g} mV: is the file's unit right?"
@@ -219,7 +220,7 @@ def _refusals(facts: Facts, keep: Sequence[str], settings: PrepareSettings) -> l
     nyquist = native_rate(facts, keep) / 2
     if settings.low is not None and settings.low >= nyquist:
         found.append(f"the high-pass edge {settings.low:g} Hz is at or beyond its Nyquist, {nyquist:g} Hz")
-    beyond = [edge for edge in (settings.high, *settings.notch) if edge is not None and edge >= nyquist]
+    beyond = [edge for edge in (settings.high, *map(notch_end, settings.notch)) if edge is not None and edge >= nyquist]
     if beyond and not settings.allow_low_rate:
         found.append(
             f"sampled at {2 * nyquist:g} Hz: a filter edge of {max(beyond):g} Hz is at or beyond its Nyquist, "
@@ -246,7 +247,7 @@ def _plan(facts: Facts, keep: Sequence[str], settings: PrepareSettings, verdict:
     good = {c: n for c, n in facts.spellings.items() if c not in facts.bad and c not in facts.ambiguous}
     supports = {c: n for c, n in good.items() if interpolate and c not in keep and channels.electrode(c)}
     nyquist = native_rate(facts, keep) / 2
-    notch = tuple(edge for edge in settings.notch if edge < nyquist)
+    notch = tuple(frequency for frequency in settings.notch if notch_end(frequency) < nyquist)
     high = settings.high if settings.high is None or settings.high < nyquist else None
     if high != settings.high or notch != settings.notch:
         what = f"{facts.recording.subject}, {facts.recording.name}: sampled at {2 * nyquist:g} Hz;"

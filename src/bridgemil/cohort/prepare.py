@@ -262,7 +262,7 @@ def _finish(
         "recipe": recipe,
         "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in verdict.left_out],
         "skipped": [plain(str(problem)) for problem in verdict.problems],
-        "notes": [plain(note) for note in verdict.notes + too_small],
+        "notes": [plain(note) for note in verdict.notes + too_small + _distorted(records)],
         "files": [{"subject": r["subject"], **file} for r in records for file in with_headers(r["files"], headers)],
     }
     clash = {name: f"{name}_source" for name in own}
@@ -270,6 +270,16 @@ def _finish(
     cohort = Cohort(subjects, about, columns, out)
     starts = {subject.subject: array_hash(cohort.window_starts(subject.subject)) for subject in subjects}
     write_cohort(out, about | {"hash": cohort.hash}, cohort.rows(), starts)
+
+
+def _distorted(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A note of every recording that is shorter than the filter."""
+    return [
+        f"{record['subject']}, {file['file']}: shorter than the filter, which distorts it; raise --low, or leave it out"
+        for record in records
+        for file in record["files"]
+        if any("longer than the signal" in text for text in file["filter_warnings"])
+    ]
 
 
 def _versions() -> dict[str, str]:

@@ -26,6 +26,17 @@ CLEARANCE = 1.25  # the recording must lie this many half filters away from the 
 PRECISION = 1e-9  # of the seam's ringing, relative to the step
 
 
+def notch_end(frequency: float) -> float:
+    """Where MNE's notch lets everything pass again, in Hz: it is freq / 200 wide, with flanks of 0.5 Hz.
+
+    Parameters
+    ----------
+    frequency
+        To be removed, in Hz.
+    """
+    return frequency + frequency / 400 + 0.5
+
+
 def kernel(sfreq: float, low: float | None, high: float | None, notch: tuple[float, ...] = ()) -> Signal:
     """MNE's filters as one: the band-pass and the notches it designs by default, convolved.
 
@@ -48,8 +59,8 @@ def kernel(sfreq: float, low: float | None, high: float | None, notch: tuple[flo
     taps = np.ones(1)
     if low is not None or high is not None:
         taps = np.asarray(mne.filter.create_filter(None, sfreq, low, high, verbose="WARNING"))
-    if notch:  # the band-stops of mne.filter.notch_filter: freq / 200 wide, flanks of 0.5 Hz
-        above = [frequency + frequency / 400 + 0.5 for frequency in notch]
+    if notch:  # the band-stops of mne.filter.notch_filter
+        above = [notch_end(frequency) for frequency in notch]
         below = [frequency - frequency / 400 - 0.5 for frequency in notch]
         stop = mne.filter.create_filter(None, sfreq, above, below, "auto", 0.5, 0.5, verbose="WARNING")
         taps = np.convolve(taps, stop)
