@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bridgemil.bundle.training import train
+from bridgemil.cohort.prepare import prepare
 from evaluated import evaluated
+from recordings import MONTAGE, build_bids, noise, write_edf
 
 
 def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -58,6 +61,36 @@ def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
     wrong = bridgemil("explain", model, "--subject", "x")
     assert wrong.returncode == 2
     assert "the model of one run" in wrong.stderr
+
+
+def test_runs_and_a_model_on_your_own_code_are_explained_if_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n"
+        "def tiny(n_channels, n_times):\n    return nn.Sequential(nn.Flatten(), nn.Linear(n_channels * n_times, 4))\n"
+    )
+    code = f"{tmp_path / 'net.py'}:tiny"
+    build_bids(tmp_path / "bids", {f"sub-{i:02d}": "AC"[i % 2] for i in range(1, 10)}, seconds=20)
+    cohort = prepare(tmp_path / "bids", tmp_path / "cohort", label="Group", jobs=1, progress=False)
+    train(
+        cohort, tmp_path / "m", "attention", code, budget="demo", folds=3, floor=False, progress=False, threads=1,
+        settings={"stage2.epochs": 1, "stage2.burn_in": 0}, runs=tmp_path / "runs",
+    )  # fmt: skip
+    signal = noise(3, 20, 250)
+    signal[2] = 0
+    flat = write_edf(tmp_path / "flat.edf", signal, 250, MONTAGE)
+    calls = (
+        ("explain", tmp_path / "runs", "--subject", "sub-01"),
+        ("explain", tmp_path / "m", flat, "--bad-channels", "interpolate", "--out", tmp_path / "page.html"),
+    )
+    for call in calls:
+        assert "never makes code run" in bridgemil(*call).stderr
+        done = bridgemil(*call, "--backbone", code)
+        assert done.returncode == 0, done.stderr
+        assert "Gates: mean" in done.stdout
+    assert "interpolated" in done.stdout
+    wrong = bridgemil(*calls[0], "--bad-channels", "interpolate")
+    assert wrong.returncode == 2
+    assert "--bad-channels is of new recordings" in wrong.stderr
 
 
 def test_report_writes_a_page_too(runs: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridgemil.cli import options
+from bridgemil.cli.predict import BAD, CODE, print_said
 
 if TYPE_CHECKING:
     from bridgemil.bundle.prediction import RecordingSaid
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 NAME = "explain"
 RUN = "The run, by the beginning of its name, where a method is not enough."
 COHORT = "The cohort, if it is no longer where the run found it."
-OUT = "The page.  [default: RUNS/explain/SUBJECT.html; of a recording NAME.html]"
-
-
+OUT = "The page.  [default: RUNS/explain/SUBJECT[-METHOD][-RUN].html; of a recording NAME.html]"
 SOURCE = "A folder of runs, from `evaluate` or `benchmark`; or a model, from `train` or of the package (alzheimer)."
 
 
@@ -33,6 +32,8 @@ def run(
     method: Annotated[str | None, typer.Option(help="Of runs: which method.  [default: the only network]")] = None,
     run_: Annotated[str | None, typer.Option("--run", help=RUN)] = None,
     cohort: Annotated[Path | None, typer.Option(help=COHORT)] = None,
+    bad_channels: Annotated[str | None, typer.Option(help=f"Of a recording: {BAD[0].lower()}{BAD[1:]}")] = None,
+    backbone: Annotated[str | None, typer.Option(help=CODE)] = None,
     json: options.Json = False,
 ) -> None:
     """Say which seconds, electrodes and bands mattered for one person, and whether that says anything.
@@ -55,7 +56,7 @@ def run(
         for name, value in (("--subject", subject), ("--method", method), ("--run", run_), ("--cohort", cohort)):
             if value is not None:
                 raise BadUse(f"{name} is of folders of runs, and {runs} is a model")
-        _explain_recording(runs, recording, out, csv, json)
+        _explain_recording(runs, recording, out, csv, json, bad_channels, backbone)
         return
     if (runs / "model.json").is_file():
         raise BadUse(f"{runs}: is the model of one run, not a folder of runs; `bridgemil train` makes a model for "
@@ -64,8 +65,10 @@ def run(
         raise BadData(f"{runs}: no such folder, and no model of the package ({', '.join(shipped.NAMES)})")
     if recording is not None or subject is None:
         raise BadUse(f"{runs} is no model but a folder of runs: say whom, --subject ID, and no recording")
+    if bad_channels is not None:
+        raise BadUse(f"--bad-channels is of new recordings, and {runs} is a folder of runs")
     held = find(find_store(runs), subject, method=method, run=run_, cohort=cohort)
-    model = held.model()
+    model = held.model(backbone=backbone)
     explanation = explain(model, held.person, *held.background(model))
     chosen = "-".join(_file_name(word) for word in (subject, method, run_) if word)  # another choice, another page
     page = out or runs / "explain" / f"{chosen}.html"
@@ -80,15 +83,23 @@ def run(
     typer.echo(f"\nFiles: {', '.join(str(file) for file in files)}")
 
 
-def _explain_recording(model: Path, recording: Path, out: Path | None, csv: Path | None, json: bool) -> None:
+def _explain_recording(
+    model: Path,
+    recording: Path,
+    out: Path | None,
+    csv: Path | None,
+    json: bool,
+    bad_channels: str | None,
+    backbone: str | None,
+) -> None:
     """The page of a new recording, as ``predict --report`` writes it, and its numbers."""
     from bridgemil.bundle.page import explain_recording, write_page
     from bridgemil.bundle.prediction import RecordingSaid, predict
     from bridgemil.bundle.store import load
     from bridgemil.errors import BadData, BadUse
 
-    bundle, answers = load(model), list[RecordingSaid]()
-    for said in predict(bundle, [recording]):
+    bundle, answers = load(model, backbone=backbone), list[RecordingSaid]()
+    for said in predict(bundle, [recording], bad_channels=bad_channels):
         if not isinstance(said, RecordingSaid):
             raise BadData(f"{said.name}: {said.why}")
         answers.append(said)
@@ -108,7 +119,6 @@ def _explain_recording(model: Path, recording: Path, out: Path | None, csv: Path
 
 
 def _print_recording(said: RecordingSaid, explanation: Explanation) -> None:
-    from bridgemil.cli.predict import print_said
     from bridgemil.report.pages import RESEARCH
 
     print_said(said)
