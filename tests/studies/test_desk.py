@@ -79,7 +79,10 @@ def test_a_cohort_named_twice_is_refused(cohort: Cohort, tmp_path: Path) -> None
 
 def test_a_folder_of_other_recordings_is_no_truth(cohort: Cohort, tmp_path: Path) -> None:
     synthesise(tmp_path / "synth", SynthSettings(subjects=6, seconds=60), jobs=1, progress=False)
-    with pytest.raises(BadUse, match="--truth"):
+    with pytest.raises(BadUse, match=r"^--truth needs a cohort that was prepared from the folder's recordings"):
+        study("ablation", Desk((cohort,), tmp_path / "out", truth=tmp_path / "synth"))
+    (tmp_path / "synth/dataset_description.json").write_text("[1]")
+    with pytest.raises(BadUse, match="is no folder that `bridgemil synth` wrote"):
         study("ablation", Desk((cohort,), tmp_path / "out", truth=tmp_path / "synth"))
     assert not (tmp_path / "out").exists()
 

@@ -53,12 +53,12 @@ def evidence(desk: Desk, cohort: Cohort) -> dict[str, NDArray[np.bool_]]:
     if len(desk.cohorts) > 1:
         raise BadUse("--truth is of one cohort; study the others without it")
     if cohort.n_times != cohort.sfreq:
-        raise BadUse("--truth is known of windows of one second; prepare the cohort with --window-seconds 1")
+        raise BadUse("--truth is known of windows of one second; prepare the cohort with --window 1")
     try:
         known = has_evidence_windows(desk.truth)
-        _same_files(desk, cohort)
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, LookupError, TypeError, ValueError) as error:
         raise BadUse(f"--truth {desk.truth}: is no folder that `bridgemil synth` wrote ({plain(str(error))})") from None
+    _same_files(desk, cohort)
     if not known:
         raise BadUse(f"{desk.truth}: its disease is a trait of the whole recording; no window holds more evidence")
     try:
