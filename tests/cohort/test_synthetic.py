@@ -204,6 +204,10 @@ def test_it_goes_on_where_it_stopped_and_refuses_other_folders(tmp_path: Path) -
     assert edf.stat().st_mtime_ns == stamp
     with pytest.raises(BadUse, match="another data set"):
         synthesise(root, settings.model_copy(update={"seed": 1}), jobs=1, progress=False)
+    for text in ("[1]", "no JSON"):
+        (root / "dataset_description.json").write_text(text)
+        with pytest.raises(BadUse, match="another data set"):
+            synthesise(root, settings, jobs=1, progress=False)
     (tmp_path / "x").mkdir()
     (tmp_path / "x/y").write_text("")
     with pytest.raises(BadUse, match="not empty"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None
     generated_by = {"Name": "bridgemil synth", "Settings": settings.as_written()}
     about = out / "dataset_description.json"
     if about.is_file():
-        if json.loads(about.read_text(encoding="utf-8")).get("GeneratedBy") != [generated_by]:
+        if _generated_by(about) != [generated_by]:
             raise BadUse(f"{out}: holds another data set; choose another folder")
     elif out.exists() and any(out.iterdir()):
         raise BadUse(f"{out}: exists and is not empty; choose another folder")
@@ -34,6 +35,15 @@ def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None
     table = ["\t".join(("participant_id", "group", "age", "sex")), *(rows[task] for task in tasks)]
     write_text(out / "participants.tsv", "\n".join(table) + "\n")
     return out
+
+
+def _generated_by(about: Path) -> Any:
+    """What a dataset_description.json says of the program that wrote it; None if it is not one."""
+    try:
+        content = json.loads(about.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return content.get("GeneratedBy") if isinstance(content, dict) else None
 
 
 def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
