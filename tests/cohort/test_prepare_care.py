@@ -346,6 +346,23 @@ def test_classes_left_out_may_have_problems(bids: Path, tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"sub-99: listed in participants.tsv but has no EEG recording"):
         quiet(bids, tmp_path / "c")
     assert len(quiet(bids, tmp_path / "c", classes=["A", "C"])) == 6
+    (bids / "sub-99/eeg").mkdir(parents=True)
+    write_edf(bids / "sub-99/eeg/sub-99_task-rest_eeg.edf", noise(99, 8, 250), 250, MONTAGE)
+    (bids / "sub-99/eeg/sub-99_task-other_eeg.edf").symlink_to("not-fetched.edf")
+    with pytest.raises(BadData, match=r"sub-99_task-other_eeg.edf: its content is not here"):
+        quiet(bids, tmp_path / "d")
+    assert len(quiet(bids, tmp_path / "d", classes=["A", "C"])) == 6
+
+
+def test_files_of_a_manifest_that_are_not_asked_for_may_be_gone(tmp_path: Path) -> None:
+    rows = ["subject,label,file", "Z,z,gone.edf"]
+    for i in range(6):
+        write_edf(tmp_path / f"{i}.edf", noise(i, 3, 250), 250, MONTAGE)
+        rows.append(f"P{i},{'ab'[i % 2]},{i}.edf")
+    (tmp_path / "list.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(BadData, match=r"Z, gone.edf: file not found"):
+        quiet(tmp_path / "list.csv", tmp_path / "c", label=None)
+    assert len(quiet(tmp_path / "list.csv", tmp_path / "c", label=None, classes=["a", "b"])) == 6
 
 
 def test_labels_that_differ_only_in_capitals_are_no_classes_of_their_own(tmp_path: Path) -> None:

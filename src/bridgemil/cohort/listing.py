@@ -83,7 +83,8 @@ class Listing:
 
     def rename_classes(self, mapping: Mapping[str, str], strict: bool = True) -> None:
         """Keep the classes named in ``mapping`` under their new names; drop and list every other subject."""
-        found = Counter(self.labels.values()) + Counter(self.unusable_labels.values())
+        known = self.unusable_labels | self.labels
+        found = Counter(known.values())
         unknown = [old for old in mapping if old not in found]
         if unknown and strict:
             raise BadUse(f"--classes names {_quoted(unknown)}, but the labels are {_quoted(sorted(found))}")
@@ -93,7 +94,8 @@ class Listing:
             self.left_out += [LeftOut(subject, why) for subject in dropped]
         self.drop({subject for subject, own in self.labels.items() if own not in mapping})
         self.labels = {subject: mapping[own] for subject, own in self.labels.items()}
-        self.problems = [p for p in self.problems if self.unusable_labels.get(p.subject or "", "") in ("", *mapping)]
+        self.unusable_labels = {subject: mapping.get(own, own) for subject, own in self.unusable_labels.items()}
+        self.problems = [p for p in self.problems if known.get(p.subject or "", "") in ("", *mapping)]
 
     def drop_respelt_labels(self) -> None:
         """Take out, as problems, subjects whose label differs from a more frequent one only in capitals or spaces."""

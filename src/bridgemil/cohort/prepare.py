@@ -82,7 +82,7 @@ def prepare(
     skip_bad
         Leave out what is bad, and list it, instead of stopping.
     overwrite
-        Replace a finished cohort that was prepared from other files or settings.
+        Replace a cohort, finished or not, that was prepared from other files or settings.
     settings
         Fields of ``PrepareSettings``: frequencies in Hz, lengths in seconds, amplitudes in microvolts.
 

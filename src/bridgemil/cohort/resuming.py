@@ -79,6 +79,11 @@ def is_finished(out: Path, recipe: str, tasks: list[SubjectTask], overwrite: boo
     """
     about = out / ABOUT
     if not about.is_file():
+        if not overwrite and not _is_of_these(out, tasks, damaged_too=True):
+            raise BadUse(
+                f"{out}: holds an unfinished cohort made from other files or settings; choose another OUT, or "
+                "--overwrite"
+            )
         return False
     try:
         known = read_about(out).get("recipe")
@@ -99,19 +104,23 @@ def is_finished(out: Path, recipe: str, tasks: list[SubjectTask], overwrite: boo
     return False
 
 
-def _is_of_these(out: Path, tasks: list[SubjectTask]) -> bool:
-    """Whether all subjects that are there were cut by these tasks' recipes: nothing else may be lost."""
+def _is_of_these(out: Path, tasks: list[SubjectTask], damaged_too: bool = False) -> bool:
+    """Whether all subjects that are there were cut by these tasks' recipes: nothing else may be lost.
+
+    ``damaged_too`` takes what is not whole for theirs, as an interrupted call leaves it.
+    """
     by_folder = {subject_folder(out, task.subject).name: task for task in tasks}
     folders = (out / SUBJECTS).iterdir() if (out / SUBJECTS).is_dir() else ()
     for folder in folders:
-        if folder.name.startswith("."):
+        if folder.name.startswith(".") or (damaged_too and not (folder / "record.json").is_file()):
             continue
         task = by_folder.get(folder.name)
         try:
             if task is None or read_record(out, task.subject).get("recipe") != task.recipe:
                 return False
         except BadData:
-            return False
+            if not damaged_too:
+                return False
     return True
 
 

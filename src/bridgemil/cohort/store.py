@@ -307,7 +307,7 @@ class Cohort:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row a subject: id, label, number of windows and recordings, minutes, and the further columns."""
+        """A row a subject: id, label, number of windows and of recordings, and the further columns."""
         import pandas as pd
 
         rows = [
