@@ -16,15 +16,18 @@ import pytest
 
 from bridgemil import bundle as bundles
 from bridgemil.bundle import card as cards
+from bridgemil.bundle import prediction as prediction_module
 from bridgemil.bundle.prediction import RecordingSaid, Refused, WindowsSaid, predict
 from bridgemil.bundle.store import Bundle
 from bridgemil.bundle.training import train
+from bridgemil.cli.predict import print_said
 from bridgemil.cohort import formats
 from bridgemil.cohort.new_recording import find, read, settings_for
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
+from bridgemil.models import Prediction
 from people import people
 from recordings import MONTAGE, noise, write_edf
 
@@ -537,6 +540,26 @@ def test_an_ensemble_of_folds_is_the_mean_of_its_folds(bundle: Bundle, cohort: C
 def test_flat_gates_are_called_flat() -> None:
     assert WindowsSaid("gate", np.array([0.1, 0.5, 0.3])).most(2) == [1, 2]
     assert WindowsSaid("gate", np.array([0.1, 0.5, 0.3])).least(1) == [0]
+
+
+def test_only_windows_that_speak_against_the_prediction_are_called_so(
+    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = said(bundle, write_edf(tmp_path / "a.edf", eeg(1), SFREQ, MONTAGE))
+    p = np.full((20, 2), 0.2)
+    p[:, 1] = 0.8
+    mixed = p.copy()
+    mixed[7] = 0.6, 0.4
+    two = np.array([0.5, 0.5])
+    cases = (
+        (Prediction(1, two, window_probabilities=p), "; least: 0:00, 0:01, 0:02, 0:03, 0:04"),
+        (Prediction(1, two, window_probabilities=mixed), "; against: 0:07"),
+        (Prediction(1, two, contributions=p), "; least: 0:00"),
+        (Prediction(1, two, contributions=mixed), "; against: 0:07"),
+    )
+    for prediction, words in cases:
+        print_said(replace(answer, windows=prediction_module._windows(prediction, 1)))
+        assert words in capsys.readouterr().out
 
 
 TINY = """

@@ -37,11 +37,14 @@ class WindowsSaid:
         Of each window.
     flat
         Gates that hardly differ, and so explain nothing.
+    opposed : shape (n_windows,)
+        Which windows speak for another class; None where that cannot be said (gates).
     """
 
     by: str
     values: NDArray[np.float64]
     flat: bool = False
+    opposed: NDArray[np.bool_] | None = None
 
     def most(self, n: int = SHOWN) -> list[int]:
         """The windows with the highest values."""
@@ -50,6 +53,10 @@ class WindowsSaid:
     def least(self, n: int = SHOWN) -> list[int]:
         """The windows with the lowest."""
         return [int(i) for i in np.argsort(self.values, kind="stable")[:n]]
+
+    def against(self, n: int = SHOWN) -> list[int]:
+        """Those of the lowest that speak for another class; there may be none."""
+        return [] if self.opposed is None else [i for i in self.least(n) if self.opposed[i]]
 
 
 @dataclass(frozen=True)
@@ -269,9 +276,11 @@ def _alone(bundle: Bundle) -> list[str]:
 def _windows(said: Prediction, predicted: int) -> WindowsSaid | None:
     if said.contributions is not None:
         rest = np.delete(said.contributions, predicted, axis=1).mean(axis=1)
-        return WindowsSaid("contribution", np.asarray(said.contributions[:, predicted] - rest, dtype=np.float64))
+        values = np.asarray(said.contributions[:, predicted] - rest, dtype=np.float64)
+        return WindowsSaid("contribution", values, opposed=values < 0)
     if said.window_probabilities is not None:
-        return WindowsSaid("probability", np.asarray(said.window_probabilities[:, predicted], dtype=np.float64))
+        p = np.asarray(said.window_probabilities, dtype=np.float64)
+        return WindowsSaid("probability", p[:, predicted], opposed=p.argmax(axis=1) != predicted)
     if said.gates is None:
         return None
     gates = np.asarray(said.gates, dtype=np.float64)

@@ -112,14 +112,16 @@ def _print_windows(said: RecordingSaid) -> None:
     windows = said.windows
     if windows is None:
         return
-    most, least = (
-        ", ".join(_clock(float(said.recording.starts[i])) for i in rows) for rows in (windows.most(), windows.least())
+    most, least, against = (
+        ", ".join(_clock(float(said.recording.starts[i])) for i in rows)
+        for rows in (windows.most(), windows.least(), windows.against())
     )
     if windows.by == "gate":
         flat = " (they hardly differ: they explain nothing)" if windows.flat else ""
         typer.echo(f"  windows let in most: {most}; least: {least}{flat}")
     else:
-        typer.echo(f"  windows that spoke most for {said.predicted}: {most}; against: {least}")
+        other = f"against: {against}" if against else f"least: {least}"
+        typer.echo(f"  windows that spoke most for {said.predicted}: {most}; {other}")
 
 
 def _clock(second: float) -> str:
