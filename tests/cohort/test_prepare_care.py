@@ -282,12 +282,56 @@ def test_the_nearest_side_file_counts_and_two_of_one_rank_are_a_problem(bids: Pa
     assert "sub-01" not in quiet(bids, tmp_path / "d", skip_bad=True).subjects
 
 
-def test_recordings_with_gaps_are_refused(bids: Path, tmp_path: Path) -> None:
+def test_only_discontinuous_recordings_with_gaps_are_refused(bids: Path, tmp_path: Path) -> None:
     path = bids / "sub-01/eeg/sub-01_task-rest_eeg.edf"
-    write_edf(path, noise(1, 8, 250), 250, MONTAGE, [(1.0, 0.1, "eyes")])
+    write_edf(path, noise(51, 8, 250), 250, MONTAGE, [(1.0, 0.1, "eyes")])
     patched(path, 192, b"EDF+D")
-    with pytest.raises(BadData, match=r"sub-01, .*discontinuous \(EDF\+D\)"):
-        quiet(bids, tmp_path / "c")
+    whole = quiet(bids, tmp_path / "c")
+    assert whole.records["sub-01"].n_windows == 8, "called discontinuous, but without a gap"
+    content = path.read_bytes()
+    for onset in (b"+9\x14\x14", b"?5\x14\x14"):  # a later one, and one that cannot be read
+        path.write_bytes(content)
+        patched(path, content.index(b"+5\x14\x14"), onset)
+        with pytest.raises(BadData, match=r"sub-01, .*discontinuous \(EDF\+D\)"):
+            quiet(bids, tmp_path / "d")
+
+
+def eeglab_pair(path: Path, data: np.ndarray) -> None:
+    """A .set with its samples beside it in an .fdt."""
+    from scipy.io import savemat
+
+    places = np.array([(name,) for name in MONTAGE], dtype=[("labels", object)])
+    about = {"nbchan": len(data), "pnts": data.shape[1], "trials": 1, "srate": 250.0, "xmin": 0.0, "event": []}
+    about |= {"data": f"{path.stem}.fdt", "datfile": f"{path.stem}.fdt", "chanlocs": places}
+    savemat(path, {"EEG": about}, appendmat=False)
+    path.with_suffix(".fdt").write_bytes(data.T.astype("<f4").tobytes())
+
+
+def test_an_eeglab_file_says_itself_what_is_wrong_with_it(bids: Path, tmp_path: Path) -> None:
+    old = bids / "sub-01/eeg/sub-01_task-rest_eeg.edf"
+    old.unlink()
+    path, samples = old.with_suffix(".set"), old.with_suffix(".fdt")
+    eeglab_pair(path, noise(55, 8, 250))
+    assert quiet(bids, tmp_path / "c").records["sub-01"].n_windows == 8
+    whole = samples.read_bytes()
+
+    def refused(message: str) -> None:
+        with pytest.raises(BadData, match=f"sub-01_task-rest_eeg.set: {message}"):
+            quiet(bids, tmp_path / "d")
+
+    samples.write_bytes(whole[:-400])
+    refused("truncated: its .set says 6 channels of 2000 samples of 4 bytes, its .fdt has 47600 bytes")
+    samples.write_bytes(whole + whole[:24])
+    refused("its size contradicts its header: its .set says 6 channels")
+    samples.unlink()
+    epochs = mne.EpochsArray(
+        noise(6, 8, 250).reshape(8, 6, 250) * 1e-6, mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR"
+    )
+    epochs.export(path, overwrite=True, verbose="ERROR")
+    refused("it was cut into epochs, which are no recording; save it as continuous data")
+    header = b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM"
+    path.write_bytes(header.ljust(512, b"\0") + b"\x89HDF\r\n\x1a\n" + bytes(2000))
+    refused("it was saved as MATLAB v7.3, which is not read; save it as v7 or earlier")
 
 
 def test_a_brainvision_file_cut_within_a_sample_is_truncated(bids: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-EDF, BRAINVISION, FIF = (".edf", ".bdf"), (".vhdr", ".ahdr"), (".fif",)
+EDF, BRAINVISION, FIF, EEGLAB = (".edf", ".bdf"), (".vhdr", ".ahdr"), (".fif",), (".set",)
 COMPANIONS = (".fdt", ".eeg", ".EEG", ".vmrk", ".VMRK", ".amrk", ".avg", ".dat", ".pos", ".log", ".pnt")
 ANNOTATIONS = ("EDF Annotations", "BDF Annotations")
 MOST_HZ = 1e6  # no recorder is faster
@@ -37,7 +37,7 @@ class EdfSignal:
 
 @dataclass(frozen=True)
 class EdfHeader:
-    """Of an EDF or BDF file: whether it has gaps, and its signals in order, annotations left out."""
+    """Of an EDF or BDF file: whether it has (or may have) gaps, and its signals in order, annotations left out."""
 
     has_gaps: bool
     signals: tuple[EdfSignal, ...]
@@ -111,11 +111,35 @@ def read_edf(path: Path) -> EdfHeader:
     if min(samples) < 1 or max(samples) / seconds > MOST_HZ:
         raise Damaged("unreadable: its header says a number of samples per record that cannot be")
     width = 3 if bdf else 2
-    _check_size(size - 256 * (n + 1), _whole(main[236:244], "number of records"), width * sum(samples))
+    n_records = _whole(main[236:244], "number of records")
+    _check_size(size - 256 * (n + 1), n_records, width * sum(samples))
     labels = [text.strip().decode("latin-1") for text in fields["label"]]
     signals = [EdfSignal(samples[i] / seconds, _bad_scale(fields, i, 8 * width))
                for i in range(n) if labels[i] not in ANNOTATIONS]  # fmt: skip
-    return EdfHeader(main[192:197] in (b"EDF+D", b"BDF+D"), tuple(signals))
+    has_gaps = False
+    if main[192:197] in (b"EDF+D", b"BDF+D"):
+        onsets = _record_onsets(path, n_records, [width * count for count in samples], labels)
+        slack = seconds / max(samples) / 2
+        has_gaps = any(abs(onset - onsets[0] - i * seconds) > slack for i, onset in enumerate(onsets))
+        has_gaps |= len(onsets) < n_records
+    return EdfHeader(has_gaps, tuple(signals))
+
+
+def _record_onsets(path: Path, n_records: int, widths: list[int], labels: list[str]) -> list[float]:
+    """Where the records of an EDF+D file begin, in seconds, by the first annotation of each; fewer if one is silent.
+
+    ``widths`` are the bytes of each signal in a record.
+    """
+    at = next((i for i, label in enumerate(labels) if label in ANNOTATIONS), None)
+    onsets: list[float] = []
+    with path.open("rb") as stream:
+        for record in range(n_records if at is not None else 0):
+            stream.seek(256 * (len(labels) + 1) + record * sum(widths) + sum(widths[:at]))
+            stated = re.match(rb"([+-]\d+(?:\.\d*)?)\x14\x14", stream.read(widths[at or 0]))
+            if stated is None:
+                break
+            onsets.append(float(stated[1]))
+    return onsets
 
 
 def _signal_fields(block: bytes, n: int) -> dict[str, list[bytes]]:
@@ -191,6 +215,43 @@ def check_fif(path: Path) -> None:
             place = following if following > 0 else end
             if following < 0 and end != size:
                 raise Damaged("unreadable: it is damaged, its last part is not at its end")
+
+
+def check_fdt(data: Path, n_times: int, n_channels: int) -> None:
+    """Refuse an EEGLAB data file of another size than its .set says.
+
+    Parameters
+    ----------
+    data
+        The file with the samples; other files than .fdt are not looked at.
+    n_times, n_channels
+        As the .set says.
+    """
+    if data.suffix.lower() != ".fdt" or not data.is_file() or data.stat().st_size == 4 * n_times * n_channels:
+        return
+    stated = f"its .set says {n_channels} channels of {n_times} samples of 4 bytes"
+    short = data.stat().st_size < 4 * n_times * n_channels
+    what = "truncated" if short else "its size contradicts its header"
+    raise Damaged(f"{what}: {stated}, its .fdt has {data.stat().st_size} bytes")
+
+
+def eeglab_trouble(path: Path, error: Exception) -> str | None:
+    """Why the reader gave up on a .set file, where that is known.
+
+    Parameters
+    ----------
+    path
+        The file.
+    error
+        What the reader raised.
+    """
+    if isinstance(error, TypeError) and "number of trials" in str(error):
+        return "it was cut into epochs, which are no recording; save it as continuous data (or see Cohort.from_arrays)"
+    if isinstance(error, OSError):  # it cannot be opened here either
+        return None
+    with path.open("rb") as stream:
+        is_hdf = stream.read(10) == b"MATLAB 7.3"
+    return "it was saved as MATLAB v7.3, which is not read; save it as v7 or earlier" if is_hdf else None
 
 
 def cut_short(path: Path, data: Path, n_times: int, sample_bytes: int) -> str | None:

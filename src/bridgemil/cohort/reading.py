@@ -21,12 +21,15 @@ from bridgemil.cohort.header_identity import identity_hash, recording_day
 from bridgemil.cohort.headers import (
     BRAINVISION,
     EDF,
+    EEGLAB,
     FIF,
     MOST_HZ,
     Damaged,
     EdfHeader,
+    check_fdt,
     check_fif,
     cut_short,
+    eeglab_trouble,
     read_edf,
     refuse_irregular,
 )
@@ -168,6 +171,8 @@ def look(recording: Recording) -> Facts:
     ) as error:  # any reader may fail in its own way; its words may repeat the header's, so ours are said
         reader = formats.FORMATS.get(recording.path.suffix.lower())
         facts.error = f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
+        if recording.path.suffix.lower() in EEGLAB:
+            facts.error = eeglab_trouble(recording.path, error) or facts.error
         if reader is None:
             ending = plain(recording.path.suffix) or "no ending"
             facts.error = f"unreadable: {ending} is no known format; {formats.sentence()}"
@@ -190,7 +195,10 @@ def _look(facts: Facts) -> None:
         raise Damaged("unreadable: a part of its samples cannot be read, and the reader put zeros there")
     facts.n_bytes, facts.sha256 = _hash(_files(path, raw))
     if header is not None and header.has_gaps:
-        raise Damaged("discontinuous (EDF+D): it has gaps that the reader closes; export it without gaps, or in pieces")
+        raise Damaged(
+            "discontinuous (EDF+D): it has gaps that the reader closes, or does not say where its records begin; "
+            "export it without gaps, or in pieces"
+        )
     if facts.n_times == 0:
         raise Damaged("zero length: the file holds no sample")
 
@@ -201,6 +209,8 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
     if not 0 < sfreq <= MOST_HZ:
         raise Damaged(f"unreadable: a sampling rate of {sfreq:g} Hz, by its header, cannot be")
     stated = stated_seconds(recording.eeg_json)  # a side file that cannot be read is a problem for every format
+    if recording.path.suffix.lower() in EEGLAB:
+        check_fdt(Path(raw.filenames[0] or recording.path), n_times, len(raw.ch_names))
     if recording.path.suffix.lower() in BRAINVISION:
         width = {"short": 2, "int": 4, "single": 4}.get(getattr(raw, "orig_format", ""), 1)
         short = cut_short(recording.path, Path(raw.filenames[0]), n_times, width * len(raw.ch_names))
