@@ -472,6 +472,8 @@ def test_a_bundle_trained_on_arrays_says_why_it_takes_no_recording(tmp_path: Pat
         list(predict(made.bundle, [tmp_path / "a.edf"]))
     bag = people(12, effect=2.0).windows("subject-002")
     assert made.bundle.probabilities(bag).sum() == pytest.approx(1)
+    assert "prepares a recording" not in made.bundle.card
+    assert "given windows in Python" in made.bundle.card
 
 
 ELSEWHERE = """

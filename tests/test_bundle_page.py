@@ -165,3 +165,15 @@ def test_a_sidecar_that_says_another_reference_is_warned_of(
     (eeg / "sub-1_task-rest_eeg.json").write_text(json.dumps({"EEGReference": stated}))
     answer = said(bundles.load(model), file)
     assert any("recorded against" in warning for warning in answer.warnings) == warned
+
+
+@pytest.mark.parametrize(
+    ("label", "warned"), [("AVG", True), ("M1", True), ("LE", False), ("A1A2", False), ("REF", False), ("", False)]
+)
+def test_a_reference_in_channel_names_counts_where_no_sidecar_says_it(
+    model: Path, tmp_path: Path, label: str, warned: bool
+) -> None:
+    names = [f"EEG {name}-{label}" if label else name for name in MONTAGE]
+    file = write_edf(tmp_path / "new.edf", noise(77, 15, SFREQ), SFREQ, names)
+    answer = said(bundles.load(model), file)
+    assert any("recorded against" in warning for warning in answer.warnings) == warned

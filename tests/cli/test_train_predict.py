@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bridgemil.cohort.prepare import prepare
+from people import people
 from recordings import MONTAGE, build_bids, noise, write_edf
 
 
@@ -41,6 +42,18 @@ def test_train_prints_the_evaluation_the_calibration_and_what_is_next(folder: Pa
                   "Next:  bridgemil predict", "not shown to be better than guessing"):  # fmt: skip
         assert words in out, words
     assert (folder / "model.runs" / "runs").is_dir()
+
+
+def test_a_model_of_arrays_is_not_sent_to_predict_and_a_reference_is_kept(tmp_path: Path) -> None:
+    people(12).save(tmp_path / "cohort")
+    done = bridgemil(
+        "train", tmp_path / "cohort", "--out", tmp_path / "m", "--method", "bandpower", "--folds", 3, "--no-floor",
+        "--recorded-reference", "A1-A2",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "bridgemil predict" not in done.stdout
+    assert "in Python: it was trained on arrays" in done.stdout
+    assert json.loads((tmp_path / "m" / "bundle.json").read_text())["recorded_reference"] == "A1-A2"
 
 
 def test_train_goes_on_where_it_stopped_and_prints_json(folder: Path, tmp_path: Path) -> None:

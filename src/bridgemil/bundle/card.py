@@ -74,11 +74,13 @@ def _what(about: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     signal, classes = facts["signal"], ", ".join(facts["classes"])
     settings = facts["settings"]
     method = settings["method"] + (f" on {settings['backbone']}" if settings["backbone"] else "")
+    use = "`bridgemil predict` prepares a recording the way its training recordings were."
+    if not facts["preparation"]:
+        use = "it was trained on arrays, and is given windows in Python (`bundle.load`), not recordings."
     return (
         f"From one EEG recording, a probability for each of: {classes}. Method: {method}. {about['trained']}\n\n"
         f"It takes {len(signal['channels'])} electrodes ({', '.join(signal['channels'])}), in windows of "
-        f"{signal['n_times'] / signal['sfreq']:g} s at {signal['sfreq']:g} Hz; `bridgemil predict` prepares a "
-        "recording the way its training recordings were."
+        f"{signal['n_times'] / signal['sfreq']:g} s at {signal['sfreq']:g} Hz; {use}"
     )
 
 

@@ -235,15 +235,15 @@ def _gain(features: PersonFeatures, reference: Reference, name: str) -> list[str
 
 
 def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
-    """A word if the sidecar says another reference than the training recordings had."""
+    """A word if a sidecar, or the channels' names, say another reference than the training recordings had."""
     trained, stated = bundle.about.get("recorded_reference"), recording.stated_reference
     if not trained or not stated or bundle.model.facts.preparation.get("reference"):
         return []
     if set(re.findall(r"[A-Z]+[0-9]*", trained.upper())) <= set(re.findall(r"[A-Z]+[0-9]*", stated.upper())):
         return []
     return [
-        f"its sidecar says that it was recorded against {stated}, the training recordings against {trained}: another "
-        "reference changes every electrode, and the probabilities may mean nothing here"
+        f"its sidecar or its channels' names say that it was recorded against {stated}, the training recordings were "
+        f"against {trained}: another reference changes every electrode, and the probabilities may mean nothing here"
     ]
 
 

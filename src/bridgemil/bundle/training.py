@@ -110,8 +110,8 @@ def train(
     cautions
         Sentences about the training people and their recordings that every prediction is to carry as a warning.
     recorded_reference
-        Electrodes that the training recordings were made against, ``A1-A2``: a recording whose sidecar says another
-        gets a warning.
+        Electrodes that the training recordings were made against, ``A1-A2``: a recording whose sidecar or channels'
+        names say another gets a warning.
     overwrite
         Replace another bundle in ``out``.
     progress

@@ -19,6 +19,7 @@ NAME = "train"
 folding = partial(typer.Option, rich_help_panel="Folds")
 running = partial(typer.Option, rich_help_panel="Running")
 SINGLE = "One model on everyone (recipe paper: one fold selects the epoch), not the mean of the folds' models."
+REFERENCE = "What the recordings were made against (A1-A2): `predict` warns of recordings that say another."
 RUNS = "Folder for the runs of the evaluation.  [default: OUT.runs]"
 
 
@@ -32,6 +33,7 @@ def run(
     seed: Annotated[int, typer.Option(min=0, help="Of weights, sampling and dropout.")] = 0,
     single: Annotated[bool, typer.Option("--single", help=SINGLE)] = False,
     name: Annotated[str | None, typer.Option(help="What to call it.  [default: the folder's name]")] = None,
+    recorded_reference: Annotated[str | None, typer.Option(help=REFERENCE)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help=SET)] = None,
     folds: Annotated[int | None, folding(help="Folds.  [default: the cohort's own]")] = None,
     split: Annotated[Path | None, folding(help="A split written by `bridgemil folds`.")] = None,
@@ -60,7 +62,7 @@ def run(
         cohort, out, method, backbone, recipe=recipe, budget=budget, seed=seed, single=single, folds=folds,
         split=split, groups=groups, split_seed=split_seed, runs=runs, name=name, device=device, threads=threads,
         floor=floor, overwrite=overwrite, progress=not json, announce=None if json else _announce,
-        settings=options.settings(set_ or []), accept_risk=accept_risk or (),
+        settings=options.settings(set_ or []), accept_risk=accept_risk or (), recorded_reference=recorded_reference,
     )  # fmt: skip
     if json:
         options.print_json(for_machines(trained, out))
@@ -77,7 +79,10 @@ def run(
     if doubt:
         typer.echo(f"WARNING: {doubt}")
     typer.echo(f"\nModel: {out} ({about['trained']})\nCard:  {out / 'card.md'}\nRuns:  {trained.runs}")
-    typer.echo(f"{about['notice']}\nNext:  bridgemil predict {out} RECORDING")
+    after_that = f"bridgemil predict {out} RECORDING"
+    if not trained.bundle.model.facts.preparation:
+        after_that = f"bundle.load({str(out)!r}).probabilities(windows) in Python: it was trained on arrays"
+    typer.echo(f"{about['notice']}\nNext:  {after_that}")
 
 
 def for_machines(trained: Trained, out: Path) -> dict[str, Any]:
