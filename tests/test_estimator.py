@@ -310,6 +310,27 @@ def test_mistakes_are_sentences(what: str) -> None:
         BridgeMILClassifier(**({"method": "bandpower"} | parameters)).fit(X, y)
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, ""])
+def test_missing_labels_are_refused_by_their_places(missing: Any) -> None:
+    X, _ = bags(6)
+    labels = ["a", "b", missing, "a", missing, "b"]
+    for y in (labels, np.array(labels, dtype=object), pd.Series(labels, dtype=object)):
+        with pytest.raises(BadUse, match=r"no label at y\[2\], y\[4\]"):
+            BridgeMILClassifier("bandpower").fit(X, y)
+    with pytest.raises(BadUse, match=r"no label at y\[2\]"):
+        BridgeMILClassifier("bandpower").fit(X, pd.Series([1, 2, None, 1, 2, 1], dtype="Int64"))
+
+
+def test_parameters_of_numpy_are_saved_as_plain_ones(tmp_path: Path) -> None:
+    X, y = bags(8)
+    names = np.array(["Fz", "Cz", "Pz", "Oz"])
+    clf = BridgeMILClassifier("bandpower", seed=np.int64(3), sfreq=np.float32(200), channels=names).fit(X, y)
+    clf.save(tmp_path / "clf")
+    again = BridgeMILClassifier.load(tmp_path / "clf")
+    assert (again.seed, again.sfreq, again.channels) == (3, 200.0, ["Fz", "Cz", "Pz", "Oz"])
+    assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))
+
+
 def test_predicting_other_windows_is_refused() -> None:
     X, y = bags(6)
     clf = BridgeMILClassifier("bandpower").fit(X, y)

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from bridgemil import methods, models
 from bridgemil.cohort.arrays import VOLTS
 from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.tables import MISSING
 from bridgemil.disk import new_folder
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.stored import StoredFolder, write_sealed
@@ -196,7 +197,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "validation": self.validation_.tolist(),
         }
         try:
-            json.dumps(content)
+            content = json.loads(json.dumps(content, default=_without_numpy))
         except TypeError as error:
             raise BadUse(
                 f"a parameter or label cannot be saved ({error}); use plain numbers, strings and lists"
@@ -266,6 +267,13 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def _without_numpy(value: Any) -> Any:
+    """A number or list in the place of numpy's, for JSON."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no number, string or list")
+
+
 def _bags(X: Any) -> list[Bag]:
     """The bags as arrays; refuses what is none."""
     if not hasattr(X, "__len__") or isinstance(X, (str, bytes, Mapping)):
@@ -296,11 +304,21 @@ def _warn_of_volts(bags: Sequence[Bag]) -> None:
 def _labels(y: Any, n: int) -> NDArray[Any]:
     if y is None:
         raise BadUse("this classifier requires y to be passed, but the target y is None")
+    missing = [f"y[{place}]" for place, label in enumerate(np.asarray(y, dtype=object).ravel()) if _is_missing(label)]
+    if missing:
+        raise BadUse(
+            f"no label at {', '.join(missing[:8])}{' …' * (len(missing) > 8)}: give every bag one, or leave it out"
+        )
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     if len(labels) != n or not n:
         raise BadUse(f"X has {n} bags, y has {len(labels)} labels: one label a bag is needed, and at least two bags")
     check_classification_targets(labels)
     return labels
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether it stands in the place of a label: None, NaN, pandas' NA, an empty text."""
+    return label is None or str(label).strip().lower() in MISSING | {"<na>", "nat"}
 
 
 def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] | None) -> NDArray[np.intp]:
