@@ -109,11 +109,11 @@ def test_a_bundle_holds_what_is_needed_and_nothing_of_a_person(made: Path, cohor
 
 def test_who_is_in_a_card() -> None:
     """Ages as a range, sexes counted also where they are codes in numbers, and nothing made of what is missing."""
-    columns = {"age": [60, 70, None, 80.5], "Sex": [1, 2, 1, None]}
+    columns = {"age": [60, 70, None, 80.5], "Sex": [1, 2, 1, None], "gender": ["f", "NaN", "N/A", "f"]}
     bags = np.random.default_rng(0).normal(size=(4, 2, 1, 100))
     cohort = Cohort.from_arrays(bags, list("aaab"), sfreq=100, channels=["Cz"], columns=columns)
     first, second = cards.people(cohort)
-    assert (first["age"], first["sex"]) == ("65 (60 to 70)", "1: 2, 2: 1")
+    assert (first["age"], first["sex"], first["gender"]) == ("65 (60 to 70)", "1: 2, 2: 1", "f: 1")
     assert (second["age"], second["sex"]) == ("80 (80 to 80)", "not known")
 
 

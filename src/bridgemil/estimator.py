@@ -140,7 +140,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             held_back = _validation(codes, units, self.validation, self.seed, classes)
         subjects = np.array(cohort.subjects)
         model = models.fit_whole(
-            cohort, subjects[~held_back].tolist(), subjects[held_back].tolist(), chosen, self.seed,
+            cohort, subjects[~held_back].tolist(), subjects[held_back].tolist(), chosen, int(self.seed),
             device=device_of(self.device),
         )  # fmt: skip
         self.classes_ = classes

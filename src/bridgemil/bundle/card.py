@@ -8,6 +8,7 @@ from typing import Any
 from bridgemil.bundle.performance import no_better_than_guessing
 from bridgemil.bundle.store import NOTICE
 from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.tables import MISSING
 
 
 def people(cohort: Cohort) -> list[dict[str, Any]]:
@@ -27,7 +28,7 @@ def people(cohort: Cohort) -> list[dict[str, Any]]:
 
 
 def _known(values: list[Any]) -> list[Any]:
-    return [value for value in values if value is not None and str(value) not in ("", "nan", "n/a")]
+    return [value for value in values if value is not None and str(value).strip().lower() not in MISSING | {"<na>"}]
 
 
 def _range(values: list[Any]) -> str:
