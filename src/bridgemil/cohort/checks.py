@@ -187,7 +187,7 @@ def _wrong_unit(facts: Facts, usual: float) -> list[str]:
     """Whether a recording's level cannot be, or is far from the cohort's."""
     level = _level(facts)
     far = usual and not usual / UNIT_FACTOR <= level <= usual * UNIT_FACTOR
-    if not level or level > IMPLAUSIBLE_UV or not (far or level > LOUDEST_UV):  # channels louder still are named below
+    if not level or not level <= IMPLAUSIBLE_UV or not (far or level > LOUDEST_UV):  # louder channels are named below
         return []
     varies = f"its electrodes vary by {float(f'{level:.2g}'):,g} µV"
     beside = f", {usual:.2g} µV is usual among the others" if usual else ""
