@@ -32,9 +32,7 @@ class RayWorkers(Workers):
         try:
             import ray
         except ImportError:
-            raise BridgeMILError(
-                "the ray engine needs Ray: pip install '.[ray]', or use --engine local"
-            ) from None
+            raise BridgeMILError("the ray engine needs Ray: pip install '.[ray]', or use --engine local") from None
         from bridgemil.engine.work import do
 
         self.ray, self.out, self.threads, self.device, self.jobs = ray, out, threads, device, jobs
