@@ -27,6 +27,7 @@ from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
+from bridgemil.learning import checkpoint
 from bridgemil.models import Prediction
 from people import people
 from recordings import MONTAGE, noise, write_edf
@@ -524,7 +525,8 @@ def test_a_single_model_learns_from_everyone_whom_no_selection_needs(
         cohort, tmp_path / "m", "bridgemil", recipe=recipe, budget="demo", folds=3, floor=False, progress=False,
         single=True, settings=QUICK, runs=tmp_path / "runs", threads=1,
     )  # fmt: skip
-    learnt = [set(json.loads(note.read_text())["train"]) for note in (tmp_path / "runs" / "stage1").glob("*/*.json")]
+    encoders = (tmp_path / "runs" / "stage1").rglob("encoder.safetensors")
+    learnt = [set(checkpoint.read(file)[1]["train"]) for file in encoders]
     most = max(learnt, key=len)
     assert len(learnt) == 4, "of three folds and of the model"
     assert most == set(cohort.subjects) if recipe == "ours" else len(most) == 16
