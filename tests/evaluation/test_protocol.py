@@ -245,8 +245,9 @@ def test_a_saved_split_is_followed_and_a_foreign_one_refused(tmp_path: Path) -> 
     assert found == [set(fold) for fold in plan.folds]
     with pytest.raises(BadData, match="other subjects"):
         evaluate(people(6), "bandpower", split=tmp_path / "split.json", progress=False, floor=False)
-    with pytest.raises(BadUse, match="already decides"):
-        evaluate(cohort, "bandpower", split=plan, folds=3, progress=False, floor=False)
+    for more in ({"folds": 3}, {"split_seed": 1}, {"groups": "site"}):
+        with pytest.raises(BadUse, match="a saved split decides everything"):
+            evaluate(cohort, "bandpower", split=plan, progress=False, floor=False, **more)
 
 
 def test_bad_calls_are_refused() -> None:
