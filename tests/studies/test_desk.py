@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import matplotlib as mpl
 import pandas as pd
 import pytest
 
 import leaky
 from bridgemil import methods
+from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.store import Cohort
-from bridgemil.cohort.synthetic import SynthSettings, synthesise
+from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
 from bridgemil.errors import BadData, BadUse
-from bridgemil.studies import Desk, Findings, study
+from bridgemil.studies import Desk, Findings, drawing, study, truth
+from desks import QUICK, quick_desk
 
 
 @pytest.mark.parametrize("name", methods.ablations())
@@ -85,6 +90,46 @@ def test_a_folder_of_other_recordings_is_no_truth(cohort: Cohort, tmp_path: Path
     with pytest.raises(BadUse, match="is no folder that `bridgemil synth` wrote"):
         study("ablation", Desk((cohort,), tmp_path / "out", truth=tmp_path / "synth"))
     assert not (tmp_path / "out").exists()
+
+
+def test_only_patients_have_evidence_to_find_and_a_perfect_ranking_finds_all(tmp_path: Path) -> None:
+    made = SynthSettings(subjects=6, seconds=60, evidence="burst")
+    synthesise(tmp_path / "synth", made, jobs=1, progress=False)
+    cohort = prepare(tmp_path / "synth", tmp_path / "c", label="group", jobs=1, progress=False)
+    every = {s: true_evidence(tmp_path / "synth", s, cohort.window_starts(s)) for s in cohort.subjects}
+    controls = [s for s in cohort.subjects if cohort.records[s].label == "control"]
+    assert any(every[s].any() for s in controls), "controls hold a little evidence, which speaks against their label"
+    known = truth.evidence(Desk((cohort,), tmp_path / "out", truth=tmp_path / "synth"), cohort)
+    assert set(known) == set(cohort.subjects) - set(controls)
+
+    ill = {s: every[s].astype(float) for s in cohort.subjects}  # a window classifier that is always right
+    windows = pd.DataFrame(
+        [(s, 0, i, 1 - p, p) for s in ill for i, p in enumerate(ill[s])],
+        columns=["subject", "seed", "window", "p_control", "p_slowing"],
+    )
+    people = pd.DataFrame({"subject": cohort.subjects, "label": cohort.labels})
+    results: Any = SimpleNamespace(windows=windows, predictions=people)
+    (row,) = truth.found([results], known)
+    assert (row["ranked_by"], row["auroc"], row["precision_at_k"], row["patients"]) == (truth.VOTE, 1, 1, 3)
+
+
+def test_what_was_set_and_reaches_no_method_is_said(cohort: Cohort, tmp_path: Path) -> None:
+    settings = QUICK | {"stage2.batch_windows": 64}  # of the vote, which an ablation does not run
+    desk = quick_desk(cohort, tmp_path, changes=settings, options={"variants": ["wo_retention"]})
+    notes = " ".join(study("ablation", desk).footnotes)
+    assert "Set, but no method of this study has it: stage2.batch_windows." in notes
+    assert "stage2.batch_windows = 64" not in notes
+
+
+def test_findings_hold_names_as_they_are_and_leave_the_users_figures_alone(tmp_path: Path) -> None:
+    table = pd.DataFrame({"label": ["A|B"], "value": [1]})
+    text = Findings("of <b>", ["*x*"], {"t": table}, {}, footnotes=["$y"]).markdown()
+    assert all(words in text for words in (r"# of \<b\>", r"- \*x\*", r"| A\|B | 1 |", r"- \$y"))
+    before = mpl.rcParams["text.parse_math"]
+    with drawing.plain_words():
+        _, (ax,) = drawing.canvas()
+        assert not ax.set_title("$x").get_parse_math()
+    assert mpl.rcParams["text.parse_math"] == before
 
 
 def test_points_below_one_are_points_still() -> None:

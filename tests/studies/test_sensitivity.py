@@ -109,6 +109,13 @@ def test_no_value_and_a_value_named_twice_are_values(cohort: Cohort, tmp_path: P
     assert (table["runs_of_all_folds"] == 1).all()
 
 
+def test_where_no_value_is_the_usual_one_everything_as_usual_stands_first(cohort: Cohort, tmp_path: Path) -> None:
+    options = {"method": "bandpower", "vary": {"baseline.classifier": ["extra_trees"]}}
+    findings = studies.study("sensitivity", quick_desk(cohort, tmp_path, options=options, changes={}))
+    table = findings.tables["sensitivity"]
+    assert table[["value", "usual"]].to_numpy().tolist() == [["as usual", True], ["extra_trees", False]]
+
+
 def test_what_a_value_changes_besides_itself_is_said(cohort: Cohort, tmp_path: Path) -> None:
     desk = quick_desk(cohort, tmp_path, recipe="ours", changes={})
     usual = desk.experiment(cohort, "bridgemil").settings

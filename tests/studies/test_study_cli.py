@@ -33,13 +33,10 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_study_is_named_in_the_help_and_says_what_it_is() -> None:
-    assert re.findall(r"\w+", study.NAMES.replace(" or ", ", ")) == studies.names()
-    made = [name for name in studies.names() if (Path(studies.__file__).parent / f"{name}.py").is_file()]
-    for name in made:
-        module = studies.get(name)
-        assert module.ABOUT
-        assert callable(module.perform)
-    options = {option for name in made for option in studies.get(name).OPTIONS}
+    assert list(study.ABOUT) == studies.names()
+    assert all(f"{name} ({sentence})" in study.NAMES for name, sentence in study.ABOUT.items())
+    assert all(callable(studies.get(name).perform) for name in studies.names())
+    options = {option for name in studies.names() for option in studies.get(name).OPTIONS}
     parameters = study.run.__annotations__
     assert options <= set(parameters), "every option of a study can be given"
 
@@ -52,6 +49,11 @@ def test_every_study_is_named_in_the_help_and_says_what_it_is() -> None:
         (("representation", "--method", "supcon"), "--method is no option of the study representation; its own: none"),
         (("sensitivity", "--vary", "stage2.retention"), r"--vary.*expected key=value,value; got .stage2\.retention"),
         (("sensitivity", "--vary", "stage2.retension=0,1"), r"bridgemil has no setting stage2\.retension"),
+        (("sensitivity", "--vary", "stage2.retention=0,,1"), r"--vary.*expected key=value,value"),
+        (("sensitivity", "--vary", "stage2.lr=1", "--vary", "stage2.lr=2"), r"--vary.*stage2\.lr is named twice"),
+        (("sensitivity", "--vary", "stage2.retention={}"), r"--vary stage2\.retention: \{\} is no number, word"),
+        (("sensitivity", "--vary", "stage2.retention=2020-01-01"), r"--vary stage2\.retention: .* is no number, word"),
+        (("sensitivity", "--method", "bandpower"), r"name a setting with --vary .*its own: baseline\.classifier"),
         (("sensitivity", "--variants", "wo_nearby"), "--variants is no option of the study sensitivity"),
         (("ablation", "--backbone", "eegnat"), "backbone must be one of .*did you mean eegnet"),
         (("ablation", "--budget", "huge"), "budget must be one of paper"),

@@ -26,7 +26,7 @@ def full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-CHANNELS_AT_ONCE = 4  # so that a stage finds in the cache what the one before left there
+BLOCK_BYTES = 2**20  # of activations worked on at once on a CPU: they stay in the cache from one operation to the next
 
 
 def at_least(name: str, n_times: int, times: int, n_channels: int = 1, channels: int = 1) -> None:
@@ -86,71 +86,112 @@ def absorb(norm: nn.BatchNorm1d | nn.BatchNorm2d, shift: Tensor) -> Tensor:
     return norm.bias + 0 * shift
 
 
+def window_blocks(u: Tensor, n_values: int, n_windows: int) -> list[slice]:
+    """Slices over the windows: blocks of ``n_values`` a window that stay in a CPU's cache; a GPU takes all at once."""
+    at_once = max(1, BLOCK_BYTES // (n_values * u.element_size())) if u.device.type == "cpu" else max(1, n_windows)
+    return [slice(first, first + at_once) for first in range(0, n_windows, at_once)]
+
+
+@torch.no_grad()
+def update_running(norm: nn.BatchNorm1d | nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int) -> None:
+    """Move a batch norm's running statistics as PyTorch does: variance biased inside, unbiased in the record."""
+    running_mean, running_var, momentum = running(norm)
+    norm.num_batches_tracked.add_(1)  # type: ignore[union-attr]
+    # Through .data: an earlier forward pass of the same step may hold the buffers, though training never reads them.
+    running_mean.data.lerp_(mean.to(running_mean.dtype), momentum)
+    running_var.data.lerp_((variance * (count / max(1, count - 1))).to(running_var.dtype), momentum)
+
+
 def norm_elu_pool(u: Tensor, norm: nn.BatchNorm2d, pool: int, shift: Tensor | None = None) -> Tensor:
     """``avg_pool(elu(norm(u + shift)), pool)`` of u (channels x N x T), channels first."""
     weight, bias = norm.weight, norm.bias if shift is None else absorb(norm, shift)
-    mean, var, _ = running(norm)
-    if norm.training:
-        norm.num_batches_tracked.add_(1)  # type: ignore[union-attr]
     with torch.autocast(u.device.type, enabled=False):  # statistics want full precision
         u = u.to(weight.dtype)
-        pooled: Tensor = _NormELUPool.apply(u, weight, bias, mean, var, norm, pool)
+        if norm.training:
+            mean, variance = _moments(u)
+            update_running(norm, mean, variance, u[0].numel())
+        else:
+            mean, variance, _ = running(norm)
+        invstd = torch.rsqrt(variance + norm.eps)
+        pooled: Tensor = _NormELUPool.apply(u, weight, bias, mean.clone(), invstd, norm.training, pool)
     return pooled
 
 
-def _pooling(n_times: int, pool: int, like: Tensor) -> Tensor:
-    """Average pooling as a matrix (T x T // pool): on the CPU a product is faster than strided sums, both ways."""
-    windows = torch.arange(n_times, device=like.device) // pool
-    return (windows[:, None] == torch.arange(n_times // pool, device=like.device)).to(like.dtype) / pool
+@torch.no_grad()
+def _moments(u: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance of each channel of u (channels x N x T), put together from those of its blocks."""
+    counts, means, squares = [], [], []
+    for part in window_blocks(u, len(u) * u.shape[2], u.shape[1]):
+        block = u[:, part]
+        counts.append(block[0].numel())
+        means.append(block.mean(dim=(1, 2)))
+        squares.append((block - means[-1][:, None, None]).square_().sum(dim=(1, 2)))
+    share = u.new_tensor(counts, dtype=torch.float64)[:, None] / max(1, sum(counts))
+    block_means = torch.stack(means).double()  # blocks x channels
+    mean = (share * block_means).sum(dim=0)
+    between = (share * (block_means - mean).square()).sum(dim=0)
+    variance = torch.stack(squares).double().sum(dim=0) / max(1, sum(counts)) + between
+    return mean.to(u.dtype), variance.to(u.dtype)
+
+
+def _pooling(length: int, pool: int, like: Tensor) -> Tensor:
+    """Average pooling as a matrix (length x length // pool): on the CPU a product is faster than strided sums."""
+    windows = torch.arange(length, device=like.device) // pool
+    return (windows[:, None] == torch.arange(length // pool, device=like.device)).to(like.dtype) / pool
 
 
 class _NormELUPool(torch.autograd.Function):
-    """Batch norm, ELU and average pooling, a few channels at a time; only the input is kept for the gradient."""
+    """Batch norm, ELU and average pooling, a block of windows at a time; only the input is kept for the gradient."""
 
     @staticmethod
     def forward(
-        ctx: Any, u: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, norm: nn.BatchNorm2d, pool: int
+        ctx: Any, u: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, invstd: Tensor, training: bool, pool: int
     ) -> Tensor:
         channels, n, n_times = u.shape
-        average = _pooling(n_times, pool, u)
+        ctx.save_for_backward(u, weight, bias, mean, invstd)
+        ctx.training, ctx.pool = training, pool
+        average = _pooling(pool if n_times % pool == 0 else n_times, pool, u)
         pooled = u.new_empty(channels, n, n_times // pool)
-        moments: list[tuple[Tensor, Tensor]] = []
-        for own in _parts(channels):
-            flat = u[own].reshape(1, len(weight[own]), -1)
-            out, *used = torch.native_batch_norm(
-                flat, weight[own], bias[own], mean[own], var[own], norm.training, running(norm)[2], norm.eps
-            )
-            active = F.elu(out, inplace=True).view(-1, n_times)
-            torch.matmul(active, average, out=pooled[own].view(-1, n_times // pool))
-            moments.append((used[0], used[1]) if norm.training else (mean[own], torch.rsqrt(var[own] + norm.eps)))
-        used_mean, used_invstd = (torch.cat(values) for values in zip(*moments, strict=True))
-        ctx.save_for_backward(u, weight, bias, used_mean, used_invstd, average)
-        ctx.training, ctx.eps = norm.training, norm.eps
+        for part in window_blocks(u, channels * n_times, n):
+            _, normed = _normed(u[:, part], weight, bias, mean, invstd)
+            active = F.elu(normed, inplace=True).view(-1, len(average))
+            pooled[:, part] = (active @ average).view(channels, -1, pooled.shape[2])
         return pooled
 
     @staticmethod
     @full_precision
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        u, weight, bias, mean, invstd, average = ctx.saved_tensors
-        scale = weight * invstd
-        shift, var = bias - scale * mean, invstd**-2 - ctx.eps
-        grad_u, grad_weight, grad_bias = torch.empty_like(u), torch.empty_like(weight), torch.empty_like(weight)
-        for own in _parts(len(u)):
-            spread = grad[own].reshape(-1, grad.shape[-1]).to(average.dtype) @ average.T
-            active = torch.addcmul(shift[own, None, None], u[own], scale[own, None, None])
-            active = F.elu(active, inplace=True).view(spread.shape)
-            torch.ops.aten.elu_backward.grad_input(spread, 1.0, 1.0, 1.0, True, active, grad_input=spread)
-            flat = u[own].view(1, len(weight[own]), -1)
-            grads = torch.ops.aten.native_batch_norm_backward(
-                spread.view(flat.shape), flat, weight[own], mean[own], var[own], mean[own], invstd[own],
-                ctx.training, ctx.eps, [True] * 3,
-            )  # fmt: skip
-            grad_u[own], grad_weight[own], grad_bias[own] = grads[0].view(u[own].shape), grads[1], grads[2]
-        return grad_u, grad_weight, grad_bias, None, None, None, None
+        u, weight, bias, mean, invstd = ctx.saved_tensors
+        channels, n, n_times = u.shape
+        fits = n_times % (10 * ctx.pool) == 0  # ten pooled samples at a time: the fastest product that was measured
+        spreading = _pooling(10 * ctx.pool if fits else n_times, ctx.pool, u).T.contiguous()
+        grad_u, blocks = torch.empty_like(u), window_blocks(u, channels * n_times, n)
+        sums, products = [weight.new_zeros(channels)], [weight.new_zeros(channels)]
+        for part in blocks:
+            centred, slope = _normed(u[:, part], weight, bias, mean, invstd)
+            slope.clamp_(max=0).exp_()  # of the ELU
+            spread = grad[:, part].to(u.dtype).reshape(-1, len(spreading)) @ spreading
+            grad_u[:, part] = slope.mul_(spread.view(slope.shape))
+            sums.append(slope.sum(dim=(1, 2)))
+            products.append(centred.mul_(slope).sum(dim=(1, 2)))
+        grad_bias, product = (torch.stack(values).double().sum(dim=0) for values in (sums, products))
+        grad_weight = product * invstd
+        scale = (weight * invstd)[:, None, None]
+        # In training the mean and the deviation are functions of u too.
+        level = (grad_bias / (n * n_times)).to(u.dtype)[:, None, None]
+        slant = (product * invstd.double().square() / (n * n_times)).to(u.dtype)[:, None, None]
+        for part in blocks:
+            block = grad_u[:, part]
+            if ctx.training:
+                block -= torch.sub(u[:, part], mean[:, None, None]).mul_(slant).add_(level)
+            block *= scale
+        return grad_u, grad_weight.to(u.dtype), grad_bias.to(u.dtype), None, None, None, None
 
 
-def _parts(channels: int) -> list[slice]:
-    return [slice(first, first + CHANNELS_AT_ONCE) for first in range(0, channels, CHANNELS_AT_ONCE)]
+def _normed(u: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, invstd: Tensor) -> tuple[Tensor, Tensor]:
+    """u (channels x n x T) less its mean, and batch-normed."""
+    centred = u - mean[:, None, None]
+    return centred, (centred * (weight * invstd)[:, None, None]).add_(bias[:, None, None])
 
 
 def attend(attention: nn.MultiheadAttention, x: Tensor, other: Tensor, dropout: nn.Module) -> Tensor:

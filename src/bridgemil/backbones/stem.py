@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.backbones.layers import full_precision, running
+from bridgemil.backbones.layers import full_precision, running, update_running, window_blocks
 
 LONGEST = 400  # samples up to which a product with T x T matrices beats a convolution
 
@@ -71,34 +71,41 @@ def temporal_then_spatial(
 class _MixAndFilter(torch.autograd.Function):
     """(mixing @ x) filtered, O x N x T. The mixed rows are made again for the gradient: cheaper than keeping them.
 
-    A filter's matrix is zero but near its diagonal, so the products run over blocks of time and their neighbourhood.
+    A filter's matrix is zero but near its diagonal, so the products run over blocks of time and their neighbourhood;
+    and over blocks of windows, so that what was mixed is filtered while it is in the cache.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, mixing: Tensor, filters: Tensor, left: int, right: int) -> Tensor:
         ctx.save_for_backward(x, mixing, filters)
         ctx.left, ctx.right = left, right
-        mixed = _mix(x, mixing)
-        out = torch.empty_like(mixed, memory_format=torch.contiguous_format)
-        for here, near in _blocks(x.shape[2], left, right):
-            out[:, :, here] = torch.bmm(mixed[:, :, near], filters[:, near, here])
+        outputs, (n, _, n_times) = len(mixing), x.shape
+        out = x.new_empty(outputs, n, n_times)
+        for part in window_blocks(x, outputs * n_times, n):
+            mixed = _mix(x[part], mixing)
+            for here, near in _blocks(n_times, left, right):
+                out[:, part, here] = torch.bmm(mixed[:, :, near], filters[:, near, here])
         return out
 
     @staticmethod
     @full_precision
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, mixing, filters = ctx.saved_tensors
-        mixed, grad_filters = _mix(x, mixing), torch.zeros_like(filters)
-        for here, near in _blocks(x.shape[2], ctx.left, ctx.right):
-            grad_filters[:, near, here] = torch.bmm(mixed[:, :, near].transpose(1, 2), grad[:, :, here])
-        grad_mixed = mixed  # its values are not needed any more
-        for here, near in _blocks(
-            x.shape[2], ctx.right, ctx.left
-        ):  # seen from an input, before and after change places
-            grad_mixed[:, :, here] = torch.bmm(grad[:, :, near], filters[:, here, near].transpose(1, 2))
-        grad_mixed = grad_mixed.transpose(0, 1)  # N x O x T
-        grad_mixing = torch.bmm(grad_mixed, x.transpose(1, 2)).sum(dim=0)
-        grad_x = torch.matmul(mixing.T, grad_mixed) if ctx.needs_input_grad[0] else None
+        outputs, (n, _, n_times) = len(mixing), x.shape
+        grad_filters, grad_mixing = torch.zeros_like(filters), torch.zeros_like(mixing)
+        grad_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        for part in window_blocks(x, outputs * n_times, n):
+            mixed, grad_out = _mix(x[part], mixing), grad[:, part]
+            for here, near in _blocks(n_times, ctx.left, ctx.right):
+                grad_filters[:, near, here] += torch.bmm(mixed[:, :, near].transpose(1, 2), grad_out[:, :, here])
+            grad_mixed = mixed  # its values are not needed any more
+            # Seen from an input, before and after change places.
+            for here, near in _blocks(n_times, ctx.right, ctx.left):
+                grad_mixed[:, :, here] = torch.bmm(grad_out[:, :, near], filters[:, here, near].transpose(1, 2))
+            grad_mixed = grad_mixed.transpose(0, 1)  # n x O x T
+            grad_mixing += torch.bmm(grad_mixed, x[part].transpose(1, 2)).sum(dim=0)
+            if grad_x is not None:
+                grad_x[part] = torch.matmul(mixing.T, grad_mixed)
         return grad_x, grad_mixing, grad_filters, None, None
 
 
@@ -119,7 +126,7 @@ def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: nn.BatchNorm2
         size, n_times = kernels.shape[1], x.shape[-1]
         rows, pad = x.reshape(-1, n_times), (left, size - 1 - left)
         sums = F.pad(rows.sum(dim=0), pad).unfold(0, n_times, 1).sum(dim=1)  # c: K
-        products = F.pad(rows.T @ rows, pad * 2)
+        products = F.pad(_products(rows, size), pad * 2)
         width = len(products)
         lagged = products.as_strided((n_times, size, size), (width + 1, width, 1)).sum(dim=0)  # R: K x K
         count = rows.numel()
@@ -127,17 +134,16 @@ def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: nn.BatchNorm2
         mean = taps @ sums.double() / count
         variance = ((taps @ lagged.double()) * taps).sum(dim=1) / count - mean**2
         mean, variance = mean.to(kernels.dtype), variance.clamp_min(0).to(kernels.dtype)
-        _update_running(norm, mean, variance, count)
+        update_running(norm, mean, variance, count)
     else:
         mean, variance, _ = running(norm)
     scale = norm.weight * torch.rsqrt(variance + norm.eps)
     return scale, norm.bias - scale * mean
 
 
-@torch.no_grad()
-def _update_running(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int) -> None:
-    """Move a batch norm's running statistics as PyTorch does: variance biased inside, unbiased in the record."""
-    running_mean, running_var, momentum = running(norm)
-    norm.num_batches_tracked.add_(1)  # type: ignore[union-attr]
-    running_mean.lerp_(mean.to(running_mean.dtype), momentum)
-    running_var.lerp_((variance * (count / (count - 1))).to(running_var.dtype), momentum)
+def _products(rows: Tensor, size: int) -> Tensor:
+    """X'X (T x T) of rows X, as far as two taps of one filter reach: zero where samples are ``size`` or more apart."""
+    upper = rows.new_zeros(rows.shape[1], rows.shape[1])
+    for here, near in _blocks(rows.shape[1], 0, size - 1):
+        upper[here, near] = rows[:, here].T @ rows[:, near]
+    return upper.triu() + upper.triu(1).T

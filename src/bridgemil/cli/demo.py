@@ -183,7 +183,7 @@ def _methods_page(out: Path) -> None:
 def _planted(out: Path, budget: str, threads: int | None, show: bool) -> dict[str, EvidenceFound]:
     """Simulated people with sharp waves at known places: do the gates of held-out patients point at them?"""
     from bridgemil.cohort.prepare import prepare
-    from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
+    from bridgemil.cohort.synthetic import SynthSettings, patients, synthesise, true_evidence
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.evaluation.evidence import evidence_found
     from bridgemil.report.results_figure import Example, draw_gates
@@ -192,8 +192,8 @@ def _planted(out: Path, budget: str, threads: int | None, show: bool) -> dict[st
 
     recordings = synthesise(out / "recordings", parse(SynthSettings, TRUTH), progress=show)
     cohort = prepare(recordings, out / "cohort", label="group", progress=show)
-    patients = [s for s, label in zip(cohort.subjects, cohort.labels, strict=True) if label != "control"]
-    known = {s: true_evidence(recordings, s, cohort.window_starts(s)) for s in patients}
+    ill = [subject for subject in cohort.subjects if subject in patients(recordings)]
+    known = {s: true_evidence(recordings, s, cohort.window_starts(s)) for s in ill}
     gates: dict[str, dict[str, NDArray[np.float32]]] = {}
     for name in TRUTH_METHODS:
         result = evaluate(
@@ -202,7 +202,7 @@ def _planted(out: Path, budget: str, threads: int | None, show: bool) -> dict[st
         )  # fmt: skip
         gates[name] = {str(s): rows["gate"].to_numpy() for s, rows in result.windows.groupby("subject")}
     found = {name: evidence_found(values, known) for name, values in gates.items()}
-    first = patients[0]
+    first = ill[0]
     shown = {name: values[first] for name, values in gates.items()}
     draw_gates(out / "gates.png", found, Example(first, cohort.window_starts(first), known[first], shown))
     if show:

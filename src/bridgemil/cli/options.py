@@ -76,8 +76,10 @@ def values(pairs: list[str]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
-        if not equals or not key.strip() or not text.strip():
+        if not equals or not key.strip() or not all(value.strip() for value in text.split(",")):
             raise typer.BadParameter(f"expected key=value,value; got {pair!r}", param_hint="--vary")
+        if key.strip() in found:
+            raise typer.BadParameter(f"{key.strip()} is named twice; join its values by commas", param_hint="--vary")
         found[key.strip()] = [settings([f"{key}={value}"])[key.strip()] for value in text.split(",")]
     return found
 

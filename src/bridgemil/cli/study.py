@@ -17,7 +17,15 @@ NAME = "study"
 
 single = partial(typer.Option, rich_help_panel="Of single studies")
 running = partial(typer.Option, rich_help_panel="Where to run")
-NAMES = "reliability, scarcity, representation, ablation, sensitivity or learning_curve."  # a test compares them
+ABOUT = {  # a test compares the names
+    "reliability": "windows against the diagnosis they inherit, RQ2",
+    "scarcity": "fewer people or fewer windows, RQ3",
+    "representation": "pictures of the windows after each stage, RQ4",
+    "ablation": "bridgemil without its parts",
+    "sensitivity": "one setting at a time",
+    "learning_curve": "how many more people do I need",
+}
+NAMES = ", ".join(f"{name} ({sentence})" for name, sentence in ABOUT.items()) + "."
 
 
 def run(

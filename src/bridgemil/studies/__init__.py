@@ -1,7 +1,7 @@
 """The studies: each is a grid for the engine, a table and a figure. Add one with a file and a line.
 
-A study is a module with ``ABOUT`` (a sentence), ``OPTIONS`` (the names of its own options) and ``perform(desk)``, which
-runs what it needs and says what came out.
+A study is a module with ``OPTIONS`` (the names of its own options) and ``perform(desk)``, which runs what it needs and
+says what came out.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import importlib
 from dataclasses import replace
 from typing import Any
 
+from bridgemil import methods
 from bridgemil.errors import one_of
 from bridgemil.evaluation.results import GROUPED, accepted_words, subbag_pairs
 from bridgemil.report.benchmark_table import counted
-from bridgemil.studies import published, truth
+from bridgemil.studies import drawing, published, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.findings import Findings
 
@@ -51,7 +52,14 @@ def study(name: str, desk: Desk) -> Findings:
     if desk.truth is not None:
         for cohort in desk.cohorts:
             truth.evidence(desk, cohort)  # a wrong folder is better noticed before hours of work
-    said: Findings = module.perform(desk)
+    with drawing.plain_words():
+        findings = _explained(name, desk, module.perform(desk))
+        findings.write(desk.out / name)
+    return findings
+
+
+def _explained(name: str, desk: Desk, said: Findings) -> Findings:
+    """What a study said, with what every study says."""
     risks = [
         f"{desk.name(cohort)}: {accepted_words(desk.risks[cohort.hash])}"
         for cohort in desk.cohorts
@@ -62,9 +70,7 @@ def study(name: str, desk: Desk) -> Findings:
         notes.append(TESTS)
     if name != "representation":  # whose numbers in the paper are of one seed
         notes += published.notes(desk)
-    findings = replace(said, sentences=[*risks, *said.sentences], footnotes=notes)
-    findings.write(desk.out / name)
-    return findings
+    return replace(said, sentences=[*risks, *said.sentences], footnotes=notes)
 
 
 def _about(desk: Desk) -> list[str]:
@@ -77,8 +83,11 @@ def _about(desk: Desk) -> list[str]:
         words.append(f"bridgemil's Stage 1 has {counted(pairs, 'pair')} of sub-bags a step where nothing else is said.")
     if desk.groups is not None:
         words.append(GROUPED)
-    if desk.changes:
-        words.append(f"Set by hand: {', '.join(f'{key} = {value}' for key, value in desk.changes.items())}.")
+    if desk.used_changes:
+        words.append(f"Set by hand: {', '.join(f'{key} = {value}' for key, value in desk.used_changes.items())}.")
+    unused = [key for key in methods.flat(desk.changes) if key not in desk.used_changes]
+    if unused:
+        words.append(f"Set, but no method of this study has it: {', '.join(unused)}.")
     return words
 
 

@@ -17,7 +17,6 @@ from bridgemil.studies import drawing, published, scores, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.findings import Findings
 
-ABOUT = "bridgemil without each of its parts, and without any Stage 1 (Appendix E)"
 OPTIONS = ("variants",)
 WHOLE = "bridgemil"
 

@@ -53,6 +53,8 @@ class Desk:
         This machine's cores by default.
     progress
         Show it.
+    used_changes
+        Those of ``changes`` that some method of the study had, as its experiments are made.
     """
 
     cohorts: tuple[Cohort, ...]
@@ -70,6 +72,7 @@ class Desk:
     truth: Path | None = None
     where: Where = field(default_factory=Where)
     progress: bool = True
+    used_changes: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not (self.cohorts and self.seeds and self.split_seeds):
@@ -161,6 +164,7 @@ class Desk:
         """
         flat, fixed = methods.flat(self.changes), methods.fixed(method)
         wanted = {key: flat[key] for key in flat if methods.has_setting(method, key) and key not in fixed}
+        self.used_changes.update(wanted)
         wanted |= dict(changes or {})
         settings = methods.for_cohort(cohort, method, self.backbone, self.budget, wanted, recipe=self.recipe)
         return Experiment(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.report import colours
@@ -11,15 +12,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_CLASS_MARKERS = "osD^vP"
 _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^"}
 
 
 def canvas(columns: int = 1, rows: int = 1, width: float = 5.0, height: float = 3.8) -> tuple[Figure, list[Axes]]:
     """A figure that belongs to nobody else, with its axes from left to right and top to bottom."""
-    import matplotlib
     from matplotlib.figure import Figure
 
-    matplotlib.rcParams["text.parse_math"] = False  # a class may be called $x
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     places = figure.subplots(rows, columns, squeeze=False)
     axes = list(places.flat)
@@ -34,6 +34,18 @@ def look(method: str) -> dict[str, Any]:
     """Colour and marker of a method, for matplotlib."""
     style = colours.method(method)
     return {"color": style.colour, "marker": _MARKERS[style.marker]}
+
+
+def class_marker(number: int) -> str:
+    """The marker of a class, by its number in the cohort; its colour is ``colours.class_colour``."""
+    return _CLASS_MARKERS[number % len(_CLASS_MARKERS)]
+
+
+def plain_words() -> AbstractContextManager[None]:
+    """While this lasts, text is drawn as it is: a class may be called $x, and the user's own figures stay theirs."""
+    import matplotlib as mpl
+
+    return mpl.rc_context({"text.parse_math": False})
 
 
 def intervals(ax: Axes, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.disk import new_file
+from bridgemil.report.markdown import md_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,13 +74,13 @@ class Findings:
 
     def markdown(self) -> str:
         """As findings.md holds it."""
-        lines = [f"# {self.title}", "", *(f"- {sentence}" for sentence in self.sentences)]
+        lines = [f"# {md_text(self.title)}", "", *(f"- {md_text(sentence)}" for sentence in self.sentences)]
         for name, table in self.tables.items():
             lines += ["", f"## {name.replace('_', ' ')}", "", *_rows(table)]
         for name in self.figures:
             lines += ["", f"![{name.replace('_', ' ')}]({name}.png)"]
         if self.footnotes:
-            lines += ["", "## To be read with", "", *(f"- {note}" for note in self.footnotes)]
+            lines += ["", "## To be read with", "", *(f"- {md_text(note)}" for note in self.footnotes)]
         return "\n".join(lines) + "\n"
 
 
@@ -125,8 +126,8 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
     for name in table:
         if name in bounds:
             continue
-        own = "ci" if name == "accuracy" else name
-        low, high = f"{own}95_low", f"{own}95_high"
+        interval_name = "ci" if name == "accuracy" else name
+        low, high = f"{interval_name}95_low", f"{interval_name}95_high"
         if low in bounds and high in bounds:
             spans = table[[name, low, high]].itertuples(index=False)
             form = _points if name in ("accuracy", "gain") else cell_text  # percent and points, whatever their size
@@ -152,7 +153,7 @@ def _rows(wide: pd.DataFrame) -> list[str]:
     """A Markdown table."""
     table = readable(wide)
     lines = ["| " + " | ".join(map(str, table.columns)) + " |", "|" + "---|" * len(table.columns)]
-    return lines + ["| " + " | ".join(row) + " |" for row in table.itertuples(index=False)]
+    return lines + ["| " + " | ".join(map(md_text, row)) + " |" for row in table.itertuples(index=False)]
 
 
 def cell_text(value: Any) -> str:

@@ -153,19 +153,19 @@ def _order(choice: Choice, n: int, gates: NDArray[np.float64] | None, seed: list
 
 
 def evidence_share(rounds: Sequence[Round], known: Mapping[str, NDArray[np.bool_]]) -> float | None:
-    """The share of the kept training windows that hold evidence, mean over people who have both kinds of windows.
+    """The share of the kept training windows that hold evidence, mean over patients who have both kinds of windows.
 
     Parameters
     ----------
     rounds
         With the windows that are kept.
     known
-        By subject, which of all its windows hold evidence.
+        By patient, which of all its windows hold evidence.
     """
     shares: dict[str, list[float]] = {}
     for outer in rounds:
         for subject in outer.train:
-            truth = known[subject]
+            truth = known.get(subject, np.zeros(0, dtype=bool))
             if 0 < truth.sum() < len(truth):
                 kept = truth[list(outer.kept[subject])] if subject in outer.kept else truth
                 shares.setdefault(subject, []).append(float(kept.mean()))

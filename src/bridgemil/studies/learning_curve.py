@@ -24,9 +24,9 @@ from bridgemil.studies.findings import Findings
 from bridgemil.studies.power_law import Forecast
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
-ABOUT = "how many more people: balanced accuracy against the number of training subjects, and a forecast"
 OPTIONS = ("method", "sizes", "draws")
 DRAWS, STEPS, RESAMPLES = 3, 5, 300
 LEAST_OF_A_CLASS = 2
@@ -78,7 +78,16 @@ class Curve:
     @property
     def beyond(self) -> list[float]:
         """The numbers of people to forecast."""
-        return [times * self.points[-1].n for times in MULTIPLES]
+        return _beyond(self.points)
+
+    @property
+    def drawn(self) -> tuple[NDArray[np.float64], ...] | None:
+        """The fitted curve as it is drawn: numbers of people, value, and the bounds of its 95 %; None if none fits."""
+        if self.forecast.law is None:
+            return None
+        useful = [] if self.forecast.why_not else [n for n in self.beyond if self.forecast.is_useful(n)]
+        n: NDArray[np.float64] = np.geomspace(self.points[0].n, max([self.points[-1].n, *useful]), 200)
+        return n, *self.forecast.at(n)
 
 
 def thinned(cohort: Cohort, fold_round: Round, n: int, rng: np.random.Generator) -> Round:
@@ -158,13 +167,15 @@ def perform(desk: Desk) -> Findings:
     return Findings(
         f"Learning curve of {desk.title(method)}", sentences,
         tables | truth.tables(desk, told), {"learning_curve": _figure(desk, curves, rows, method)},
+        _drawn_curves(desk, curves),
         footnotes=[
             "A forecast is no promise: it assumes that more people are of the same kind, recorded in the same way, and "
             "that the curve goes on as it began.",
             "training_subjects are the people a model was trained on; in a split of k folds two are kept for "
             "validation and test. Test and validation subjects are the same for every number.",
             "Intervals are over test subjects within their class; sd is over draws of training subjects. The "
-            "forecast's interval is of curves fitted anew to people drawn anew.",
+            "forecast's interval is of curves fitted anew to test subjects drawn anew: it leaves out which training "
+            "subjects were drawn and how a fold's model came out, and so is too narrow by these.",
         ],
     )  # fmt: skip
 
@@ -232,8 +243,12 @@ def _curve(cohort: Cohort, points: list[Point]) -> Curve:
     observed, resampled = scores.balanced_resamples(right, labels.tolist(), RESAMPLES)
     n = np.array([point.n for point in points])
     weights = np.array([float(len(point.draws)) for point in points])
-    beyond = [times * points[-1].n for times in MULTIPLES]
-    return Curve(cohort, points, power_law.forecast(n, observed, resampled, weights, beyond))
+    return Curve(cohort, points, power_law.forecast(n, observed, resampled, weights, _beyond(points)))
+
+
+def _beyond(points: Sequence[Point]) -> list[float]:
+    """The numbers of people to forecast."""
+    return [times * points[-1].n for times in MULTIPLES]
 
 
 def _row(desk: Desk, curve: Curve, point: Point) -> dict[str, Any]:
@@ -347,19 +362,29 @@ def _draw_points(ax: Axes, rows: list[dict[str, Any]], method: str) -> None:
         )  # fmt: skip
 
 
+def _drawn_curves(desk: Desk, curves: Sequence[Curve]) -> dict[str, pd.DataFrame]:
+    """What is drawn beside the points: the fitted curves and their bounds."""
+    import pandas as pd
+
+    tables = []
+    for curve in curves:
+        if curve.drawn is not None:
+            columns = ("training_subjects", "fitted", "fitted95_low", "fitted95_high")
+            table = pd.DataFrame(dict(zip(columns, curve.drawn, strict=True)))
+            tables.append(table.assign(cohort=desk.name(curve.cohort)))
+    return {"fitted_curve": pd.concat(tables, ignore_index=True)} if tables else {}
+
+
 def _draw_law(ax: Axes, curve: Curve, colour: str) -> None:
-    known, last = curve.forecast, curve.points[-1].n
-    if known.law is None:
+    if curve.drawn is None:
         return
-    farthest = last if known.why_not else max(n for n in curve.beyond if known.is_useful(n))
-    n: NDArray[np.float64] = np.geomspace(curve.points[0].n, farthest, 200)
-    value, low, high = known.at(n)
+    (n, value, low, high), last = curve.drawn, curve.points[-1].n
     ax.fill_between(n, low, high, color=colour, alpha=0.15, linewidth=0)
     seen = n <= last
     ax.plot(n[seen], value[seen], color=colour, linewidth=1.2, label="fitted curve")
-    if farthest > last:
+    if n[-1] > last:
         ax.plot(n[~seen], value[~seen], color=colour, linewidth=1.2, linestyle="--")
-        ax.axvspan(last, farthest, color="0.94", linewidth=0, zorder=0, label="beyond the data")
+        ax.axvspan(last, n[-1], color="0.94", linewidth=0, zorder=0, label="beyond the data")
 
 
 def _people_axis(ax: Axes, curve: Curve) -> None:

@@ -29,7 +29,6 @@ from bridgemil.studies.reliability_figure import figure
 if TYPE_CHECKING:
     import pandas as pd
 
-ABOUT = "whether the diagnosis fits every window: agreement, and training on Top-K or Bottom-K windows (RQ2)"
 OPTIONS = ("top", "nested")
 TOP = (20, 50, 100, 200)
 VOTE, GATED, ADDS = "majority_vote", "bridgemil", "additive"
@@ -262,8 +261,9 @@ def _sentences(name: str, rows: dict[Choice, dict[str, Any]], trained: dict[Choi
             gains[choice] = {"all windows": rows[choice]} | against
         elif choice.gates == "plain":
             sentences.append(f"{name}: nobody has more than {choice.k} windows; nothing is left out.")
-    found = [gain for against in gains.values() for words, gain in against.items() if words != "all windows"]
-    scores.correct([*(row for row in rows.values() if "gain" in row), *found])
+    between = [gain for against in gains.values() for words, gain in against.items() if words != "all windows"]
+    with_all = [row for choice, row in rows.items() if any(outer.kept for outer in trained[choice].rounds)]
+    scores.correct([*with_all, *between])  # a choice that leaves nothing out compares nothing
     for choice, against in gains.items():
         verdicts = {words: scores.verdict(gain, "better", "worse") for words, gain in against.items()}
         apart = [f"against {words}: {verdict}" for words, verdict in verdicts.items() if verdict != scores.NOT_SHOWN]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CLASS_MARKERS = "osD^vP"
 _RULES: dict[str, dict[str, Any]] = {  # told apart by marker and line, too
     "top": {"color": "#d55e00", "marker": "o", "linestyle": "-"},
     "random": {"color": "#7d8287", "marker": "D", "linestyle": ":"},
@@ -62,13 +61,14 @@ def _agreement(ax: Axes, people: pd.DataFrame, by_class: pd.DataFrame, classes: 
         shares = 100 * people.loc[people["label"] == label, "agreement"].to_numpy()
         ax.scatter(
             x - 0.08 + rng.uniform(-0.2, 0.2, len(shares)), shares, s=24, alpha=0.75, color=colours.class_colour(x),
-            marker=_CLASS_MARKERS[x % len(_CLASS_MARKERS)], edgecolors="white", linewidths=0.5,
+            marker=drawing.class_marker(x), edgecolors="white", linewidths=0.5,
         )  # fmt: skip
         row = by_class[by_class["label"] == label].iloc[0]
         mean, low, high = (100 * float(row[key]) for key in ("agreement", "agreement95_low", "agreement95_high"))
+        below, above = max(0, mean - low), max(0, high - mean)  # where all are alike, rounding may turn the sign
         ax.errorbar(
-            x + 0.28, mean, [[mean - low], [high - mean]], color="black", marker="_", markersize=13, capsize=4,
-            linewidth=1.6, markeredgewidth=1.8, label="mean, 95 % over subjects" if x == 0 else None,
+            x + 0.28, mean, [[below], [above]], color="black", marker="_", markersize=13, capsize=4, linewidth=1.6,
+            markeredgewidth=1.8, label="mean, 95 % over subjects" if x == 0 else None,
         )  # fmt: skip
     ax.axhline(50, color="0.45", linewidth=1, linestyle="--", zorder=1, label="below: most windows disagree")
     counts = [int((people["label"] == label).sum()) for label in classes]

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-ABOUT = "the space of windows before and after each stage: pictures, silhouettes, neighbours (RQ4)"
 OPTIONS = ()
 RAW, FRONT_END, STAGE1, STAGE2 = "raw", "front end", "Stage 1", "Stage 2"
 BEYOND = 0.05  # of random deals may be as large where classes are said to stand apart

@@ -6,7 +6,7 @@ windows stays, in training, validation and test. All methods see the same folds 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-ABOUT = "fewer subjects, or fewer windows of each: which costs more (RQ3, Fig. 3)"
 OPTIONS = ()
 METHODS = ("majority_vote", "attention", "bridgemil")
 PERCENTS = (100, 80, 50, 20, 10)
@@ -139,8 +138,9 @@ def perform(desk: Desk) -> Findings:
             lost = [_loss(desk, mine, method, what) for what in (SUBJECTS, WINDOWS)]
             losses += [row for row in lost if row is not None]
             sentences += _sentences(desk, mine, method, lost)
-        sentences += _which_costs_more(desk, mine)
-        scores.correct([row for row in losses if row["cohort"] == desk.name(cohort)])
+        against = _few_against_few(desk, mine)
+        scores.correct([*(row for row in losses if row["cohort"] == desk.name(cohort)), *against.values()])
+        sentences += _which_costs_more(against)
     sentences += _caution(desk, losses)
     tables = {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)}
     told = {(c.cohort.hash, _title(c)): c.results for c in conditions}
@@ -268,25 +268,29 @@ def _sentences(
     ]
 
 
-def _which_costs_more(desk: Desk, conditions: list[Condition]) -> list[str]:
-    """The least of the people against the least of the windows, for every method that was run with both."""
-    gains, names = [], []
+def _few_against_few(desk: Desk, conditions: list[Condition]) -> dict[str, dict[str, Any]]:
+    """The least of the people against the least of the windows, for every method that was run with both; in words."""
+    gains = {}
     for method in METHODS:
         (people, few_people), (windows, few_windows) = (_ends(conditions, method, what) for what in (SUBJECTS, WINDOWS))
         if few_people is not people and few_windows is not windows:
-            gains.append(same_people(few_people.results, few_windows.results))
             shares = [few_people.sizes()["train_subjects"] / people.sizes()["train_subjects"]]
             shares.append(few_windows.sizes()["windows"] / windows.sizes()["windows"])
-            names.append(
+            words = (
                 f"{desk.name(people.cohort)}, {method}: {100 * shares[0]:.0f} % of the training subjects against "
                 f"{100 * shares[1]:.0f} % of the windows, on the same people"
             )
-    scores.correct(gains)
-    said = [scores.verdict(gain, "fewer windows cost more", "fewer subjects cost more") for gain in gains]
-    return [
-        f"{name}: {scores.shown(gain)}; {'which costs more is not shown' if words == scores.NOT_SHOWN else words}."
-        for name, gain, words in zip(names, gains, said, strict=True)
-    ]
+            gains[words] = same_people(few_people.results, few_windows.results)
+    return gains
+
+
+def _which_costs_more(gains: Mapping[str, dict[str, Any]]) -> list[str]:
+    sentences = []
+    for words, gain in gains.items():
+        said = scores.verdict(gain, "fewer windows cost more", "fewer subjects cost more")
+        said = "which costs more is not shown" if said == scores.NOT_SHOWN else said
+        sentences.append(f"{words}: {scores.shown(gain)}; {said}.")
+    return sentences
 
 
 def _nothing_to_lose(name: str, full: Condition) -> list[str]:

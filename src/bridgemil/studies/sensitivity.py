@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bridgemil import methods
+from bridgemil import baselines, methods
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadUse
@@ -17,15 +17,18 @@ from bridgemil.studies.findings import Findings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-ABOUT = "one setting at a time: retention, sub-bag size, sub-bag pairs (Appendix F), or any with --vary"
 OPTIONS = ("vary", "method")
 USUAL: dict[str, list[Any]] = {
     "stage2.retention": [0, 1e-6, 1e-5, 1e-4, 1e-2],
     "stage1.subbag_size": [4, 8, 16],
     "stage1.subbag_pairs": [16, 64, 256],
 }
-RATIO = "retention_gradient_ratio"
+RATIO, AS_USUAL = "retention_gradient_ratio", "as usual"
+
+
+Key = tuple[str, str, Any]  # cohort hash, setting and value; no setting and None: everything as usual
 
 
 def perform(desk: Desk) -> Findings:
@@ -33,59 +36,93 @@ def perform(desk: Desk) -> Findings:
     import pandas as pd
 
     method = desk.option("method", "bridgemil")
-    vary: dict[str, list[Any]] = {key: list(values) for key, values in desk.option("vary", USUAL).items()}
-    for key in vary:
-        if not methods.has_setting(method, key):
-            raise BadUse(f"{method} has no setting {key}; its own: {', '.join(_settings_of(desk, method))}")
-        if key in methods.fixed(method):
-            raise BadUse(f"{key} is what makes {method}; vary it of bridgemil")
-    for key, values in vary.items():
-        usual = _usual_value(desk, method, key)
-        if usual is not None and usual not in values:
-            values.append(usual)  # what the others are compared with stands among them
-            values.sort(key=lambda value: (value is None, isinstance(value, str), 0 if value is None else value))
-        vary[key] = list(dict.fromkeys(values))
-    keys: list[tuple[Cohort, str, Any, Experiment]] = []
-    for cohort in desk.cohorts:
-        for seed in desk.split_seeds:
-            split = desk.split(cohort, seed)
-            keys.append((cohort, "", None, desk.experiment(cohort, method, split)))
-            for key, values in vary.items():
-                keys += [(cohort, key, v, desk.experiment(cohort, method, split, changes={key: v})) for v in values]
-    found: dict[tuple[str, str, Any], list[Results]] = {}
-    for (cohort, key, value, _), results in zip(keys, desk.perform([one[3] for one in keys]), strict=True):
-        found.setdefault((cohort.hash, key, value), []).append(results)
+    vary = _values_to_try(desk, method)
+    results = _run_all(desk, method, vary)
     rows = [
-        _row(desk, cohort, key, value, found[cohort.hash, key, value], found[cohort.hash, "", None])
+        row
         for cohort in desk.cohorts
         for key, values in vary.items()
-        for value in values
+        for row in _rows(desk, cohort, key, values, results)
     ]
     for cohort in desk.cohorts:
         scores.correct([row for row in rows if row["cohort"] == desk.name(cohort) and not row["usual"]])
     tables = {"sensitivity": pd.DataFrame(rows)}
     tables |= truth.tables(
-        desk, {(cohort, f"{key} = {value}" if key else "as usual"): r for (cohort, key, value), r in found.items()}
+        desk, {(cohort, f"{key} = {value}" if key else AS_USUAL): r for (cohort, key, value), r in results.items()}
     )
     return Findings(
         f"Sensitivity of {desk.title(method)}", _sentences(rows), tables,
-        {"sensitivity": _figure(desk, vary, rows, found)},
+        {"sensitivity": _figure(desk, vary, rows, results)},
         footnotes=[
             "One setting is varied at a time; gains are against the usual value on the same subjects, paired.",
-            *_also(found),
+            *_also(results),
             "Choosing a value by this table and then reporting the same cohort is selection on test subjects.",
         ],
     )  # fmt: skip
 
 
+def _values_to_try(desk: Desk, method: str) -> dict[str, list[Any]]:
+    """The values of every setting, the usual one among them; what cannot vary is refused."""
+    chosen = desk.option("vary", USUAL)
+    methods.check(method)
+    for key, values in chosen.items():
+        if not methods.has_setting(method, key):
+            known = ", ".join(_settings_of(desk, method)) or "none"
+            unasked = "" if desk.options.get("vary") else "name a setting with --vary KEY=VALUE,VALUE: "
+            raise BadUse(f"{unasked}{method} has no setting {key}; its own: {known}")
+        if key in methods.fixed(method):
+            raise BadUse(f"{key} is what makes {method}; vary it of bridgemil")
+        for value in values:
+            if not isinstance(value, str | bool | int | float | None):
+                raise BadUse(f"--vary {key}: {value!r} is no number, word, true, false or null")
+    completed = {}
+    for key, values in chosen.items():
+        usual = _usual_value(desk, method, key)
+        wanted = dict.fromkeys(values)
+        if usual is not None and usual not in wanted:  # what the others are compared with stands among them
+            wanted = dict.fromkeys(sorted((*wanted, usual), key=_in_order))
+        completed[key] = list(wanted)
+    return completed
+
+
+def _in_order(value: Any) -> tuple[int, float, str]:
+    """Numbers by their size, then words, then none."""
+    if value is None:
+        return 2, 0, ""
+    return (0, value, "") if isinstance(value, int | float) else (1, 0, value)
+
+
+def _run_all(desk: Desk, method: str, vary: Mapping[str, Sequence[Any]]) -> dict[Key, list[Results]]:
+    """Results by cohort, setting and value, one a split."""
+    planned: list[tuple[Key, Experiment]] = []
+    for cohort in desk.cohorts:
+        for seed in desk.split_seeds:
+            split = desk.split(cohort, seed)
+            planned.append(((cohort.hash, "", None), desk.experiment(cohort, method, split)))
+            planned += [
+                ((cohort.hash, key, value), desk.experiment(cohort, method, split, changes={key: value}))
+                for key, values in vary.items()
+                for value in values
+            ]
+    gathered: dict[Key, list[Results]] = {}
+    for (key, _), results in zip(planned, desk.perform([made for _, made in planned]), strict=True):
+        gathered.setdefault(key, []).append(results)
+    return gathered
+
+
 def _settings_of(desk: Desk, method: str) -> list[str]:
+    """The settings that can vary."""
     members = desk.experiment(desk.cohorts[0], method).settings.each
     keys = {key for member in members for key in methods.flat(member.model_dump(mode="json")) if "." in key}
+    for member in members:
+        if not member.is_network:  # whose stored settings leave out what is as usual
+            keys |= {f"baseline.{name}" for name in baselines.get(member.method).Settings.model_fields}
+    keys -= {"stage1.objective", "stage2.kind"}  # these make the method
     return sorted(key for key in keys if methods.has_setting(method, key) and key not in methods.fixed(method))
 
 
 def _usual_value(desk: Desk, method: str, key: str) -> Any:
-    """What a setting is where it is not varied."""
+    """What a setting is where it is not varied; None where no value of it can be named."""
     for member in desk.experiment(desk.cohorts[0], method).settings.each:
         values = methods.flat(member.model_dump(mode="json", exclude_none=True))
         if key in values:
@@ -93,11 +130,11 @@ def _usual_value(desk: Desk, method: str, key: str) -> Any:
     return None
 
 
-def _also(found: Mapping[tuple[str, str, Any], Sequence[Results]]) -> list[str]:
+def _also(by_key: Mapping[Key, Sequence[Results]]) -> list[str]:
     """What else a value changes: epochs that are set mean no floor of steps, an aggregator has its own rates."""
     notes = []
-    for (cohort, key, value), results in found.items():
-        before, after = (_values(several[0].settings) for several in (found[cohort, "", None], results))
+    for (cohort, key, value), results in by_key.items():
+        before, after = (_values(several[0].settings) for several in (by_key[cohort, "", None], results))
         others = [
             f"{name} from {text(before.get(name))} to {text(after.get(name))}"
             for name in dict.fromkeys((*before, *after))
@@ -130,6 +167,17 @@ def gradient_ratio(results: Sequence[Results]) -> float | None:
     curves = [r.curves[RATIO] for r in results if RATIO in r.curves]
     measured = pd.concat(curves).dropna() if curves else pd.Series(dtype=float)
     return float(measured.median()) if len(measured) else None
+
+
+def _rows(
+    desk: Desk, cohort: Cohort, key: str, values: Sequence[Any], results: Mapping[Key, list[Results]]
+) -> list[dict[str, Any]]:
+    """A row a value; where none of them is the usual one, everything as usual stands first."""
+    usual = results[cohort.hash, "", None]
+    rows = [_row(desk, cohort, key, value, results[cohort.hash, key, value], usual) for value in values]
+    if not any(row["usual"] for row in rows):
+        rows.insert(0, _row(desk, cohort, key, AS_USUAL, usual, usual))
+    return rows
 
 
 def _row(
@@ -172,19 +220,24 @@ def _sentences(rows: list[dict[str, Any]]) -> list[str]:
     return sentences
 
 
-def _figure(desk: Desk, vary: Mapping[str, Sequence[Any]], rows: list[dict[str, Any]], found: Any) -> Any:
+def _figure(
+    desk: Desk, vary: Mapping[str, Sequence[Any]], rows: list[dict[str, Any]], results: Mapping[Key, list[Results]]
+) -> Figure:
     figure, axes = drawing.canvas(len(vary), len(desk.cohorts), width=4.4, height=3.6)
     places = iter(axes)
     for cohort in desk.cohorts:
-        level = 100 * metrics.chance(found[cohort.hash, "", None][0].labels)[0]
+        usual = results[cohort.hash, "", None][0]
+        level = 100 * metrics.chance(usual.labels)[0]
         for key in vary:
             mine = [row for row in rows if row["cohort"] == desk.name(cohort) and row["setting"] == key]
-            name = found[cohort.hash, "", None][0].name
-            _draw(next(places), mine, level, f"{desk.name(cohort)}: {key}", name)
+            ax = next(places)
+            _draw(ax, mine, level, usual.name)
+            ax.set_xlabel(key)
+            ax.set_title(f"{desk.name(cohort)} (filled: the usual value)", fontsize=9)
     return figure
 
 
-def _draw(ax: Axes, rows: list[dict[str, Any]], level: float, title: str, method: str) -> None:
+def _draw(ax: Axes, rows: list[dict[str, Any]], level: float, method: str) -> None:
     style = drawing.look(method)
     for x, row in enumerate(rows):
         ax.plot([x, x], [row["ci95_low"], row["ci95_high"]], color=style["color"], linewidth=2)
@@ -198,6 +251,5 @@ def _draw(ax: Axes, rows: list[dict[str, Any]], level: float, title: str, method
     drawing.chance_line(ax, level, named=True)
     ax.set_xticks(range(len(rows)), [row["value"] for row in rows])
     low = min(level, *(row["ci95_low"] for row in rows))
-    ax.set(xlim=(-0.6, len(rows) - 0.4), ylim=(max(0, low - 14), None), xlabel=title.partition(": ")[2])
+    ax.set(xlim=(-0.6, len(rows) - 0.4), ylim=(max(0, low - 14), None))
     ax.set_ylabel("accuracy of held-out subjects (%)")
-    ax.set_title(title.partition(": ")[0] + " (filled: the usual value)", fontsize=9)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = 4
-_MARKERS = ("o", "^", "s", "D", "v", "P")
 _LAYERS = 8  # classes take turns, so that none covers the others
 
 
@@ -83,7 +82,7 @@ def _panel(ax: Axes, points: pd.DataFrame, classes: Sequence[str]) -> None:
             chosen = np.flatnonzero(layers == turn)
             ax.scatter(
                 part["x"].to_numpy()[chosen], part["y"].to_numpy()[chosen], s=size, c=[tints[i] for i in chosen],
-                marker=_MARKERS[number % len(_MARKERS)], linewidths=0, alpha=0.75, rasterized=True,
+                marker=drawing.class_marker(number), linewidths=0, alpha=0.75, rasterized=True,
             )  # fmt: skip
     ax.set(xticks=[], yticks=[])
     ax.margins(0.04)
@@ -102,9 +101,7 @@ def _legend(ax: Axes, people: dict[str, int]) -> None:
     handles, labels = [], []
     for number, (name, n) in enumerate(people.items()):
         shown = [
-            Line2D(
-                [], [], color=shade(number, i, 3), marker=_MARKERS[number % len(_MARKERS)], linestyle="", markersize=8
-            )
+            Line2D([], [], color=shade(number, i, 3), marker=drawing.class_marker(number), linestyle="", markersize=8)
             for i in range(3)
         ]
         handles.append(tuple(shown))

@@ -46,8 +46,8 @@ def tables(desk: Desk, results: Mapping[tuple[str, str], Sequence[Results]]) -> 
 
 
 def evidence(desk: Desk, cohort: Cohort) -> dict[str, NDArray[np.bool_]]:
-    """Which windows of each subject hold evidence."""
-    from bridgemil.cohort.synthetic import has_evidence_windows, true_evidence
+    """Which windows of each patient hold evidence."""
+    from bridgemil.cohort.synthetic import has_evidence_windows, patients, true_evidence
 
     assert desk.truth is not None
     if len(desk.cohorts) > 1:
@@ -62,7 +62,8 @@ def evidence(desk: Desk, cohort: Cohort) -> dict[str, NDArray[np.bool_]]:
     if not known:
         raise BadUse(f"{desk.truth}: its disease is a trait of the whole recording; no window holds more evidence")
     try:
-        return {s: true_evidence(desk.truth, s, cohort.window_starts(s)) for s in cohort.subjects}
+        ill = patients(desk.truth)
+        return {s: true_evidence(desk.truth, s, cohort.window_starts(s)) for s in cohort.subjects if s in ill}
     except (OSError, KeyError, ValueError) as error:
         raise BadUse(
             f"--truth {desk.truth}: is no folder that `bridgemil synth` wrote for this cohort ({error})"
@@ -82,7 +83,7 @@ def _same_files(desk: Desk, cohort: Cohort) -> None:
 
 
 def found(results: Sequence[Results], known: Mapping[str, NDArray[np.bool_]]) -> list[dict[str, Any]]:
-    """How well windows with evidence are ranked above those without: the mean over held-out people who have both.
+    """How well windows with evidence are ranked above those without: the mean over held-out patients who have both.
 
     AUROC, and precision at k, where k is how many windows of the person hold evidence.
 
@@ -91,7 +92,7 @@ def found(results: Sequence[Results], known: Mapping[str, NDArray[np.bool_]]) ->
     results
         Of one method, on one or several splits.
     known
-        By subject, which of all its windows hold evidence.
+        By patient, which of all its windows hold evidence.
     """
     from sklearn.metrics import roc_auc_score
 
@@ -115,7 +116,7 @@ def found(results: Sequence[Results], known: Mapping[str, NDArray[np.bool_]]) ->
         table.append({
             "ranked_by": kind, "auroc": float(each[:, 0].mean()), "auroc95_low": low, "auroc95_high": high,
             "precision_at_k": float(each[:, 1].mean()), "precision_by_chance": float(each[:, 2].mean()),
-            "people": len(each),
+            "patients": len(each),
         })  # fmt: skip
     return table
 

@@ -21,7 +21,14 @@ frozen before any learning method of this package was run on them.
 from bridgemil.cohort.synthetic.folder import synthesise
 from bridgemil.cohort.synthetic.people import simulate
 from bridgemil.cohort.synthetic.scenario import CLASSES, SynthSettings
-from bridgemil.cohort.synthetic.truth import Event, Person, evidence_windows, has_evidence_windows, true_evidence
+from bridgemil.cohort.synthetic.truth import (
+    Event,
+    Person,
+    evidence_windows,
+    has_evidence_windows,
+    patients,
+    true_evidence,
+)
 
 __all__ = [
     "CLASSES",
@@ -30,6 +37,7 @@ __all__ = [
     "SynthSettings",
     "evidence_windows",
     "has_evidence_windows",
+    "patients",
     "simulate",
     "synthesise",
     "true_evidence",

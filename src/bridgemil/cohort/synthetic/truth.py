@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.synthetic.scenario import CLASSES
 from bridgemil.cohort.tables import read_table
 
 Signal = NDArray[np.float64]
@@ -74,6 +75,16 @@ def true_evidence(recordings: str | Path, subject: str, starts: Signal) -> NDArr
     _, rows = read_table(Path(recordings) / subject / "eeg" / f"{subject}_task-rest_events.tsv")
     events = [Event(float(row["onset"]), float(row["duration"]), row["trial_type"]) for row in rows]
     return evidence_windows(events, len(starts), starts)
+
+
+def patients(recordings: str | Path) -> set[str]:
+    """Who has the disease, by the participants.tsv that ``synthesise`` wrote.
+
+    Controls hold a little evidence too, but there it speaks against their own label: only in patients do the windows
+    that speak for the label hold the evidence.
+    """
+    _, rows = read_table(Path(recordings) / "participants.tsv")
+    return {row["participant_id"] for row in rows if row["group"] != CLASSES[0]}
 
 
 def has_evidence_windows(recordings: str | Path) -> bool:
