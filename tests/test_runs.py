@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
 
+from bridgemil.cohort.folds import FoldPlan
 from bridgemil.runs import open_store
+from bridgemil.runs import store as runs_store
 
 
 def test_whoever_waits_for_anothers_run_is_told(tmp_path: Path) -> None:
@@ -29,3 +32,20 @@ def test_whoever_waits_for_anothers_run_is_told(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="another process is doing abc; waiting for it"), store.lock("abc"):
         assert freed.is_set(), "it was let in too early"
     other.join()
+
+
+def test_risks_that_two_calls_accept_at_once_are_both_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, plan = open_store(tmp_path), FoldPlan((("a",), ("b",), ("c",)))
+    write = runs_store.write_sealed
+
+    def slow(file: Path, content: Any) -> None:
+        time.sleep(0.3)  # long enough for the other to read what was there before
+        write(file, content)
+
+    monkeypatch.setattr(runs_store, "write_sealed", slow)
+    calls = [threading.Thread(target=store.note_split, args=("0" * 24, plan, [risk])) for risk in ("copies", "size")]
+    for call in calls:
+        call.start()
+    for call in calls:
+        call.join()
+    assert store.accepted_risks("0" * 24, plan) == ("copies", "size")

@@ -17,7 +17,8 @@ from bridgemil import studies
 from bridgemil.cohort.folds import FoldPlan, Round
 from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadData, BadUse
-from bridgemil.studies import Findings, kept_windows, published, reliability, truth
+from bridgemil.evaluation.metrics import bootstrap
+from bridgemil.studies import Findings, drawing, kept_windows, published, reliability, reliability_figure, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.kept_windows import ALL, Choice
 from people import people
@@ -276,3 +277,26 @@ def test_what_cannot_be_studied_is_refused_before_any_run(
     with pytest.raises(BadUse, match=words):
         reliability.perform(desk)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_class_whose_people_agree_alike_is_drawn() -> None:
+    shares = pd.DataFrame({"subject": list("abc"), "label": "x", "agreement": 2 / 3})
+    low, high = bootstrap(shares["agreement"].to_numpy())
+    by_class = pd.DataFrame([{"label": "x", "agreement": 2 / 3, "agreement95_low": low, "agreement95_high": high}])
+    assert 100 * low > 100 * (2 / 3), "rounding puts the bound beyond the mean"
+    _, (ax,) = drawing.canvas()
+    reliability_figure._agreement(ax, shares, by_class, ["x"], "some.cohort")
+    assert len(ax.collections[0].get_offsets()) == 3
+
+
+def test_choices_that_leave_nothing_out_are_no_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    families: list[list[Any]] = []
+    monkeypatch.setattr(reliability.scores, "correct", lambda rows: families.append([row["of"] for row in rows]))
+    monkeypatch.setattr(reliability.scores, "gain", lambda *_: {"of": "between"} | gain)
+    gain = {"gain": 0.0, "gain95_low": -1.0, "gain95_high": 1.0, "p": 1.0}
+    some, none = Round(1, ("a",), (), (), {"a": (0,)}), Round(1, ("a",), (), ())
+    chosen = kept_windows.choices([5, 500], nested=False)
+    trained: Any = {c: reliability.Trained([], [some if c.k == 5 else none]) for c in chosen}
+    sentences = reliability._sentences("c", {c: {"of": c.words} | gain for c in chosen}, trained)
+    assert families == [["random 5", "top 5", "bottom 5", "between", "between"]]
+    assert any("nobody has more than 500 windows" in words for words in sentences)

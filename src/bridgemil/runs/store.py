@@ -182,9 +182,10 @@ class RunStore:
             runs that were finished before the risk was known or accepted.
         """
         file = self._made("splits") / _split_name(cohort_hash, plan)
-        known = self.accepted_risks(cohort_hash, plan)
-        if not file.is_file() or not set(accepted) <= set(known):
-            risks = sorted({*known, *accepted})
+        if file.is_file() and set(accepted) <= set(self.accepted_risks(cohort_hash, plan)):
+            return
+        with lock(self.unfinished / f"{file.stem}.lock"):  # two calls at once may accept a risk each
+            risks = sorted({*self.accepted_risks(cohort_hash, plan), *accepted})
             content = plan.for_json() | {"cohort": cohort_hash}
             write_sealed(file, content | ({"accepted_risks": risks} if risks else {}))
 
