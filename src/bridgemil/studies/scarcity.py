@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 OPTIONS = ()
 METHODS = ("majority_vote", "attention", "bridgemil")
+LINES = ("--", "-.", "-")  # of the methods: told apart in grey, too
 PERCENTS = (100, 80, 50, 20, 10)
 SUBJECTS, WINDOWS = "subjects", "instances"
 
@@ -336,12 +337,15 @@ def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) ->
 
     places = [place(row, c) for c, row in pairs]
     apart = 0.012 * (max(places) - min(places) or 1.0)  # so that intervals do not hide each other
-    for i, method in enumerate(METHODS):
+    for i, (method, line) in enumerate(zip(METHODS, LINES, strict=True)):
         mine = [(place(row, c) + (i - 1) * apart, row) for c, row in pairs if c.method == method]
         style = drawing.look(method)
         for x, row in mine:
             ax.plot([x, x], [row["ci95_low"], row["ci95_high"]], color=style["color"], linewidth=1.5, alpha=0.7)
-        ax.plot([x for x, _ in mine], [row["accuracy"] for _, row in mine], label=method, markersize=6, **style)
+        ax.plot(
+            [x for x, _ in mine], [row["accuracy"] for _, row in mine], label=method, markersize=6, linestyle=line,
+            **style,
+        )  # fmt: skip
     first = [(place(row, c), c, row) for c, row in pairs if c.method == METHODS[0]]
     ax.plot(
         [x for x, _, _ in first], [c.chance for _, c, _ in first], color="0.45", linewidth=1, linestyle=":", zorder=1,
@@ -353,6 +357,8 @@ def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) ->
     else:
         ax.set_xticks([x for x, _, _ in first], [f"{x:.0f}\n({row['windows']:.0f})" for x, _, row in first])
         ax.set_xlabel("windows kept, the last … % (mean number a subject)")
+    if len(first) == 1:  # the methods stay side by side, not as far apart as the axis is wide
+        ax.set_xlim(first[0][0] - 0.2, first[0][0] + 0.2)
     ax.set_ylabel("accuracy of held-out subjects (%), 95 %")
 
 
