@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +17,7 @@ import pytest
 from bridgemil import cli, studies
 from bridgemil.cli import study
 from bridgemil.cohort.store import Cohort
+from bridgemil.runs import RunStore
 from desks import QUICK, files
 
 Call = Callable[..., tuple[int, str, str]]
@@ -106,3 +111,34 @@ def test_benchmark_varies_settings(cohort: Cohort, tmp_path: Path, call: Call) -
     assert code == 2
     assert "retension" in complaint
     assert not (tmp_path / "runs").exists()
+
+
+def test_killed_half_way_it_goes_on_to_the_same_figure(cohort: Cohort, tmp_path: Path) -> None:
+    settings = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
+
+    def start(out: str) -> subprocess.Popen[bytes]:
+        command = [
+            sys.executable, "-m", "bridgemil", "study", "sensitivity", str(cohort.path), "--out", str(tmp_path / out),
+            "--backbone", "eegnet", "--recipe", "paper", "--budget", "demo", "--folds", "3", "--jobs", "1", "--device",
+            "cpu", "--vary", "stage2.retention=0,1e-2", *settings,
+        ]  # fmt: skip
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen(command, start_new_session=True, stdout=quiet, stderr=quiet)
+
+    assert start("whole").wait() == 0
+    every, store = RunStore(tmp_path / "whole/runs").finished(), RunStore(tmp_path / "killed/runs")
+    first = start("killed")
+    while not store.finished():
+        assert first.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    done = {identity: (store.run(identity) / "run.json").stat().st_mtime_ns for identity in store.finished()}
+    assert 0 < len(done) < len(every)
+    assert not (tmp_path / "killed/sensitivity").exists()
+    assert start("killed").wait() == 0
+    assert store.finished() == every
+    assert all((store.run(identity) / "run.json").stat().st_mtime_ns == done[identity] for identity in done)
+    written = files(tmp_path / "killed/sensitivity")
+    assert {"sensitivity.png", "sensitivity.svg", "sensitivity.csv", "findings.md"} <= set(written)
+    assert written == files(tmp_path / "whole/sensitivity")
