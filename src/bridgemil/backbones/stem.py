@@ -142,7 +142,7 @@ def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: nn.BatchNorm2
 
 
 def _products(rows: Tensor, size: int) -> Tensor:
-    """X'X (T x T) of rows X, as far as two taps of one filter reach: zero where samples are ``size`` or more apart."""
+    """X'X (T x T) of rows X, for samples that two of ``size`` taps can meet; zero, or right, where they are further."""
     upper = rows.new_zeros(rows.shape[1], rows.shape[1])
     for here, near in _blocks(rows.shape[1], 0, size - 1):
         upper[here, near] = rows[:, here].T @ rows[:, near]
