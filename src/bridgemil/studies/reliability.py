@@ -84,7 +84,7 @@ def perform(desk: Desk) -> Findings:
         f"Reliability of inherited labels: {desk.manner}",
         [*_agreement_sentences(agreement), *_not_above_chance(desk, rows), *sentences],
         tables,
-        {"reliability": figure(desk, agreement, by_class, rows)},
+        {"reliability": figure(desk, per_subject(agreement), by_class, rows)},
         {"agreement": agreement},
         _footnotes(desk, cases, chosen),
     )

@@ -25,15 +25,15 @@ _RULES: dict[str, dict[str, Any]] = {  # told apart by marker and line, too
 _SHIFT = 0.13  # between the rules at one K, so that their intervals stand side by side
 
 
-def figure(desk: Desk, agreement: pd.DataFrame, by_class: pd.DataFrame, rows: Sequence[dict[str, Any]]) -> Figure:
+def figure(desk: Desk, people: pd.DataFrame, by_class: pd.DataFrame, rows: Sequence[dict[str, Any]]) -> Figure:
     """A row of panels a cohort: agreement, then accuracy against K for each kind of gates.
 
     Parameters
     ----------
     desk
         Its cohorts.
-    agreement
-        A row a subject, split and seed.
+    people
+        A row a subject: cohort, label, and the agreement of its windows.
     by_class
         Mean agreement of each class with its interval.
     rows
@@ -44,8 +44,9 @@ def figure(desk: Desk, agreement: pd.DataFrame, by_class: pd.DataFrame, rows: Se
     places = iter(axes)
     for cohort in desk.cohorts:
         name = desk.name(cohort)
-        people = agreement[agreement["cohort"] == name].groupby(["subject", "label"])["agreement"].mean().reset_index()
-        _agreement(next(places), people, by_class[by_class["cohort"] == name], cohort.classes, name)
+        _agreement(
+            next(places), people[people["cohort"] == name], by_class[by_class["cohort"] == name], cohort.classes, name
+        )
         mine = [row for row in rows if row["cohort"] == name]
         level = 100 * metrics.chance(cohort.labels)[0]
         span = _span(mine, level)
