@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from bridgemil import backbones
+from bridgemil.backbones import layers
 from bridgemil.backbones.layers import Dropout
 from bridgemil.backbones.stem import toeplitz
 from bridgemil.errors import BadUse, BridgeMILError
@@ -63,8 +64,11 @@ def test_sizes_are_the_methods(name: str) -> None:
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("size", [(19, 200), (32, 200), (11, 137), (8, 450)])
 @pytest.mark.parametrize("name", TABLE)
-def test_equal_to_the_plain_layers_to_double_precision(name: str, size: tuple[int, int], training: bool) -> None:
+def test_equal_to_the_plain_layers_to_double_precision(
+    name: str, size: tuple[int, int], training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Outputs, every gradient, the gradient of the input, running statistics; twice, so that statistics add up."""
+    monkeypatch.setattr(layers, "BLOCK_BYTES", 4 * 8 * 16 * 200)  # a few windows: blocks are put together, one short
     plain, ours = pair(name, *size, dtype=torch.float64)
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -99,6 +103,20 @@ def test_several_passes_before_one_gradient(name: str) -> None:
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-8, atol=1e-8)
     for theirs, mine in zip(plain.buffers(), ours.buffers(), strict=True):
         torch.testing.assert_close(mine, theirs)
+
+
+def test_a_training_pass_does_not_change_the_gradient_of_an_earlier_pass() -> None:
+    _, ours = pair("eegnet", 11, 137, dtype=torch.float64)
+    x, y = torch.randn(2, 8, 11, 137, dtype=torch.float64)
+    gradients = []
+    for between in (lambda: None, lambda: ours.train()(y)):
+        ours.zero_grad()
+        out = ours.eval()(x).square().sum()
+        between()
+        out.backward()
+        gradients.append([p.grad.clone() for p in ours.parameters() if p.grad is not None])
+    for alone, after in zip(*gradients, strict=True):
+        torch.testing.assert_close(after, alone)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -102,9 +102,9 @@ def test_only_patients_have_evidence_to_find_and_a_perfect_ranking_finds_all(tmp
     known = truth.evidence(Desk((cohort,), tmp_path / "out", truth=tmp_path / "synth"), cohort)
     assert set(known) == set(cohort.subjects) - set(controls)
 
-    ill = {s: every[s].astype(float) for s in cohort.subjects}  # a window classifier that is always right
+    # A window classifier that is always right.
     windows = pd.DataFrame(
-        [(s, 0, i, 1 - p, p) for s in ill for i, p in enumerate(ill[s])],
+        [(s, 0, i, 1 - p, p) for s in cohort.subjects for i, p in enumerate(every[s].astype(float))],
         columns=["subject", "seed", "window", "p_control", "p_slowing"],
     )
     people = pd.DataFrame({"subject": cohort.subjects, "label": cohort.labels})

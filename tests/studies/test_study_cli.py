@@ -37,9 +37,12 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     return run
 
 
-def test_every_study_is_named_in_the_help_and_says_what_it_is() -> None:
+def test_every_study_is_named_in_the_help_and_says_what_it_is(call: Call) -> None:
     assert list(study.ABOUT) == studies.names()
-    assert all(f"{name} ({sentence})" in study.NAMES for name, sentence in study.ABOUT.items())
+    code, printed, _ = call("study", "--help")
+    words = " ".join(re.sub("[│╭╮╰╯─]", " ", printed).split())
+    assert code == 0
+    assert all(f"{name} ({sentence})" in words for name, sentence in study.ABOUT.items())
     assert all(callable(studies.get(name).perform) for name in studies.names())
     options = {option for name in studies.names() for option in studies.get(name).OPTIONS}
     parameters = study.run.__annotations__
@@ -120,7 +123,7 @@ def test_killed_half_way_it_goes_on_to_the_same_figure(cohort: Cohort, tmp_path:
         command = [
             sys.executable, "-m", "bridgemil", "study", "sensitivity", str(cohort.path), "--out", str(tmp_path / out),
             "--backbone", "eegnet", "--recipe", "paper", "--budget", "demo", "--folds", "3", "--jobs", "1", "--device",
-            "cpu", "--vary", "stage2.retention=0,1e-2", *settings,
+            "cpu", "--vary", "stage2.retention=0,1e-6,1e-4,1e-3,1e-2", *settings,
         ]  # fmt: skip
         quiet = subprocess.DEVNULL
         return subprocess.Popen(command, start_new_session=True, stdout=quiet, stderr=quiet)
@@ -128,11 +131,13 @@ def test_killed_half_way_it_goes_on_to_the_same_figure(cohort: Cohort, tmp_path:
     assert start("whole").wait() == 0
     every, store = RunStore(tmp_path / "whole/runs").finished(), RunStore(tmp_path / "killed/runs")
     first = start("killed")
-    while not store.finished():
-        assert first.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
+    try:
+        while not store.finished():
+            assert first.poll() is None, "it ended before it could be killed"
+            time.sleep(0.01)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
     done = {identity: (store.run(identity) / "run.json").stat().st_mtime_ns for identity in store.finished()}
     assert 0 < len(done) < len(every)
     assert not (tmp_path / "killed/sensitivity").exists()

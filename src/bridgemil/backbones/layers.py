@@ -27,6 +27,7 @@ def full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 BLOCK_BYTES = 2**20  # of activations worked on at once on a CPU: they stay in the cache from one operation to the next
+GPU_BLOCK_BYTES = 2**28  # on a GPU, where fewer and larger steps are faster: what temporaries may take
 
 
 def at_least(name: str, n_times: int, times: int, n_channels: int = 1, channels: int = 1) -> None:
@@ -86,9 +87,10 @@ def absorb(norm: nn.BatchNorm1d | nn.BatchNorm2d, shift: Tensor) -> Tensor:
     return norm.bias + 0 * shift
 
 
-def window_blocks(u: Tensor, n_values: int, n_windows: int) -> list[slice]:
-    """Slices over the windows: blocks of ``n_values`` a window that stay in a CPU's cache; a GPU takes all at once."""
-    at_once = max(1, BLOCK_BYTES // (n_values * u.element_size())) if u.device.type == "cpu" else max(1, n_windows)
+def window_blocks(like: Tensor, n_values: int, n_windows: int) -> list[slice]:
+    """Slices of windows, each of at most ``BLOCK_BYTES`` where a window has ``n_values`` as ``like`` holds them."""
+    most = BLOCK_BYTES if like.device.type == "cpu" else GPU_BLOCK_BYTES
+    at_once = max(1, most // (n_values * like.element_size()))
     return [slice(first, first + at_once) for first in range(0, n_windows, at_once)]
 
 
@@ -112,8 +114,9 @@ def norm_elu_pool(u: Tensor, norm: nn.BatchNorm2d, pool: int, shift: Tensor | No
             update_running(norm, mean, variance, u[0].numel())
         else:
             mean, variance, _ = running(norm)
+            mean = mean.clone()  # kept for the gradient, and a training pass before that may move the buffer
         invstd = torch.rsqrt(variance + norm.eps)
-        pooled: Tensor = _NormELUPool.apply(u, weight, bias, mean.clone(), invstd, norm.training, pool)
+        pooled: Tensor = _NormELUPool.apply(u, weight, bias, mean, invstd, norm.training, pool)
     return pooled
 
 
@@ -154,7 +157,7 @@ class _NormELUPool(torch.autograd.Function):
         pooled = u.new_empty(channels, n, n_times // pool)
         for part in window_blocks(u, channels * n_times, n):
             _, normed = _normed(u[:, part], weight, bias, mean, invstd)
-            active = F.elu(normed, inplace=True).view(-1, len(average))
+            active = F.elu(normed, inplace=True).reshape(-1, len(average))
             pooled[:, part] = (active @ average).view(channels, -1, pooled.shape[2])
         return pooled
 

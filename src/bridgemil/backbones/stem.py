@@ -137,6 +137,7 @@ def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: nn.BatchNorm2
         update_running(norm, mean, variance, count)
     else:
         mean, variance, _ = running(norm)
+        mean = mean.clone()  # kept for the gradient, and a training pass before that may move the buffer
     scale = norm.weight * torch.rsqrt(variance + norm.eps)
     return scale, norm.bias - scale * mean
 

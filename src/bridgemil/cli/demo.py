@@ -192,7 +192,8 @@ def _planted(out: Path, budget: str, threads: int | None, show: bool) -> dict[st
 
     recordings = synthesise(out / "recordings", parse(SynthSettings, TRUTH), progress=show)
     cohort = prepare(recordings, out / "cohort", label="group", progress=show)
-    ill = [subject for subject in cohort.subjects if subject in patients(recordings)]
+    diseased = patients(recordings)
+    ill = [subject for subject in cohort.subjects if subject in diseased]
     known = {s: true_evidence(recordings, s, cohort.window_starts(s)) for s in ill}
     gates: dict[str, dict[str, NDArray[np.float32]]] = {}
     for name in TRUTH_METHODS:

@@ -47,7 +47,7 @@ def study(name: str, desk: Desk) -> Findings:
     desk
         What to run it on, and how.
     """
-    module = get(name)
+    module, desk = get(name), replace(desk)  # a desk of this study alone: it notes which settings were used
     desk.refuse_foreign(name, module.OPTIONS)
     if desk.truth is not None:
         for cohort in desk.cohorts:

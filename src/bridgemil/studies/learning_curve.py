@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,7 +81,7 @@ class Curve:
         """The numbers of people to forecast."""
         return _beyond(self.points)
 
-    @property
+    @cached_property
     def drawn(self) -> tuple[NDArray[np.float64], ...] | None:
         """The fitted curve as it is drawn: numbers of people, value, and the bounds of its 95 %; None if none fits."""
         if self.forecast.law is None:
