@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 OPTIONS = ()
 METHODS = ("majority_vote", "attention", "bridgemil")
-LINES = ("--", "-.", "-")  # of the methods: told apart in grey, too
+LINES = {"majority_vote": "--", "attention": "-.", "bridgemil": "-"}  # told apart in grey, too
 PERCENTS = (100, 80, 50, 20, 10)
 SUBJECTS, WINDOWS = "subjects", "instances"
 
@@ -337,13 +337,13 @@ def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) ->
 
     places = [place(row, c) for c, row in pairs]
     apart = 0.012 * (max(places) - min(places) or 1.0)  # so that intervals do not hide each other
-    for i, (method, line) in enumerate(zip(METHODS, LINES, strict=True)):
+    for i, method in enumerate(METHODS):
         mine = [(place(row, c) + (i - 1) * apart, row) for c, row in pairs if c.method == method]
         style = drawing.look(method)
         for x, row in mine:
             ax.plot([x, x], [row["ci95_low"], row["ci95_high"]], color=style["color"], linewidth=1.5, alpha=0.7)
         ax.plot(
-            [x for x, _ in mine], [row["accuracy"] for _, row in mine], label=method, markersize=6, linestyle=line,
+            [x for x, _ in mine], [row["accuracy"] for _, row in mine], label=method, markersize=6, linestyle=LINES[method],
             **style,
         )  # fmt: skip
     first = [(place(row, c), c, row) for c, row in pairs if c.method == METHODS[0]]
