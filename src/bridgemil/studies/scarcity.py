@@ -343,8 +343,8 @@ def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) ->
         for x, row in mine:
             ax.plot([x, x], [row["ci95_low"], row["ci95_high"]], color=style["color"], linewidth=1.5, alpha=0.7)
         ax.plot(
-            [x for x, _ in mine], [row["accuracy"] for _, row in mine], label=method, markersize=6, linestyle=LINES[method],
-            **style,
+            [x for x, _ in mine], [row["accuracy"] for _, row in mine], label=method, markersize=6,
+            linestyle=LINES[method], **style,
         )  # fmt: skip
     first = [(place(row, c), c, row) for c, row in pairs if c.method == METHODS[0]]
     ax.plot(
