@@ -26,7 +26,7 @@ def full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-BLOCK_BYTES = 2**20  # of activations worked on at once on a CPU: they stay in the cache from one operation to the next
+BLOCK_BYTES = 2**21  # of activations worked on at once on a CPU: they stay in the cache from one operation to the next
 GPU_BLOCK_BYTES = 2**28  # on a GPU, where fewer and larger steps are faster: what temporaries may take
 
 
