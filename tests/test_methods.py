@@ -175,3 +175,22 @@ def test_the_papers_recipe_is_the_paper_and_ours_changes_only_how_it_is_trained(
         assert (paper.stage1 is None) == (ours.stage1 is None)
     assert methods.settings("wo_retention", recipe="ours").stage2.retention == 0
     assert methods.settings("bridgemil", recipe="ours").stage2.retention > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "recipe", "selects"),
+    [
+        ("bridgemil", "paper", True),
+        ("majority_vote", "paper", True),
+        ("bridgemil", "ours", False),
+        ("tangent", "paper", False),
+        ("attention+tangent", "paper", True),
+        ("attention+tangent", "ours", False),
+    ],
+)
+def test_only_what_looks_at_validation_subjects_selects(method: str, recipe: str, selects: bool) -> None:
+    assert methods.settings(method, recipe=recipe).selects is selects
+
+
+def test_taking_the_last_epoch_selects_nothing() -> None:
+    assert not methods.settings("bridgemil", recipe="paper", changes={"stage2.selection": "last"}).selects

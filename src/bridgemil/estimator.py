@@ -136,7 +136,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             cohort, self.method, self.backbone, self.budget, dict(self.settings or {}), recipe=self.recipe
         )
         held_back = np.zeros(len(bags), dtype=bool)
-        if any(member.selects_epoch for member in chosen.each):
+        if chosen.selects:
             held_back = _validation(codes, units, self.validation, self.seed, classes)
         subjects = np.array(cohort.subjects)
         model = models.fit_whole(

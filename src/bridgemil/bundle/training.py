@@ -212,7 +212,7 @@ def _single(
 
 def _trained(results: Results, single: bool) -> str:
     """Who the model learnt from, in a sentence."""
-    k, selects = results.folds, any(member.selects_epoch for member in results.settings.each)
+    k, selects = results.folds, results.settings.selects
     if single:
         return f"One model, fitted on all but the first of {k} folds, which selected its epoch." if selects else (
             "One model, fitted on everyone."

@@ -56,8 +56,13 @@ class Settings(BaseModel):
         return self.stage2 is not None
 
     @property
-    def selects_epoch(self) -> bool:
-        """Whether validation people decide which epoch is kept; a baseline has none, and some recipes take the last."""
+    def selects(self) -> bool:
+        """Whether an epoch is selected on validation subjects; of an ensemble, whether any member does so.
+
+        Baselines have no epochs, and with ``selection: last`` (recipe ``ours``) the last epoch is used.
+        """
+        if self.members:
+            return any(member.selects for member in self.members)
         return self.stage2 is not None and self.stage2.selection != "last"
 
     @property

@@ -106,7 +106,7 @@ def fit(
     if settings.is_network:
         import torch
 
-        if settings.selects_epoch and not validation:
+        if settings.selects and not validation:
             raise BadUse("no people to select the epoch by; give some, or take a recipe with selection `last`")
         return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), shelf, watch)
     return _fit_baseline(cohort, train, facts, shelf)
@@ -143,7 +143,7 @@ def roles(
     settings: Settings, train: Sequence[str], validation: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Who trains and who selects in a whole fit: where nothing is selected everyone trains."""
-    return (tuple(train), tuple(validation)) if settings.selects_epoch else ((*train, *validation), ())
+    return (tuple(train), tuple(validation)) if settings.selects else ((*train, *validation), ())
 
 
 def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, shelf: Shelf) -> Fit:

@@ -50,7 +50,7 @@ class HeldOut:
     @property
     def sentence(self) -> str:
         """What the model has and has not seen."""
-        selected = Settings.model_validate(self.about["settings"]).selects_epoch
+        selected = Settings.model_validate(self.about["settings"]).selects
         more = f" and selected its epoch by {len(self.about['validation'])} more" if selected else ""
         learnt = f"it learnt from {len(self.about['train'])} other people{more}"
         return f"The model of {self.title} did not see {self.person.name}: {learnt}."

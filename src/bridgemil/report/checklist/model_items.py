@@ -39,9 +39,9 @@ def use_of_data(known: Dossier) -> Answer:
     lines = _dealt({cell.split.hash: cell.split for cell in known.cells}.values())
     lines.append("Each fold was test once, the next one validation, the rest training; all windows of a person stay in "
                  "one fold. Seeds of the weights share the split.")  # fmt: skip
-    if any(member.selects_epoch for member in _settings(known)):
+    if any(member.selects for member in _settings(known)):
         lines.append("Validation people selected the epoch of networks and nothing else.")
-    if any(member.is_network and not member.selects_epoch for member in _settings(known)):
+    if any(member.is_network and not member.selects for member in _settings(known)):
         lines.append("Networks whose last epoch was taken (12c) leave the validation people unused.")
     if any(not member.is_network for member in _settings(known)):
         lines.append("Baselines select nothing: they leave the validation people unused.")

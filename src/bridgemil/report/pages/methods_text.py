@@ -62,7 +62,7 @@ def _data(cell: Cell, model: Mapping[str, Any]) -> str:
 
 
 def _protocol(cells: Sequence[Cell]) -> str:
-    selecting = any(member.selects_epoch for cell in cells for member in cell.results.settings.each)
+    selecting = any(cell.results.settings.selects for cell in cells)
     epoch = "where an epoch was selected, validation people decided" if selecting else "no epoch was selected"
     return (
         f"Protocol. {dealt_words(cells[0].split)} Each fold was test once, the next one validation, the rest training. "
@@ -120,7 +120,7 @@ def model_words(label: str, settings: Settings) -> str:
         words += f" ({stage2.optimiser}, learning rate {stage2.lr:g}{rate}, {stage2.batch_subjects} people a step"
     else:
         words += f" (adam, learning rate {stage2.lr:g}, {stage2.batch_windows} windows a step"
-    kept = f"epochs from {stage2.burn_in + 1} on could be selected" if settings.selects_epoch else "the last was taken"
+    kept = f"epochs from {stage2.burn_in + 1} on could be selected" if settings.selects else "the last was taken"
     words += f", weight decay {stage2.weight_decay:g}); {kept}."
     changed = ", ".join(f"{key} = {value}" for key, value in changed_from_budget(settings).items())
     return f"{words} Changed from the budget: {changed}." if changed else words
