@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from bridgemil.audit import (
-    Case,
+    AuditInput,
+    AuditOptions,
     Finding,
-    Wishes,
     audit,
     cheap,
     checks,
@@ -89,7 +89,7 @@ def test_a_split_file_is_read_as_evaluate_reads_it(tmp_path: Path) -> None:
     folds = [cohort.subjects[:2], cohort.subjects[2:4], cohort.subjects[4:]]
 
     def looked() -> Finding:
-        return fold_membership.check(Case(cohort, None, Wishes(split=file)))[0]
+        return fold_membership.check(AuditInput(cohort, None, AuditOptions(split=file)))[0]
 
     file.write_text(json.dumps({"folds": folds}), encoding="utf-8-sig")
     assert looked().status == "PASS"
@@ -112,7 +112,7 @@ def test_every_check_answers_and_every_finding_can_be_read_back() -> None:
     assert all(check.about for check in checks())
     for finding in looked.findings:
         assert finding == Finding.from_json(json.loads(json.dumps(finding.for_json())))
-        assert finding.words.endswith((".", ")"))
+        assert finding.message.endswith((".", ")"))
     assert {f.name for f in cheap(cohort)} <= {f.name for f in looked.findings}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgemil.audit import Case, Wishes, audit, copies, fold_membership
+from bridgemil.audit import AuditInput, AuditOptions, audit, copies, fold_membership
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.cohort.store import Cohort
 from leaky import cut, labelled, made, signals, with_files
@@ -337,7 +337,7 @@ def test_the_column_of_which_classes_were_joined_is_the_label_itself() -> None:
     labels = ["HC" if group == "C" else "dementia" for group in groups]
     looked = audit(made(signals(N), labels, columns={"Group": groups}))
     assert not looked.named("shortcut_Group")
-    assert any(f.status == "SKIP" and "Group (is the label itself)" in f.words for f in looked.named("shortcuts"))
+    assert any(f.status == "SKIP" and "Group (is the label itself)" in f.message for f in looked.named("shortcuts"))
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_a_column_called_like_an_identity_is_one_only_if_its_values_are(
 ) -> None:
     cohort = made(signals(N, seconds=4, n_channels=2), columns={column: values})
     folds = tuple(tuple(cohort.subjects[i::3]) for i in range(3))
-    (finding,) = fold_membership.check(Case(cohort, None, Wishes(plan=FoldPlan(folds))))[1:]
+    (finding,) = fold_membership.check(AuditInput(cohort, None, AuditOptions(plan=FoldPlan(folds))))[1:]
     assert (finding.name, finding.status) == (f"groups_{column}", status)
 
 

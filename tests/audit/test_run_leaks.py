@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bridgemil import methods
-from bridgemil.audit import Case, Wishes, audit, checks, provenance, quick, recomputed
+from bridgemil.audit import AuditInput, AuditOptions, audit, checks, provenance, quick, recomputed
 from bridgemil.audit.provenance import round_of
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
@@ -41,7 +41,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _audited(folder: Path) -> dict[str, str]:
     """The checks of runs only; all runs are computed again."""
-    case = Case(Cohort.open(folder / "cohort"), RunStore(folder / "runs"), Wishes(sample=20))
+    case = AuditInput(Cohort.open(folder / "cohort"), RunStore(folder / "runs"), AuditOptions(sample=20))
     wanted = [check for check in checks() if check.name in ("fold_membership", "provenance", "recomputed")]
     return {finding.name: finding.status for check in wanted for finding in check.run(case)}
 
@@ -245,17 +245,17 @@ def test_a_damaged_encoder_is_called_damaged(honest: Path, tmp_path: Path) -> No
     folder = tmp_path / "copy"
     shutil.copytree(honest, folder)
     _encoder_damaged(folder)
-    case = Case(Cohort.open(folder / "cohort"), RunStore(folder / "runs"))
+    case = AuditInput(Cohort.open(folder / "cohort"), RunStore(folder / "runs"))
     (finding,) = [f for f in provenance.check(case) if f.name == "stage1"]
-    assert finding.words == "Stage 1 encoders are damaged."
+    assert finding.message == "Stage 1 encoders are damaged."
     assert all("is damaged: it was changed" in line for line in finding.evidence)
 
 
 def test_runs_of_another_cohort_are_left_alone(honest: Path, tmp_path: Path) -> None:
     other = made(signals(12, n_channels=4, seconds=8, seed=5)).save(tmp_path / "other")
-    case = Case(other, RunStore(honest / "runs"))
+    case = AuditInput(other, RunStore(honest / "runs"))
     (finding,) = provenance.check(case)
-    assert (finding.status, finding.words) == ("SKIP", "None of the 9 runs there is of this cohort.")
+    assert (finding.status, finding.message) == ("SKIP", "None of the 9 runs there is of this cohort.")
 
 
 def test_the_runs_of_a_folder_of_studies_are_found(honest: Path, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_run_on_the_users_own_code_is_not_computed_again_and_not_called_damage
         cohort, "attention", f"{tmp_path / 'net.py'}:tiny", budget="demo", folds=3, out=tmp_path / "runs", threads=1,
         progress=False, floor=False, settings={"stage2.epochs": 2, "stage2.burn_in": 0},
     )  # fmt: skip
-    (finding,) = recomputed.check(Case(cohort, RunStore(tmp_path / "runs")))
+    (finding,) = recomputed.check(AuditInput(cohort, RunStore(tmp_path / "runs")))
     assert finding.status == "SKIP"
     assert len(finding.evidence) == 3
     assert all("could not be computed again" in line and "name it again" in line for line in finding.evidence)
@@ -290,7 +290,7 @@ def test_runs_of_an_earlier_results_version_are_not_computed_again(honest: Path,
     run = _run_of(folder, "bridgemil")
     edit(run / "run.json", lambda about: about.update(results_version=about["results_version"] - 1))
     resealed(run)
-    case = Case(Cohort.open(folder / "cohort"), RunStore(folder / "runs"), Wishes(sample=20))
+    case = AuditInput(Cohort.open(folder / "cohort"), RunStore(folder / "runs"), AuditOptions(sample=20))
     (finding,) = recomputed.check(case)
     assert finding.status == "PASS"
     assert finding.evidence == ("1 of an earlier results version: not computed again",)

@@ -130,8 +130,8 @@ def test_a_cohort_of_an_earlier_version_is_read_and_said_not_to_record_it(bids: 
     looked = audit(out)
     (finding,) = looked.named("shared_header")
     assert finding.status == "SKIP"
-    assert "is not recorded" in finding.words
-    skipped = [finding.words for finding in looked.named("shortcuts") if finding.status == "SKIP"]
+    assert "is not recorded" in finding.message
+    skipped = [finding.message for finding in looked.named("shortcuts") if finding.status == "SKIP"]
     assert "channels (how many each file had is not recorded" in skipped[0]
     assert "date (the order of recording is not recorded" in skipped[0]
     assert "identity" not in prepared(bids, out).about["files"][0], "finished, it is left as it is"

@@ -1,6 +1,6 @@
 """Leaks and shortcuts in cohorts and runs: what would make a number look better than it is.
 
-One file a check. Add one with a file that has ``check(case) -> list[Finding]`` and a line below.
+One file a check. Add one with a file that has ``check(inputs) -> list[Finding]`` and a line below.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bridgemil.audit.case import Case, Wishes
 from bridgemil.audit.findings import Audit, Finding, refuse
+from bridgemil.audit.inputs import AuditInput, AuditOptions
 from bridgemil.audit.memory import keep, remembered
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.store import Cohort
@@ -22,7 +22,18 @@ from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.runs import find_store
 
 __all__ = [
-    "Audit", "Case", "Check", "Finding", "Wishes", "audit", "cheap", "checks", "guard", "keep", "quick", "refuse",
+    "Audit",
+    "AuditInput",
+    "AuditOptions",
+    "Check",
+    "Finding",
+    "audit",
+    "cheap",
+    "checks",
+    "guard",
+    "keep",
+    "quick",
+    "refuse",
 ]  # fmt: skip
 
 
@@ -47,9 +58,9 @@ class Check:
     cheap: bool = False
     finds: tuple[str, ...] = ()
 
-    def run(self, case: Case) -> list[Finding]:
+    def run(self, inputs: AuditInput) -> list[Finding]:
         """Do it."""
-        findings: list[Finding] = importlib.import_module(f"{__name__}.{self.name}").check(case)
+        findings: list[Finding] = importlib.import_module(f"{__name__}.{self.name}").check(inputs)
         return findings
 
 
@@ -116,7 +127,7 @@ def audit(
         Called with what each check looks for, before it starts.
     """
     begun = time.perf_counter()
-    wishes = Wishes(None if split is None else Path(split), groups, hope, permute, permutations, sample, seed)
+    options = AuditOptions(None if split is None else Path(split), groups, hope, permute, permutations, sample, seed)
     opened = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     if groups is not None:
         opened.column(groups)  # refuses a column that is not there
@@ -125,22 +136,22 @@ def audit(
         if not (Path(runs) / "runs").is_dir():
             raise BadUse(f"{runs}: no folder of runs; name the --out of `bridgemil evaluate`, `benchmark` or `study`")
         store = find_store(Path(runs))
-    findings = _findings(Case(opened, store, wishes), CHECKS, watch)
+    findings = _findings(AuditInput(opened, store, options), CHECKS, watch)
     name = str(opened.path) if opened.path is not None else "(in memory)"
     return Audit(name, "" if runs is None else str(runs), tuple(findings), time.perf_counter() - begun)
 
 
-def cheap(cohort: Cohort, wishes: Wishes | None = None) -> list[Finding]:
+def cheap(cohort: Cohort, options: AuditOptions | None = None) -> list[Finding]:
     """The quick part of an audit: copies, folds, files, shortcuts, size.
 
     Parameters
     ----------
     cohort
         What is audited.
-    wishes
+    options
         A split or groups to check, and the like.
     """
-    return _findings(Case(cohort, None, wishes or Wishes()), [check for check in CHECKS if check.cheap])
+    return _findings(AuditInput(cohort, None, options or AuditOptions()), [check for check in CHECKS if check.cheap])
 
 
 def quick(cohort: Cohort, runs: str | Path) -> list[Finding]:
@@ -155,7 +166,7 @@ def quick(cohort: Cohort, runs: str | Path) -> list[Finding]:
     """
     store = find_store(Path(runs))
     of_runs = [check for check in CHECKS if check.name in ("fold_membership", "provenance")]
-    return [*_without_folds(remembered(cohort, store.root, cheap)), *_findings(Case(cohort, store), of_runs)]
+    return [*_without_folds(remembered(cohort, store.root, cheap)), *_findings(AuditInput(cohort, store), of_runs)]
 
 
 def guard(
@@ -198,12 +209,12 @@ def guard(
     for cohort, splits in plans.items():
         known = _without_folds(remembered(cohort, runs, look))
         for plan in splits:
-            known += fold_membership.check(Case(cohort, None, Wishes(plan=plan)))
+            known += fold_membership.check(AuditInput(cohort, None, AuditOptions(plan=plan)))
         findings[cohort.hash] = known
     risks = {key: tuple(refuse(known, accepted)) for key, known in findings.items()}
     for name in sorted(set(accepted) - {name for needed in risks.values() for name in needed}):
-        words = f"--accept-risk {name} is not needed: the cohort does not fail it"
-        warnings.warn(words, BridgeMILWarning, stacklevel=3)
+        message = f"--accept-risk {name} is not needed: the cohort does not fail it"
+        warnings.warn(message, BridgeMILWarning, stacklevel=3)
     return risks
 
 
@@ -213,11 +224,11 @@ def _without_folds(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _findings(
-    case: Case, chosen: tuple[Check, ...] | list[Check], watch: Callable[[str], None] | None = None
+    inputs: AuditInput, chosen: tuple[Check, ...] | list[Check], watch: Callable[[str], None] | None = None
 ) -> list[Finding]:
     findings = []
     for check in chosen:
         if watch is not None:
             watch(check.about)
-        findings += check.run(case)
+        findings += check.run(inputs)
     return findings

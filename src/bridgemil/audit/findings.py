@@ -24,7 +24,7 @@ class Finding:
         What ``--accept-risk`` calls it: ``same_signal``, ``shortcut_length``.
     status
         ``PASS``, ``INFO`` (a number to know), ``WARN``, ``FAIL``, or ``SKIP`` where it could not be checked.
-    words
+    message
         What was found, a sentence; of a SKIP, why it could not be checked.
     evidence
         The facts behind it, a line each.
@@ -36,7 +36,7 @@ class Finding:
 
     name: str
     status: Status
-    words: str
+    message: str
     evidence: tuple[str, ...] = ()
     fix: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
@@ -126,7 +126,7 @@ def refuse(findings: Sequence[Finding], accepted: Sequence[str] = ()) -> list[st
     failed = [finding for finding in findings if finding.status == "FAIL"]
     open_ = [finding for finding in failed if finding.name not in accepted]
     if open_:
-        lines = [f"\n  FAIL {f.name}: {f.words}" + (f"\n       {f.evidence[0]}" if f.evidence else "") for f in open_]
+        lines = [f"\n  FAIL {f.name}: {f.message}" + (f"\n       {f.evidence[0]}" if f.evidence else "") for f in open_]
         options = " ".join(f"--accept-risk {name}" for name in sorted({f.name for f in open_}))
         raise BadData(
             f"the cohort did not pass the audit, so no result on it could be believed:{''.join(lines)}\n"

@@ -11,8 +11,8 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.findings import Finding
+from bridgemil.audit.inputs import AuditInput
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,22 +23,22 @@ FEWEST = 4  # windows of a person, to make halves of
 FOLDS = 5
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Identify people by their windows, then diagnose with windows dealt out both ways."""
-    cohort, people = case.cohort, case.measures.people
+    cohort, people = inputs.cohort, inputs.measures.people
     y, k = cohort.y, len(cohort.classes)
     smallest = int(np.bincount(y, minlength=k).min())
     usable = [i for i, s in enumerate(cohort.subjects) if len(people[s].powers) >= FEWEST]
     if k < 2 or smallest < 2 or len(usable) < len(cohort):
-        words = f"Needs two classes of 2 people each, and {FEWEST} windows of everybody."
-        return [Finding(NAME, "SKIP", words)]
+        message = f"Needs two classes of 2 people each, and {FEWEST} windows of everybody."
+        return [Finding(NAME, "SKIP", message)]
     most = max(FEWEST, MOST_WINDOWS // len(cohort))
     powers = [_spread(people[s].powers, most).astype(np.float64) for s in cohort.subjects]
     identified, identified_n = _identify(powers)
     n = len(cohort)
     rows = np.concatenate(powers)
     owner = np.repeat(np.arange(n), [len(part) for part in powers])
-    rng = np.random.default_rng(case.wishes.seed)
+    rng = np.random.default_rng(inputs.options.seed)
     folds = min(FOLDS, smallest)
     by_window = _accuracies(rows, owner, y, rng.permutation(len(rows)) % folds, k)
     by_person = _accuracies(rows, owner, y, _dealt(y, folds, rng)[owner], k)
@@ -47,7 +47,7 @@ def check(case: Case) -> list[Finding]:
         "by_window": by_window, "by_subject": by_person, "leak": {m: by_window[m] - by_person[m] for m in by_window},
     }  # fmt: skip
     nearest = f"the label of the most similar person: {_points(by_window['person'])} and {_points(by_person['person'])}"
-    words = (
+    message = (
         f"One window names its person among {n} in {100 * identified:.1f} % of cases (chance {100 / n:.1f} %). Split "
         f"by window, a logistic regression on band power would show {_points(by_window['logistic'])} balanced accuracy "
         f"of windows; split by subject, it has {_points(by_person['logistic'])} ({nearest})."
@@ -55,7 +55,7 @@ def check(case: Case) -> list[Finding]:
     leak = max(by_window[m] - by_person[m] for m in by_window)
     evidence = (f"the leak of a split by window: up to {100 * leak:.1f} points; bridgemil never splits by window",)
     fix = "compare with no published number whose split is by window or unknown" if leak > 0.05 else ""
-    return [Finding(NAME, "INFO", words, evidence, fix, numbers)]
+    return [Finding(NAME, "INFO", message, evidence, fix, numbers)]
 
 
 def _points(value: float) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.findings import Finding, shortened
+from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.tables import MISSING
 
 NAME = "folds"
@@ -17,41 +17,41 @@ FLAGS = {"0", "1", "0.0", "1.0", "yes", "no", "y", "n", "true", "false"}  # say 
 SIDES = ("train", "validation", "test")
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Look at the split that was named, at the splits noted with the runs, and at every run's own lists."""
-    return [_splits(case), *_run_lists(case), *_groups(case)]
+    return [_splits(inputs), *_run_lists(inputs), *_groups(inputs)]
 
 
-def _splits(case: Case) -> Finding:
-    looked = len(case.splits) + len(case.refused_splits)
+def _splits(inputs: AuditInput) -> Finding:
+    looked = len(inputs.splits) + len(inputs.refused_splits)
     if not looked:
-        words = "No split was given (--split) and none is noted with runs; `evaluate` deals each subject to one fold."
-        return Finding(NAME, "SKIP", words)
-    strange_plans, known = [], set(case.cohort.subjects)
-    for name, plan in case.splits.items():
+        message = "No split was given (--split) and none is noted with runs; `evaluate` deals each subject to one fold."
+        return Finding(NAME, "SKIP", message)
+    strange_plans, known = [], set(inputs.cohort.subjects)
+    for name, plan in inputs.splits.items():
         planned = {subject for fold in plan.folds for subject in fold}
         if planned != known:
             absent, strange = sorted(known - planned), sorted(planned - known)
             strange_plans.append(f"{name}: not in the split: {_some(absent)}; not in the cohort: {_some(strange)}")
     n = f"{looked} split{'s' if looked > 1 else ''}"
     numbers = {"splits": looked}
-    if case.refused_splits:
+    if inputs.refused_splits:
         fix = "deal the subjects anew: `bridgemil folds COHORT --out split.json`; delete what was run on this split"
-        words = f"A split is none ({n} looked at): what is tested may have been trained on."
-        return Finding(NAME, "FAIL", words, shortened(case.refused_splits + strange_plans), fix, numbers)
+        message = f"A split is none ({n} looked at): what is tested may have been trained on."
+        return Finding(NAME, "FAIL", message, shortened(inputs.refused_splits + strange_plans), fix, numbers)
     if strange_plans:
-        words = f"A split is for other subjects than the cohort's ({n} looked at)."
+        message = f"A split is for other subjects than the cohort's ({n} looked at)."
         fix = "deal the subjects anew: `bridgemil folds COHORT --out split.json`"
-        return Finding(NAME, "WARN", words, shortened(strange_plans), fix, numbers)
+        return Finding(NAME, "WARN", message, shortened(strange_plans), fix, numbers)
     return Finding(NAME, "PASS", f"Every subject is in one fold ({n} looked at).", numbers=numbers)
 
 
-def _run_lists(case: Case) -> list[Finding]:
+def _run_lists(inputs: AuditInput) -> list[Finding]:
     """Whether a run's own lists share a subject, or the folds of one experiment test a subject twice."""
-    if not case.runs:
+    if not inputs.runs:
         return []
     wrong, tested = [], dict[tuple[Any, ...], Counter[str]]()
-    for identity, about in case.runs.items():
+    for identity, about in inputs.runs.items():
         for first, second in combinations(SIDES, 2):
             both = sorted(set(about.get(first) or ()) & set(about.get(second) or ()))
             if both:
@@ -65,41 +65,43 @@ def _run_lists(case: Case) -> list[Finding]:
         for key, counts in tested.items()
         if (names := sorted(s for s, count in counts.items() if count > 1)) and key[1] is not None
     ]
-    name, n = "run_subjects", len(case.runs)
+    name, n = "run_subjects", len(inputs.runs)
     if wrong or twice:
-        words = f"Runs name a subject on two sides of their border ({n} runs looked at)."
+        message = f"Runs name a subject on two sides of their border ({n} runs looked at)."
         fix = "delete these runs and run them again on a split of `bridgemil folds`"
-        return [Finding(name, "FAIL", words, shortened(wrong + twice), fix, {"runs": n})]
-    words = f"No run trains, selects and tests on a common subject ({n} runs looked at)."
-    return [Finding(name, "PASS", words, numbers={"runs": n})]
+        return [Finding(name, "FAIL", message, shortened(wrong + twice), fix, {"runs": n})]
+    message = f"No run trains, selects and tests on a common subject ({n} runs looked at)."
+    return [Finding(name, "PASS", message, numbers={"runs": n})]
 
 
-def _groups(case: Case) -> list[Finding]:
+def _groups(inputs: AuditInput) -> list[Finding]:
     """Whether subjects that belong together (one person, a family, or the column that was named) stay in one fold."""
-    columns = related_columns(case)
-    findings = [_doubtful(column) for column in _named_alike(case) if column not in columns]
+    columns = related_columns(inputs)
+    findings = [_doubtful(column) for column in _named_alike(inputs) if column not in columns]
     for column in columns:
-        together = _members(case, column)
+        together = _members(inputs, column)
         shared = {group: names for group, names in together.items() if len(names) > 1}
         if not shared:
             continue
         torn = [
             f"{name}: {column} {group} in folds {', '.join(map(str, folds))} ({_some(members)})"
-            for name, plan in case.splits.items()
+            for name, plan in inputs.splits.items()
             for group, members in shared.items()
             if len(folds := _folds_of(plan.folds, members)) > 1
         ]
         torn += [
             f"run {identity}: {column} {group} trains and tests ({_some(members)})"
-            for identity, about in case.runs.items()
+            for identity, about in inputs.runs.items()
             for group, members in shared.items()
             if set(members) & set(about["test"]) and set(members) & set(about["train"])
         ]
-        findings.append(_group_finding(case, column, shared, torn))
+        findings.append(_group_finding(inputs, column, shared, torn))
     return findings
 
 
-def _group_finding(case: Case, column: str, shared: Mapping[str, Sequence[str]], torn: Sequence[str]) -> Finding:
+def _group_finding(
+    inputs: AuditInput, column: str, shared: Mapping[str, Sequence[str]], torn: Sequence[str]
+) -> Finding:
     n = sum(map(len, shared.values()))
     about = f"{n} subjects share their {column!r} with another one ({len(shared)} groups)"
     numbers = {"column": column, "groups": len(shared), "subjects": n}
@@ -107,30 +109,30 @@ def _group_finding(case: Case, column: str, shared: Mapping[str, Sequence[str]],
     name = f"groups_{column}"
     if torn:
         return Finding(name, "FAIL", f"{about}, and are on both sides of a border.", shortened(torn), fix, numbers)
-    if not case.splits and not case.runs:
+    if not inputs.splits and not inputs.runs:
         lines = [f"{column} {group}: {_some(members)}" for group, members in shared.items()]
         return Finding(name, "WARN", f"{about}; no split was given to check.", shortened(lines), fix, numbers)
     return Finding(name, "PASS", f"{about}; each group stays on one side.", numbers=numbers)
 
 
 def _doubtful(column: str) -> Finding:
-    words = f"The column {column!r} is called like an identity, but its values are few or shared by many: left alone."
+    message = f"The column {column!r} is called like an identity, but its values are few or shared by many: left alone."
     fix = f"if it does say who belongs together, keep them in one fold: --groups {column}"
-    return Finding(f"groups_{column}", "INFO", words, (), fix, {"column": column})
+    return Finding(f"groups_{column}", "INFO", message, (), fix, {"column": column})
 
 
-def related_columns(case: Case) -> list[str]:
+def related_columns(inputs: AuditInput) -> list[str]:
     """The column that was named, and those whose name and values say that equal ones are one person or family."""
-    named = [] if case.wishes.groups is None else [case.wishes.groups]
+    named = [] if inputs.options.groups is None else [inputs.options.groups]
     if named:
-        case.cohort.column(named[0])  # refuses a column that is not there
-    alike = [column for column in _named_alike(case) if _is_identity(_members(case, column))]
+        inputs.cohort.column(named[0])  # refuses a column that is not there
+    alike = [column for column in _named_alike(inputs) if _is_identity(_members(inputs, column))]
     return list(dict.fromkeys([*named, *alike]))
 
 
-def _named_alike(case: Case) -> list[str]:
+def _named_alike(inputs: AuditInput) -> list[str]:
     """Columns called like what equal values would make one person or family."""
-    every = [c for c in case.cohort.table.columns if c not in ("subject", "label", "n_windows", "n_recordings")]
+    every = [c for c in inputs.cohort.table.columns if c not in ("subject", "label", "n_windows", "n_recordings")]
     return [c for c in every if c.lower().replace("-", "_").removesuffix("_id").removesuffix("_number") in PERSONS]
 
 
@@ -142,9 +144,9 @@ def _is_identity(together: Mapping[str, Sequence[str]]) -> bool:
     return few_each and len(sizes) >= n / 4 and not {value.strip().lower() for value in together} <= FLAGS
 
 
-def _members(case: Case, column: str) -> dict[str, list[str]]:
+def _members(inputs: AuditInput, column: str) -> dict[str, list[str]]:
     together: dict[str, list[str]] = defaultdict(list)
-    for subject, value in zip(case.cohort.subjects, case.cohort.column(column), strict=True):
+    for subject, value in zip(inputs.cohort.subjects, inputs.cohort.column(column), strict=True):
         if value is not None and str(value).lower() not in MISSING:
             together[str(value)].append(subject)
     return together

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.findings import Finding, Status, shortened
+from bridgemil.audit.inputs import AuditInput
 
 # What a cohort's record of a file may hold: whether two subjects that share it must be one.
 HEADER = {
@@ -18,9 +18,9 @@ HEADER = {
 MOST_OF_ONE, SHARE_OF_ONE = 3, 0.1  # subjects that may be one person by mistake: so many, or this share of all
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Compare files and what their headers said, as far as the cohort records it."""
-    files = case.cohort.about.get("files") or []
+    files = inputs.cohort.about.get("files") or []
     if not files:
         return [Finding("shared_files", "SKIP", "The cohort was made from arrays: it knows no files.")]
     return [_same_bytes(files), *_header(files)]
@@ -31,22 +31,22 @@ def _same_bytes(files: Sequence[Mapping[str, Any]]) -> Finding:
     twice = {digest: names for digest, names in owners.items() if len(names) > 1}
     if twice:
         lines = [f"{', '.join(sorted(names))}: one file ({digest[:12]})" for digest, names in twice.items()]
-        words = f"{len(twice)} files are byte for byte the same under several subjects."
+        message = f"{len(twice)} files are byte for byte the same under several subjects."
         fix = "keep one of each, under the subject it belongs to, and prepare again"
-        return Finding("shared_files", "FAIL", words, shortened(lines), fix, {"files": len(twice)})
+        return Finding("shared_files", "FAIL", message, shortened(lines), fix, {"files": len(twice)})
     if not owners:
         return Finding("shared_files", "SKIP", "The cohort records no hash of its files.")
-    words = f"No file is there under two subjects ({len(owners)} different files)."
-    return Finding("shared_files", "PASS", words, numbers={"files": len(owners)})
+    message = f"No file is there under two subjects ({len(owners)} different files)."
+    return Finding("shared_files", "PASS", message, numbers={"files": len(owners)})
 
 
 def _header(files: Sequence[Mapping[str, Any]]) -> list[Finding]:
     present = [key for key in HEADER if any(file.get(key) not in (None, "", [], {}) for file in files)]
     if not present:
-        words = "No file's header says whose it is: they are anonymised, or of a format without it."
+        message = "No file's header says whose it is: they are anonymised, or of a format without it."
         if not any("identity" in file for file in files):
-            words = "Whom the files' headers name is not recorded: the cohort was prepared by an earlier version."
-        return [Finding("shared_header", "SKIP", words)]
+            message = "Whom the files' headers name is not recorded: the cohort was prepared by an earlier version."
+        return [Finding("shared_header", "SKIP", message)]
     n_people = len({file.get("subject") for file in files})
     findings = []
     for key in present:
@@ -66,8 +66,8 @@ def _shared(key: str, groups: Sequence[set[str]], status: Status) -> Finding:
     """Subjects whose headers say the same; what they say may name a person: it is counted, not shown."""
     lines = [f"{', '.join(sorted(names))}: the same {key}" for names in groups]
     fix = "find out whether they are one person; if so, join them into one subject and prepare again"
-    words = f"{sum(map(len, groups))} subjects share the {key} of their files' headers with another one."
-    return Finding("shared_header", status, words, shortened(lines), fix)
+    message = f"{sum(map(len, groups))} subjects share the {key} of their files' headers with another one."
+    return Finding("shared_header", status, message, shortened(lines), fix)
 
 
 def _owners(files: Sequence[Mapping[str, Any]], key: str) -> dict[str, set[str]]:

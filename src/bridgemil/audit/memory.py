@@ -11,7 +11,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.methods import digest
 from bridgemil.runs import RunStore
 
-VERSION = 2  # raised by hand when a check changes
+VERSION = 3  # raised by hand when a check changes
 _KNOWN: dict[str, list[Finding]] = {}
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import methods
-from bridgemil.audit.case import Case
 from bridgemil.audit.findings import Finding
+from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import fold_plan
@@ -23,34 +23,34 @@ BACKBONE, BUDGET = "eegnet", "demo"  # of a network, the cheapest
 ERRORS = 2.0  # standard errors that a mean may lie above chance
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Cross-validate a method with shuffled labels, again and again; what is above chance then has leaked.
 
     A mean above chance is confirmed by as many further shuffles before it is called a leak: one in forty honest
     protocols would be called so by the first alone.
     """
-    wishes, cohort = case.wishes, case.cohort
-    if wishes.permute is None:
-        words = "Not asked for: --permute bandpower runs a method with shuffled labels."
-        return [Finding(NAME, "SKIP", words)]
-    settings = methods.for_cohort(cohort, wishes.permute, BACKBONE, BUDGET)
+    options, cohort = inputs.options, inputs.cohort
+    if options.permute is None:
+        message = "Not asked for: --permute bandpower runs a method with shuffled labels."
+        return [Finding(NAME, "SKIP", message)]
+    settings = methods.for_cohort(cohort, options.permute, BACKBONE, BUDGET)
     plan_folds = min(cohort.folds, 5)
     try:
         fold_plan(cohort, plan_folds)
     except (BadData, BadUse) as error:
         return [Finding(NAME, "SKIP", f"The cohort cannot be dealt into folds: {error}.")]
-    rng, shelf = np.random.default_rng(wishes.seed), Shelf()
+    rng, shelf = np.random.default_rng(options.seed), Shelf()
 
     def batch() -> NDArray[np.float64]:
-        return np.array([_shuffled(cohort, settings, plan_folds, rng, shelf) for _ in range(wishes.permutations)])
+        return np.array([_shuffled(cohort, settings, plan_folds, rng, shelf) for _ in range(options.permutations)])
 
     reached = batch()
-    findings = judge(reached, len(cohort.classes), wishes.permute)
+    findings = judge(reached, len(cohort.classes), options.permute)
     if findings.status == "FAIL":
-        again = judge(batch(), len(cohort.classes), wishes.permute)
+        again = judge(batch(), len(cohort.classes), options.permute)
         if again.status != "FAIL":
-            words = f"{findings.words} As many further shuffles were at chance: {again.words}"
-            return [replace(again, status="WARN", words=words)]
+            message = f"{findings.message} As many further shuffles were at chance: {again.message}"
+            return [replace(again, status="WARN", message=message)]
         return [replace(again, evidence=(*findings.evidence, *again.evidence))]
     return [findings]
 
@@ -75,12 +75,12 @@ def judge(reached: Sequence[float] | NDArray[np.float64], n_classes: int, method
     )
     numbers = {"mean": mean, "standard_error": error, "chance": guess, "shuffles": len(values), "method": method}
     if mean > guess + ERRORS * error:
-        words = "With shuffled labels the protocol is above chance: labels of test subjects reach the training."
+        message = "With shuffled labels the protocol is above chance: labels of test subjects reach the training."
         fix = "do not believe its results; please report this with the cohort's shape and your own code, if any"
-        return Finding(NAME, "FAIL", words, (line,), fix, numbers)
+        return Finding(NAME, "FAIL", message, (line,), fix, numbers)
     if mean < guess - ERRORS * error:
-        words = "With shuffled labels the protocol is a little below chance, as stratified folds of few people are."
-        return Finding(NAME, "PASS", words, (line,), "", numbers)
+        message = "With shuffled labels the protocol is a little below chance, as stratified folds of few people are."
+        return Finding(NAME, "PASS", message, (line,), "", numbers)
     return Finding(NAME, "PASS", f"With shuffled labels the protocol is at chance ({line}).", (), "", numbers)
 
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.findings import Finding, shortened
+from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.folds import Round
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
@@ -17,25 +17,25 @@ from bridgemil.runs.store import ENCODER
 NAME = "provenance"
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Every run: who was predicted, and whom its Stage 1 encoder had seen."""
-    if case.store is None:
+    if inputs.store is None:
         return [Finding(NAME, "SKIP", "No runs were given: name their folder to have them checked.")]
-    damaged = _damaged(case)
-    if not case.runs:
-        n = len(case.store.finished())
-        words = f"None of the {n} runs there is of this cohort." if n else "There are no finished runs."
-        return [*damaged, Finding(NAME, "SKIP", words)]
-    return [*damaged, _predicted(case), _selection(case), _stage1(case)]
+    damaged = _damaged(inputs)
+    if not inputs.runs:
+        n = len(inputs.store.finished())
+        message = f"None of the {n} runs there is of this cohort." if n else "There are no finished runs."
+        return [*damaged, Finding(NAME, "SKIP", message)]
+    return [*damaged, _predicted(inputs), _selection(inputs), _stage1(inputs)]
 
 
-def _damaged(case: Case) -> list[Finding]:
+def _damaged(inputs: AuditInput) -> list[Finding]:
     """Runs and splits that cannot be read, of this cohort or another: what they hold nobody knows."""
-    if not case.damage:
+    if not inputs.damage:
         return []
-    words = f"{len(case.damage)} records in the folder of runs cannot be read; the rest was looked at."
+    message = f"{len(inputs.damage)} records in the folder of runs cannot be read; the rest was looked at."
     fix = "delete these and run the same command again"
-    return [Finding("damaged_runs", "FAIL", words, shortened(case.damage), fix, {"damaged": len(case.damage)})]
+    return [Finding("damaged_runs", "FAIL", message, shortened(inputs.damage), fix, {"damaged": len(inputs.damage)})]
 
 
 def round_of(about: Mapping[str, Any]) -> Round:
@@ -51,16 +51,16 @@ def round_of(about: Mapping[str, Any]) -> Round:
     return Round(int(about.get("fold") or 1), train, validation, test, kept)
 
 
-def _predicted(case: Case) -> Finding:
+def _predicted(inputs: AuditInput) -> Finding:
     """Predictions are of the test subjects, all of them and nobody else, with the cohort's labels and the run's name.
 
     A run's name is the hash of its settings and lists: where it no longer follows from them, they were edited.
     """
-    assert case.store is not None
-    wrong, records = [], case.cohort.records
-    for identity, about in case.runs.items():
+    assert inputs.store is not None
+    wrong, records = [], inputs.cohort.records
+    for identity, about in inputs.runs.items():
         try:
-            table = case.store.predictions(identity)[["subject", "label"]]
+            table = inputs.store.predictions(identity)[["subject", "label"]]
         except (BadData, OSError, ValueError, KeyError) as error:
             wrong.append(f"run {identity}: its predictions cannot be read ({str(error).splitlines()[0]})")
             continue
@@ -70,27 +70,27 @@ def _predicted(case: Case) -> Finding:
             s not in records or records[s].label != v for s, v in zip(table["subject"], table["label"], strict=True)
         ):
             wrong.append(f"run {identity}: its predictions hold other labels than the cohort")
-        if about.get("results_version") == RESULTS_VERSION and _renamed(case, identity, about):
+        if about.get("results_version") == RESULTS_VERSION and _renamed(inputs, identity, about):
             wrong.append(f"run {identity}: its lists or settings were changed after it was run")
-    n = len(case.runs)
+    n = len(inputs.runs)
     if wrong:
         fix = "delete these runs and run the same command again"
         return Finding(NAME, "FAIL", f"Records of runs contradict themselves ({n} looked at).", shortened(wrong), fix)
-    words = f"Every run's predictions are of its own test subjects, and its record is as it was written ({n} runs)."
-    return Finding(NAME, "PASS", words, numbers={"runs": n})
+    message = f"Every run's predictions are of its own test subjects, and its record is as it was written ({n} runs)."
+    return Finding(NAME, "PASS", message, numbers={"runs": n})
 
 
-def _renamed(case: Case, identity: str, about: Mapping[str, Any]) -> bool:
+def _renamed(inputs: AuditInput, identity: str, about: Mapping[str, Any]) -> bool:
     try:
         settings = Settings.model_validate(about["settings"])
     except ValueError:
         return True
-    return run_identity(settings, case.cohort.hash, round_of(about), int(about["seed"])) != identity
+    return run_identity(settings, inputs.cohort.hash, round_of(about), int(about["seed"])) != identity
 
 
-def _selection(case: Case) -> Finding:
+def _selection(inputs: AuditInput) -> Finding:
     """The epoch was selected on validation subjects, who are not tested."""
-    selecting = {i: about for i, about in case.runs.items() if about.get("selected_epoch") is not None}
+    selecting = {i: about for i, about in inputs.runs.items() if about.get("selected_epoch") is not None}
     if not selecting:
         return Finding("selection", "SKIP", "No run selected anything: baselines have no epochs.")
     wrong = [
@@ -105,30 +105,32 @@ def _selection(case: Case) -> Finding:
         fix = "delete these runs and run them again on a split of `bridgemil folds`"
         return Finding("selection", "FAIL", "Epochs were selected on the test.", shortened(wrong), fix)
     last = sum((about["settings"].get("stage2") or {}).get("selection") == "last" for about in selecting.values())
-    words = []
+    sentences = []
     if n := len(selecting) - last:
-        words = [f"Epochs were selected on validation subjects, none of whom is tested by the same run ({n} runs)"]
+        sentences = [f"Epochs were selected on validation subjects, none of whom is tested by the same run ({n} runs)"]
     if last:
-        words.append(f"{last} runs took their last epoch, which nobody selected")
-    return Finding("selection", "PASS", "; ".join(words) + ".", numbers={"runs": len(selecting), "last_epoch": last})
+        sentences.append(f"{last} runs took their last epoch, which nobody selected")
+    return Finding(
+        "selection", "PASS", "; ".join(sentences) + ".", numbers={"runs": len(selecting), "last_epoch": last}
+    )
 
 
-def _stage1(case: Case) -> Finding:
+def _stage1(inputs: AuditInput) -> Finding:
     """The Stage 1 encoder of a run was trained on the run's training subjects and on nobody else."""
     from bridgemil.learning import checkpoint
 
-    assert case.store is not None
+    assert inputs.store is not None
     wrong, broken, absent, looked = [], [], 0, 0
     notes: dict[str, dict[str, Any] | None] = {}
-    for identity, about in case.runs.items():
+    for identity, about in inputs.runs.items():
         try:
             settings = Settings.model_validate(about["settings"])
         except ValueError:
             continue
-        encoder = stage1_identity(settings, case.cohort.hash, round_of(about), int(about["seed"]))
+        encoder = stage1_identity(settings, inputs.cohort.hash, round_of(about), int(about["seed"]))
         if encoder is None:
             continue
-        file = case.store.stage1(encoder) / ENCODER
+        file = inputs.store.stage1(encoder) / ENCODER
         try:
             if encoder not in notes:
                 notes[encoder] = checkpoint.check(file) if os.path.lexists(file) else None
@@ -150,10 +152,10 @@ def _stage1(case: Case) -> Finding:
             wrong.append(f"run {identity}: its encoder {encoder} was trained on other people than the run")
     if wrong or broken:
         fix = "delete these runs and their encoders (RUNS/stage1) and run the same command again"
-        words = "Stage 1 encoders saw others than training subjects." if wrong else "Stage 1 encoders are damaged."
-        return Finding("stage1", "FAIL", words, shortened(wrong + broken), fix)
+        message = "Stage 1 encoders saw others than training subjects." if wrong else "Stage 1 encoders are damaged."
+        return Finding("stage1", "FAIL", message, shortened(wrong + broken), fix)
     gone = f"; of {absent} runs the encoder is no longer there" if absent else ""
     if not looked:
         return Finding("stage1", "SKIP", f"No run has a Stage 1 encoder to look at{gone}.")
-    words = f"Every Stage 1 encoder was trained on its run's training subjects only ({looked} runs{gone})."
-    return Finding("stage1", "PASS", words, numbers={"runs": looked, "absent": absent})
+    message = f"Every Stage 1 encoder was trained on its run's training subjects only ({looked} runs{gone})."
+    return Finding("stage1", "PASS", message, numbers={"runs": looked, "absent": absent})

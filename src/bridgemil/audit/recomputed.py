@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.findings import Finding, shortened
+from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.permutation import said_of
 from bridgemil.audit.provenance import round_of
 from bridgemil.cohort.excerpt import excerpt
@@ -26,37 +26,37 @@ CLOSE = 1e-4  # of probabilities and scales: another machine rounds otherwise
 MOST_PEOPLE = 2  # of each run, whose features and predictions are computed again
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Scale, features, predictions and, of baselines, the whole fit of a few runs drawn at random."""
-    if not case.runs:
+    if not inputs.runs:
         return []
-    rng = np.random.default_rng(case.wishes.seed)
-    names = sorted(name for name, about in case.runs.items() if about.get("results_version") == RESULTS_VERSION)
-    networks = [name for name in names if case.runs[name]["settings"].get("stage2")]
+    rng = np.random.default_rng(inputs.options.seed)
+    names = sorted(name for name, about in inputs.runs.items() if about.get("results_version") == RESULTS_VERSION)
+    networks = [name for name in names if inputs.runs[name]["settings"].get("stage2")]
     baselines = [name for name in names if name not in networks]
-    half = max(1, case.wishes.sample // 2)
-    drawn = _drawn(rng, networks, case.wishes.sample - min(half, len(baselines)))
-    drawn += _drawn(rng, baselines, case.wishes.sample - len(drawn))
+    half = max(1, inputs.options.sample // 2)
+    drawn = _drawn(rng, networks, inputs.options.sample - min(half, len(baselines)))
+    drawn += _drawn(rng, baselines, inputs.options.sample - len(drawn))
     wrong, done = [], dict.fromkeys(("scale", "features", "predictions", "fit"), 0)
-    notes, shelf = _left_out(len(case.runs) - len(names)), _StoredFeatures(case)
+    notes, shelf = _left_out(len(inputs.runs) - len(names)), _StoredFeatures(inputs)
     for identity in drawn:
         try:
-            wrong += [f"run {identity}: {line}" for line in _run(case, identity, shelf, done)]
+            wrong += [f"run {identity}: {line}" for line in _run(inputs, identity, shelf, done)]
         except BadUse as error:  # such as a user's own code, which a folder never makes run
             notes.append(f"run {identity}: could not be computed again ({str(error).splitlines()[0]})")
         except (BridgeMILError, OSError, ValueError, KeyError) as error:
             wrong.append(f"run {identity}: is damaged ({str(error).splitlines()[0]})")
     counted = ", ".join(f"{n} {what}" for what, n in done.items() if n)
-    how = f"{len(drawn)} of {len(case.runs)} runs drawn at random; compared: {counted or 'nothing'}"
-    numbers = {"drawn": drawn, "runs": len(case.runs), **done}
+    how = f"{len(drawn)} of {len(inputs.runs)} runs drawn at random; compared: {counted or 'nothing'}"
+    numbers = {"drawn": drawn, "runs": len(inputs.runs), **done}
     if wrong:
-        words = f"Computed again, runs are not what they should be ({how})."
+        message = f"Computed again, runs are not what they should be ({how})."
         fix = "delete these runs (and RUNS/features if features differ) and run the same command again"
-        return [Finding(NAME, "FAIL", words, shortened(wrong + notes), fix, numbers)]
+        return [Finding(NAME, "FAIL", message, shortened(wrong + notes), fix, numbers)]
     if not counted:
         return [Finding(NAME, "SKIP", f"Nothing could be computed again ({how}).", shortened(notes))]
-    words = f"Computed again from training subjects alone, nothing differs ({how})."
-    return [Finding(NAME, "PASS", words, shortened(notes), numbers=numbers)]
+    message = f"Computed again from training subjects alone, nothing differs ({how})."
+    return [Finding(NAME, "PASS", message, shortened(notes), numbers=numbers)]
 
 
 def _left_out(n_earlier: int) -> list[str]:
@@ -67,27 +67,27 @@ def _drawn(rng: np.random.Generator, names: list[str], most: int) -> list[str]:
     return sorted(rng.permutation(names)[: max(0, most)].tolist()) if names else []
 
 
-def _run(case: Case, identity: str, shelf: Shelf, done: dict[str, int]) -> list[str]:
+def _run(inputs: AuditInput, identity: str, shelf: Shelf, done: dict[str, int]) -> list[str]:
     """What is wrong with one run."""
-    assert case.store is not None
-    about, model = case.runs[identity], case.store.model(identity)
+    assert inputs.store is not None
+    about, model = inputs.runs[identity], inputs.store.model(identity)
     wrong = []
     if isinstance(model, NetworkModel) and model.scale is not None:
         done["scale"] += 1
-        wrong += _scale(case, about, model)
-    wrong += _features(case, about, model, done)
-    wrong += _predictions(case, identity, about, model, done)
-    if isinstance(model, BaselineModel) and _is_quick(case, about, model):
+        wrong += _scale(inputs, about, model)
+    wrong += _features(inputs, about, model, done)
+    wrong += _predictions(inputs, identity, about, model, done)
+    if isinstance(model, BaselineModel) and _is_quick(inputs, about, model):
         done["fit"] += 1
-        wrong += _fit(case, identity, about, shelf)
+        wrong += _fit(inputs, identity, about, shelf)
     return wrong
 
 
-def _scale(case: Case, about: Mapping[str, Any], model: NetworkModel) -> list[str]:
+def _scale(inputs: AuditInput, about: Mapping[str, Any], model: NetworkModel) -> list[str]:
     """The stored normalisation is that of the training subjects."""
     assert model.scale is not None
     subjects = round_of(about)
-    used = excerpt(case.cohort, subjects.kept)
+    used = excerpt(inputs.cohort, subjects.kept)
     if _alike(model.scale, used.normalisation(sorted(subjects.train))):
         return []
     everybody = [*subjects.train, *subjects.validation, *subjects.test]
@@ -100,21 +100,21 @@ def _alike(one: tuple[Any, Any], two: tuple[Any, Any]) -> bool:
     return all(np.allclose(a, b, rtol=CLOSE, atol=1e-6) for a, b in zip(one, two, strict=True))
 
 
-def _features(case: Case, about: Mapping[str, Any], model: Model, done: dict[str, int]) -> list[str]:
+def _features(inputs: AuditInput, about: Mapping[str, Any], model: Model, done: dict[str, int]) -> list[str]:
     """The features kept of a person are those of that person's windows alone."""
-    assert case.store is not None
+    assert inputs.store is not None
     found = _key_and_features(model)
     if found is None:
         return []
     key, compute = found
     wrong = []
     for subject in list(about["test"])[:MOST_PEOPLE]:
-        file = _feature_file(case, key, subject)
+        file = _feature_file(inputs, key, subject)
         if not file.is_file() or about.get("kept"):
             continue
         done["features"] += 1
         kept = np.load(file, mmap_mode="r")
-        anew = compute(case.cohort.windows(subject))
+        anew = compute(inputs.cohort.windows(subject))
         if kept.shape != anew.shape or not np.allclose(kept, anew, rtol=1e-3, atol=1e-3):
             wrong.append(f"the features kept of {subject} are not those of that person's windows")
     return wrong
@@ -128,20 +128,22 @@ def _key_and_features(model: Model) -> tuple[str, Callable[[NDArray[np.float32]]
     return None if front_end is None else (front_end_key(front_end), lambda bag: front_end_features(front_end, bag))
 
 
-def _feature_file(case: Case, key: str, subject: str) -> Path:
-    assert case.store is not None
-    return case.store.root / "features" / digest(key)[:24] / f"{case.cohort.records[subject].signal_hash[:32]}.npy"
+def _feature_file(inputs: AuditInput, key: str, subject: str) -> Path:
+    assert inputs.store is not None
+    return inputs.store.root / "features" / digest(key)[:24] / f"{inputs.cohort.records[subject].signal_hash[:32]}.npy"
 
 
-def _predictions(case: Case, identity: str, about: Mapping[str, Any], model: Model, done: dict[str, int]) -> list[str]:
+def _predictions(
+    inputs: AuditInput, identity: str, about: Mapping[str, Any], model: Model, done: dict[str, int]
+) -> list[str]:
     """What the stored model says of test subjects is what the run says it said."""
-    assert case.store is not None
-    table = case.store.predictions(identity).set_index("subject")
-    used, wrong = excerpt(case.cohort, round_of(about).kept), []
+    assert inputs.store is not None
+    table = inputs.store.predictions(identity).set_index("subject")
+    used, wrong = excerpt(inputs.cohort, round_of(about).kept), []
     for subject in list(about["test"])[:MOST_PEOPLE]:
         done["predictions"] += 1
         said = model.predict(used.windows(subject)).probabilities
-        noted = table.loc[subject, [f"p_{name}" for name in case.cohort.classes]].to_numpy(dtype=float)
+        noted = table.loc[subject, [f"p_{name}" for name in inputs.cohort.classes]].to_numpy(dtype=float)
         if not np.allclose(said, noted, atol=10 * CLOSE):
             wrong.append(f"its model says {_p(said)} of {subject}, its predictions {_p(noted)}")
     return wrong
@@ -151,21 +153,21 @@ def _p(values: Any) -> str:
     return "/".join(f"{value:.3f}" for value in values)
 
 
-def _is_quick(case: Case, about: Mapping[str, Any], model: BaselineModel) -> bool:
+def _is_quick(inputs: AuditInput, about: Mapping[str, Any], model: BaselineModel) -> bool:
     """Whether the fit can be done again in a moment: features that take long are there."""
     key = baseline_key(model.facts.settings, model.baseline)
     people = [*about["train"], *about["test"]]
-    stored = not about.get("kept") and all(_feature_file(case, key, subject).is_file() for subject in people)
+    stored = not about.get("kept") and all(_feature_file(inputs, key, subject).is_file() for subject in people)
     return stored or bool(model.facts.settings.method == "bandpower")
 
 
 class _StoredFeatures(Shelf):
     """Features that runs keep, where they do; nothing is written."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, inputs: AuditInput) -> None:
         super().__init__()
-        assert case.store is not None
-        self.folder = case.store.root / "features"
+        assert inputs.store is not None
+        self.folder = inputs.store.root / "features"
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """Those on disk, else computed and kept in memory."""
@@ -176,15 +178,15 @@ class _StoredFeatures(Shelf):
         return super().features(key, signal_hash, compute)
 
 
-def _fit(case: Case, identity: str, about: Mapping[str, Any], shelf: Shelf) -> list[str]:
+def _fit(inputs: AuditInput, identity: str, about: Mapping[str, Any], shelf: Shelf) -> list[str]:
     """A baseline fitted anew on the training subjects says the same of the test subjects."""
-    assert case.store is not None
+    assert inputs.store is not None
     subjects = round_of(about)
-    used = excerpt(case.cohort, subjects.kept)
+    used = excerpt(inputs.cohort, subjects.kept)
     settings = Settings.model_validate(about["settings"])
     fitted = fit(used, subjects.train, subjects.validation, settings, int(about["seed"]), shelf=shelf)
-    table = case.store.predictions(identity).set_index("subject")
-    noted = table.loc[list(subjects.test), [f"p_{name}" for name in case.cohort.classes]].to_numpy(dtype=float)
+    table = inputs.store.predictions(identity).set_index("subject")
+    noted = table.loc[list(subjects.test), [f"p_{name}" for name in inputs.cohort.classes]].to_numpy(dtype=float)
     said = np.stack([said_of(fitted.model, used, subject, shelf) for subject in subjects.test])
     if np.allclose(said, noted, atol=100 * CLOSE):
         return []

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.copies import SAME, Copy, groups_of, laid_out, overlapping, same_windows
 from bridgemil.audit.findings import Finding, shortened
+from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.measures import MATCH_BAND
 
 NAME = "same_signal"
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Look for windows and stretches that two people share, whatever their scale, sign or offset."""
-    cohort = case.cohort
+    cohort = inputs.cohort
     by_people: dict[tuple[str, str], Copy] = {}
-    for copy in [*overlapping(cohort), *same_windows(cohort, case.measures.people)]:
+    for copy in [*overlapping(cohort), *same_windows(cohort, inputs.measures.people)]:
         earlier = by_people.setdefault((copy.first, copy.second), copy)
         if copy.seconds > 1.5 * earlier.seconds:
             by_people[copy.first, copy.second] = copy
@@ -26,8 +26,8 @@ def check(case: Case) -> list[Finding]:
     if len(groups_of(n)) < n:
         how += "; among so many people, of stretches that are not cut alike only long ones"
     if not by_people:
-        words = f"No signal is there under two subjects ({n * (n - 1) // 2} pairs compared; {how})."
-        return [Finding(NAME, "PASS", words, numbers={"pairs": n * (n - 1) // 2, "copies": []})]
+        message = f"No signal is there under two subjects ({n * (n - 1) // 2} pairs compared; {how})."
+        return [Finding(NAME, "PASS", message, numbers={"pairs": n * (n - 1) // 2, "copies": []})]
     copies = sorted(by_people.values(), key=lambda copy: -copy.seconds)
     labels = {subject: record.label for subject, record in cohort.records.items()}
     lines = [f"{c} [{labels[c.first]} / {labels[c.second]}]" for c in copies]
@@ -36,11 +36,11 @@ def check(case: Case) -> list[Finding]:
     people = sorted({subject for copy in longer or copies for subject in (copy.first, copy.second)})
     numbers = {"subjects": people, "copies": [vars(copy) for copy in copies]}
     if not longer:
-        words = f"{len(people)} subjects share a single window's length of signal with another one."
+        message = f"{len(people)} subjects share a single window's length of signal with another one."
         fix = (
             "look at these windows: an artefact or a test signal may be left in; if they are EEG, they are one person's"
         )
-        return [Finding(NAME, "WARN", words, shortened(lines), fix, numbers)]
-    words = f"{len(people)} subjects share signal with another one: split apart, training sees the test."
+        return [Finding(NAME, "WARN", message, shortened(lines), fix, numbers)]
+    message = f"{len(people)} subjects share signal with another one: split apart, training sees the test."
     fix = "find out whose signal it is, remove or join these subjects (one subject a person), and prepare again"
-    return [Finding(NAME, "FAIL", words, shortened(lines), fix, numbers)]
+    return [Finding(NAME, "FAIL", message, shortened(lines), fix, numbers)]

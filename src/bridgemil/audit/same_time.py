@@ -8,23 +8,23 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.findings import Finding, shortened
+from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.store import Cohort
 
 NAME = "same_time"
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Compare names, contents and window starts of the recordings of different subjects.
 
     Windows may overlap within a subject: all of a subject's windows are on one side of every border.
     """
-    cohort = case.cohort
+    cohort = inputs.cohort
     files = cohort.about.get("files") or []
     if not files:
-        words = "The cohort was made from arrays: it does not say which recordings its windows are of."
-        return [Finding(NAME, "SKIP", words, fix="see same_signal, which compares the signals themselves")]
+        message = "The cohort was made from arrays: it does not say which recordings its windows are of."
+        return [Finding(NAME, "SKIP", message, fix="see same_signal, which compares the signals themselves")]
     wrong, shared = [], 0
     for recording, spans in _spans(cohort).items():
         for (first, one), (second, two) in combinations(sorted(spans.items()), 2):
@@ -35,13 +35,13 @@ def check(case: Case) -> list[Finding]:
             else:
                 wrong.append(f"{first} and {second} hold different parts of {recording}: one person as two subjects?")
     if wrong:
-        words = f"{shared} pairs of subjects hold windows of one recording: apart, training sees the test."
+        message = f"{shared} pairs of subjects hold windows of one recording: apart, training sees the test."
         fix = "give every recording to one subject in the manifest or the BIDS folder, and prepare again"
-        return [Finding(NAME, "FAIL", words, shortened(wrong), fix, {"pairs": shared})]
+        return [Finding(NAME, "FAIL", message, shortened(wrong), fix, {"pairs": shared})]
     overlap = float(cohort.preparation.get("overlap") or 0)
     inside = f" Windows overlap by {overlap:g} within a subject only." if overlap else ""
-    words = f"No recording gives windows to two subjects ({len(files)} recordings).{inside}"
-    return [Finding(NAME, "PASS", words, numbers={"recordings": len(files), "overlap": overlap})]
+    message = f"No recording gives windows to two subjects ({len(files)} recordings).{inside}"
+    return [Finding(NAME, "PASS", message, numbers={"recordings": len(files), "overlap": overlap})]
 
 
 def _spans(cohort: Cohort) -> dict[str, dict[str, NDArray[np.float64]]]:

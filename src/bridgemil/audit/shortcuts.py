@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.findings import Finding
+from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.traits import Trait, Unknown, traits
 from bridgemil.evaluation.statistics import holm
 
@@ -26,18 +26,18 @@ UNSEEN = ("order", "channels", "date", "date_missing")  # in no window, so never
 BLOCK = 2_000_000  # numbers ranked at once, which bounds the memory
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Every trait by itself: one finding for each that predicts the label, one for the rest, one for the unknown."""
-    y, k = case.cohort.y, len(case.cohort.classes)
+    y, k = inputs.cohort.y, len(inputs.cohort.classes)
     smallest = int(np.bincount(y, minlength=k).min())
     if k < 2 or smallest < 2:
-        words = "A class has fewer than 2 people: nothing can be said of shortcuts."
-        return [Finding(NAME, "SKIP", words)]
-    every = traits(case)
+        message = "A class has fewer than 2 people: nothing can be said of shortcuts."
+        return [Finding(NAME, "SKIP", message)]
+    every = traits(inputs)
     known = [trait for trait in every if isinstance(trait, Trait)]
     unknown = [trait for trait in every if isinstance(trait, Unknown) and not trait.constant]
     constant = [trait.name for trait in every if isinstance(trait, Unknown) and trait.constant]
-    rng = np.random.default_rng(case.wishes.seed)
+    rng = np.random.default_rng(inputs.options.seed)
     folds = _folds(y, min(FOLDS, smallest), rng)
     # Holm multiplies by the number of traits: the smallest possible p must still say something.
     n_shuffles = max(PERMUTATIONS, 40 * len(known))
@@ -46,44 +46,44 @@ def check(case: Case) -> list[Finding]:
     findings, quiet = [], []
     for trait, (auroc, best, p), p_holm in zip(known, tested, corrected, strict=True):
         if p_holm < LEVEL and auroc > NOTICED:
-            findings.append(_flagged(case, trait, auroc, best, p_holm))
+            findings.append(_flagged(inputs, trait, auroc, best, p_holm))
         else:
             quiet.append(f"{trait.name} {auroc:.2f} (p {p:.3f})")
     if quiet or constant:
         told = [f"Do not tell the label (AUROC over held-out people): {', '.join(quiet)}."] if quiet else []
         told += [f"The same for everybody: {', '.join(constant)}."] if constant else []
-        words = " ".join(told)
-        findings.append(Finding(NAME, "PASS", words, numbers={"permutations": n_shuffles, "traits": len(known)}))
+        message = " ".join(told)
+        findings.append(Finding(NAME, "PASS", message, numbers={"permutations": n_shuffles, "traits": len(known)}))
     if unknown:
-        words = "Could not be looked at: " + "; ".join(f"{u.name} ({u.why})" for u in unknown) + "."
-        findings.append(Finding(NAME, "SKIP", words))
+        message = "Could not be looked at: " + "; ".join(f"{u.name} ({u.why})" for u in unknown) + "."
+        findings.append(Finding(NAME, "SKIP", message))
     return findings
 
 
-def _flagged(case: Case, trait: Trait, auroc: float, best: int, p_holm: float) -> Finding:
+def _flagged(inputs: AuditInput, trait: Trait, auroc: float, best: int, p_holm: float) -> Finding:
     damning = trait.technical and auroc >= DAMNING
-    name = case.cohort.classes[best]
-    whom = f"{name} from the rest" if len(case.cohort.classes) > 2 else " from ".join(case.cohort.classes)
-    words = f"The {trait.words} alone tells {whom}: AUROC {auroc:.2f} over held-out people."
+    name = inputs.cohort.classes[best]
+    whom = f"{name} from the rest" if len(inputs.cohort.classes) > 2 else " from ".join(inputs.cohort.classes)
+    message = f"The {trait.description} alone tells {whom}: AUROC {auroc:.2f} over held-out people."
     numbers = {"auroc": auroc, "p_holm": p_holm, "class": name, "technical": trait.technical}
     fix = "match or balance the classes in it, or report results within its strata; say so beside every result"
     if trait.technical:
         fix = "record or cut the classes alike (same length, rate and rules), or leave out who differs; prepare again"
     elif trait.name in UNSEEN:
         fix = "no method here sees it; make sure that the classes were recorded at the same time and place, and alike"
-    evidence = (f"p = {p_holm:.3f} after Holm", _by_class(case, trait))
-    return Finding(f"shortcut_{trait.name}", "FAIL" if damning else "WARN", words, evidence, fix, numbers)
+    evidence = (f"p = {p_holm:.3f} after Holm", _by_class(inputs, trait))
+    return Finding(f"shortcut_{trait.name}", "FAIL" if damning else "WARN", message, evidence, fix, numbers)
 
 
-def _by_class(case: Case, trait: Trait) -> str:
-    y, classes = case.cohort.y, case.cohort.classes
+def _by_class(inputs: AuditInput, trait: Trait) -> str:
+    y, classes = inputs.cohort.y, inputs.cohort.classes
     if trait.is_number and not trait.is_code:
         return "median " + ", ".join(f"{c}: {np.median(trait.values[y == i]):.4g}" for i, c in enumerate(classes))
     parts, place = [], np.unique(trait.values, return_inverse=True)[1]
     for i, name in enumerate(classes):
         counts = np.bincount(place[y == i], minlength=len(trait.names))
-        words = [f"{n} with {word}" for word, n in zip(trait.names, counts, strict=True) if n]
-        parts.append(f"{name}: {', '.join(words)}")
+        counted = [f"{n} with {word}" for word, n in zip(trait.names, counts, strict=True) if n]
+        parts.append(f"{name}: {', '.join(counted)}")
     return "people: " + "; ".join(parts)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.findings import Finding
+from bridgemil.audit.inputs import AuditInput
 from bridgemil.evaluation.metrics import chance
 
 DISCORDANT = 0.2  # share of people on whom two decent methods disagree: seen in most comparisons
@@ -14,18 +14,18 @@ USUAL_ACCURACY = 0.75  # at which the interval's width is shown
 FEW, LOPSIDED = 10, 0.75  # people in the smallest class; share of the largest
 
 
-def check(case: Case) -> list[Finding]:
+def check(inputs: AuditInput) -> list[Finding]:
     """Class balance with what guessing gives, and the number of people that the hoped-for difference needs."""
-    return [_balance(case), _enough(case)]
+    return [_balance(inputs), _enough(inputs)]
 
 
-def _balance(case: Case) -> Finding:
-    labels = case.cohort.labels
+def _balance(inputs: AuditInput) -> Finding:
+    labels = inputs.cohort.labels
     counts = Counter(labels)
-    words = ", ".join(f"{counts[name]} {name}" for name in case.cohort.classes)
+    counted = ", ".join(f"{counts[name]} {name}" for name in inputs.cohort.classes)
     if len(counts) < 2:
         return Finding(
-            "balance", "FAIL", f"One class only ({words}): there is nothing to tell apart.", fix="add people"
+            "balance", "FAIL", f"One class only ({counted}): there is nothing to tell apart.", fix="add people"
         )
     rate, low, high = chance(labels)
     guess = (
@@ -37,8 +37,8 @@ def _balance(case: Case) -> Finding:
     if smallest < FEW or rate > LOPSIDED:
         what = f"only {smallest} people in the smallest class" if smallest < FEW else f"{100 * rate:.0f} % in one class"
         fix = "report balanced accuracy and AUROC with their intervals; accuracy above the range above is the least"
-        return Finding("balance", "WARN", f"{words}: {what}.", (guess,), fix, numbers)
-    return Finding("balance", "PASS", f"{words}. {guess}.", numbers=numbers)
+        return Finding("balance", "WARN", f"{counted}: {what}.", (guess,), fix, numbers)
+    return Finding("balance", "PASS", f"{counted}. {guess}.", numbers=numbers)
 
 
 def people_needed(difference: float, discordant: float = DISCORDANT) -> int:
@@ -64,8 +64,8 @@ def half_width(n: int, accuracy: float = USUAL_ACCURACY) -> float:
     return z * math.sqrt(accuracy * (1 - accuracy) / n + z * z / (4 * n * n)) / (1 + z * z / n)
 
 
-def _enough(case: Case) -> Finding:
-    hope, n = case.wishes.hope, len(case.cohort)
+def _enough(inputs: AuditInput) -> Finding:
+    hope, n = inputs.options.hope, len(inputs.cohort)
     needed, width = people_needed(hope / 100), half_width(n)
     numbers = {"n": n, "hope": hope, "needed": needed, "interval_half_width": width, "discordant": DISCORDANT}
     line = (
@@ -74,9 +74,9 @@ def _enough(case: Case) -> Finding:
     )
     interval = f"an accuracy of {100 * USUAL_ACCURACY:.0f} % over {n} people is known to ± {100 * width:.1f} points"
     if n < needed:
-        words = f"Too few people for a claim of {hope:g} points: {interval}."
+        message = f"Too few people for a claim of {hope:g} points: {interval}."
         fix = "claim no smaller difference than the interval allows; compare on the same people and show the interval"
-        return Finding("size", "WARN", words, (line,), fix, numbers)
+        return Finding("size", "WARN", message, (line,), fix, numbers)
     return Finding(
         "size", "PASS", f"Enough people for a claim of {hope:g} points: {line}; {interval}.", (), "", numbers
     )

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.case import Case
 from bridgemil.audit.fold_membership import related_columns
+from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.tables import MISSING
 
@@ -36,8 +36,8 @@ class Trait:
     ----------
     name
         As the finding is called: ``length``.
-    words
-        What it is.
+    description
+        What it is, as a finding says it.
     values
         One a subject, float (n); for words, numbers that stand for them.
     is_number
@@ -51,7 +51,7 @@ class Trait:
     """
 
     name: str
-    words: str
+    description: str
     values: NDArray[np.float64]
     is_number: bool = True
     technical: bool = False
@@ -68,16 +68,18 @@ class Unknown:
     constant: bool = False  # the same for everybody, so nothing can follow from it
 
 
-def traits(case: Case) -> list[Trait | Unknown]:
+def traits(inputs: AuditInput) -> list[Trait | Unknown]:
     """All traits that the cohort's records, its signal and its columns give."""
-    return [*_of_recordings(case.cohort), *_of_signal(case), *_of_files(case.cohort), *_of_columns(case)]
+    return [*_of_recordings(inputs.cohort), *_of_signal(inputs), *_of_files(inputs.cohort), *_of_columns(inputs)]
 
 
-def _trait(name: str, words: str, values: Sequence[float] | NDArray[Any], technical: bool = False) -> Trait | Unknown:
+def _trait(
+    name: str, description: str, values: Sequence[float] | NDArray[Any], technical: bool = False
+) -> Trait | Unknown:
     numbers = np.asarray(values, dtype=np.float64)
     if len(np.unique(np.round(numbers, 12))) < 2:
-        return Unknown(name, f"{words} is the same for everybody", constant=True)
-    return Trait(name, words, numbers, technical=technical)
+        return Unknown(name, f"{description} is the same for everybody", constant=True)
+    return Trait(name, description, numbers, technical=technical)
 
 
 def _of_recordings(cohort: Cohort) -> list[Trait | Unknown]:
@@ -105,16 +107,16 @@ def _order(cohort: Cohort) -> NDArray[np.float64]:
     return place
 
 
-def _of_signal(case: Case) -> list[Trait | Unknown]:
-    cohort, people = case.cohort, case.measures.people
+def _of_signal(inputs: AuditInput) -> list[Trait | Unknown]:
+    cohort, people = inputs.cohort, inputs.measures.people
     found: list[Trait | Unknown] = [
         _trait("amplitude", "log amplitude", [people[s].amplitude for s in cohort.subjects]),
         _trait("flatness", "share of flat windows and channels", [people[s].flat for s in cohort.subjects]),
     ]
-    for line in case.measures.lines:
+    for line in inputs.measures.lines:
         values = [people[s].line[line] for s in cohort.subjects]
         found.append(_trait(f"line_{line}", f"power at {line} Hz as a share", values))
-    if not case.measures.lines:
+    if not inputs.measures.lines:
         found.append(Unknown("line_noise", "rate, low-pass or notch leave nothing at 50 and 60 Hz in the signal"))
     return found
 
@@ -136,8 +138,8 @@ def _of_files(cohort: Cohort) -> list[Trait | Unknown]:
     every = [file for parts in files.values() for file in parts]
     if all(file.get("n_channels") is not None for file in every):
         # This and the days: not called technical, for no method here sees what the windows do not hold.
-        words = "number of channels in the file"
-        found.append(_trait("channels", words, each(lambda f: f["n_channels"], min)))
+        description = "number of channels in the file"
+        found.append(_trait("channels", description, each(lambda f: f["n_channels"], min)))
     else:
         found.append(Unknown("channels", f"how many each file had {NOT_RECORDED}"))
     parts = [files[subject] for subject in cohort.subjects]
@@ -164,16 +166,16 @@ def _of_days(files: Sequence[Sequence[Mapping[str, Any]]]) -> list[Trait | Unkno
     filled = [middle if day is None else float(day) for day in days]
     found = [_trait("date", "day of recording, counted from the first,", filled)]
     if missing.any():
-        words = "whether the header says when it was recorded"
-        found.append(_trait("date_missing", words, missing.astype(float)))
+        description = "whether the header says when it was recorded"
+        found.append(_trait("date_missing", description, missing.astype(float)))
     return found
 
 
-def _of_columns(case: Case) -> list[Trait | Unknown]:
-    cohort = case.cohort
+def _of_columns(inputs: AuditInput) -> list[Trait | Unknown]:
+    cohort = inputs.cohort
     skipped = {"subject", "label", "n_windows", "n_recordings"}
     columns = [str(column) for column in cohort.table.columns if column not in skipped]
-    related = set(related_columns(case))
+    related = set(related_columns(inputs))
     found: list[Trait | Unknown] = []
     for column in columns:
         given = cohort.column(column)

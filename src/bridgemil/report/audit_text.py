@@ -36,7 +36,7 @@ def lines(audit: Audit, width: int = 100) -> Iterator[tuple[str, str]]:
 
 
 def _finding(finding: Finding, width: int) -> Iterator[tuple[str, str]]:
-    first = f"{finding.status}  {finding.name}: {finding.words}"
+    first = f"{finding.status}  {finding.name}: {finding.message}"
     parts = [(first, "      ", COLOURS[finding.status])]
     parts += [(f"      - {line}", "        ", "") for line in finding.evidence]
     parts += [(f"      fix: {finding.fix}", "           ", "")] if finding.fix else []

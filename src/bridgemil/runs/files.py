@@ -74,7 +74,7 @@ class AuditFinding(BaseModel):
 
     name: str
     status: Literal["PASS", "INFO", "WARN", "FAIL", "SKIP"]
-    words: str
+    message: str
     evidence: list[str]
     fix: str
     numbers: dict[str, Any]

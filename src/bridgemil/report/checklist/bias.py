@@ -102,7 +102,7 @@ def _judge(domain: Domain, known: Dossier) -> Judgement:
     risks = [name for name in known.accepted_risks if domain_of(name) == domain.key]
     risk, why = _risk(domain, known, findings, risks)
     evidence = [f"accepted when runs were made (--accept-risk): {', '.join(risks)}"] if risks else []
-    evidence += [f"{f.status} {f.name}: {f.words}{_details(f)}" for f in sorted(findings, key=_place)]
+    evidence += [f"{f.status} {f.name}: {f.message}{_details(f)}" for f in sorted(findings, key=_place)]
     return Judgement(domain, risk, safe_text(why), safe([*evidence, *_facts(domain, known)]))
 
 

@@ -188,7 +188,7 @@ def sample_size(known: Dossier) -> Answer:
              f"± {100 * half_width(n):.1f} points (95 %)."]  # fmt: skip
     for finding in known.findings:
         if finding.name == "size":
-            lines += [f"{line[:1].upper()}{line[1:]}." for line in finding.evidence] or [finding.words]
+            lines += [f"{line[:1].upper()}{line[1:]}." for line in finding.evidence] or [finding.message]
     return Answer(tuple(lines))
 
 

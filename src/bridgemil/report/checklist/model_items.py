@@ -251,7 +251,7 @@ def limitations(known: Dossier) -> Answer:
     lines = [accepted_words(known.accepted_risks)] if known.accepted_risks else []
     if known.unaudited:
         return Answer(tuple(lines), unknown=(f"what the audit finds in the data: {known.unaudited}",))
-    lines += [f"{f.status} {f.name}: {f.words}" for f in known.findings if f.status in ("FAIL", "WARN")]
+    lines += [f"{f.status} {f.name}: {f.message}" for f in known.findings if f.status in ("FAIL", "WARN")]
     lines.append("These runs hold no evaluation on people of another place, time or device.")
     return Answer(tuple(lines))
 

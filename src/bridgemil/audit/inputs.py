@@ -17,7 +17,7 @@ MOST_SPLIT = 2**28  # bytes of a split file
 
 
 @dataclass(frozen=True)
-class Wishes:
+class AuditOptions:
     """What the user asks of an audit.
 
     Parameters
@@ -57,12 +57,12 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Case:
+class AuditInput:
     """A cohort, and the runs of it if there are any."""
 
     cohort: Cohort
     store: RunStore | None = None
-    wishes: Wishes = field(default_factory=Wishes)
+    options: AuditOptions = field(default_factory=AuditOptions)
 
     @cached_property
     def measures(self) -> Measures:
@@ -82,7 +82,7 @@ class Case:
     @property
     def splits(self) -> dict[str, FoldPlan]:
         """The splits to look at by name: the one that was given, and those noted with the runs."""
-        given = {} if self.wishes.plan is None else {"the split": self.wishes.plan}
+        given = {} if self.options.plan is None else {"the split": self.options.plan}
         return given | self._named_split[0] | self._noted_splits[0]
 
     @property
@@ -107,7 +107,7 @@ class Case:
     @cached_property
     def _named_split(self) -> tuple[dict[str, FoldPlan], list[str]]:
         """A file that is no split at all is the caller's mistake; one that cannot be followed is a finding."""
-        file = self.wishes.split
+        file = self.options.split
         if file is None:
             return {}, []
         if file.is_file() and file.stat().st_size > MOST_SPLIT:
