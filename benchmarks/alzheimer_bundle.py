@@ -123,7 +123,7 @@ def main() -> None:
         through_95_hz(cohort, 1 if given.quick else 5)
         if given.measure:
             return
-        how = {"method": "tangent", "folds": 3, "floor": False, "progress": False} if given.quick else REAL
+        how = {"method": "tangent", "folds": 3, "baselines": False, "progress": False} if given.quick else REAL
         trained = train(
             cohort, given.out, **how, runs=given.work / "runs", name="alzheimer", threads=1, overwrite=True,
             cautions=cautions(given.source), recorded_reference=REFERENCE,

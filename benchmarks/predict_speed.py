@@ -41,7 +41,16 @@ def main() -> None:
         print(f"{minutes} min, 19 channels, 500 Hz; best of {ROUNDS} new processes")
         report("imports alone", [sys.executable, "-c", IMPORTS])
         for method, settings in METHODS.items():
-            train(cohort, root / method, method, budget="demo", folds=6, floor=False, progress=False, settings=settings)
+            train(
+                cohort,
+                root / method,
+                method,
+                budget="demo",
+                folds=6,
+                baselines=False,
+                progress=False,
+                settings=settings,
+            )
             command = [
                 sys.executable,
                 "-m",

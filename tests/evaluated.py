@@ -32,6 +32,6 @@ def evaluated(folder: Path, *methods: str) -> RunStore:
     for method in methods:
         evaluate(
             cohort, method, "covariance", budget="demo", folds=3, out=folder / "runs", threads=1, progress=False,
-            floor=False, settings=QUICK.get(method, {"stage2.epochs": 3}),
+            baselines=False, settings=QUICK.get(method, {"stage2.epochs": 3}),
         )  # fmt: skip
     return RunStore(folder / "runs")

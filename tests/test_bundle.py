@@ -60,7 +60,7 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 def made(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of band power."""
     out = tmp_path_factory.mktemp("bundle") / "slow waves"
-    train(cohort, out, "bandpower", folds=4, floor=False, progress=False)
+    train(cohort, out, "bandpower", folds=4, baselines=False, progress=False)
     return out
 
 
@@ -171,7 +171,7 @@ def test_writing_never_replaces_what_is_no_bundle(bundle: Bundle, cohort: Cohort
 
 
 def test_the_same_training_again_is_the_same_bundle_and_another_needs_leave(cohort: Cohort, tmp_path: Path) -> None:
-    how: dict[str, Any] = {"folds": 3, "floor": False, "progress": False}
+    how: dict[str, Any] = {"folds": 3, "baselines": False, "progress": False}
     first = train(cohort, tmp_path / "m", "bandpower", **how)
     again = train(cohort, tmp_path / "m", "bandpower", **how)
     assert again.bundle.about["files"] == first.bundle.about["files"]
@@ -333,7 +333,7 @@ def test_a_bundle_says_how_many_recordings_its_people_had(tmp_path: Path) -> Non
     made = people(12, windows=8)
     bags = [[made.windows(subject)[:4], made.windows(subject)[4:]] for subject in made.subjects]
     cohort = Cohort.from_arrays(bags, made.labels, sfreq=200.0, channels=list(made.channels), burn_in=1)
-    trained = train(cohort, tmp_path / "m", "bandpower", folds=3, floor=False, progress=False)
+    trained = train(cohort, tmp_path / "m", "bandpower", folds=3, baselines=False, progress=False)
     assert trained.bundle.about["provenance"]["recordings_per_person"] == 2
 
 
@@ -468,7 +468,7 @@ def test_sidecars_of_a_bids_recording_count_as_in_training(bids: Path, tmp_path:
 
 
 def test_a_bundle_trained_on_arrays_says_why_it_takes_no_recording(tmp_path: Path) -> None:
-    made = train(people(12, effect=2.0), tmp_path / "m", "bandpower", folds=3, floor=False, progress=False)
+    made = train(people(12, effect=2.0), tmp_path / "m", "bandpower", folds=3, baselines=False, progress=False)
     with pytest.raises(BadUse, match="trained on arrays"):
         list(predict(made.bundle, [tmp_path / "a.edf"]))
     bag = people(12, effect=2.0).windows("subject-002")
@@ -501,7 +501,7 @@ def test_every_kind_of_bundle_says_the_same_in_another_process_that_loads_nothin
     cases = [*((method, False) for method in EVERY), ("bridgemil", True), ("attention+tangent", True)]
     for method, single in cases:
         made = train(
-            cohort, tmp_path / f"{method}-{single}", method, budget="demo", folds=3, floor=False, progress=False,
+            cohort, tmp_path / f"{method}-{single}", method, budget="demo", folds=3, baselines=False, progress=False,
             single=single, settings=EVERY[method], runs=tmp_path / "runs", threads=1,
         )  # fmt: skip
         here.append(said(made.bundle, file).for_machines())
@@ -522,7 +522,7 @@ def test_a_single_model_learns_from_everyone_whom_no_selection_needs(
     cohort: Cohort, recipe: str, tmp_path: Path
 ) -> None:
     made = train(
-        cohort, tmp_path / "m", "bridgemil", recipe=recipe, budget="demo", folds=3, floor=False, progress=False,
+        cohort, tmp_path / "m", "bridgemil", recipe=recipe, budget="demo", folds=3, baselines=False, progress=False,
         single=True, settings=QUICK, runs=tmp_path / "runs", threads=1,
     )  # fmt: skip
     encoders = (tmp_path / "runs" / "stage1").rglob("encoder.safetensors")
@@ -584,7 +584,7 @@ def test_a_bundle_on_ones_own_code_runs_it_only_when_named(cohort: Cohort, tmp_p
     (tmp_path / "net.py").write_text(TINY)
     code = f"{tmp_path / 'net.py'}:Tiny"
     made = train(
-        cohort, tmp_path / "m", "attention", code, budget="demo", folds=3, floor=False, progress=False, threads=1,
+        cohort, tmp_path / "m", "attention", code, budget="demo", folds=3, baselines=False, progress=False, threads=1,
         settings={"stage2.epochs": 1, "stage2.burn_in": 0},
     )  # fmt: skip
     with pytest.raises(BadUse, match="never makes code run"):

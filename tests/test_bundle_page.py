@@ -46,7 +46,7 @@ def model(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A mixed ensemble: baselines without gates, networks with them."""
     out = tmp_path_factory.mktemp("bundle") / "model"
     train(
-        cohort, out, "tangent+attention", "covariance", budget="demo", folds=3, floor=False, progress=False,
+        cohort, out, "tangent+attention", "covariance", budget="demo", folds=3, baselines=False, progress=False,
         settings=QUICK, cautions=[CAUTION], recorded_reference="A1-A2",
     )  # fmt: skip
     return out

@@ -37,7 +37,7 @@ from people import people
 from recordings import build_bids
 
 PACKAGE = Path(bridgemil.__file__).parent
-QUICK = ("--budget", "demo", "--folds", "3", "--threads", "1", "--no-floor")
+QUICK = ("--budget", "demo", "--folds", "3", "--threads", "1", "--no-baselines")
 QUICKEST = ("--set", "stage1.epochs=1", "--set", "stage2.epochs=1")
 
 
@@ -51,10 +51,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_bids(root / "bids", {f"sub-{i:02d}": "AC"[i % 2] for i in range(1, 7)}, seconds=12)
     prepare(root / "bids", root / "prepared", label="Group", jobs=1, progress=False)
     cohort = cohort_on_disk(root / "cohort", n=8, windows=6)
-    how = {"folds": 3, "threads": 1, "progress": False, "floor": False, "out": root / "runs"}
+    how = {"folds": 3, "threads": 1, "progress": False, "baselines": False, "out": root / "runs"}
     evaluate(cohort, "bandpower", **how)
     evaluate(cohort, "bridgemil", "covariance", budget="demo", settings={"stage1.epochs": 1, "stage2.epochs": 1}, **how)
-    train(root / "prepared", root / "bundle", "bandpower", folds=3, floor=False, progress=False)
+    train(root / "prepared", root / "bundle", "bandpower", folds=3, baselines=False, progress=False)
     return root
 
 
@@ -156,7 +156,7 @@ def gates(place: Path) -> Callable[[], object]:
 
 
 def results(stage: Path) -> list[object]:
-    return [evaluate(stage / "cohort", "bandpower", folds=3, out=stage / "runs", progress=False, floor=False)]
+    return [evaluate(stage / "cohort", "bandpower", folds=3, out=stage / "runs", progress=False, baselines=False)]
 
 
 def classifier(seed: int) -> bridgemil.BridgeMILClassifier:

@@ -43,9 +43,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cohort = cohort_on_disk(root / "cohort", n=8, windows=6)
     evaluate(
         cohort, "tangent+bridgemil", "covariance", budget="demo", folds=3, out=root / "runs", threads=1,
-        progress=False, floor=False, settings=QUICKEST,
+        progress=False, baselines=False, settings=QUICKEST,
     )  # fmt: skip
-    train(cohort, root / "bundle", "bandpower", folds=3, floor=False, progress=False)
+    train(cohort, root / "bundle", "bandpower", folds=3, baselines=False, progress=False)
     return root
 
 
@@ -187,7 +187,7 @@ def test_damaged_encoders_and_features_train_nothing(copy: Path, what: str) -> N
         with pytest.raises(BadData, match=r"encoder\.safetensors|\.npy"):
             evaluate(
                 cohort, "bridgemil", "covariance", budget="demo", folds=3, out=folder, threads=1, progress=False,
-                floor=False, settings=QUICKEST,
+                baselines=False, settings=QUICKEST,
             )  # fmt: skip
         for file, content in contents.items():
             put_back(file, content)
@@ -316,7 +316,7 @@ def test_stored_features_are_used_without_reading_the_signal(copy: Path) -> None
     cohort = Cohort.open(copy / "cohort")
     for file in (copy / "cohort").rglob("windows.npy"):
         file.unlink()
-    done = evaluate(cohort, "tangent", folds=3, out=folder, threads=1, progress=False, floor=False)
+    done = evaluate(cohort, "tangent", folds=3, out=folder, threads=1, progress=False, baselines=False)
     assert len(done.predictions) == 8
 
 

@@ -238,13 +238,13 @@ def _leaky(path: Path) -> Cohort:
 
 def test_evaluate_refuses_a_leaky_cohort_and_writes_an_accepted_risk_into_every_result(tmp_path: Path) -> None:
     cohort = _leaky(tmp_path / "leaky")
-    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "baselines": False}
     with pytest.raises(BadData, match="--accept-risk same_signal"):
         evaluate(cohort, "bandpower", **how)
     assert not (tmp_path / "runs").exists(), "nothing was run, and nothing of a refused cohort is kept"
     results = evaluate(cohort, "bandpower", accept_risk=["same_signal"], **how)
     assert results.accepted_risks == ("same_signal",)
-    assert results.for_machines()["accepted_risks"] == ["same_signal"]
+    assert results.to_dict()["accepted_risks"] == ["same_signal"]
     assert "failed its audit (same_signal)" in repr(results)
     store = RunStore(tmp_path / "runs")
     assert list((tmp_path / "runs" / "audits").iterdir()), "the audit is kept for the next call"
@@ -258,7 +258,7 @@ def test_an_accepted_risk_is_one_of_results_whose_runs_were_finished_before(
 ) -> None:
     """Finished while the audit did not know the risk; accepted later; and not forgotten when it is not asked for."""
     cohort, runs = _leaky(tmp_path / "leaky"), tmp_path / "runs"
-    how = {"folds": 3, "out": runs, "progress": False, "floor": False}
+    how = {"folds": 3, "out": runs, "progress": False, "baselines": False}
     method = "bandpower+tangent"
 
     def known(*risks: str) -> None:
@@ -286,7 +286,7 @@ def test_a_run_that_was_done_with_an_accepted_risk_keeps_it_in_later_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cohort = _leaky(tmp_path / "leaky")
-    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "baselines": False}
     evaluate(cohort, "bandpower", accept_risk=["same_signal"], **how)
     shutil.rmtree(tmp_path / "runs/splits")  # as earlier versions left it: only the runs say it
     monkeypatch.setattr(engine, "guard", lambda plans, *rest: {each.hash: () for each in plans})
@@ -296,7 +296,7 @@ def test_a_run_that_was_done_with_an_accepted_risk_keeps_it_in_later_results(
 def test_the_quick_audit_says_so_where_progress_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cohort = made(signals(12, seconds=6, n_channels=3, seed=77)).save(tmp_path / "my.cohort")
     for words in (True, False):  # remembered the second time
-        evaluate(cohort, "bandpower", folds=3, floor=False, out=tmp_path / "runs")
+        evaluate(cohort, "bandpower", folds=3, baselines=False, out=tmp_path / "runs")
         assert ("auditing my.cohort …\n" in capsys.readouterr().err) is words
 
 
@@ -307,9 +307,9 @@ def test_benchmark_and_train_refuse_a_leaky_cohort_too(tmp_path: Path) -> None:
     accepted = plan([cohort], ["bandpower"], folds=3, out=tmp_path / "runs", accept_risk=["same_signal"])
     assert {job.accepted_risks for job in accepted.jobs} == {("same_signal",)}
     with pytest.raises(BadData, match="--accept-risk same_signal"):
-        train(cohort, tmp_path / "model", "bandpower", folds=3, progress=False, floor=False)
+        train(cohort, tmp_path / "model", "bandpower", folds=3, progress=False, baselines=False)
     trained = train(
-        cohort, tmp_path / "model", "bandpower", folds=3, progress=False, floor=False, accept_risk=["same_signal"]
+        cohort, tmp_path / "model", "bandpower", folds=3, progress=False, baselines=False, accept_risk=["same_signal"]
     )
     assert trained.bundle.about["cautions"] == [
         "the training cohort failed its audit (same_signal), which was accepted"
@@ -319,7 +319,7 @@ def test_benchmark_and_train_refuse_a_leaky_cohort_too(tmp_path: Path) -> None:
 def test_a_split_that_tears_a_person_apart_is_refused(tmp_path: Path) -> None:
     people = [f"p{i // 2}" for i in range(12)]
     cohort = made(signals(12, seconds=6, n_channels=3), ["a", "a", "b", "b"] * 3, columns={"person": people})
-    how = {"folds": 3, "progress": False, "floor": False}
+    how = {"folds": 3, "progress": False, "baselines": False}
     with pytest.raises(BadData, match="--accept-risk groups_person"):
         evaluate(cohort, "bandpower", **how)
     assert evaluate(cohort, "bandpower", groups="person", **how).accepted_risks == ()

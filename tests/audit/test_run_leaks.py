@@ -34,7 +34,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for method, changes in METHODS.items():
         evaluate(
             cohort, method, "eegnet", budget="demo", folds=3, out=folder / "runs", threads=1, progress=False,
-            floor=False, settings=changes,
+            baselines=False, settings=changes,
         )  # fmt: skip
     return folder
 
@@ -275,7 +275,7 @@ def test_a_run_on_the_users_own_code_is_not_computed_again_and_not_called_damage
     cohort = made(signals(12, n_channels=4, seconds=8)).save(tmp_path / "cohort")
     evaluate(
         cohort, "attention", f"{tmp_path / 'net.py'}:tiny", budget="demo", folds=3, out=tmp_path / "runs", threads=1,
-        progress=False, floor=False, settings={"stage2.epochs": 2, "stage2.burn_in": 0},
+        progress=False, baselines=False, settings={"stage2.epochs": 2, "stage2.burn_in": 0},
     )  # fmt: skip
     (finding,) = recomputed.check(AuditInput(cohort, RunStore(tmp_path / "runs")))
     assert finding.status == "SKIP"

@@ -59,7 +59,7 @@ def test_settings_refuse_what_they_do_not_know(name: str) -> None:
 
 def test_names_and_unknown_ones() -> None:
     assert baselines.names()[:2] == ["bandpower", "tangent"]
-    assert set(baselines.floors()) <= set(baselines.names())
+    assert set(baselines.defaults()) <= set(baselines.names())
     with pytest.raises(BadUse, match="baseline must be one of bandpower, tangent; got 'svm'"):
         baselines.get("svm")
 

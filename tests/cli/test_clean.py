@@ -29,7 +29,7 @@ def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def run(cohort: Cohort, method: str, out: Path, backbone: str = "eegnet", **more: object) -> None:
     settings = {key: value for key, value in QUICK.items() if methods.has_setting(method, key)}
-    how = {"budget": "demo", "folds": 3, "progress": False, "floor": False} | more
+    how = {"budget": "demo", "folds": 3, "progress": False, "baselines": False} | more
     evaluate(cohort, method, backbone, out=out, settings=settings, **how)
 
 
@@ -63,7 +63,7 @@ def holder(store: RunStore) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_runs_leave_no_locks_and_nothing_unfinished(store: RunStore) -> None:
-    run(people(6, windows=2), "bridgemil", store.root, floor=True)
+    run(people(6, windows=2), "bridgemil", store.root, baselines=True)
     assert list(store.unfinished.iterdir()) == []
     assert not list(store.root.rglob("*.lock"))
     before = contents(store)

@@ -47,19 +47,22 @@ def test_json_has_the_keys_of_the_contract(cohort: Path, tmp_path: Path) -> None
     assert content["ci95"][0] <= content["accuracy"]["mean"] <= content["ci95"][1]
     assert content["subbag_pairs"] == 64
     assert content["settings"]["stage2"]["retention"] == 1e-4
-    assert {name: "sentence" in floor for name, floor in content["floors"].items()} == {
-        "bandpower": True, "tangent": True,
-    }  # fmt: skip
-    assert "bandpower" in content["floors"]["bandpower"]["sentence"]
+    assert list(content["baselines"]) == ["bandpower", "tangent"]
+    for name, baseline in content["baselines"].items():
+        comparison = baseline["comparison"]
+        assert set(comparison) >= {"difference", "ci95", "p", "test", "sentence"}
+        assert name in comparison["sentence"]
+        gain = content["accuracy"]["mean"] - baseline["accuracy"]["mean"]
+        assert comparison["difference"] == pytest.approx(gain)
     tables = [pd.read_parquet(file) for file in (tmp_path / "runs").rglob("predictions.parquet")]
     counts = pd.concat(tables)["subject"].value_counts()
-    assert counts.to_dict() == {f"sub-{i:02d}": 3 for i in range(1, 7)}, "the method and its two floors are kept"
+    assert counts.to_dict() == {f"sub-{i:02d}": 3 for i in range(1, 7)}, "the method and its two baselines are kept"
     assert list(tables[0].columns) == ["seed", "fold", "subject", "label", "predicted", "p_A", "p_C"]
     assert set(pd.concat(tables)["fold"]) == {1, 2, 3}
     assert bridgemil(*command).stdout == done.stdout, "a second call reads what the first one wrote"
 
 
-def test_people_get_a_table_with_intervals_chance_and_the_floor(cohort: Path, tmp_path: Path) -> None:
+def test_people_get_a_table_with_intervals_chance_and_the_baselines(cohort: Path, tmp_path: Path) -> None:
     done = bridgemil(
         "evaluate", cohort, "--method", "attention", "--budget", "demo", "--folds", 3, "--threads", 1,
         "--out", tmp_path / "runs", "--set", "stage2.epochs=2", "--seeds", 2,
@@ -115,7 +118,7 @@ def test_the_demos_truth_and_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(evidence["attention"].subjects) == 3
     assert (tmp_path / "truth" / "gates.png").is_file()
     cohort = people(6, windows=3)
-    results = [evaluate(cohort, name, folds=3, progress=False, floor=False) for name in ("bandpower", "tangent")]
+    results = [evaluate(cohort, name, folds=3, progress=False, baselines=False) for name in ("bandpower", "tangent")]
     write_page(tmp_path / "report.html", cohort, results, evidence, [tmp_path / "truth" / "gates.png"])
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 1
@@ -125,7 +128,7 @@ def test_the_demos_truth_and_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_odd_class_names_are_printed_as_they_are(capsys: pytest.CaptureFixture) -> None:
     results = evaluate(people(6, classes=("[/x]", "[bold] b")), "bandpower", folds=3, progress=False)
-    print_results([results], list(results.floors.values()))
+    print_results([results], list(results.baselines.values()))
     out = capsys.readouterr().out
     assert "[/x]" in out
     assert "[bold] b" in out

@@ -72,7 +72,7 @@ def test_runs_and_a_model_on_your_own_code_are_explained_if_it_is_named(tmp_path
     build_bids(tmp_path / "bids", {f"sub-{i:02d}": "AC"[i % 2] for i in range(1, 10)}, seconds=20)
     cohort = prepare(tmp_path / "bids", tmp_path / "cohort", label="Group", jobs=1, progress=False)
     train(
-        cohort, tmp_path / "m", "attention", code, budget="demo", folds=3, floor=False, progress=False, threads=1,
+        cohort, tmp_path / "m", "attention", code, budget="demo", folds=3, baselines=False, progress=False, threads=1,
         settings={"stage2.epochs": 1, "stage2.burn_in": 0}, runs=tmp_path / "runs",
     )  # fmt: skip
     signal = noise(3, 20, 250)

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_bids(root / "bids", {f"sub-{i:02d}": "AC"[i % 2] for i in range(1, 10)}, seconds=20)
     prepare(root / "bids", root / "cohort", label="Group", jobs=1, progress=False)
     done = bridgemil(
-        "train", root / "cohort", "--out", root / "model", "--method", "bandpower", "--folds", 3, "--no-floor"
+        "train", root / "cohort", "--out", root / "model", "--method", "bandpower", "--folds", 3, "--no-baselines"
     )
     assert done.returncode == 0, done.stderr
     (root / "said.txt").write_text(done.stdout)
@@ -47,7 +47,7 @@ def test_train_prints_the_evaluation_the_calibration_and_what_is_next(folder: Pa
 def test_a_model_of_arrays_is_not_sent_to_predict_and_a_reference_is_kept(tmp_path: Path) -> None:
     people(12).save(tmp_path / "cohort")
     done = bridgemil(
-        "train", tmp_path / "cohort", "--out", tmp_path / "m", "--method", "bandpower", "--folds", 3, "--no-floor",
+        "train", tmp_path / "cohort", "--out", tmp_path / "m", "--method", "bandpower", "--folds", 3, "--no-baselines",
         "--recorded-reference", "A1-A2",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -68,7 +68,7 @@ def test_train_goes_on_where_it_stopped_and_prints_json(folder: Path, tmp_path: 
         "demo",
         "--folds",
         3,
-        "--no-floor",
+        "--no-baselines",
         "--set",
         "stage2.epochs=2",
         "--threads",

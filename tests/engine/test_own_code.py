@@ -58,7 +58,7 @@ def cohort(tmp_path: Path) -> Cohort:
 def here(cohort: Cohort, file: Path, out: Path | None, method: str = "attention") -> pd.DataFrame:
     """In this process."""
     results = evaluate(
-        cohort, method, f"{file}:Tiny", budget="demo", folds=3, out=out, progress=False, floor=False, threads=1,
+        cohort, method, f"{file}:Tiny", budget="demo", folds=3, out=out, progress=False, baselines=False, threads=1,
         settings=QUICK if method == "attention" else TWO_STAGE,
     )  # fmt: skip
     return results.predictions
@@ -212,7 +212,7 @@ def command(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_the_command_takes_options_of_ones_own_network(file: Path, cohort: Cohort, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     words = ["evaluate", cohort.path, "--method", "attention", "--backbone", "net.py:Tiny", "--budget", "demo"]
-    words += ["--folds", 3, "--out", out, "--no-floor", "--json", "--set", "stage2.epochs=2", "--set"]
+    words += ["--folds", 3, "--out", out, "--no-baselines", "--json", "--set", "stage2.epochs=2", "--set"]
     done = command(*words, "backbone_options.depth=3", cwd=file.parent)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["settings"]["backbone_options"] == {"depth": 3}
@@ -303,7 +303,7 @@ def test_a_baseline_is_one_class_and_one_registration(cohort: Cohort, tmp_path: 
 
     baselines.register(Loudness)
     out = tmp_path / "runs"
-    quick: dict[str, Any] = {"folds": 3, "out": out, "progress": False, "floor": False}
+    quick: dict[str, Any] = {"folds": 3, "out": out, "progress": False, "baselines": False}
     plain = evaluate(cohort, "loudness", **quick)
     cubed = evaluate(cohort, "loudness", settings={"baseline.power": 3}, **quick)
     assert len(RunStore(out).finished()) == 6

@@ -35,8 +35,8 @@ def quick(method: str) -> dict[str, int]:
 
 
 def quickly(cohort: Cohort, method: str, backbone: str = "eegnet", **more: Any) -> Results:
-    """Two epochs of three folds, without floors."""
-    usual = {"budget": "demo", "folds": 3, "progress": False, "floor": False, "settings": quick(method)}
+    """Two epochs of three folds, without baselines."""
+    usual = {"budget": "demo", "folds": 3, "progress": False, "baselines": False, "settings": quick(method)}
     return evaluate(cohort, method, backbone, **usual | more)
 
 
@@ -70,25 +70,25 @@ def test_every_baseline_runs_and_stands_beside_three_classes(name: str) -> None:
     assert results.curves.empty
 
 
-def test_floors_are_the_baselines_on_the_same_folds() -> None:
+def test_baselines_are_evaluated_on_the_same_folds() -> None:
     cohort = people(6, windows=3)
-    results = quickly(cohort, "attention", seeds=[3, 5], floor=True)
-    assert list(results.floors) == baselines.floors()
+    results = quickly(cohort, "attention", seeds=[3, 5], baselines=True)
+    assert list(results.baselines) == baselines.defaults()
     folds = dict(zip(results.predictions["subject"], results.predictions["fold"], strict=True))
-    for floor in results.floors.values():
-        assert dict(zip(floor.predictions["subject"], floor.predictions["fold"], strict=True)) == folds
-    assert quickly(cohort, "bandpower", settings=None, floor=True).floors.keys() == {"tangent"}
-    assert quickly(cohort, "attention").floors == {}
+    for baseline in results.baselines.values():
+        assert dict(zip(baseline.predictions["subject"], baseline.predictions["fold"], strict=True)) == folds
+    assert quickly(cohort, "bandpower", settings=None, baselines=True).baselines.keys() == {"tangent"}
+    assert quickly(cohort, "attention").baselines == {}
 
 
-def test_a_floor_that_the_cohort_does_not_allow_is_said_and_the_rest_goes_on() -> None:
+def test_a_baseline_that_the_cohort_does_not_allow_is_said_and_the_rest_goes_on() -> None:
     windows = [np.random.default_rng(i).normal(0, 10, (4, 4, 50)).astype(np.float32) for i in range(6)]
     slow = Cohort.from_arrays(windows, ["a", "b"] * 3, sfreq=50.0, channels=list("WXYZ"))
-    results = quickly(slow, "attention", backbone="mtdnet", floor=True)
+    results = quickly(slow, "attention", backbone="mtdnet", baselines=True)
     assert len(results.predictions) == 6
-    assert "60 Hz or more, got 50 Hz" in results.no_floors["bandpower"]
-    assert not set(results.floors) & set(results.no_floors)
-    assert set(results.floors) | set(results.no_floors) == set(baselines.floors())
+    assert "60 Hz or more, got 50 Hz" in results.missing_baselines["bandpower"]
+    assert not set(results.baselines) & set(results.missing_baselines)
+    assert set(results.baselines) | set(results.missing_baselines) == set(baselines.defaults())
 
 
 def test_columns_and_summary_are_the_contract() -> None:
@@ -142,11 +142,11 @@ def test_seeds_differ_and_the_callers_random_numbers_are_left_alone() -> None:
 
 def test_finished_runs_are_not_run_again(tmp_path: Path) -> None:
     cohort, runs = people(6, windows=3), tmp_path / "runs"
-    first = quickly(cohort, "bridgemil", out=runs, floor=True)
+    first = quickly(cohort, "bridgemil", out=runs, baselines=True)
     stamps = {file: file.stat().st_mtime_ns for file in runs.rglob("*.parquet")}
-    assert len(stamps) == 3 * (3 + 1 + 1), "predictions, curves and windows of the network, predictions of two floors"
+    assert len(stamps) == 3 * (3 + 1 + 1), "predictions, curves and windows of the network, predictions of two more"
     told: list[int] = []
-    again = quickly(cohort, "bridgemil", out=runs, floor=True, announce=lambda one, todo, every: told.append(todo))
+    again = quickly(cohort, "bridgemil", out=runs, baselines=True, announce=lambda one, todo, every: told.append(todo))
     assert {file: file.stat().st_mtime_ns for file in runs.rglob("*.parquet")} == stamps
     assert not told
     pd.testing.assert_frame_equal(first.predictions, again.predictions)
@@ -169,7 +169,7 @@ from bridgemil.engine.evaluate import evaluate
 from people import people
 settings = {{"stage1.epochs": 6, "stage1.subbag_pairs": 4, "stage1.batch_windows": 32,
             "stage2.epochs": 12, "stage2.burn_in": 0, "stage2.freeze_epochs": 2}}
-evaluate(people(9), "bridgemil", budget="demo", folds=3, out={out!r}, threads=1, progress=False, floor=False,
+evaluate(people(9), "bridgemil", budget="demo", folds=3, out={out!r}, threads=1, progress=False, baselines=False,
          settings=settings)
 """
 
@@ -240,14 +240,14 @@ def test_a_saved_split_is_followed_and_a_foreign_one_refused(tmp_path: Path) -> 
     cohort = people()
     plan = SubjectKFold(4, split_seed=7).plan(cohort.subjects, cohort.labels)
     plan.save(tmp_path / "split.json")
-    results = evaluate(cohort, "bandpower", split=tmp_path / "split.json", progress=False, floor=False)
+    results = evaluate(cohort, "bandpower", split=tmp_path / "split.json", progress=False, baselines=False)
     found = results.predictions.groupby("fold")["subject"].apply(set).tolist()
     assert found == [set(fold) for fold in plan.folds]
     with pytest.raises(BadData, match="other subjects"):
-        evaluate(people(6), "bandpower", split=tmp_path / "split.json", progress=False, floor=False)
+        evaluate(people(6), "bandpower", split=tmp_path / "split.json", progress=False, baselines=False)
     for more in ({"folds": 3}, {"split_seed": 1}, {"groups": "site"}):
         with pytest.raises(BadUse, match="a saved split decides everything"):
-            evaluate(cohort, "bandpower", split=plan, progress=False, floor=False, **more)
+            evaluate(cohort, "bandpower", split=plan, progress=False, baselines=False, **more)
 
 
 def test_bad_calls_are_refused() -> None:
@@ -256,10 +256,10 @@ def test_bad_calls_are_refused() -> None:
         {"settings": {"backbone_options.foo": 2}},
     ):
         with pytest.raises(BadUse):
-            evaluate(people(), **{"method": "attention", "progress": False, "floor": False} | arguments)
+            evaluate(people(), **{"method": "attention", "progress": False, "baselines": False} | arguments)
     for arguments in ({"seeds": 0}, {"seeds": [1, 1]}, {"device": "tpu"}, {"threads": 0}, {"backbone": "resnet"}):
         with pytest.raises(BadUse):
-            evaluate(people(), **{"method": "attention", "folds": 3, "progress": False, "floor": False} | arguments)
+            evaluate(people(), **{"method": "attention", "folds": 3, "progress": False, "baselines": False} | arguments)
 
 
 def test_the_estimate_is_not_far_from_the_truth(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_registered_backbone_can_be_evaluated(monkeypatch: pytest.MonkeyPatch)
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(bridgemil.errors.BridgeMILError, match="cannot be written"):
-        evaluate(people(6), "bandpower", folds=3, out=tmp_path / "file" / "runs", progress=False, floor=False)
+        evaluate(people(6), "bandpower", folds=3, out=tmp_path / "file" / "runs", progress=False, baselines=False)
 
 
 def test_labels_dealt_at_random_cannot_be_predicted() -> None:
@@ -331,27 +331,27 @@ def test_labels_dealt_at_random_cannot_be_predicted() -> None:
 
 
 def test_seeds_may_come_from_numpy() -> None:
-    results = evaluate(people(6), "bandpower", seeds=np.arange(2), folds=3, progress=False, floor=False)
+    results = evaluate(people(6), "bandpower", seeds=np.arange(2), folds=3, progress=False, baselines=False)
     assert results.seeds == 2
-    assert evaluate(people(6), "bandpower", seeds=np.int64(1), folds=3, progress=False, floor=False).seeds == 1
+    assert evaluate(people(6), "bandpower", seeds=np.int64(1), folds=3, progress=False, baselines=False).seeds == 1
 
 
 def test_a_training_fold_without_a_class_is_refused() -> None:
     cohort = people(6)
     plan = FoldPlan((tuple(cohort.subjects[::2][:2]), (cohort.subjects[4],), tuple(cohort.subjects[1::2])))
     with pytest.raises(BadData, match=r"fold 1 has no training subject of class control"):
-        evaluate(cohort, "bandpower", split=plan, progress=False, floor=False)
+        evaluate(cohort, "bandpower", split=plan, progress=False, baselines=False)
 
 
 def test_a_cohort_of_one_class_is_refused() -> None:
     with pytest.raises(BadData, match="one class only"):
-        evaluate(people(6, classes=("control",)), "bandpower", folds=3, progress=False, floor=False)
+        evaluate(people(6, classes=("control",)), "bandpower", folds=3, progress=False, baselines=False)
 
 
 def test_a_damaged_run_or_encoder_is_named(tmp_path: Path) -> None:
     cohort, settings = people(6), QUICK | QUICK_STAGE1
     arguments = {
-        "budget": "demo", "folds": 3, "out": tmp_path, "progress": False, "floor": False, "settings": settings,
+        "budget": "demo", "folds": 3, "out": tmp_path, "progress": False, "baselines": False, "settings": settings,
     }  # fmt: skip
     results = evaluate(cohort, "bridgemil", **arguments)
     (tmp_path / "runs" / results.runs[0] / "run.json").unlink()

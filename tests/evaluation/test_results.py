@@ -50,7 +50,7 @@ def test_windows_are_there_though_nothing_was_kept(attention: Results) -> None:
 )
 def test_what_is_said_of_a_window_is_the_methods(tmp_path: Path, method: str, columns: list[str]) -> None:
     settings = {} if method == "bandpower" else QUICK
-    results = evaluate(COHORT, method, out=tmp_path, **HOW, settings=settings, floor=False)
+    results = evaluate(COHORT, method, out=tmp_path, **HOW, settings=settings, baselines=False)
     if not columns:
         assert results.windows.empty
         return
@@ -90,26 +90,26 @@ def test_seeds_together_are_the_mean_probability(attention: Results) -> None:
     assert (rows["predicted"] == np.where(rows["p_a"] >= rows["p_b"], "a", "b")).all()
     assert together.summary["accuracy_std"][0] == 0
     assert together.windows.empty
-    single = evaluate(COHORT, "bandpower", **HOW, floor=False)
+    single = evaluate(COHORT, "bandpower", **HOW, baselines=False)
     assert single.ensemble is single
 
 
 def test_a_baseline_is_steady_and_a_network_is_not(attention: Results) -> None:
-    assert evaluate(COHORT, "tangent", seeds=2, **HOW, floor=False).steady
+    assert evaluate(COHORT, "tangent", seeds=2, **HOW, baselines=False).steady
     assert not attention.steady
 
 
-def test_a_method_is_compared_with_its_floor_on_all_its_seeds(attention: Results) -> None:
-    floor = attention.floors["bandpower"]
-    assert floor.seeds == 1
-    compared = attention.compare(floor)
+def test_a_method_is_compared_with_its_baseline_on_all_its_seeds(attention: Results) -> None:
+    baseline = attention.baselines["bandpower"]
+    assert baseline.seeds == 1
+    compared = attention.compare(baseline)
     assert (compared.one, compared.other, compared.seeds) == ("attention", "bandpower", 2)
-    expected = attention.summary["accuracy"][0] - floor.summary["accuracy"][0]
+    expected = attention.summary["accuracy"][0] - baseline.summary["accuracy"][0]
     assert compared.gain == pytest.approx(expected)
-    back = floor.compare(attention)
+    back = baseline.compare(attention)
     assert back.gain == pytest.approx(-expected)
     assert back.p == pytest.approx(compared.p)
-    assert attention.ensemble.compare(floor).seeds == 1
+    assert attention.ensemble.compare(baseline).seeds == 1
 
 
 def test_a_method_compared_with_itself_shows_nothing(attention: Results) -> None:
@@ -119,10 +119,10 @@ def test_a_method_compared_with_itself_shows_nothing(attention: Results) -> None
 
 
 def test_what_cannot_be_compared_is_refused_in_a_sentence(attention: Results) -> None:
-    elsewhere = evaluate(COHORT, "bandpower", budget="demo", folds=4, progress=False, floor=False)
+    elsewhere = evaluate(COHORT, "bandpower", budget="demo", folds=4, progress=False, baselines=False)
     with pytest.raises(BadUse, match=r"not held out on the same folds \(3 folds.* and 4 folds"):
         attention.compare(elsewhere)
-    later = evaluate(COHORT, "attention", seeds=[5], **HOW, settings=QUICK, floor=False)
+    later = evaluate(COHORT, "attention", seeds=[5], **HOW, settings=QUICK, baselines=False)
     with pytest.raises(BadUse, match="share no seed"):
         attention.compare(later)
 
@@ -133,6 +133,6 @@ def test_results_say_what_they_are(attention: Results, ensemble: Results) -> Non
     assert first.startswith(f"attention, eegnet: accuracy {accuracy:.1%} (95 % ")
     assert "AUROC" in first
     assert "9 subjects of a, b, each held out once: 3 folds, split seed 0, 2 seeds" in second
-    assert [line.split(" ")[4] for line in rest] == ["bandpower", "tangent"]
+    assert [line.split()[1] for line in rest] == ["bandpower:", "tangent:"]
     assert "seeds averaged" in repr(attention.ensemble)
     assert repr(ensemble).startswith("tangent+attention, eegnet: ")

@@ -62,7 +62,7 @@ def _read_cohort(folder: Path, out: Path) -> Said:
 def _runs(folder: Path) -> None:
     from bridgemil import evaluate
 
-    evaluate(people(9, windows=4), "bandpower", folds=3, out=folder, threads=1, progress=False, floor=False)
+    evaluate(people(9, windows=4), "bandpower", folds=3, out=folder, threads=1, progress=False, baselines=False)
 
 
 def _read_runs(folder: Path, out: Path) -> Said:

@@ -162,7 +162,7 @@ def test_a_number_stands_beside_the_papers_as_a_repetition_only_if_all_is_the_sa
 def test_what_is_apart_stays_apart(tmp_path: Path) -> None:
     """Cohorts of one name, splits of one cohort and variants of one method, all in one folder."""
     clear, noise = people(12, windows=3, effect=3), people(12, windows=3, seed=1)
-    how = {"budget": "demo", "out": tmp_path / "runs", "progress": False, "floor": False}
+    how = {"budget": "demo", "out": tmp_path / "runs", "progress": False, "baselines": False}
     for cohort, folder in ((clear, "x"), (noise, "y")):
         saved = cohort.save(tmp_path / folder / "cohort")
         for folds in (3, 4):
@@ -188,7 +188,7 @@ def test_what_is_apart_stays_apart(tmp_path: Path) -> None:
 
 def test_an_ensemble_does_not_mix_cohorts_of_the_same_people(tmp_path: Path) -> None:
     """Two preparations of the same subjects have equal splits."""
-    how = {"budget": "demo", "folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    how = {"budget": "demo", "folds": 3, "out": tmp_path / "runs", "progress": False, "baselines": False}
     expected = {}
     for seed in (0, 1):
         saved = people(9, windows=3, seed=seed).save(tmp_path / f"cohort{seed}")

@@ -181,7 +181,13 @@ def test_an_accepted_risk_is_shown_and_makes_its_domain_high(tmp_path: Path) -> 
     people["sub-02"] = -people["sub-07"]
     cohort = made(people).save(tmp_path / "copies")
     evaluate(
-        cohort, "bandpower", folds=3, out=tmp_path / "runs", progress=False, floor=False, accept_risk=["same_signal"]
+        cohort,
+        "bandpower",
+        folds=3,
+        out=tmp_path / "runs",
+        progress=False,
+        baselines=False,
+        accept_risk=["same_signal"],
     )
     checklist = build_checklist(build(RunStore(tmp_path / "runs")))
     (section,) = checklist.sections
@@ -195,7 +201,7 @@ def test_an_accepted_risk_is_shown_and_makes_its_domain_high(tmp_path: Path) -> 
 
 def test_without_the_cohort_the_runs_fill_in_what_they_can_and_every_domain_is_unclear(tmp_path: Path) -> None:
     cohort = prepared(tmp_path / "first.cohort")
-    evaluate(cohort, "bandpower", folds=3, out=tmp_path / "runs", progress=False, floor=False)
+    evaluate(cohort, "bandpower", folds=3, out=tmp_path / "runs", progress=False, baselines=False)
     (tmp_path / "first.cohort").rename(tmp_path / "moved.cohort")
     report = build(RunStore(tmp_path / "runs"))
     (section,) = build_checklist(report).sections
@@ -252,9 +258,9 @@ class _Balance(HTMLParser):
 
 def test_hostile_names_mean_nothing_in_markdown_and_html(tmp_path: Path) -> None:
     cohort = prepared(tmp_path / "odd.cohort", ("control", HOSTILE))
-    evaluate(cohort, "bandpower", folds=3, out=tmp_path / "runs", progress=False, floor=False)
+    evaluate(cohort, "bandpower", folds=3, out=tmp_path / "runs", progress=False, baselines=False)
     plain = prepared(tmp_path / "plain.cohort")
-    evaluate(plain, "bandpower", folds=3, out=tmp_path / "runs", progress=False, floor=False)
+    evaluate(plain, "bandpower", folds=3, out=tmp_path / "runs", progress=False, baselines=False)
     checklist = build_checklist(build(RunStore(tmp_path / "runs")))
     assert sorted(section.name for section in checklist.sections) == ["odd.cohort", "plain.cohort"]
     files = write_checklist(checklist, tmp_path)
@@ -274,7 +280,7 @@ def test_hostile_names_mean_nothing_in_markdown_and_html(tmp_path: Path) -> None
 def test_control_characters_are_shown_as_codes(tmp_path: Path) -> None:
     odd = "group\x1b[31m\u202eb"
     cohort = made(signals(12, seconds=6, n_channels=3), labelled(12, ("a", odd))).save(tmp_path / "cohort")
-    evaluate(cohort, "bandpower", folds=3, out=tmp_path / "runs", progress=False, floor=False)
+    evaluate(cohort, "bandpower", folds=3, out=tmp_path / "runs", progress=False, baselines=False)
     checklist: Checklist = build_checklist(build(RunStore(tmp_path / "runs")))
     for text in (markdown(checklist), checklist_page(checklist)):
         assert "\x1b" not in text

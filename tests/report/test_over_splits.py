@@ -56,13 +56,13 @@ def test_means_spread_and_paired_differences_are_right(many: Path) -> None:
         for place, score in enumerate(("accuracy", "balanced_accuracy", "auroc")):
             assert row[score] == pytest.approx(values[:, place].mean())
             assert row[f"{score}_std"] == pytest.approx(values[:, place].std())
-            for floor in {"bandpower", "tangent"} - {method}:
-                shared = sorted(set(scores) & set(hand[floor]))
-                gains = [scores[seed][place] - hand[floor][seed][place] for seed in shared]
-                assert row[f"splits_with_{floor}"] == len(shared)
-                assert row[f"{score}_less_{floor}"] == pytest.approx(np.mean(gains))
-                assert row[f"{score}_ahead_of_{floor}"] == sum(gain > 1e-9 for gain in gains)
-                assert row[f"{score}_equal_to_{floor}"] == sum(abs(gain) <= 1e-9 for gain in gains)
+            for baseline in {"bandpower", "tangent"} - {method}:
+                shared = sorted(set(scores) & set(hand[baseline]))
+                gains = [scores[seed][place] - hand[baseline][seed][place] for seed in shared]
+                assert row[f"splits_with_{baseline}"] == len(shared)
+                assert row[f"{score}_less_{baseline}"] == pytest.approx(np.mean(gains))
+                assert row[f"{score}_ahead_of_{baseline}"] == sum(gain > 1e-9 for gain in gains)
+                assert row[f"{score}_equal_to_{baseline}"] == sum(abs(gain) <= 1e-9 for gain in gains)
     assert pd.isna(rows.loc["bandpower", "accuracy_less_bandpower"])
     assert rows.loc["attention", "seeds"] == "2"
     assert "attention, seeds averaged" in rows.index
@@ -111,7 +111,7 @@ def test_a_failed_audit_is_said_wherever_a_number_of_many_splits_stands(
 ) -> None:
     recordings = signals(12, seconds=6, n_channels=3)
     recordings["sub-02"] = -recordings["sub-07"]
-    cohort, how = made(recordings), {"folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    cohort, how = made(recordings), {"folds": 3, "out": tmp_path / "runs", "progress": False, "baselines": False}
     for split_seed in range(4):
         evaluate(cohort, "bandpower", split_seed=split_seed, accept_risk=["same_signal"], **how)
     report = build(open_store(tmp_path / "runs"))
@@ -129,7 +129,7 @@ def test_splits_by_other_groups_are_not_averaged(tmp_path: Path) -> None:
     columns = {"family": [i // 2 for i in range(24)], "site": [i // 4 for i in range(24)]}
     bags = np.random.default_rng(0).normal(size=(24, 3, 2, 100))
     cohort = Cohort.from_arrays(bags, list("ab") * 12, sfreq=100, channels=["Cz", "Pz"], columns=columns)
-    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "floor": False}
+    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "baselines": False}
     for split_seed, column in ((0, "family"), (1, "site")):
         evaluate(cohort, "bandpower", groups=column, split_seed=split_seed, **how)
     report = build(open_store(tmp_path / "runs"))

@@ -66,7 +66,7 @@ def test_an_ensemble_chosen_alone_brings_its_members_windows(runs: Path, tmp_pat
 def test_cohorts_of_other_classes_leave_cells_empty(tmp_path: Path) -> None:
     for name, classes in (("one", ("a", "b")), ("two", ("b", "c"))):
         saved = people(6, classes=classes, windows=2).save(tmp_path / name)
-        evaluate(saved, "bandpower", folds=3, out=tmp_path / "runs", progress=False, floor=False)
+        evaluate(saved, "bandpower", folds=3, out=tmp_path / "runs", progress=False, baselines=False)
     write_files(build(open_store(tmp_path / "runs")), tmp_path / "report")
     table = pd.read_csv(tmp_path / "report" / "predictions.csv").set_index("cohort")
     assert list(table.columns[-3:]) == ["p_a", "p_b", "p_c"]

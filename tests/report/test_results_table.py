@@ -10,7 +10,7 @@ import pytest
 
 from bridgemil import methods
 from bridgemil.evaluation.results import Results
-from bridgemil.report.results_table import against_floor, print_results
+from bridgemil.report.results_table import against_baseline, print_results
 
 
 def made(method: str, right: list[int], seeds: int = 1) -> Results:
@@ -39,8 +39,8 @@ def made(method: str, right: list[int], seeds: int = 1) -> Results:
     ],
 )
 def test_the_sentence_says_what_is_shown(right: list[int], words: str) -> None:
-    floor = made("bandpower", list(range(15)))
-    sentence = against_floor(made("attention", list(right)), floor)
+    baseline = made("bandpower", list(range(15)))
+    sentence = against_baseline(made("attention", list(right)), baseline)
     assert sentence.startswith(words)
     assert "-0.0" not in sentence
 

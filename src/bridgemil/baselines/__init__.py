@@ -15,7 +15,7 @@ from bridgemil.baselines.baseline import Baseline
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadUse, one_of
 
-__all__ = ["Baseline", "create", "fingerprint", "floors", "get", "names", "register"]
+__all__ = ["Baseline", "create", "defaults", "fingerprint", "get", "names", "register"]
 
 # name -> module and class
 _BUILT_IN = {"bandpower": ("bandpower", "BandPower"), "tangent": ("tangent", "Tangent")}
@@ -28,8 +28,8 @@ def names() -> list[str]:
     return [*_BUILT_IN, *_REGISTERED]
 
 
-def floors() -> list[str]:
-    """The baselines that stand beside every deep method: what it must beat to be worth its training."""
+def defaults() -> list[str]:
+    """The baselines that every method is compared with by default."""
     return ["bandpower", "tangent"]
 
 

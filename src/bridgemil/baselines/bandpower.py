@@ -21,7 +21,7 @@ class BandPower(Baseline):
     """Log relative band power per channel, mean over windows; a classifier whose settings were fixed in advance."""
 
     name = "bandpower"
-    about = "logistic regression on band power: the floor"
+    about = "logistic regression on band power: a baseline"
     weighs_classes = False
 
     class Settings(Baseline.Settings):

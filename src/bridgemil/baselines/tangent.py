@@ -20,7 +20,7 @@ class Tangent(Baseline):
     """The front end's log-covariances and band powers, mean over windows; a logistic regression on each."""
 
     name = "tangent"
-    about = "logistic regression on log-covariances and on band power: the second floor"
+    about = "logistic regression on log-covariances and on band power: the stronger baseline"
     weighs_classes = True
 
     class Settings(Baseline.Settings):

@@ -107,8 +107,8 @@ def _performance(about: Mapping[str, Any]) -> str:
         low, high = error["ci95"]
         rows.append(f"| calibration error {when} calibration | {error['value']:.3f} | {low:.3f} to {high:.3f} |")
     expected = calibrated["error"]["after"]["expected_if_calibrated"]
-    floors = "; ".join(f"{name} {value:.3f}" for name, value in found["floors"].items())
-    beside = f" Simple baselines on the same folds: accuracy {floors}." if floors else ""
+    baselines = "; ".join(f"{name} {value:.3f}" for name, value in found["baselines"].items())
+    beside = f" Simple baselines on the same folds: accuracy {baselines}." if baselines else ""
     doubt = no_better_than_guessing(found)
     caution = f"**{doubt[0].upper()}{doubt[1:]}.**\n\n" if doubt else ""
     return (

@@ -66,7 +66,7 @@ def measure(results: Results) -> dict[str, Any]:
 
     ``p_guessing``: how often diagnoses dealt at random to the same predictions give as high a balanced accuracy.
     """
-    row = results.for_machines()
+    row = results.to_dict()
     intervals = score_intervals(results.predictions, results.classes)
     return {
         "accuracy": {"value": row["accuracy"]["mean"], "ci95": row["ci95"]},
@@ -74,7 +74,7 @@ def measure(results: Results) -> dict[str, Any]:
         **{name: row[name] for name in ("macro_f1", "mcc", "chance", "chance95", "confusion", "n_subjects", "folds")},
         "p_guessing": _by_guessing(results),
         "split": row["split"],
-        "floors": {name: floor["mean"] for name, floor in row["floors"].items()},
+        "baselines": {name: baseline["accuracy"]["mean"] for name, baseline in row["baselines"].items()},
     }
 
 

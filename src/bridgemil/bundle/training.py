@@ -80,7 +80,7 @@ def train(
     recorded_reference: str | None = None,
     device: str = "auto",
     threads: int | None = None,
-    floor: bool = True,
+    baselines: bool = True,
     overwrite: bool = False,
     progress: bool = True,
     announce: Announce | None = None,
@@ -95,8 +95,8 @@ def train(
         A cohort or its folder.
     out
         The bundle's folder.
-    method, backbone, recipe, budget, settings, folds, split, groups, split_seed, device, threads, floor, announce, \
-    accept_risk
+    method, backbone, recipe, budget, settings, folds, split, groups, split_seed, device, threads, baselines, \
+    announce, accept_risk
         As for ``bridgemil.evaluate``, which comes first.
     seed
         Of weights, sampling and dropout.
@@ -126,7 +126,7 @@ def train(
     kept = Path(runs) if runs is not None else out.with_name(out.name + ".runs")
     results = evaluate(
         cohort, method, backbone, [seed], budget, kept, recipe=recipe, split=plan, device=device, threads=threads,
-        floor=floor, progress=progress, announce=announce, settings=settings, accept_risk=accept_risk,
+        baselines=baselines, progress=progress, announce=announce, settings=settings, accept_risk=accept_risk,
     )  # fmt: skip
     cautions = [*cautions, *(f"the training cohort failed its audit ({name}), which was accepted"
                              for name in results.accepted_risks)]  # fmt: skip

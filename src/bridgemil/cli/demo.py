@@ -61,7 +61,7 @@ def run(
     write_page(out / "report.html", cohort, list(results.values()), found, pictures, people)
     _methods_page(out)
     if json:
-        content: dict[str, Any] = {name: result.for_machines() for name, result in results.items()}
+        content: dict[str, Any] = {name: result.to_dict() for name, result in results.items()}
         gates = {name: {"mean": value.mean, "ci95": [value.low, value.high]} for name, value in found.items()}
         pages = {"report": str(out / "report.html"), "methods": str(out / "methods.html"), "model": str(out / "model")}
         options.print_json({"results": content, "evidence_found": gates, **pages, "predicted": people})
@@ -94,7 +94,7 @@ def _real_people(
     results = {
         name: evaluate(
             cohort, name, BACKBONE, budget=budget, recipe=RECIPE, out=out / "runs", threads=threads, progress=show,
-            floor=False,
+            baselines=False,
         )
         for name in chosen
     }  # fmt: skip
@@ -141,7 +141,7 @@ def _model(out: Path, cohort: Cohort, chosen: Sequence[str], budget: str, thread
     method = "+".join(name for name in TRAINED if name in chosen) or chosen[-1]
     return train(
         cohort, out / "model", method, BACKBONE, recipe=RECIPE, budget=budget, runs=out / "runs", name="demo",
-        threads=threads, floor=False, overwrite=True, progress=show,
+        threads=threads, baselines=False, overwrite=True, progress=show,
     )  # fmt: skip
 
 
@@ -199,7 +199,7 @@ def _planted(out: Path, budget: str, threads: int | None, show: bool) -> dict[st
     for name in TRUTH_METHODS:
         result = evaluate(
             cohort, name, TRUTH_BACKBONE, budget=budget, recipe=RECIPE, out=out / "runs", folds=TRUTH_FOLDS,
-            threads=threads, progress=show, floor=False,
+            threads=threads, progress=show, baselines=False,
         )  # fmt: skip
         gates[name] = {str(s): rows["gate"].to_numpy() for s, rows in result.windows.groupby("subject")}
     found = {name: evidence_found(values, known) for name, values in gates.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +17,7 @@ NAME = "evaluate"
 
 folding = partial(typer.Option, rich_help_panel="Folds")
 running = partial(typer.Option, rich_help_panel="Running")
-FLOOR = "Evaluate the simple baselines on the same folds too, to compare with."
+BASELINES = "Evaluate the simple baselines on the same folds too, to compare with."
 METHODS = (
     "majority_vote, additive, attention, millet, timemil, supcon, masked, bridgemil, bandpower, tangent; an ablation "
     "(wo_variance_covariance, wo_nearby, wo_subbag, wo_retention, supervised, wo_stage1, random_encoder); or several "
@@ -42,7 +42,7 @@ def run(
     split_seed: Annotated[int, folding(help="Deals subjects to folds; not the seed of the weights.")] = 0,
     device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int | None, running(min=1, help="Threads.  [default: the cores available]")] = None,
-    floor: Annotated[bool, running("--floor/--no-floor", help=FLOOR)] = True,
+    baselines: Annotated[bool, running("--baselines/--no-baselines", help=BASELINES)] = True,
     accept_risk: options.AcceptRisk = None,
     json: options.Json = False,
 ) -> None:
@@ -55,21 +55,18 @@ def run(
     """
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.parallel import peak_memory
-    from bridgemil.report.results_table import against_floor, print_results
+    from bridgemil.report.results_table import print_results
 
     results = evaluate(
         cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,
-        split_seed=split_seed, device=device, threads=threads, floor=floor, progress=not json,
+        split_seed=split_seed, device=device, threads=threads, baselines=baselines, progress=not json,
         announce=None if json else _announce, settings=options.settings(set_ or []), accept_risk=accept_risk or (),
     )  # fmt: skip
     if json:
-        content: dict[str, Any] = results.for_machines() | {"out": str(out)}
-        for name, beside in results.floors.items():
-            content["floors"][name]["sentence"] = against_floor(results, beside)
-        options.print_json(content | {"no_floors": dict(results.no_floors)})
+        options.print_json(results.to_dict() | {"out": str(out)})
         return
-    print_results([results], list(results.floors.values()))
-    for name, why in results.no_floors.items():
+    print_results([results], list(results.baselines.values()))
+    for name, why in results.missing_baselines.items():
         typer.echo(f"Not compared with {name}: {why}")
     peak = peak_memory()
     memory = "" if peak is None else f"\nMemory at its peak: {peak / 1e9:.1f} GB"

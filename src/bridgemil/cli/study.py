@@ -93,7 +93,7 @@ def run(
     )  # fmt: skip
     findings = studies.study(name, desk)
     if json:
-        options.print_json(findings.for_machines() | {"folder": str(out / name)})
+        options.print_json(findings.to_dict() | {"folder": str(out / name)})
     else:
         _say(findings, out / name)
 

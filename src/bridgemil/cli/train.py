@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridgemil.cli import options
-from bridgemil.cli.evaluate import FLOOR, METHODS, SET, _announce
+from bridgemil.cli.evaluate import BASELINES, METHODS, SET, _announce
 
 if TYPE_CHECKING:
     from bridgemil.bundle.training import Trained
@@ -43,7 +43,7 @@ def run(
     overwrite: Annotated[bool, running("--overwrite", help="Replace another model in OUT.")] = False,
     device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int | None, running(min=1, help="Threads.  [default: the cores available]")] = None,
-    floor: Annotated[bool, running("--floor/--no-floor", help=FLOOR)] = True,
+    baselines: Annotated[bool, running("--baselines/--no-baselines", help=BASELINES)] = True,
     accept_risk: options.AcceptRisk = None,
     json: options.Json = False,
 ) -> None:
@@ -61,13 +61,13 @@ def run(
     trained = train(
         cohort, out, method, backbone, recipe=recipe, budget=budget, seed=seed, single=single, folds=folds,
         split=split, groups=groups, split_seed=split_seed, runs=runs, name=name, device=device, threads=threads,
-        floor=floor, overwrite=overwrite, progress=not json, announce=None if json else _announce,
+        baselines=baselines, overwrite=overwrite, progress=not json, announce=None if json else _announce,
         settings=options.settings(set_ or []), accept_risk=accept_risk or (), recorded_reference=recorded_reference,
     )  # fmt: skip
     if json:
         options.print_json(for_machines(trained, out))
         return
-    print_results([trained.results], list(trained.results.floors.values()))
+    print_results([trained.results], list(trained.results.baselines.values()))
     about = trained.bundle.about
     before, after = (about["calibration"]["error"][when] for when in ("before", "after"))
     typer.echo(
@@ -90,5 +90,5 @@ def for_machines(trained: Trained, out: Path) -> dict[str, Any]:
     about = trained.bundle.about
     keys = ("name", "sha256", "ensemble", "classes", "performance", "calibration", "notice")
     return {"model": str(out), "runs": str(trained.runs), **{key: about[key] for key in keys}} | {
-        "evaluation": trained.results.for_machines()
+        "evaluation": trained.results.to_dict()
     }

@@ -1,4 +1,4 @@
-"""``evaluate``: subject-level cross-validation of one method, a grid of one in this process, with its floors."""
+"""``evaluate``: subject-level cross-validation of one method, a grid of one in this process, with its baselines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def evaluate(
     split_seed: int = 0,
     device: str = "auto",
     threads: int | None = None,
-    floor: bool = True,
+    baselines: bool = True,
     progress: bool = True,
     announce: Announce | None = None,
     settings: dict[str, Any] | None = None,
@@ -71,8 +71,8 @@ def evaluate(
         A column of the cohort; subjects of one group stay in one fold.
     device, threads
         ``auto``, ``cpu`` or ``cuda``; how many threads torch may use (by default, the cores this process owns).
-    floor
-        Evaluate the simple baselines on the same folds too: ``results.floors``.
+    baselines
+        Evaluate the simple baselines on the same folds too: ``results.baselines``.
     progress
         Show progress on standard error.
     announce
@@ -89,10 +89,10 @@ def evaluate(
     where = device_of(device)
     risks = guard({cohort: [plan]}, out, accept_risk, say_auditing if progress else None)[cohort.hash]
     main = replace(main, accepted_risks=risks)
-    floors, why_not = _floors(main) if floor else ({}, {})
+    compared, missing = _baselines(main) if baselines else ({}, {})
     with _kept(out) as store, torch_threads(threads):
         keep(cohort, store.root)
-        work = Plan([main, *floors.values()], store)
+        work = Plan([main, *compared.values()], store)
         jobs = [job for seed in main.seeds for job in main.jobs(seed)]
         ours = {job.identity for job in jobs}
         slow = {job.identity for job in jobs if job.settings.is_network} or ours  # a baseline's time is its features'
@@ -103,29 +103,29 @@ def evaluate(
             announce(expected, len(todo), len(slow))
         workers = ThisProcess({cohort.hash: cohort}, store, where, lambda job: job.identity not in ours)
         failed = _do(work, workers, expected, progress)
-        for name, experiment in list(floors.items()):
+        for name, experiment in list(compared.items()):
             errors = [failed[job.identity] for job in experiment.jobs(0) if job.identity in failed]
             if errors:
-                why_not[name] = errors[0]
-                del floors[name]
-        beside = {name: experiment.results(store) for name, experiment in floors.items()}
-        results = replace(main.results(store), floors=beside, no_floors=why_not)
+                missing[name] = errors[0]
+                del compared[name]
+        found = {name: experiment.results(store) for name, experiment in compared.items()}
+        results = replace(main.results(store), baselines=found, missing_baselines=missing)
         if out is None:
             _ = results.windows  # read now: the folder is about to go
         return results
 
 
-def _floors(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]:
+def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]:
     """The simple baselines on the same folds, and those that this cohort does not allow."""
-    floors, why_not = {}, {}
+    compared, missing = {}, {}
     members = {member.method for member in main.settings.each}
-    for name in baselines.floors():
+    for name in baselines.defaults():
         if {name} != members:
             try:
-                floors[name] = replace(main, settings=methods.for_cohort(main.cohort, name), seeds=(0,))
+                compared[name] = replace(main, settings=methods.for_cohort(main.cohort, name), seeds=(0,))
             except BadData as error:
-                why_not[name] = str(error)
-    return floors, why_not
+                missing[name] = str(error)
+    return compared, missing
 
 
 def _do(work: Plan, workers: ThisProcess, expected: Estimate | None, progress: bool) -> dict[str, str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+BASELINE_KEYS = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "mcc", "ci95")  # of a baseline, in JSON
 TOGETHER = -1  # stands for the seed where several are averaged
 GROUPED = (
     "Subjects of one group are in one fold; intervals and tests take them for independent, and are too narrow where "
@@ -37,9 +38,9 @@ class Results:
     runs: list[str]  # identities, in the store of ``out``
     seconds: float  # of computing, all runs together
     split: Mapping[str, Any] = field(default_factory=dict)  # kind, k, split_seed, hash, title
-    floors: Mapping[str, Results] = field(default_factory=dict)  # the simple baselines on the same folds
+    baselines: Mapping[str, Results] = field(default_factory=dict)  # the simple baselines on the same folds
     members: Mapping[str, Results] = field(default_factory=dict)  # of an ensemble
-    no_floors: Mapping[str, str] = field(default_factory=dict)  # those that could not be had, and why
+    missing_baselines: Mapping[str, str] = field(default_factory=dict)  # name -> why it could not be evaluated
     accepted_risks: tuple[str, ...] = ()  # what the audit of the cohort failed on, and was accepted
     _windows: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
@@ -128,7 +129,7 @@ class Results:
             return self
         columns = [f"p_{name}" for name in self.classes]
         return replace(
-            self, predictions=mean_probabilities([self.predictions], columns, self.classes), floors={}, _windows=None
+            self, predictions=mean_probabilities([self.predictions], columns, self.classes), baselines={}, _windows=None
         )
 
     def compare(self, other: Results) -> Comparison:
@@ -158,8 +159,8 @@ class Results:
     def _split_title(self) -> str:
         return str(self.split.get("title", f"{self.folds} folds"))
 
-    def for_machines(self) -> dict[str, Any]:
-        """The summary as JSON holds it."""
+    def to_dict(self) -> dict[str, Any]:
+        """The summary, and the comparison with each baseline, as JSON holds them."""
         row = self.summary.iloc[0].to_dict()
         return {
             "method": row["method"],
@@ -179,10 +180,11 @@ class Results:
             "settings_hash": row["settings_hash"],
             "seconds": row["seconds"],
             "accepted_risks": list(self.accepted_risks),
-            "floors": {
-                name: floor.for_machines()["accuracy"]
-                | {"gain": metrics.difference(self.predictions, floor.predictions)[0]}
-                for name, floor in self.floors.items()
+            "missing_baselines": dict(self.missing_baselines),
+            "baselines": {
+                name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
+                | {"comparison": self.compare(baseline).to_dict()}
+                for name, baseline in self.baselines.items()
             },
         }
 
@@ -199,8 +201,8 @@ class Results:
         ]
         if self.accepted_risks:
             lines.append(f"  {accepted_words(self.accepted_risks)}")
-        for floor in self.floors.values():
-            lines.append(f"  beside it: {floor.name} {floor.summary['accuracy'][0]:.1%}")
+        for baseline in self.baselines.values():
+            lines.append(f"  baseline {baseline.name}: {baseline.summary['accuracy'][0]:.1%}")
         return "\n".join(lines)
 
 

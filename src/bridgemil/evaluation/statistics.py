@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from bridgemil.evaluation.metrics import difference, sign_flip_test
 if TYPE_CHECKING:
     import pandas as pd
 
+TEST = "max(sign-flip, corrected resampled t)"  # what p is the larger of
 NO_VARIANCE = 1e-12  # of accuracies: nothing but rounding
 
 
@@ -30,6 +31,13 @@ class Comparison:
     p: float  # corrected resampled t-test over folds, or sign-flip test over subjects: the larger
     p_holm: float  # corrected for the family of comparisons
     seeds: int  # that both were run with
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it; differences as shares, not points."""
+        return {
+            "difference": self.gain, "ci95": [self.low, self.high], "p": self.p, "test": TEST,
+            "sentence": self.sentence,
+        }  # fmt: skip
 
     @property
     def sentence(self) -> str:
@@ -92,7 +100,7 @@ def compare(one: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str]) -> C
     if set(map(tuple, one[keys].to_numpy())) != set(map(tuple, other[keys].to_numpy())):
         raise ValueError(f"{names[0]} and {names[1]} were not run on the same seeds, folds and subjects")
     gain, low, high = difference(one, other)
-    p = corrected_t_test(_gains(one, other), 1 / (int(one["fold"].nunique()) - 2))
+    p = corrected_t_test(_gains(one, other), 1 / max(1, int(one["fold"].nunique()) - 2))
     p = max(0.0 if math.isnan(p) else p, sign_flip_test(one, other))
     return Comparison(*names, gain, low, high, p, p, int(one["seed"].nunique()))
 

@@ -160,15 +160,17 @@ def splits(table: OverSplits) -> list[Sheet]:
 
 
 def split_differences(table: OverSplits) -> list[Sheet]:
-    """Accuracy less each floor's, paired split by split, a sheet for each section."""
-    if not table.floors:
+    """Accuracy less each baseline's, paired split by split, a sheet for each section."""
+    if not table.baselines:
         return []
-    columns = ["method", *(words for name in table.floors for words in (f"less {name}", "ahead"))]
+    columns = ["method", *(words for name in table.baselines for words in (f"less {name}", "ahead"))]
     sheets = []
     for place, rows in table.rows.items():
-        cells = [[_split_name(row), *(word for f in table.floors.values() for word in _less(row, f))] for row in rows]
+        cells = [
+            [_split_name(row), *(word for f in table.baselines.values() for word in _less(row, f))] for row in rows
+        ]
         if any(any(words[1:]) for words in cells):
-            sheets.append(Sheet(f"{place.title}, less the floors", columns, cells))
+            sheets.append(Sheet(f"{place.title}, less the baselines", columns, cells))
     return sheets
 
 
@@ -191,8 +193,8 @@ def _spread(row: SplitRow, score: str, digits: int) -> str:
     return f"{row.mean(score):.{digits}f}{spread}"
 
 
-def _less(row: SplitRow, floor: SplitRow) -> tuple[str, str]:
-    less = row.less(floor)
+def _less(row: SplitRow, baseline: SplitRow) -> tuple[str, str]:
+    less = row.less(baseline)
     if less is None:
         return "", ""
     equal = less.equal["accuracy"]

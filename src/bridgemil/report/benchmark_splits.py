@@ -1,4 +1,4 @@
-"""Several splits of one cohort: what a method shows on average over them, and against the floors on the same splits."""
+"""Several splits of one cohort: the mean of each method over them, and against the baselines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridgemil import baselines
+from bridgemil.baselines import defaults
 from bridgemil.report.benchmark_table import Cell, Place, method_order
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ EQUAL = 1e-9  # scores closer than this differ by rounding only
 
 @dataclass(frozen=True)
 class Difference:
-    """A method less a floor, over the splits that both have."""
+    """A method less a baseline, over the splits that both have."""
 
     mean: Mapping[str, float]  # by score; accuracy in points
     ahead: Mapping[str, int]  # by score: on how many splits
@@ -67,13 +67,13 @@ class SplitRow:
         """Over splits (ddof 0)."""
         return float(np.std([cell.row[score] for cell in self.cells.values()]))
 
-    def less(self, floor: SplitRow) -> Difference | None:
+    def less(self, baseline: SplitRow) -> Difference | None:
         """Paired split by split; None where they share no split."""
-        shared = [key for key in self.cells if key in floor.cells]
-        if not shared or floor is self:
+        shared = [key for key in self.cells if key in baseline.cells]
+        if not shared or baseline is self:
             return None
         gains = {
-            score: np.array([self.cells[key].row[score] - floor.cells[key].row[score] for key in shared])
+            score: np.array([self.cells[key].row[score] - baseline.cells[key].row[score] for key in shared])
             for score in SCORES
         }
         return Difference(
@@ -108,9 +108,9 @@ class OverSplits:
         return [cell for rows in self.rows.values() for row in rows for cell in row.cells.values()]
 
     @property
-    def floors(self) -> dict[str, SplitRow]:
+    def baselines(self) -> dict[str, SplitRow]:
         """The simple baselines as they are by default."""
-        known = baselines.floors()
+        known = defaults()
         return {
             row.first.method: row
             for rows in self.rows.values()
@@ -191,8 +191,8 @@ def _csv_row(table: OverSplits, place: Place, row: SplitRow) -> dict[str, Any]:
     }  # fmt: skip
     for score in SCORES:
         content |= {score: row.mean(score), f"{score}_std": row.std(score)}
-    for name, floor in table.floors.items():
-        less = row.less(floor)
+    for name, baseline in table.baselines.items():
+        less = row.less(baseline)
         content[f"splits_with_{name}"] = None if less is None else less.splits
         for score in SCORES:
             content |= {

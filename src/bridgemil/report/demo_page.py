@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.report.results_table import against_floor, recipe
+from bridgemil.report.results_table import against_baseline, recipe
 
 if TYPE_CHECKING:
     from bridgemil.cohort.store import Cohort
@@ -47,7 +47,7 @@ def write_page(
         {"name": picture.stem, "data": "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()}
         for picture in pictures
     ]
-    floors = [result for result in results if not result.settings.is_network]
+    baselines = [result for result in results if not result.settings.is_network]
     networks = [result for result in results if result.settings.is_network]
     rows = [result.summary.iloc[0].to_dict() | {"label": result.name} for result in results]
     evidence = [("evidence", "Evidence")] if found else []
@@ -64,7 +64,7 @@ def write_page(
         found=found,
         people=people,
         pictures=embedded,
-        sentences=[against_floor(result, floor) for result in networks for floor in floors],
+        sentences=[against_baseline(result, baseline) for result in networks for baseline in baselines],
         recipes=[recipe(result) for result in results],
     )
     write(path, text)

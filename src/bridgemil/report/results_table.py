@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 EQUAL = 5e-4  # accuracies closer than this are printed as the same number
 
 
-def print_results(results: Sequence[Results], floors: Sequence[Results] = ()) -> None:
-    """Print results of one cohort and split; ``floors`` are the simple baselines on the same subjects."""
+def print_results(results: Sequence[Results], baselines: Sequence[Results] = ()) -> None:
+    """Print results of one cohort and split; ``baselines`` are the simple baselines on the same subjects."""
     from rich.console import Console
 
     console = Console(highlight=False)
     rows: list[Results] = []
     for result in results:
         rows += [result, *([result.ensemble] if result.seeds > 1 and not result.steady else [])]
-    console.print(_table([*rows, *floors]))
-    for result in [*results, *floors]:
+    console.print(_table([*rows, *baselines]))
+    for result in [*results, *baselines]:
         console.print(f"  {recipe(result)}", markup=False)
     facts = results[0].summary.iloc[0]
     console.print(
@@ -43,27 +43,27 @@ def print_results(results: Sequence[Results], floors: Sequence[Results] = ()) ->
     for risks in sorted({result.accepted_risks for result in results if result.accepted_risks}):
         console.print(f"WARNING: {accepted_words(risks)}", markup=False)
     for result in results:
-        for floor in floors:
-            console.print(against_floor(result, floor), markup=False)
+        for baseline in baselines:
+            console.print(against_baseline(result, baseline), markup=False)
     for result in results:
         _print_confusion(console, result)
 
 
-def against_floor(result: Results, floor: Results) -> str:
+def against_baseline(result: Results, baseline: Results) -> str:
     """One sentence: does the method reach this baseline?"""
-    gain, low, high = difference(result.predictions, floor.predictions)
-    p = sign_flip_test(result.predictions, floor.predictions)
+    gain, low, high = difference(result.predictions, baseline.predictions)
+    p = sign_flip_test(result.predictions, baseline.predictions)
     name, interval = result.name, f"95 % {points(low)} to {points(high)}"
     span = f"{points(gain)} points, {interval}, {p_text(p)}"
     if low > 0 and p < 0.05:
-        return f"{name} is better than {floor.name} on these subjects ({span})."
+        return f"{name} is better than {baseline.name} on these subjects ({span})."
     if high < 0 and p < 0.05:
-        return f"{name} does NOT reach {floor.name}: it is worse on these subjects ({span})."
+        return f"{name} does NOT reach {baseline.name}: it is worse on these subjects ({span})."
     if abs(gain) < EQUAL:
-        return f"{name} and {floor.name} are equally accurate on these subjects ({interval})."
+        return f"{name} and {baseline.name} are equally accurate on these subjects ({interval})."
     if gain < 0:
-        return f"{name} does NOT reach {floor.name} ({span}; the difference may be chance)."
-    return f"{name} is not shown to be better than {floor.name} ({span})."
+        return f"{name} does NOT reach {baseline.name} ({span}; the difference may be chance)."
+    return f"{name} is not shown to be better than {baseline.name} ({span})."
 
 
 def _table(results: Sequence[Results]) -> Table:

@@ -56,7 +56,7 @@ class Findings:
         _remove_stale(folder, [path.name for path in written])
         return written
 
-    def for_machines(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
         import json
 
