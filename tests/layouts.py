@@ -36,7 +36,7 @@ def fill_ds004504(layout: Path, root: Path, seconds: int | None) -> Path:
     return root
 
 
-def fill_mumtaz2017(listing: Path, root: Path, seconds: int | None) -> Path:
+def fill_mumtaz2017(listing: Path, root: Path, seconds: int | None, *, copies: bool = False) -> Path:
     """The flat folder of EDFs at 256 Hz; some have A2-A1 too, some 23A-23R and 24A-24R. TASK files are junk."""
     root.mkdir(parents=True)
     for number, line in enumerate(line for line in listing.read_text().splitlines() if line and line[0] != "#"):
@@ -45,6 +45,13 @@ def fill_mumtaz2017(listing: Path, root: Path, seconds: int | None) -> Path:
         labels = [f"EEG {site}-LE" for site in MUMTAZ_19] + [f"EEG {lead}" for lead in extra]
         n = (seconds or int(float(length))) * int(float(sfreq))
         seed = 10_000 if "S15 EO" in name and group == "H" else number  # the twice-uploaded recording
+        known = {"MDD S34": "MDD S33", "H S30": "H S27"} if copies else {}  # one recording under two ids
+        original = next(
+            (root / name.replace(copy, kept) for copy, kept in known.items() if name.startswith(copy)), None
+        )
+        if original is not None:
+            shutil.copy(original, root / name)
+            continue
         write_edf(root / name, signal(seed, len(labels), n), float(sfreq), labels)
     for name in ("MDD S1 TASK.edf", "MDD S8 TASK.edf", "H S1 TASK.edf"):
         (root / name).write_bytes(b"opening this would fail")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -94,17 +96,28 @@ def test_only_what_opens_a_recording_is_listed(tmp_path: Path) -> None:
         (("P1.edf", "P2.edf"), ["", ""]),
         (("controls/P1.edf", "patients/P2.edf"), ["controls", "patients"]),
         (("HC 1 EC.edf", "MDD 2 EC.edf"), ["HC", "MDD"]),
-        (("HC 1 EC.edf", "MDD 2 EC.edf", "x 3.edf"), ["", "", ""]),  # not all say it
+        (("HC 1 EC.edf", "MDD 2 EC.edf", "x 3.edf"), ["HC", "MDD", ""]),  # one does not say it
+        (("H S1 EC.edf", "MDD S1 EC.edf", "P1 H.edf"), ["H", "MDD", ""]),  # one letter counts at the beginning only
         (("patients/P1.edf", "patients/P2.edf"), ["", ""]),  # one class is no answer
         (("patients/AD/P1.edf", "controls/P2.edf"), ["", ""]),  # one says two
     ],
 )
-def test_labels_are_taken_over_only_where_all_names_say_them(
+def test_labels_are_taken_over_where_names_say_one_of_several_classes(
     tmp_path: Path, names: tuple[str, ...], labels: list[str]
 ) -> None:
     skeleton = write_skeleton(folder_of(tmp_path, *names))[1]
     assert [row.label for row in skeleton.rows] == labels
-    assert skeleton.has_labels == all(labels)
+    assert skeleton.unlabelled == [row.file for row, label in zip(skeleton.rows, labels, strict=True) if not label]
+
+
+def test_two_names_that_do_not_say_their_class_leave_the_other_116_labels(shared: Path, tmp_path: Path) -> None:
+    listing = (shared / "layouts/mumtaz2017-files.tsv").read_text().splitlines()
+    root = folder_of(tmp_path, *(line.split("\t")[0] for line in listing if line and line[0] != "#"))
+    done = bridgemil("manifest", root)
+    assert "labels from names: 116 of 118 recordings" in done.stdout
+    assert re.findall(r"^    (.+)$", done.stdout, re.MULTILINE) == ["6921143_H S15 EO.edf", "6921959_H S15 EO.edf"]
+    with (root / "manifest.csv").open() as stream:
+        assert Counter(row["label"] for row in csv.DictReader(stream)) == {"H": 54, "MDD": 62, "": 2}
 
 
 def test_help_has_an_example() -> None:
@@ -149,7 +162,7 @@ def test_from_a_folder_to_a_cohort(tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
     elsewhere = json.loads(bridgemil("manifest", root, "--out", tmp_path / "list.csv", "--json").stdout)
-    assert (elsewhere["n_recordings"], elsewhere["n_subjects"], elsewhere["labels"]) == (12, 6, "empty")
+    assert (elsewhere["n_recordings"], elsewhere["n_subjects"], elsewhere["n_labelled"]) == (12, 6, 0)
     with (tmp_path / "list.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert rows == elsewhere["rows"]

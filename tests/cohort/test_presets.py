@@ -11,6 +11,7 @@ import pytest
 from bridgemil import prepare
 from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL2021_ORDER
 from bridgemil.errors import BadData, BadUse
+from bridgemil.report.cohort_summary import print_summary
 from layouts import fill_ds002778, fill_ds004504, fill_mumtaz2017
 
 
@@ -50,6 +51,39 @@ def test_mumtaz2017(shared: Path, tmp_path: Path) -> None:
     assert "neither an EC nor an EO" in left_out["MDD S8 TASK.edf"]
     for lead in ("A2-A1", "23A-23R", "24A-24R"):
         assert f"channel EEG {lead}" in left_out
+
+
+def test_mumtaz2017_keeps_the_lower_of_two_ids_with_the_same_recordings_and_says_so(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = fill_mumtaz2017(shared / "layouts/mumtaz2017-files.tsv", tmp_path / "ds", seconds=2, copies=True)
+    cohort = prepare(root, tmp_path / "c", preset="mumtaz2017", progress=False)
+    assert Counter(cohort.labels) == {"MDD": 32, "HC": 29}
+    assert {"MDD33", "H27"} <= set(cohort.subjects)
+    assert not {"MDD34", "H30"} & set(cohort.subjects)
+    left_out = {item["what"]: item["why"] for item in cohort.about["left_out"]}
+    assert left_out["MDD34"] == "its recordings are identical to those of MDD33, which is kept"
+    assert "MDD S33 EC.edf of MDD33, which is kept" in left_out["MDD34, MDD S34 EC.edf"]
+    print_summary(cohort)
+    printed = " ".join(capsys.readouterr().out.split())
+    for copy, kept in (("MDD34", "MDD33"), ("H30", "H27")):
+        assert f"{copy} is left out: its recordings are identical to those of {kept}, which is kept as the" in printed
+    with pytest.raises(BadData, match=r"duplicate: byte for byte identical to MDD S33 EC\.edf of MDD33"):
+        prepare(root, tmp_path / "d", preset="mumtaz2017", duplicates="stop", progress=False)
+
+
+def test_mumtaz2017_names_links_and_folders_in_the_place_of_recordings(shared: Path, tmp_path: Path) -> None:
+    root = fill_mumtaz2017(shared / "layouts/mumtaz2017-files.tsv", tmp_path / "ds", seconds=2)
+    (root / "H S1 EC.edf").unlink()
+    (root / "H S1 EC.edf").symlink_to(tmp_path / "not fetched")
+    (root / "MDD S1 EO.edf").unlink()
+    (root / "MDD S1 EO.edf").mkdir()
+    with pytest.raises(BadData) as refused:
+        prepare(root, tmp_path / "c", preset="mumtaz2017", progress=False)
+    assert list(map(str, refused.value.problems)) == [
+        "H01, H S1 EC.edf: its content is not here (a broken link; `datalad get` or `git annex get` fetches it)",
+        "MDD01, MDD S1 EO.edf: is a folder, a recording was expected",
+    ]
 
 
 @pytest.mark.parametrize("preset", ["adftd", "mumtaz2017", "rockhill2021"])

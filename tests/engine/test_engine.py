@@ -25,7 +25,7 @@ from bridgemil.engine.local import LocalWorkers
 from bridgemil.engine.plan import Job, Plan, grid
 from bridgemil.engine.scheduler import Event, Workers, only_scheduler, schedule
 from bridgemil.errors import BadUse, BridgeMILError
-from bridgemil.methods import has_setting
+from bridgemil.methods import changed_from_budget, has_setting
 from bridgemil.runs import RunStore, open_store
 from people import people
 
@@ -117,6 +117,8 @@ def test_lost_runs_are_run_again_and_failed_ones_kept_until_the_next_call(cohort
     assert (outcome.done, outcome.lost, list(outcome.failed)) == (2, 2, [jobs[1].identity])
     kept = json.loads((store.root / "failed" / f"{jobs[1].identity}.json").read_text())
     assert kept["error"] == "words"
+    assert "stage2.epochs=" in kept["experiment"]
+    assert all(kept["experiment"].count(f"{key}=") == 1 for key in changed_from_budget(jobs[1].settings))
     again = schedule(jobs, store, Pretend(store))
     assert (again.done, again.failed) == (1, {})
     assert not list((store.root / "failed").iterdir())

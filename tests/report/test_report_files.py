@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,3 +98,13 @@ def test_names_are_safe_in_markdown_latex_and_the_terminal(runs: Path, capsys: p
     assert _tex("-3.8 to +20.0, 19.4 - 55.6 ± 2 %") == r"$-3.8$ to $+20.0$, 19.4--55.6 $\pm$ 2 \%"
     print_report(report)
     assert ODD in capsys.readouterr().out
+
+
+def test_files_are_written_although_the_reader_closes_the_pipe(runs: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bridgemil", "report", str(runs), "--out", str(tmp_path / "report")]
+    reading, writing = os.pipe()
+    os.close(reading)  # as `head` does once it has its lines
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.stderr == ""
+    assert {"report.md", "predictions.csv"} <= {file.name for file in (tmp_path / "report").iterdir()}

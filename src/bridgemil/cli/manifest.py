@@ -23,20 +23,22 @@ def run(
 
     Example: `bridgemil manifest recordings`
 
-    Subjects are guessed from the names of files and folders; labels are left empty unless all names say them. An
-    existing file is never overwritten.
+    Subjects are guessed from the names of files and folders. A label is filled in where the names say it; files
+    without one are listed. An existing file is never overwritten.
     """
     from bridgemil.cohort.skeleton import write_skeleton
 
     path, skeleton = write_skeleton(folder, out)
-    people = skeleton.files()
+    people, unlabelled = skeleton.files(), skeleton.unlabelled
+    labelled = len(skeleton.rows) - len(unlabelled)
     if json:
         options.print_json(
             {
                 "manifest": str(path),
                 "n_recordings": len(skeleton.rows),
                 "n_subjects": len(people),
-                "labels": "from names" if skeleton.has_labels else "empty",
+                "n_labelled": labelled,
+                "unlabelled": unlabelled,
                 "rows": [{"subject": row.subject, "label": row.label, "file": row.file} for row in skeleton.rows],
                 "left_out": [{"what": item.what, "why": item.why} for item in skeleton.left_out],
                 "notes": skeleton.notes,
@@ -50,7 +52,15 @@ def run(
         typer.echo(f"  ... and {len(people) - SHOWN} more")
     for line in [*(f"left out {item.what}: {item.why}" for item in skeleton.left_out), *skeleton.notes]:
         typer.echo(f"  - {line}")
-    labels = "check the column label, taken from the names" if skeleton.has_labels else "fill in the column label"
+    labels = "fill in the column label"
+    if labelled:
+        typer.echo(f"  labels from names: {labelled} of {len(skeleton.rows)} recordings")
+        labels = "check the column label, taken from the names"
+    if labelled and unlabelled:
+        typer.echo("  no label, since their names say no class or several (fill in, or delete the row):")
+        for file in unlabelled:
+            typer.echo(f"    {file}")
+        labels += ", and fill in the rest"
     typer.echo("\nNext, in a spreadsheet or an editor:")
     typer.echo("  1. check the column subject: all recordings of one person need one name")
     typer.echo(f"  2. {labels}: one diagnosis a subject")

@@ -68,8 +68,6 @@ def run(
     choice = Choice(chosen[0], chosen[1], chosen[2], chosen[3], tuple(split or ()))
     store = find_store(runs)
     report = build(store, choice)
-    if not json:
-        print_report(report)
     folder = out or store.root / "report"
     if out is None:
         refuse_link(folder)
@@ -96,6 +94,7 @@ def run(
         more = {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
         options.print_json(content | more)
         return
+    print_report(report)  # after the files: a reader such as `head` may close the pipe early
     names = textwrap.fill(", ".join(map(_name_and_size, written)), 78)
     typer.echo(f"Files in {folder}:\n{textwrap.indent(names, '  ')}")
     for option, pages in PAGES.items():

@@ -33,7 +33,7 @@ class Verdict:
     problems: list[Problem] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    lost_copies: set[str] = field(default_factory=set)  # subjects with a recording that is kept elsewhere
+    lost_copies: dict[str, str] = field(default_factory=dict)  # subject with a copy to the one that keeps the recording
 
 
 def judge(listing: Listing, looked: Sequence[Facts], settings: PrepareSettings) -> Verdict:
@@ -307,7 +307,7 @@ def _duplicates(usable: Sequence[Facts], listing: Listing, settings: PrepareSett
         if settings.duplicates == "keep-first" and id(first) not in unclear:
             why = f"{how} identical to {original.name} of {whose}, which is kept"
             verdict.left_out.append(LeftOut(f"{copy.subject}, {copy.name}", why))
-            verdict.lost_copies.add(copy.subject)
+            verdict.lost_copies[copy.subject] = original.subject
             continue
         if original.subject != copy.subject:
             refused.add(id(first))
@@ -357,9 +357,9 @@ def _subjects_left(listing: Listing, looked: Sequence[Facts], verdict: Verdict) 
     with_files = {facts.recording.subject for facts in looked}
     explained = {problem.subject for problem in verdict.problems}
     gone = with_files - planned - explained
-    verdict.left_out += [LeftOut(name, "its recordings are copies") for name in sorted(gone & verdict.lost_copies)]
-    for subject in sorted(gone - verdict.lost_copies):
+    for subject in sorted(gone - set(verdict.lost_copies)):
         verdict.problems.append(Problem("no usable recording is left", subject))
+    _note_copies(gone, verdict)
     folded: dict[str, str] = {}
     for subject in sorted(planned):
         twin = folded.setdefault(subject.lower(), subject)
@@ -371,6 +371,19 @@ def _subjects_left(listing: Listing, looked: Sequence[Facts], verdict: Verdict) 
     classes = {listing.labels[subject] for subject in planned}
     if len(classes) < 2 and planned:
         verdict.problems.append(Problem(f"only one class ({', '.join(classes)}) among {len(planned)} usable subjects"))
+
+
+def _note_copies(gone: set[str], verdict: Verdict) -> None:
+    """Say which of two ids with the same recording is kept, and why."""
+    for subject, kept in sorted(verdict.lost_copies.items()):
+        label = "both have the same label, and one person in two folds leaks test data into training"
+        if subject in gone:
+            why = f"its recordings are identical to those of {kept}"
+            verdict.left_out.append(LeftOut(subject, f"{why}, which is kept"))
+            verdict.notes.append(f"{subject} is left out: {why}, which is kept as the first of the two ids; {label}")
+        elif subject != kept:
+            same = f"{subject} and {kept} share a recording, which is kept with {kept}; are they one person?"
+            verdict.notes.append(f"{same} Then give them one name in a column and use --groups COLUMN")
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

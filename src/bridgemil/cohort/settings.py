@@ -76,7 +76,14 @@ class PrepareSettings(BaseModel):
 PRESETS: dict[str, PrepareSettings] = {
     "adftd": PrepareSettings(channels=ADFTD_ORDER, bad_annotations="keep", folds=10, burn_in=10),
     "mumtaz2017": PrepareSettings(
-        channels=MUMTAZ2017_ORDER, low=0.3, high=75.0, notch=(50.0,), bad_annotations="keep", folds=10, burn_in=0
+        channels=MUMTAZ2017_ORDER,
+        low=0.3,
+        high=75.0,
+        notch=(50.0,),
+        bad_annotations="keep",
+        duplicates="keep-first",
+        folds=10,
+        burn_in=0,
     ),
     "rockhill2021": PrepareSettings(
         channels=ROCKHILL2021_ORDER, high=40.0, overlap=0.5, bad_annotations="keep", folds=5, burn_in=15

@@ -1,7 +1,7 @@
 """The skeleton of a manifest from a folder of recordings: whose each file seems to be, and room for the label.
 
-Subjects are guessed from names, which a user must check; labels are never guessed, only taken over where every file or
-folder says its class in so many words (``patients/``, ``MDD S1 EC.edf``).
+Subjects are guessed from names, which a user must check; labels are never guessed, only taken over where a file's path
+names exactly one class (``patients/``, ``MDD S1 EC.edf``) and the paths name at least two. The rest is listed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _CLASSES = set(
     "patient patients control controls healthy hc case cases normal abnormal ad ftd mci mdd pd sz scz adhd asd "
     "dementia depression depressed epilepsy epileptic schizophrenia alzheimer alzheimers parkinson parkinsons".split()
 )
+_INITIALS = {"h"}  # healthy; one letter says its class only as the first word of a file's name
 # Folders, beside those of a class, that hold many people's recordings.
 _HEAPS = {ending.removeprefix(".") for ending in formats.FORMATS} | set(
     "data dataset files recordings signals subjects participants people derivatives sourcedata rawdata".split()
@@ -56,9 +57,9 @@ class Skeleton:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def has_labels(self) -> bool:
-        """Whether the names say every label."""
-        return all(row.label for row in self.rows)
+    def unlabelled(self) -> list[str]:
+        """The files whose names do not say the label."""
+        return [row.file for row in self.rows if not row.label]
 
     def files(self) -> dict[str, list[str]]:
         """Subject to its files, in order."""
@@ -224,13 +225,17 @@ def _tell_apart(places: Sequence[Path], subjects: Sequence[str], skeleton: Skele
 
 
 def _labels(places: Sequence[Path]) -> list[str]:
-    """The class that each path names, if every one names exactly one and there are at least two; else nothing."""
-    said = []
+    """The class that each path names, '' where it names none or several; all '' unless two classes are named.
+
+    One class alone is often the data set's name (``ad-study/``), which stands on everybody's path.
+    """
+    labels = []
     for place in places:
-        words = [*place.parent.parts, *re.split(r"[\s_.-]+", place.stem)]
-        said.append({word for word in words if word.lower() in _CLASSES})
-    clear = all(len(words) == 1 for words in said) and len(set.union(*said)) > 1
-    return [next(iter(words)) if clear else "" for words in said]
+        words = re.split(r"[\s_.-]+", place.stem)
+        named = {word for word in [*place.parent.parts, *words] if word.lower() in _CLASSES}
+        named |= {word for word in words[:1] if word.lower() in _INITIALS}
+        labels.append(named.pop() if len(named) == 1 else "")
+    return labels if len(set(labels) - {""}) > 1 else [""] * len(labels)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 from bridgemil.disk import Taken, lock, write_json
 from bridgemil.engine.plan import Job, remaining
 from bridgemil.errors import STORAGE, BridgeMILError
-from bridgemil.methods import changed_from_budget
 from bridgemil.runs import RunStore
 
 if TYPE_CHECKING:
@@ -130,10 +129,8 @@ def _settle(event: Event, store: RunStore, outcome: Outcome, losses: Counter[str
         outcome.failed[job.identity] = event.words
         folder = store.root / "failed"
         folder.mkdir(exist_ok=True)
-        changed = ", ".join(f"{key}={value}" for key, value in changed_from_budget(job.settings).items())
         budget = f", budget {job.settings.budget}" if job.settings.is_network else ""
-        experiment = f"{job.title}{budget}{f', {changed}' if changed else ''}"
-        content = {"run": str(job), "experiment": experiment, "error": event.words}
+        content = {"run": str(job), "experiment": f"{job.title}{budget}", "error": event.words}
         write_json(folder / f"{job.identity}.json", content)
     elif event.kind == "storage":
         raise BridgeMILError(

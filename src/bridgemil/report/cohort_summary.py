@@ -76,9 +76,21 @@ def print_summary(cohort: Cohort) -> None:
         console.print(f"windows touching a bad mark: {marked} ({'dropped' if dropped else 'kept'})")
     if facts["windows_dropped_amplitude"]:
         console.print(f"windows dropped for their amplitude: {facts['windows_dropped_amplitude']}")
-    _print_list(console, "Left out", [f"{item['what']}: {item['why']}" for item in facts["left_out"]])
+    _print_list(console, "Left out", _by_reason(facts["left_out"]))
     _print_list(console, "Skipped as bad", facts["skipped"])
     _print_list(console, "Notes", facts["notes"])
+
+
+def _by_reason(left_out: list[dict[str, str]]) -> list[str]:
+    """A line per thing left out; more than three of one reason share a line."""
+    reasons: dict[str, list[str]] = {}
+    for item in left_out:
+        reasons.setdefault(item["why"], []).append(item["what"])
+    lines = []
+    for why, what in reasons.items():
+        alone = len(what) <= 3
+        lines += [f"{name}: {why}" for name in what] if alone else [f"{len(what)}, {what[0]} and so on: {why}"]
+    return lines
 
 
 def _print_list(console: Any, title: str, lines: list[str], most: int = 20) -> None:

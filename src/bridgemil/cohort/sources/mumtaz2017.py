@@ -1,7 +1,9 @@
 """Mumtaz2017 (figshare 4244171): a flat folder of ``MDD S<n> <EC|EO|TASK>.edf`` and ``H S<n> <EC|EO|TASK>.edf``.
 
 Group and number together are the subject: H S1 and MDD S1 are two people. Eyes closed stands before eyes open; TASK
-is not used. One recording (H S15 EO) exists twice under numeric prefixes: the first by name is kept.
+is not used. One recording (H S15 EO) exists twice under numeric prefixes: the first by name is kept. MDD S33 and MDD
+S34 are the same recordings under two ids, as are H S27 and H S30: the preset's ``duplicates`` setting keeps the lower
+number, since one person in two folds leaks test data into training.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bridgemil.cohort import formats
 from bridgemil.cohort.listing import LeftOut, Listing
 from bridgemil.cohort.sources import SourceOptions
 from bridgemil.errors import BadData, Problem
@@ -24,9 +27,6 @@ def find(root: Path, options: SourceOptions) -> Listing:
     tasks = []
     for path in sorted(root.rglob("*.[eE][dD][fF]")):
         match = NAME.match(path.name)
-        if not path.is_file():
-            listing.left_out.append(LeftOut(listing.name(path), "is no regular file"))
-            continue
         if match is None:
             listing.left_out.append(LeftOut(listing.name(path), "its name is not '<MDD|H> S<n> <EC|EO|TASK>.edf'"))
             continue
@@ -34,6 +34,8 @@ def find(root: Path, options: SourceOptions) -> Listing:
         key = (group, number, condition)
         if condition == "TASK":
             tasks.append((group, number, path))
+        elif not path.is_file():
+            listing.problems.append(Problem(_not_a_file(path), _subject(group, number), listing.name(path)))
         elif key not in chosen:
             chosen[key] = path
         elif path.stat().st_size == chosen[key].stat().st_size and path.read_bytes() == chosen[key].read_bytes():
@@ -42,7 +44,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
             what = f"a second {condition} recording that differs from {listing.name(chosen[key])}"
             listing.problems.append(Problem(what, _subject(group, number), listing.name(path)))
     if not chosen:
-        raise BadData(f"{root}: no file named like 'MDD S1 EC.edf' or 'H S1 EO.edf'")
+        raise BadData(f"{root}: no file named like 'MDD S1 EC.edf' or 'H S1 EO.edf'", listing.problems)
 
     for group, number, _ in sorted(chosen):  # EC sorts before EO
         listing.labels[_subject(group, number)] = CLASSES[group]
@@ -57,3 +59,9 @@ def find(root: Path, options: SourceOptions) -> Listing:
 
 def _subject(group: str, number: int) -> str:
     return f"{group}{number:02d}"
+
+
+def _not_a_file(path: Path) -> str:
+    if formats.is_absent(path):
+        return formats.ABSENT
+    return "is a folder, a recording was expected" if path.is_dir() else "is no regular file"
