@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,15 @@ def shared() -> Path:
     if not path.is_dir():
         pytest.skip("the development data (../shared/data) are not beside the project")
     return path
+
+
+@pytest.fixture(autouse=True)
+def _forget_user_modules(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each test imports user code of its own: folders on the path and modules of a test are gone after it."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    below = str(tmp_path_factory.getbasetemp().parent)
+    for name in [
+        name for name, module in sys.modules.items() if str(getattr(module, "__file__", "")).startswith(below)
+    ]:
+        del sys.modules[name]

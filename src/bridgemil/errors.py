@@ -79,10 +79,16 @@ def one_of(what: str, value: str, known: Iterable[str], more: str = "") -> None:
 
     ``more`` names further forms that are allowed.
     """
-    from difflib import get_close_matches
-
     choices = list(known)
     if value not in choices:
-        meant = get_close_matches(value, choices, 1)
-        hint = f" (did you mean {meant[0]}?)" if meant else ""
+        hint = did_you_mean(value, choices)
         raise BadUse(f"{what} must be one of {', '.join(choices)}{more}; got {value!r}{hint}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence that names the known word nearest to a wrong one; empty if none is near."""
+    from difflib import get_close_matches
+
+    by_lower = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[near[0]]}?" if near else ""

@@ -104,7 +104,7 @@ def test_chosen_runs_go_and_a_run_must_fit_all_that_is_given(store: RunStore) ->
 
 def test_a_name_that_no_run_has_is_refused(store: RunStore) -> None:
     run(people(6, windows=2), "attention", store.root)
-    with pytest.raises(BadUse, match=r"method must be one of attention \(what .* has\); got 'atention' \(did you mean"):
+    with pytest.raises(BadUse, match=r"method must be one of attention \(what .* has\); got 'atention'; did you mean"):
         leftovers(store, ["atention"])
     with pytest.raises(BadUse, match="backbone must be one of eegnet"):
         leftovers(store, backbones=["mtdnet"])

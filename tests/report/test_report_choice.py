@@ -62,7 +62,7 @@ def test_split_seed_1_is_not_split_seed_10(many: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "words"),
     [
-        ({"methods": ("atention",)}, r"--methods: .* 'atention' \(did you mean attention\?\); there are: attention; "),
+        ({"methods": ("atention",)}, r"--methods: .* 'atention'; there are: attention; .*; did you mean attention\?"),
         ({"backbones": ("mtdnet",)}, "--backbones: nothing complete here is 'mtdnet'; there are: eegnet"),
         ({"budgets": ("laptop",)}, "--budget: .*there are: demo"),
         ({"recipes": ("ours",)}, "--recipe: .*there are: paper"),

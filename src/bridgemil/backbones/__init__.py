@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from bridgemil import user_code
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadUse, did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,8 +45,8 @@ def names() -> list[str]:
     return [*_BUILT_IN, *_REGISTERED]
 
 
-def register(name: str, factory: Callable[..., nn.Module], *, replace: bool = False) -> None:
-    """Make a class or factory available by name, in this process.
+def register(name: str, factory: Callable[..., nn.Module]) -> None:
+    """Make a class or factory available by name, in this process; a name that is registered already is replaced.
 
     Parameters
     ----------
@@ -55,16 +55,11 @@ def register(name: str, factory: Callable[..., nn.Module], *, replace: bool = Fa
     factory
         Called as ``factory(n_channels, n_times, **options)``, and with ``sfreq`` (Hz) if it takes that; gives a new
         module N x C x T -> N x d each time.
-    replace
-        Whether other code may take over a name that is registered; the same code may be registered again anyway.
     """
     if name in _BUILT_IN or ":" in name:
         raise BadUse(f"backbone {name!r}: the name is taken or has a colon; choose another")
     if not callable(factory):
         raise BadUse(f"backbone {name!r}: the factory must be a class or a function, got {type(factory).__name__}")
-    known = _REGISTERED.get(name, factory)
-    if not (replace or known is factory or user_code.fingerprint(known) == user_code.fingerprint(factory)):
-        raise BadUse(f"backbone {name!r} is already registered with other code; use replace=True")
     _REGISTERED[name] = factory
 
 
@@ -86,7 +81,7 @@ def check(name: str, options: Mapping[str, Any] | None = None) -> None:
     known = [key for key, value in signature.parameters.items() if value.kind not in _STARRED and key not in given]
     unknown = [option for option in options or () if option not in known]
     if unknown and (not takes_any or set(unknown) & set(given)):
-        hint = user_code.did_you_mean(unknown[0], known)
+        hint = did_you_mean(unknown[0], known)
         raise BadUse(f"{name} has no option {', '.join(unknown)}; it has: {', '.join(known) or 'none'}{hint}")
     if user_code.is_address(name) or name in _REGISTERED:
         try:
@@ -125,9 +120,8 @@ def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **
     try:
         backbone = factory(n_channels, n_times, **filled)
     except Exception as error:
-        raise BadUse(
-            f"backbone {name!r} cannot be built for windows of {n_channels} x {n_times}: {user_code.told(error)}"
-        ) from error
+        message = user_code.describe_error(error)
+        raise BadUse(f"backbone {name!r} cannot be built for windows of {n_channels} x {n_times}: {message}") from error
     return _new(name, _checked(name, backbone, n_channels, n_times))
 
 
@@ -258,9 +252,9 @@ def _factory(name: str) -> Callable[..., nn.Module]:
         try:
             return user_code.load(name)
         except BadUse as error:
-            hint = user_code.did_you_mean(target, _PACKAGES).replace("?", f":{attribute}?")
+            hint = did_you_mean(target, _PACKAGES).replace("?", f":{attribute}?")
             raise BadUse(f"{error}{hint}") from error.__cause__
-    hint = user_code.did_you_mean(name, names())
+    hint = did_you_mean(name, names())
     if name.endswith(".py"):
         hint = f"; name the class or function in it too: {name}:NAME"
     others = ", ".join([*(f"{package}:MODEL" for package in _PACKAGES), "path/to/file.py:NAME"])
@@ -324,8 +318,8 @@ def _checked(name: str, backbone: nn.Module, n_channels: int, n_times: int) -> n
         with torch.no_grad():
             out = backbone.eval()(noise if parameter is None else noise.to(parameter.device))
     except Exception as error:
-        told = user_code.told(error)
-        raise BadUse(f"backbone {name!r} cannot embed windows of {n_channels} x {n_times}: {told}") from error
+        message = user_code.describe_error(error)
+        raise BadUse(f"backbone {name!r} cannot embed windows of {n_channels} x {n_times}: {message}") from error
     for part, mode in training.items():
         part.training = mode
     if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != 2:

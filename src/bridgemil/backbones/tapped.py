@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bridgemil import user_code
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadUse, did_you_mean
 
 
 class Tap(nn.Module):
@@ -56,7 +55,7 @@ def choose(models: Any, package: str, name: str) -> type[nn.Module]:
     public = {key: getattr(models, key, None) for key in dir(models)}
     known = {key: value for key, value in public.items() if isinstance(value, type) and issubclass(value, nn.Module)}
     if name not in known:
-        raise BadUse(f"{package} has no model {name!r}; it has {', '.join(known)}{user_code.did_you_mean(name, known)}")
+        raise BadUse(f"{package} has no model {name!r}; it has {', '.join(known)}{did_you_mean(name, known)}")
     return known[name]
 
 

@@ -70,15 +70,13 @@ def fingerprint(name: str) -> str | None:
     return user_code.fingerprint(get(name)) if name in _REGISTERED else None
 
 
-def register(cls: _Kind, *, replace: bool = False) -> _Kind:
-    """Make a baseline available by its name; serves as a decorator too.
+def register(cls: _Kind) -> _Kind:
+    """Make a baseline available by its name, in this process; also a decorator. A registered name is replaced.
 
     Parameters
     ----------
     cls
         The class, a ``Baseline`` with a ``name``, an ``about`` and ``Settings`` whose fields all have defaults.
-    replace
-        Put it in the place of another registered class of that name. One that comes with the package stays.
     """
     name = getattr(cls, "name", None)
     if not isinstance(cls, type) or not issubclass(cls, Baseline):
@@ -88,11 +86,7 @@ def register(cls: _Kind, *, replace: bool = False) -> _Kind:
     needed = [field for field, about in cls.Settings.model_fields.items() if about.is_required()]
     if needed:
         raise BadUse(f"baseline {name!r}: its settings need defaults, {', '.join(needed)} has none")
-    taken = _REGISTERED.get(name, cls)
-    same = taken is cls or user_code.fingerprint(taken) == user_code.fingerprint(cls)
     if name in _BUILT_IN:
         raise BadUse(f"baseline {name!r} comes with the package and cannot be replaced; choose another name")
-    if not same and not replace:
-        raise BadUse(f"baseline {name!r} is registered with other code already; choose another name, or replace=True")
     _REGISTERED[name] = cls
     return cls

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadUse, did_you_mean
 from bridgemil.methods import short_name
 from bridgemil.report.benchmark_table import Cell
 
@@ -95,6 +94,5 @@ def _splits(words: str, cells: Sequence[Cell]) -> set[str]:
 
 
 def _refuse(option: str, word: str, there: Sequence[str]) -> None:
-    meant = get_close_matches(word, there, 1)
-    hint = f" (did you mean {meant[0]}?)" if meant else ""
-    raise BadUse(f"--{option}: nothing complete here is {word!r}{hint}; there are: {'; '.join(there) or 'none'}")
+    hint = did_you_mean(word, there)
+    raise BadUse(f"--{option}: nothing complete here is {word!r}; there are: {'; '.join(there) or 'none'}{hint}")

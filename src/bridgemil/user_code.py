@@ -1,0 +1,245 @@
+"""User code: import it by its address and fingerprint its source.
+
+An address is ``path/to/net.py:NAME`` or ``package.module:NAME``. The folder of a file is put on ``sys.path``, as
+``python path/to/net.py`` does, so that the file can import the modules beside it. The fingerprint is a hash of the file
+and of every user module that it imports, found in the import statements of their source; of a package, all modules
+count. It is part of a run's identity: an edit names another run. Not seen are edits in installed packages, in data
+files and in modules whose names are computed at run time.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import os
+import secrets
+import sys
+import sysconfig
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bridgemil.errors import BadUse, BridgeMILWarning, did_you_mean
+
+_PACKAGES = ("braindecode", "spd_learn")  # their models have names of the same form
+_IMPORTED: dict[str, dict[Path, bytes]] = {}  # by module: the sources with which it was imported
+_TOKENS: list[tuple[object, str]] = []  # objects without source, and the fingerprint they have in this process
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is ``path/to/file.py:NAME`` or ``package.module:NAME``."""
+    target, _, attribute = name.rpartition(":")
+    if not attribute.isidentifier() or target in _PACKAGES:
+        return False
+    return target.endswith(".py") or all(part.isidentifier() for part in target.split("."))
+
+
+def absolute(address: str) -> str:
+    """The address with the absolute path of its file, for a worker in another folder; a module's is unchanged."""
+    target, _, attribute = address.rpartition(":")
+    path = os.path.abspath(Path(target).expanduser())  # noqa: PTH100 (resolve would follow links)
+    return f"{path}:{attribute}" if target.endswith(".py") else address
+
+
+def load(address: str) -> Callable[..., Any]:
+    """Import the class or function at an address, from its source as it is now.
+
+    Parameters
+    ----------
+    address
+        ``path/to/file.py:NAME`` or ``package.module:NAME``.
+
+    Raises
+    ------
+    BadUse
+        If the file, the module or the name is missing, the name cannot be called, or the code fails on import.
+    """
+    attribute = address.rpartition(":")[2]
+    module = _import(address)
+    if not hasattr(module, attribute):
+        known = [name for name, value in vars(module).items() if callable(value)]
+        raise BadUse(f"{address}: it has no {attribute}{did_you_mean(attribute, known)}")
+    thing = getattr(module, attribute)
+    if not callable(thing):
+        raise BadUse(f"{address}: {attribute} must be a class or a function, it is {type(thing).__name__}")
+    return thing  # type: ignore[no-any-return]
+
+
+def fingerprint(thing: str | object) -> str:
+    """The identity of user code as 64 hexadecimal digits.
+
+    Parameters
+    ----------
+    thing
+        An address, or a class or function. A class or function at the top level of a file has the fingerprint of its
+        source. Others (a closure, a ``partial``, an object of a notebook) may depend on values that are not in any
+        source: they get a fingerprint that holds in this process only, with a warning, so that no stored result of
+        another process is taken for theirs.
+    """
+    if isinstance(thing, str):
+        if not is_address(thing):
+            raise BadUse(f"an address is path/to/file.py:NAME or package.module:NAME, got {thing!r}")
+        file, attribute = _file(thing), thing.rpartition(":")[2]
+    else:
+        module, attribute = inspect.getmodule(thing), getattr(thing, "__qualname__", "<object>")
+        if getattr(module, "__file__", None) is None or "<" in attribute or getattr(module, attribute, None) != thing:
+            return _token(thing, attribute)
+        file = Path(str(getattr(module, "__file__", "")))
+    folder = _folder(file)
+    parts = sorted(
+        ("" if path == file else os.path.relpath(path, folder), code) for path, code in _sources(file, attribute)
+    )
+    return hashlib.sha256(repr((parts, attribute)).encode()).hexdigest()
+
+
+def describe_error(error: BaseException) -> str:
+    """An error of user code in one line: its type, its message, and the last line of the user's files."""
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        lines.append((error.filename, error.lineno))
+    where = [f" ({name}, line {line})" for name, line in lines if name[:1] != "<" and is_user_file(Path(name))]
+    return f"{type(error).__name__}{f': {message}' if message else ''}{where[-1] if where else ''}"
+
+
+def is_user_file(file: Path) -> bool:
+    """Whether a file is the user's: not Python's own, not installed, not of this package."""
+    if {"site-packages", "dist-packages"} & set(file.parts):
+        return False
+    ours = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")] + [Path(__file__).parent]
+    return not any(path.is_relative_to(folder) for path in (file, file.resolve()) for folder in ours)
+
+
+def _import(address: str) -> ModuleType:
+    """Import a module, again if its source or that of a user module it imports has changed."""
+    file = _file(address)
+    folder = _folder(file)
+    parts = file.relative_to(folder).with_suffix("").parts
+    in_package = len(parts) > 1
+    name = ".".join(parts).removesuffix(".__init__")
+    if not is_user_file(file):
+        return importlib.import_module(address.rpartition(":")[0])
+    if not in_package:  # a name of its own: two folders may each have a net.py
+        name = f"bridgemil_user_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
+    sources = dict(_sources(file, address))
+    loaded = sys.modules.get(name)
+    if loaded is not None and _IMPORTED.get(name) == sources:
+        return loaded
+    sys.modules.pop(name, None)
+    for top in {path.relative_to(folder).parts[0].removesuffix(".py") for path in sources}:
+        _forget(top, sources)
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # its time stamps miss edits within a second
+    try:
+        module = importlib.import_module(name) if in_package else _run(name, file)
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name, None)
+        raise BadUse(f"{address} cannot be loaded: {describe_error(error)}") from error
+    finally:
+        sys.dont_write_bytecode = keep
+    _IMPORTED[name] = sources
+    return module
+
+
+def _run(name: str, file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _forget(top: str, sources: dict[Path, bytes]) -> None:
+    """Remove a user's top-level module and all below it from ``sys.modules``, so that it is imported again."""
+    found = getattr(sys.modules.get(top), "__file__", None)
+    if found is not None and not is_user_file(Path(found)):
+        return  # installed: it stays what every other import of that name gives
+    moved = found is not None and Path(found) not in sources and Path(found).is_file()
+    if moved and Path(str(found)).read_bytes() not in sources.values():
+        message = f"module {top} was imported from {found} before; imports inside functions take the new one"
+        warnings.warn(message, BridgeMILWarning, stacklevel=5)
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{top}.")]:
+        del sys.modules[name]
+
+
+def _file(address: str) -> Path:
+    """The file that an address names."""
+    target, _, attribute = absolute(address).rpartition(":")
+    if target.endswith(".py"):
+        if not Path(target).is_file():
+            raise BadUse(f"{address}: there is no file {target}")
+        return Path(target)
+    importlib.invalidate_caches()
+    try:
+        spec = importlib.util.find_spec(target)
+    except (ImportError, AttributeError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        raise BadUse(
+            f"{address}: Python finds no module {target!r} with source; check the name, or give the file: "
+            f"path/to/{target.replace('.', '/')}.py:{attribute}"
+        )
+    return Path(spec.origin)
+
+
+def _folder(file: Path) -> Path:
+    """The folder from which a file's module is imported: that of the file, or the one around its package."""
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
+def _sources(file: Path, address: str) -> Iterator[tuple[Path, bytes]]:
+    """A file and the user modules it imports, anywhere in its source; of a package, all its modules."""
+    folder, seen = _folder(file), set[Path]()
+    top = folder / file.relative_to(folder).parts[0]
+    waiting = [file] if top == file else sorted(top.rglob("*.py"))
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        code = path.read_bytes()
+        yield path, code
+        for name in _imported(path, code, address) if is_user_file(path) else ():
+            found = folder / name.partition(".")[0]
+            beside = [found.with_suffix(".py")] if found.with_suffix(".py").is_file() else sorted(found.rglob("*.py"))
+            waiting += [other for other in beside if is_user_file(other)]
+
+
+def _imported(path: Path, code: bytes, address: str) -> Iterator[str]:
+    """The modules that import statements name by their full name; relative ones stay within the package."""
+    try:
+        tree = ast.parse(code, str(path))
+    except (SyntaxError, ValueError) as error:
+        raise BadUse(f"{address} cannot be loaded: {describe_error(error)}") from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module
+
+
+def _token(thing: object, name: str) -> str:
+    """A fingerprint of an object that no source describes; the same object has the same one in this process."""
+    for known, token in _TOKENS:
+        if known is thing:
+            return token
+    warnings.warn(
+        f"{name} is not at the top level of a file, so an edit of it cannot be recognised: its results are not reused "
+        "by other processes. Define it in a file and name it by its address, path/to/file.py:NAME",
+        BridgeMILWarning,
+        stacklevel=3,
+    )
+    _TOKENS.append((thing, secrets.token_hex(32)))
+    return _TOKENS[-1][1]
