@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
 import subprocess
@@ -20,7 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
-from bridgemil import BridgeMILClassifier, backbones, methods
+from bridgemil import BridgeMILClassifier, backbones, evaluate, methods
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.estimator import _validation
 
@@ -44,6 +45,15 @@ def bags(n: int = 12, effect: float = 0.0, seed: int = 0, n_channels: int = 4) -
     return made, y
 
 
+def as_epochs(bag: np.ndarray, sfreq: float = 200.0) -> Any:
+    """A bag as MNE holds it: in volts, with its rate and channels, and a channel that is no EEG."""
+    import mne
+
+    names = [*["Fz", "Cz", "Pz", "Oz"][: bag.shape[1]], "EOG"]
+    info = mne.create_info(names, sfreq, [*["eeg"] * bag.shape[1], "eog"])
+    return mne.EpochsArray(np.concatenate([bag, bag[:, :1]], axis=1) * 1e-6, info, verbose="ERROR")
+
+
 @pytest.fixture(scope="module")
 def people() -> tuple[list[np.ndarray], np.ndarray]:
     return bags(16, effect=2.0)
@@ -52,7 +62,7 @@ def people() -> tuple[list[np.ndarray], np.ndarray]:
 @pytest.mark.parametrize("method", [*methods.names(), *methods.ablations(), "bandpower+tangent", "attention+bandpower"])
 def test_every_method_fits_predicts_and_explains_what_it_can(method: str, tmp_path: Path) -> None:
     X, y = bags(8)
-    clf = BridgeMILClassifier(method, budget="demo", settings=quick(method)).fit(X, y)
+    clf = BridgeMILClassifier(method, budget="demo", sfreq=200, settings=quick(method)).fit(X, y)
     p = clf.predict_proba(X)
     assert p.shape == (8, 2)
     np.testing.assert_allclose(p.sum(axis=1), 1)
@@ -79,14 +89,60 @@ def test_every_method_fits_predicts_and_explains_what_it_can(method: str, tmp_pa
 def test_every_backbone_and_recipe(backbone: str) -> None:
     X, y = bags(8, n_channels=8)
     settings = quick("attention") | {"stage2.min_steps": 0}
-    clf = BridgeMILClassifier("attention", backbone, recipe="ours", budget="demo", settings=settings).fit(X, y)
+    clf = BridgeMILClassifier("attention", backbone, recipe="ours", budget="demo", sfreq=200, settings=settings).fit(
+        X, y
+    )
     assert clf.predict_proba(X).shape == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "backbone"),
+    [("bandpower", "eegnet"), ("tangent", "eegnet"), ("attention", "covariance"), ("bridgemil+tangent", "eegnet")],
+)
+def test_no_sampling_rate_is_guessed_where_it_matters(method: str, backbone: str) -> None:
+    X, y = bags(6)
+    with pytest.raises(BadUse, match=r"depends on the sampling rate .* BridgeMILClassifier\(sfreq=\.\.\.\)"):
+        BridgeMILClassifier(method, backbone, budget="demo").fit(X, y)
+
+
+def test_without_a_sampling_rate_a_network_that_does_not_use_it_is_the_same(tmp_path: Path) -> None:
+    X, y = bags(6)
+    how = {"budget": "demo", "settings": quick("bridgemil")}
+    unknown = BridgeMILClassifier(**how).fit(X, y)
+    assert (unknown.method, unknown.backbone, unknown.sfreq) == ("bridgemil", "eegnet", None)
+    p = unknown.predict_proba(X)
+    assert np.array_equal(p, BridgeMILClassifier(sfreq=128, **how).fit(X, y).predict_proba(X))
+    unknown.save(tmp_path / "clf")
+    assert json.loads((tmp_path / "clf/model/model.json").read_text())["signal"]["sfreq"] is None
+    assert np.array_equal(BridgeMILClassifier.load(tmp_path / "clf").predict_proba(X), p)
+
+
+def test_epochs_bring_their_rate_and_channels() -> None:
+    X, y = bags(8)
+    epochs = [as_epochs(bag) for bag in X]
+    clf = BridgeMILClassifier("tangent").fit(epochs, y)
+    signal = clf.model_.facts.signal
+    assert (signal.sfreq, signal.channels) == (200, ("Fz", "Cz", "Pz", "Oz"))
+    arrays = BridgeMILClassifier("tangent", sfreq=200, channels=signal.channels).fit(X, y)
+    np.testing.assert_allclose(clf.predict_proba(epochs), arrays.predict_proba(X), atol=1e-4)
+    with pytest.raises(BadUse, match="at 200 Hz, the Epochs have 100 Hz"):
+        clf.predict([as_epochs(X[0], 100.0)])
+    with pytest.raises(BadUse, match="takes the channels Fz, Cz, Pz, Oz, in this order"):
+        clf.predict([as_epochs(X[0]).reorder_channels(["Cz", "Fz", "Pz", "Oz"])])
+
+
+def test_defaults_are_those_of_evaluate_but_for_method_and_backbone() -> None:
+    theirs, mine = inspect.signature(evaluate).parameters, inspect.signature(BridgeMILClassifier).parameters
+    shared = {"recipe", "budget", "settings", "device"}
+    assert {name: mine[name].default for name in shared} == {name: theirs[name].default for name in shared}
+    text = " ".join(BridgeMILClassifier.__doc__.split())
+    assert f'BridgeMILClassifier("{methods.METHOD}", "{methods.BACKBONE}", sfreq=...)' in text
 
 
 def test_an_effect_is_learnt_and_cross_validated(people: tuple[list[np.ndarray], np.ndarray]) -> None:
     X, y = people
-    assert cross_val_score(BridgeMILClassifier("bandpower"), X, y, cv=4).mean() > 0.9
-    p = cross_val_predict(BridgeMILClassifier("tangent"), X, y, cv=4, method="predict_proba")
+    assert cross_val_score(BridgeMILClassifier("bandpower", sfreq=200), X, y, cv=4).mean() > 0.9
+    p = cross_val_predict(BridgeMILClassifier("tangent", sfreq=200), X, y, cv=4, method="predict_proba")
     assert p.shape == (16, 2)
 
 
@@ -94,7 +150,7 @@ def test_grid_search_and_a_pipeline(people: tuple[list[np.ndarray], np.ndarray])
     X, y = people
     gain = FunctionTransformer(lambda given: [2 * bag for bag in given])
     search = GridSearchCV(
-        Pipeline([("gain", gain), ("mil", BridgeMILClassifier("bandpower"))]),
+        Pipeline([("gain", gain), ("mil", BridgeMILClassifier("bandpower", sfreq=200))]),
         {"mil__method": ["bandpower", "tangent"], "mil__settings": [None]},
         cv=StratifiedKFold(2),
     )  # fmt: skip
@@ -112,7 +168,7 @@ def test_grid_search_and_a_pipeline(people: tuple[list[np.ndarray], np.ndarray])
 def test_labels_of_any_type_in_their_own_order(labels: Any, tmp_path: Path) -> None:
     X, _ = bags(12)
     y = np.array([labels[i % len(labels)] for i in range(12)], dtype=np.asarray(labels).dtype)
-    clf = BridgeMILClassifier("bandpower").fit(X, y)
+    clf = BridgeMILClassifier("bandpower", sfreq=200).fit(X, y)
     assert list(clf.classes_) == sorted(labels)
     assert clf.predict(X).dtype == y.dtype
     p = clf.predict_proba(X)
@@ -173,7 +229,9 @@ def test_the_share_of_validation_is_about_what_was_asked_for() -> None:
         clf = BridgeMILClassifier("attention", **how, validation=share).fit(X, y)
         assert len(clf.validation_) / 40 == pytest.approx(share, abs=0.05)
         assert set(y[clf.validation_]) == {0, 1}
-    assert len(BridgeMILClassifier("bandpower").fit(X, y).validation_) == 0, "a baseline learns from everyone"
+    assert len(BridgeMILClassifier("bandpower", sfreq=200).fit(X, y).validation_) == 0, (
+        "a baseline learns from everyone"
+    )
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.7])
@@ -213,8 +271,8 @@ def test_where_no_epoch_is_selected_nobody_is_held_back(method: str) -> None:
 
 def test_a_bag_given_twice_counts_twice() -> None:
     X, y = bags(10)
-    once = BridgeMILClassifier("bandpower").fit(X, y)
-    twice = BridgeMILClassifier("bandpower").fit([*X, X[0], X[0]], [*y, y[0], y[0]])
+    once = BridgeMILClassifier("bandpower", sfreq=200).fit(X, y)
+    twice = BridgeMILClassifier("bandpower", sfreq=200).fit([*X, X[0], X[0]], [*y, y[0], y[0]])
     assert twice.predict_proba(X[:1])[0, y[0]] > once.predict_proba(X[:1])[0, y[0]]
 
 
@@ -260,7 +318,7 @@ def test_a_saved_classifier_says_the_same_in_another_process(tmp_path: Path) -> 
 
 def test_saving_and_loading_refuse_what_is_not_theirs(tmp_path: Path) -> None:
     X, y = bags(6)
-    clf = BridgeMILClassifier("bandpower").fit(X, y)
+    clf = BridgeMILClassifier("bandpower", sfreq=200).fit(X, y)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("all there is")
     with pytest.raises(BadUse, match="is no classifier"):
@@ -293,12 +351,17 @@ def mistakes() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
         "too few labels": (X, y[:4], {}, "6 bags, y has 4"),
         "one class": (X, np.zeros(6), {}, "one class only"),
         "two labels": ([*X, X[0]], [*y, 1 - y[0]], {}, "same bag under two labels"),
-        "one person of a class": (X[:4], [0, 0, 0, 1], selecting, "too few people.*1 has 1"),
+        "one person of a class": (X[:4], [0, 0, 0, 1], selecting, "too few subjects.*1 has 1"),
         "one person, four times": ([X[0], X[0], X[0], X[1]], [0, 0, 0, 1], selecting, "0 has 1, 1 has 1"),
         "share": (X, y, {"method": "attention", "validation": 1.5}, "between 0 and 1"),
         "method": (X, y, {"method": "magic"}, "method must be one of"),
         "channels": (X, y, {"channels": ["Fp1", "Fp2"]}, "2 channels x time"),
         "setting": (X, y, {"settings": {"baseline.depth": 2}}, "depth"),
+        "rate": (X, y, {"sfreq": -1}, "sampling rate of the windows in Hz, got -1"),
+        "Epochs of one subject": (as_epochs(X[0]), y, {}, r"give \[epochs\]"),
+        "Epochs of two rates": ([as_epochs(X[0]), as_epochs(X[1], 100.0), *X[2:]], y, {}, "differ in their rate"),
+        "another rate than the Epochs'": ([as_epochs(x) for x in X], y, {"sfreq": 128}, "the Epochs have 200 Hz"),
+        "other channels than the Epochs'": ([as_epochs(x) for x in X], y, {"channels": list("abcd")}, "leave it out"),
         "device": (X, y, {"device": "tpu"}, "device must be"),
     }  # fmt: skip
 
@@ -307,7 +370,7 @@ def mistakes() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
 def test_mistakes_are_sentences(what: str) -> None:
     X, y, parameters, words = mistakes()[what]
     with pytest.raises(ValueError, match=words):
-        BridgeMILClassifier(**({"method": "bandpower"} | parameters)).fit(X, y)
+        BridgeMILClassifier(**({"method": "bandpower", "sfreq": 200} | parameters)).fit(X, y)
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, ""])
@@ -316,9 +379,9 @@ def test_missing_labels_are_refused_by_their_places(missing: Any) -> None:
     labels = ["a", "b", missing, "a", missing, "b"]
     for y in (labels, np.array(labels, dtype=object), pd.Series(labels, dtype=object)):
         with pytest.raises(BadUse, match=r"no label at y\[2\], y\[4\]"):
-            BridgeMILClassifier("bandpower").fit(X, y)
+            BridgeMILClassifier("bandpower", sfreq=200).fit(X, y)
     with pytest.raises(BadUse, match=r"no label at y\[2\]"):
-        BridgeMILClassifier("bandpower").fit(X, pd.Series([1, 2, None, 1, 2, 1], dtype="Int64"))
+        BridgeMILClassifier("bandpower", sfreq=200).fit(X, pd.Series([1, 2, None, 1, 2, 1], dtype="Int64"))
 
 
 def test_parameters_of_numpy_are_saved_as_plain_ones(tmp_path: Path) -> None:
@@ -333,7 +396,7 @@ def test_parameters_of_numpy_are_saved_as_plain_ones(tmp_path: Path) -> None:
 
 def test_predicting_other_windows_is_refused() -> None:
     X, y = bags(6)
-    clf = BridgeMILClassifier("bandpower").fit(X, y)
+    clf = BridgeMILClassifier("bandpower", sfreq=200).fit(X, y)
     with pytest.raises(ValueError, match=r"X\[1\]: the model takes windows of 4 channels x 200 samples"):
         clf.predict([X[0], X[0][:, :3]])
     assert clf.predict_proba([]).shape == (0, 2)
@@ -341,13 +404,13 @@ def test_predicting_other_windows_is_refused() -> None:
 
 def test_volts_are_warned_of_in_predicting_as_in_fitting() -> None:
     X, y = bags(8)
-    clf = BridgeMILClassifier("bandpower").fit(X, y)
+    clf = BridgeMILClassifier("bandpower", sfreq=200).fit(X, y)
     volts = [bag * 1e-6 for bag in X]
     for call in (clf.predict, clf.predict_proba, clf.embed):
         with pytest.warns(BridgeMILWarning, match="looks like volts"):
             call(volts)
     with pytest.warns(BridgeMILWarning, match="looks like volts"):
-        BridgeMILClassifier("bandpower").fit(volts, y)
+        BridgeMILClassifier("bandpower", sfreq=200).fit(volts, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clf.predict(X)
@@ -357,7 +420,7 @@ def test_volts_are_warned_of_in_predicting_as_in_fitting() -> None:
 def test_groups_need_one_entry_a_bag() -> None:
     X, y = bags(6)
     with pytest.raises(BadUse, match="groups has 2 entries"):
-        BridgeMILClassifier("bandpower").fit(X, y, groups=[1, 2])
+        BridgeMILClassifier("bandpower", sfreq=200).fit(X, y, groups=[1, 2])
 
 
 # scikit-learn's own checks. They fit tables of numbers, so rows are turned into bags on the way.
@@ -369,8 +432,8 @@ class OfRows(BridgeMILClassifier):
     def fit(self, X: Any, y: Any, groups: Any = None) -> OfRows:
         return super().fit(_as_bags(X), y, groups)
 
-    def _said(self, X: Any) -> Any:
-        return super()._said(_as_bags(X))
+    def _predictions(self, X: Any) -> Any:
+        return super()._predictions(_as_bags(X))
 
 
 def _as_bags(X: Any) -> Any:
@@ -407,7 +470,7 @@ def _checks() -> dict[str, Any]:
             tags.input_tags.two_d_array = True  # else scikit-learn yields no check at all
             return tags
 
-    found = estimator_checks._yield_all_checks(Table("bandpower"), legacy=True)
+    found = estimator_checks._yield_all_checks(Table("bandpower", sfreq=200), legacy=True)
     return {getattr(check, "func", check).__name__: check for check in found}
 
 
@@ -418,7 +481,7 @@ CHECKS = _checks()
 def test_scikit_learns_own_checks(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        CHECKS[name]("BridgeMILClassifier", OfRows("bandpower"))
+        CHECKS[name]("BridgeMILClassifier", OfRows("bandpower", sfreq=200))
 
 
 def test_enough_of_scikit_learns_checks_apply() -> None:

@@ -162,7 +162,7 @@ def results(stage: Path) -> list[object]:
 def classifier(seed: int) -> bridgemil.BridgeMILClassifier:
     cohort = people(8, windows=4)
     bags = [np.array(cohort.windows(subject)) for subject in cohort.subjects]
-    return bridgemil.BridgeMILClassifier("bandpower", seed=seed).fit(bags, cohort.labels)
+    return bridgemil.BridgeMILClassifier("bandpower", seed=seed, sfreq=cohort.sfreq).fit(bags, cohort.labels)
 
 
 def checkpoint(place: Path, value: float) -> None:

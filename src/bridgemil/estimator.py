@@ -1,17 +1,17 @@
-"""The scikit-learn face: a classifier of bags, each the windows of one person.
+"""A scikit-learn-compatible classifier of bags, each the windows of one subject.
 
-    clf = BridgeMILClassifier(method="tangent").fit(X, y)      # X: a list of arrays, windows x channels x time
+    clf = BridgeMILClassifier().fit(X, y)      # X: a list of arrays, windows x channels x time, or of mne.Epochs
     clf.predict_proba(X_new), clf.gates(X_new)
 
 Every method, ensemble, backbone and recipe of ``bridgemil.evaluate`` serves here. Where a recipe selects a network's
-epoch (``paper``), people that it does not train on do so, split off inside ``fit``.
+epoch (``paper``), subjects that it does not train on do so, split off inside ``fit``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import warnings
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +24,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from bridgemil import methods, models
-from bridgemil.cohort.arrays import VOLTS
+from bridgemil.cohort.arrays import bags_of, is_missing, warn_of_volts
 from bridgemil.cohort.store import Cohort
-from bridgemil.cohort.tables import MISSING
 from bridgemil.disk import new_folder
-from bridgemil.errors import BadData, BadUse, BridgeMILWarning
+from bridgemil.errors import BadData, BadUse
 from bridgemil.stored import StoredFolder, write_sealed
 
 if TYPE_CHECKING:
@@ -41,10 +40,15 @@ LABEL_KINDS = "biufUO"  # numpy kinds of labels that JSON can hold: truth values
 
 
 class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Subject-level classifier on bags of EEG windows, with scikit-learn's manners.
+    """Subject-level classifier on bags of EEG windows, scikit-learn-compatible.
 
-    ``X`` is a list of bags, one a person: arrays (n_windows, n_channels, n_times) in microvolts, all with the same
-    channels and length, with any number of windows. ``y`` holds one label a bag, of any type that sorts.
+    ``X`` is a list of bags, one per subject: arrays (n_windows, n_channels, n_times) in microvolts, or ``mne.Epochs``,
+    all with the same channels and length, with any number of windows. ``y`` holds one label per bag, of any type that
+    sorts.
+
+    The default is the paper's method on its smallest backbone, which has attention weights for every window
+    (``gates``). ``bridgemil.evaluate`` has another default, ``BridgeMILClassifier("tangent+bridgemil", "covariance",
+    sfreq=...)``, which needs the sampling rate. Recipe, budget and device have the same defaults in both.
 
     Parameters
     ----------
@@ -58,15 +62,17 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     seed
         Of weights, sampling, dropout and the validation split.
     sfreq
-        Rate of the windows, in Hz.
+        Sampling rate of the windows, in Hz. Taken from ``mne.Epochs``. For arrays it must be given where the method
+        depends on it: ``bandpower``, ``tangent``, the backbones ``covariance``, ``braindecode:...`` and
+        ``spd_learn:...``, and your own that takes ``sfreq``. The paper's backbones do not use it.
     channels
-        Electrode names; ``E1`` and so on if left out.
+        Electrode names. Taken from ``mne.Epochs``; for arrays ``E1`` and so on if left out.
     native_sfreq
         The rate at which the signals were recorded, in Hz, if it is known.
     settings
         Changes to single settings: ``{"stage1.epochs": 5}``.
     validation
-        Share of the people that selects a network's epoch instead of training it, with recipe ``paper``. Stratified;
+        Share of the subjects that selects a network's epoch instead of training it, with recipe ``paper``. Stratified;
         bags that are the same, or of one group, stay on one side. ``ours`` and baselines learn from everyone.
     device
         ``auto``, ``cpu`` or ``cuda``.
@@ -89,12 +95,12 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         recipe: str | None = None,
         budget: str = methods.BUDGET,
         seed: int = 0,
-        sfreq: float = 200.0,
+        sfreq: float | None = None,
         channels: Sequence[str] | None = None,
         native_sfreq: float | None = None,
         settings: Mapping[str, Any] | None = None,
         validation: float = 0.2,
-        device: str = "cpu",
+        device: str = "auto",
     ) -> None:
         self.method = method
         self.backbone = backbone
@@ -109,67 +115,67 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
 
     def fit(self, X: Sequence[Bag], y: Sequence[Any], groups: Sequence[Any] | None = None) -> Self:
-        """Learn from people.
+        """Learn from subjects.
 
         Parameters
         ----------
         X
-            A list of n bags, each (n_windows, n_channels, n_times), in microvolts. A bag may be there several times
-            (a bootstrap): it then counts so many times.
+            A list of n bags, each (n_windows, n_channels, n_times) in microvolts, or ``mne.Epochs``. A bag may be
+            there several times (a bootstrap): it then counts so many times.
         y
-            One label a bag, n.
+            One label per bag, n.
         groups
             Bags of one group (a family, the same person twice) are kept on one side of the validation split, n.
         """
         from bridgemil.evaluation.run import device_of
 
         if not 0 < self.validation < 1:
-            raise BadUse(f"validation is a share of the people between 0 and 1, got {self.validation!r}")
-        bags = _bags(X)
+            raise BadUse(f"validation is a share of the subjects between 0 and 1, got {self.validation!r}")
+        bags, rate, channels = self._windows(X)
         labels = _labels(y, len(bags))
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise BadUse(f"y has one class only ({classes[0]!r}): there is nothing to tell apart")
         units = _units(bags, codes, groups)
-        cohort = _cohort(bags, codes, self)
+        cohort = _cohort(bags, codes, rate, channels, self.native_sfreq)
         chosen = methods.for_cohort(
             cohort, self.method, self.backbone, self.budget, dict(self.settings or {}), recipe=self.recipe
         )
-        held_back = np.zeros(len(bags), dtype=bool)
+        selecting = np.zeros(len(bags), dtype=bool)
         if chosen.selects:
-            held_back = _validation(codes, units, self.validation, self.seed, classes)
+            selecting = _validation(codes, units, self.validation, self.seed, classes)
         subjects = np.array(cohort.subjects)
         model = models.fit_whole(
-            cohort, subjects[~held_back].tolist(), subjects[held_back].tolist(), chosen, int(self.seed),
+            cohort, subjects[~selecting].tolist(), subjects[selecting].tolist(), chosen, int(self.seed),
             device=device_of(self.device),
         )  # fmt: skip
         self.classes_ = classes
         self.model_ = _renamed(model, tuple(map(str, classes)))
-        self.validation_ = np.flatnonzero(held_back)
+        self.validation_ = np.flatnonzero(selecting)
         return self
 
     def predict(self, X: Sequence[Bag]) -> NDArray[Any]:
         """The label of each bag, n."""
-        predicted = [said.predicted for said in self._said(X)]
+        predicted = [prediction.predicted for prediction in self._predictions(X)]
         labels: NDArray[Any] = self.classes_[np.array(predicted, dtype=np.intp)]
         return labels
 
     def predict_proba(self, X: Sequence[Bag]) -> NDArray[np.float64]:
         """The probability of each of ``classes_``, n x K; as the model gives it, not calibrated."""
-        rows = [said.probabilities for said in self._said(X)]
+        rows = [prediction.probabilities for prediction in self._predictions(X)]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.classes_))
 
     def gates(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
-        """How far each window was let in: an array (n_windows,) a bag. Not for methods without gates."""
-        return [self._given(said.gates, "gates") for said in self._said(X)]
+        """The attention weight of each window, a sigmoid gate in [0, 1]: an array (n_windows,) per bag."""
+        return [self._given(prediction.gates, "gates") for prediction in self._predictions(X)]
 
     def contributions(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
-        """What each window adds to each class's logit: an array (n_windows, K) a bag. ``additive`` and ``millet``."""
-        return [self._given(said.contributions, "contributions") for said in self._said(X)]
+        """What each window adds to each class's logit: an array (n_windows, K) per bag; ``additive`` and ``millet``."""
+        return [self._given(prediction.contributions, "contributions") for prediction in self._predictions(X)]
 
     def embed(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
-        """The windows' embeddings, (n_windows, d) a bag; of a baseline the person's features, (1, f)."""
-        return [self.model_.embed(bag) for bag in self._taken(X)]
+        """The windows' embeddings, (n_windows, d) per bag; of a baseline the subject's features, (1, f)."""
+        return [self.model_.embed(bag) for bag in self._matching(X)]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier into a folder: JSON and safetensors, nothing that executes.
@@ -208,7 +214,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, *, backbone: str | None = None) -> Self:
-        """Read a classifier that ``save`` wrote; it says the same to the last bit.
+        """Read a classifier that ``save`` wrote; its predictions are bit-identical.
 
         Parameters
         ----------
@@ -240,18 +246,38 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise BadData(f"{folder}: the labels and the model do not belong together")
         return made
 
-    def _said(self, X: Sequence[Bag]) -> list[Prediction]:
-        return [self.model_.predict(bag) for bag in self._taken(X)]
+    def _windows(self, X: Any) -> tuple[list[Bag], float, list[str] | None]:
+        """The bags, their sampling rate (NaN if it is not known) and their channels (None if not known)."""
+        bags, rate, channels = bags_of(X)
+        if self.sfreq is not None and not (np.isfinite(self.sfreq) and self.sfreq > 0):
+            raise BadUse(f"sfreq is the sampling rate of the windows in Hz, got {self.sfreq!r}")
+        given = None if self.channels is None else [str(name) for name in self.channels]
+        if None not in (rate, self.sfreq) and rate != self.sfreq:
+            raise BadUse(f"sfreq is {self.sfreq} Hz, but the Epochs have {rate:g} Hz; leave it out, or resample them")
+        if None not in (channels, given) and channels != given:
+            raise BadUse("channels differs from the Epochs' own names or their order; leave it out")
+        rate = self.sfreq if rate is None else rate
+        return bags, math.nan if rate is None else float(rate), given if channels is None else channels
 
-    def _taken(self, X: Sequence[Bag]) -> list[Bag]:
+    def _predictions(self, X: Sequence[Bag]) -> list[Prediction]:
+        return [self.model_.predict(bag) for bag in self._matching(X)]
+
+    def _matching(self, X: Sequence[Bag]) -> list[Bag]:
         """The bags, which must be of the windows that the model takes."""
         check_is_fitted(self, "model_")
-        bags, signal = _bags(X), self.model_.facts.signal
+        bags, rate, channels = bags_of(X)
+        signal = self.model_.facts.signal
+        if rate is not None and not (math.isnan(signal.sfreq) or signal.sfreq == rate):
+            raise BadUse(f"the model takes windows at {signal.sfreq:g} Hz, the Epochs have {rate:g} Hz; resample them")
+        if channels is not None and "E1" not in signal.channels and tuple(channels) != signal.channels:
+            raise BadUse(
+                f"the model takes the channels {', '.join(signal.channels)}, in this order; reorder the Epochs"
+            )
         for place, bag in enumerate(bags):
             if bag.shape[1:] != (signal.n_channels, signal.n_times):
                 takes = f"{signal.n_channels} channels x {signal.n_times} samples"
                 raise BadUse(f"X[{place}]: the model takes windows of {takes}, got {bag.shape[1]} x {bag.shape[2]}")
-        _warn_of_volts(bags)
+        warn_of_volts(bags)
         return bags
 
     def _given(self, values: NDArray[np.float32] | None, what: str) -> NDArray[np.float32]:
@@ -274,51 +300,19 @@ def _without_numpy(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no number, string or list")
 
 
-def _bags(X: Any) -> list[Bag]:
-    """The bags as arrays; refuses what is none."""
-    if not hasattr(X, "__len__") or isinstance(X, (str, bytes, Mapping)):
-        raise BadUse(f"X must be a list of bags, arrays (n_windows, n_channels, n_times); got {type(X).__name__}")
-    bags = []
-    for place, value in enumerate(X):
-        try:
-            bag = np.asarray(value, dtype=np.float32)
-        except (TypeError, ValueError):
-            bag = np.empty(0, dtype=np.float32)
-        if bag.ndim != 3 or 0 in bag.shape:
-            shape = getattr(value, "shape", type(value).__name__)
-            raise BadUse(f"X[{place}]: a bag is an array (n_windows, n_channels, n_times) of numbers, got {shape}")
-        if not np.isfinite(bag).all():
-            raise BadUse(f"X[{place}]: contains NaN or infinite values")
-        bags.append(bag)
-    return bags
-
-
-def _warn_of_volts(bags: Sequence[Bag]) -> None:
-    """Say so, as ``fit`` does, if windows that should be microvolts look like volts."""
-    spread = float(np.sqrt(np.mean([bag.var(axis=(0, 2), dtype=np.float64).mean() for bag in bags]))) if bags else 0.0
-    if 0 < spread < VOLTS:
-        words = f"the windows vary by {spread:.1e} (standard deviation): that looks like volts, microvolts are expected"
-        warnings.warn(f"{words}; multiply them by 1e6", BridgeMILWarning, stacklevel=4)
-
-
 def _labels(y: Any, n: int) -> NDArray[Any]:
     if y is None:
         raise BadUse("this classifier requires y to be passed, but the target y is None")
-    missing = [f"y[{place}]" for place, label in enumerate(np.asarray(y, dtype=object).ravel()) if _is_missing(label)]
+    missing = [f"y[{place}]" for place, label in enumerate(np.asarray(y, dtype=object).ravel()) if is_missing(label)]
     if missing:
         raise BadUse(
             f"no label at {', '.join(missing[:8])}{' …' * (len(missing) > 8)}: give every bag one, or leave it out"
         )
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     if len(labels) != n or not n:
-        raise BadUse(f"X has {n} bags, y has {len(labels)} labels: one label a bag is needed, and at least two bags")
+        raise BadUse(f"X has {n} bags, y has {len(labels)} labels: one label per bag is needed, and at least two bags")
     check_classification_targets(labels)
     return labels
-
-
-def _is_missing(label: Any) -> bool:
-    """Whether it stands in the place of a label: None, NaN, pandas' NA, an empty text."""
-    return label is None or str(label).strip().lower() in MISSING | {"<na>", "nat"}
 
 
 def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] | None) -> NDArray[np.intp]:
@@ -337,7 +331,7 @@ def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] |
     for place, bag in enumerate(bags):
         same = first.setdefault(("bag", _hash(bag)), place)
         if codes[same] != codes[place]:
-            raise BadUse(f"X[{same}] and X[{place}] are the same bag under two labels: one person has one diagnosis")
+            raise BadUse(f"X[{same}] and X[{place}] are the same bag under two labels: one subject has one diagnosis")
         unit[root(place)] = root(same)
         if groups is not None:
             unit[root(place)] = root(first.setdefault(("group", str(groups[place])), place))
@@ -348,7 +342,13 @@ def _hash(bag: Bag) -> str:
     return hashlib.sha256(str(bag.shape).encode() + np.ascontiguousarray(bag).tobytes()).hexdigest()
 
 
-def _cohort(bags: Sequence[Bag], codes: NDArray[np.intp], given: BridgeMILClassifier) -> Cohort:
+def _cohort(
+    bags: Sequence[Bag],
+    codes: NDArray[np.intp],
+    sfreq: float,
+    channels: Sequence[str] | None,
+    native_sfreq: float | None,
+) -> Cohort:
     """The bags as a cohort in memory; a bag that is there twice is two subjects of it.
 
     Class codes are written with leading zeros, so that a cohort's sorted names are in the labels' own order.
@@ -356,17 +356,17 @@ def _cohort(bags: Sequence[Bag], codes: NDArray[np.intp], given: BridgeMILClassi
     shapes = {bag.shape[1:] for bag in bags}
     if len(shapes) > 1:
         raise BadUse(f"all bags need the same channels and length; X has windows of {sorted(shapes)}")
-    names = [f"E{i + 1}" for i in range(bags[0].shape[1])] if given.channels is None else list(given.channels)
+    names = [f"E{i + 1}" for i in range(bags[0].shape[1])] if channels is None else channels
     subjects = [f"bag-{place:06d}" for place in range(len(bags))]
     first: dict[str, int] = {}
     places = [first.setdefault(_hash(bag), place) for place, bag in enumerate(bags)]
     distinct = sorted(set(places))
     made = Cohort.from_arrays(
         [bags[i] for i in distinct], [f"{codes[i]:04d}" for i in distinct], [subjects[i] for i in distinct],
-        given.sfreq, names, native_sfreq=given.native_sfreq,
+        1.0 if math.isnan(sfreq) else sfreq, names, native_sfreq=native_sfreq,
     )  # fmt: skip
     records = [replace(made.records[subjects[i]], subject=name) for i, name in zip(places, subjects, strict=True)]
-    return Cohort(records, made.about, {}, arrays=dict(zip(subjects, bags, strict=True)))
+    return Cohort(records, made.about | {"sfreq": sfreq}, {}, arrays=dict(zip(subjects, bags, strict=True)))
 
 
 def _validation(
@@ -377,8 +377,8 @@ def _validation(
     few = [f"{name!r} has {len(n)}" for name, n in zip(classes.tolist(), of_class, strict=True) if len(n) < 2]
     if few:
         raise BadUse(
-            f"too few people to train on some and select by others: class {', '.join(few)}; at least 2 different "
-            "people (or groups) of every class are needed"
+            f"too few subjects to train on some and select by others: class {', '.join(few)}; at least 2 different "
+            "subjects (or groups) of every class are needed"
         )
     wanted = [min(max(1, round(share * len(members))), len(members) - 1) for members in of_class]
     drawn = np.random.default_rng(seed).permutation(np.unique(units)).tolist()

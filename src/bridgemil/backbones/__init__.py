@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from bridgemil import user_code
-from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.signal import Signal, require_rate
 from bridgemil.errors import BadUse, did_you_mean
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **
         The backbone's own (see its class).
     """
     check(name, options)
+    if "sfreq" in _signature(name)[1]:
+        require_rate(f"backbone {name!r}", sfreq)
     if adapter := _adapter(name):
         features: nn.Module = adapter.features(name.partition(":")[2], n_channels, n_times, sfreq, **options)
         return _checked(name, features, n_channels, n_times)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bridgemil import user_code
 from bridgemil.baselines.baseline import Baseline
-from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.signal import Signal, require_rate
 from bridgemil.errors import BadUse, one_of
 
 __all__ = ["Baseline", "create", "defaults", "fingerprint", "get", "names", "register"]
@@ -62,6 +62,7 @@ def create(name: str, settings: Mapping[str, Any], signal: Signal) -> Baseline:
         What every window has in common.
     """
     kind = get(name)
+    require_rate(f"baseline {name!r}", signal.sfreq)
     return kind(kind.Settings(**settings), signal)
 
 

@@ -42,12 +42,13 @@ def gather(
 ) -> Gathered:
     """Check what ``Cohort.from_arrays`` was given and put it together; its parameters are described there."""
     names = _names(bags, labels, subjects)
-    if native_sfreq is not None and not native_sfreq > 0:
-        raise BadUse(f"native_sfreq is a rate in Hz, got {native_sfreq}")
+    for what, given in (("sfreq", sfreq), ("native_sfreq", native_sfreq)):
+        if given is not None and not 0 < given < np.inf:
+            raise BadUse(f"{what} is a rate in Hz, got {given}")
     further = _by_subject(columns, names)
     arrays, records = {}, []
     for name, label, bag in zip(names, labels, bags, strict=True):
-        pieces, rate, electrodes = _pieces(name, bag)
+        pieces, rate, electrodes = pieces_of(name, bag)
         sfreq = rate if sfreq is None else sfreq
         channels = electrodes if channels is None else [str(channel) for channel in channels]
         if rate not in (None, sfreq) or electrodes not in (None, channels):
@@ -75,7 +76,7 @@ def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] |
     names = [f"subject-{i + 1:03d}" for i in range(len(bags))] if subjects is None else [str(s) for s in subjects]
     if not len(bags) == len(labels) == len(names) or not names:
         raise BadUse(f"{len(bags)} bags, {len(labels)} labels and {len(names)} subjects: one of each per subject")
-    missing = [name for name, label in zip(names, labels, strict=True) if _is_missing(label)]
+    missing = [name for name, label in zip(names, labels, strict=True) if is_missing(label)]
     if missing:
         raise BadUse(f"no label for {', '.join(missing)}")
     for label, usual in respelt(map(str, labels)).items():
@@ -85,8 +86,8 @@ def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] |
     return names
 
 
-def _is_missing(label: Any) -> bool:
-    """Whether a label is what Python, numpy or pandas, or a table, has in the place of one."""
+def is_missing(label: Any) -> bool:
+    """Whether a label is what Python, numpy, pandas or a table has in the place of one: None, NaN, NA, ''."""
     return label is None or str(label).strip().lower() in MISSING | {"<na>", "nat"}
 
 
@@ -103,12 +104,25 @@ def _by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -
     return known
 
 
-def _pieces(name: str, bag: Any) -> tuple[list[NDArray[np.float32]], float | None, list[str] | None]:
-    """A bag's recordings as arrays, and the rate and channels if they are Epochs, which know them."""
+def is_epochs(value: Any) -> bool:
+    """Whether it is ``mne.Epochs``, told without importing MNE."""
+    return hasattr(value, "get_data") and hasattr(value, "info")
+
+
+def pieces_of(name: str, bag: Any) -> tuple[list[NDArray[np.float32]], float | None, list[str] | None]:
+    """A bag's recordings as arrays, and the rate and channels if they are Epochs, which know them.
+
+    Parameters
+    ----------
+    name
+        Whose they are, for messages.
+    bag
+        An array (n_windows, n_channels, n_times) in microvolts, ``mne.Epochs``, or a list of these, one per recording.
+    """
     pieces: list[NDArray[np.float32]] = []
     known: list[tuple[float, list[str]]] = []
     for value in bag if isinstance(bag, (list, tuple)) else [bag]:
-        if hasattr(value, "get_data") and hasattr(value, "info"):  # mne.Epochs: volts, and other channels than EEG
+        if is_epochs(value):  # in volts, and with other channels than EEG
             if value.info["bads"]:
                 raise BadUse(
                     f"{name}: its Epochs have bad channels {value.info['bads']}; drop or interpolate them first"
@@ -129,6 +143,50 @@ def _pieces(name: str, bag: Any) -> tuple[list[NDArray[np.float32]], float | Non
     return pieces, rate, electrodes
 
 
+def bags_of(X: Any) -> tuple[list[NDArray[np.float32]], float | None, list[str] | None]:
+    """The bags of a classifier's ``X`` as arrays, and the rate and channels that ``mne.Epochs`` among them have.
+
+    Parameters
+    ----------
+    X
+        One entry per subject: an array (n_windows, n_channels, n_times) in microvolts, or ``mne.Epochs``.
+
+    Returns
+    -------
+    bags, sfreq, channels
+        The last two are None if there are no Epochs.
+    """
+    if is_epochs(X):
+        raise BadUse("X must be a list of bags, one per subject; got the Epochs of one: give [epochs]")
+    if not hasattr(X, "__len__") or isinstance(X, (str, bytes, Mapping)):
+        raise BadUse(f"X must be a list of bags, arrays (n_windows, n_channels, n_times); got {type(X).__name__}")
+    bags, known = [], list[tuple[float, list[str]]]()
+    for place, value in enumerate(X):
+        if is_epochs(value):
+            (value,), rate, channels = pieces_of(f"X[{place}]", value)
+            assert rate is not None and channels is not None  # noqa: PT018
+            known.append((rate, channels))
+        try:
+            bag = np.asarray(value, dtype=np.float32)
+        except (TypeError, ValueError):
+            bag = np.empty(0, dtype=np.float32)
+        if bag.ndim != 3 or 0 in bag.shape:
+            shape = getattr(value, "shape", type(value).__name__)
+            raise BadUse(f"X[{place}]: a bag is an array (n_windows, n_channels, n_times) of numbers, got {shape}")
+        if not np.isfinite(bag).all():
+            raise BadUse(f"X[{place}]: contains NaN or infinite values")
+        bags.append(bag)
+    if any(own != known[0] for own in known):
+        raise BadUse("the Epochs in X differ in their rate, or in their channels or the order of these")
+    return (bags, *known[0]) if known else (bags, None, None)
+
+
+def warn_of_volts(bags: Sequence[NDArray[np.float32]]) -> None:
+    """Warn if windows that should be in microvolts look like volts; of arrays whose sums are not known yet."""
+    spread = float(np.sqrt(np.mean([bag.var(axis=(0, 2), dtype=np.float64).mean() for bag in bags]))) if bags else 0.0
+    _warn_if_volts(spread, stacklevel=5)
+
+
 def _refuse_copies(records: Sequence[SubjectRecord]) -> None:
     seen: dict[str, str] = {}
     for record in records:
@@ -138,13 +196,17 @@ def _refuse_copies(records: Sequence[SubjectRecord]) -> None:
 
 
 def _warn_of_volts(records: Sequence[SubjectRecord], arrays: Mapping[str, NDArray[np.float32]]) -> None:
-    """Say so if windows that should be microvolts look like volts."""
+    """Warn if windows that should be in microvolts look like volts."""
     squares = sum(sum(record.centred_squares) for record in records)
     spread = float(np.sqrt(squares / sum(array.size for array in arrays.values())))
+    _warn_if_volts(spread, stacklevel=5)
+
+
+def _warn_if_volts(spread: float, stacklevel: int) -> None:
     if 0 < spread < VOLTS:
         warnings.warn(
             f"the windows vary by {spread:.1e} (standard deviation): that looks like volts, microvolts are expected; "
             "multiply them by 1e6",
             BridgeMILWarning,
-            stacklevel=4,  # where the user calls Cohort.from_arrays
+            stacklevel=stacklevel,  # where the user calls
         )
