@@ -1,0 +1,196 @@
+"""The arithmetic of a diagnostic test: shares with intervals, predictive values, and curves over thresholds.
+
+Several seeds judge the same subjects: a subject counts once, with the share of seeds that called it positive.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from bridgemil.evaluation.metrics import wilson
+from bridgemil.evaluation.operating_point import Bools, Floats
+
+THRESHOLDS = np.arange(1, 100) / 100  # of the decision curve
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """A share of n subjects with its 95 % interval; NaN and 0 to 1 where n is 0."""
+
+    value: float
+    low: float
+    high: float
+    n: float
+
+    @classmethod
+    def of(cls, part: float, n: float) -> Self:
+        """``part`` of ``n`` with Wilson's interval; means over seeds are no whole numbers."""
+        if n <= 0:
+            return cls(math.nan, 0.0, 1.0, 0.0)
+        share = min(1.0, float(part / n))  # means over seeds round
+        return cls(share, *wilson(share, float(n)), float(n))
+
+    @property
+    def rest(self) -> Proportion:
+        """1 - this."""
+        return Proportion(1 - self.value, 1 - self.high, 1 - self.low, self.n)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``value`` (None where it is not defined) and ``ci95``."""
+        return {"value": None if math.isnan(self.value) else self.value, "ci95": [self.low, self.high]}
+
+    def __str__(self) -> str:
+        value = "-" if math.isnan(self.value) else f"{100 * self.value:.0f}"
+        return f"{value} ({100 * self.low:.0f} - {100 * self.high:.0f})"
+
+
+def sensitivity_specificity(y: Bools, called: Floats) -> tuple[Proportion, Proportion]:
+    """Share of patients called positive, and of the others not called so.
+
+    Parameters
+    ----------
+    y : shape (n,)
+        Whether the subject has the positive class.
+    called : shape (n,)
+        Share of seeds that called the subject positive.
+    """
+    return Proportion.of(called[y].sum(), y.sum()), Proportion.of((1 - called[~y]).sum(), (~y).sum())
+
+
+def predictive_values(y: Bools, called: Floats) -> tuple[Proportion, Proportion]:
+    """PPV and NPV at the class shares of these subjects; parameters as for ``sensitivity_specificity``."""
+    return (
+        Proportion.of(called[y].sum(), called.sum()),
+        Proportion.of((1 - called[~y]).sum(), (1 - called).sum()),
+    )
+
+
+def predictive_values_at(
+    prevalence: float, sensitivity: Proportion, specificity: Proportion
+) -> tuple[Proportion, Proportion]:
+    """PPV and NPV where ``prevalence`` of those tested are patients, by Bayes' rule.
+
+    1 - PPV has the odds (1 - prevalence) / prevalence x (1 - specificity) / sensitivity, likewise 1 - NPV. The interval
+    of that ratio of two independent proportions is MOVER's (Donner and Zou, 2012), from the Wilson intervals of both.
+    """
+    odds = (1 - prevalence) / prevalence
+    return (
+        _bayes(odds, ratio_interval(specificity.rest, sensitivity), sensitivity.n + specificity.n),
+        _bayes(1 / odds, ratio_interval(sensitivity.rest, specificity), sensitivity.n + specificity.n),
+    )
+
+
+def _bayes(prior: float, ratio: tuple[float, float, float], n: float) -> Proportion:
+    value, low, high = (1 / (1 + prior * factor) for factor in ratio)
+    return Proportion(value, high, low, n)
+
+
+def ratio_interval(one: Proportion, other: Proportion) -> tuple[float, float, float]:
+    """one / other of independent proportions with a 95 % interval (MOVER-R, Donner and Zou, 2012); NaN for 0 / 0."""
+    a, b = one.value, other.value
+    least, most = one.low * (2 * a - one.low), one.high * (2 * a - one.high)
+    small, large = other.low * (2 * b - other.low), other.high * (2 * b - other.high)
+    below = a * b + math.sqrt(max(0.0, (a * b) ** 2 - least * large))
+    above = a * b + math.sqrt(max(0.0, (a * b) ** 2 - most * small))
+    value = a / b if b > 0 else math.inf if a > 0 else math.nan
+    return value, least / below if below > 0 else 0.0, above / small if small > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of a ROC or precision-recall curve, and its area."""
+
+    x: Floats
+    y: Floats
+    area: float
+
+
+def roc_curve(y: Bools, p: Floats) -> Curve:
+    """Sensitivity over 1 - specificity, mean over seeds at each number of false positives.
+
+    Parameters
+    ----------
+    y : shape (n,)
+        Whether the subject has the positive class.
+    p : shape (seeds, n)
+        Held-out probability of it.
+
+    Returns
+    -------
+    Curve
+        A staircase whose area is the mean AUROC of the seeds; ties count half.
+    """
+    steps = []
+    for row in p:
+        patients, others = np.sort(row[y]), row[~y]
+        below = np.searchsorted(patients, others, "left") + np.searchsorted(patients, others, "right")
+        steps.append(np.sort(1 - below / (2 * len(patients))))  # share of patients above each other subject
+    height = np.mean(steps, axis=0)
+    across = np.arange(len(height) + 1) / len(height)
+    x = np.concatenate([[0.0], np.repeat(across, 2)[1:-1], [1.0]])
+    return Curve(x, np.concatenate([[0.0], np.repeat(height, 2), [1.0]]), float(height.mean()))
+
+
+def precision_recall_curve(y: Bools, p: Floats) -> Curve:
+    """Precision over recall, mean over seeds at each number of patients found; parameters as for ``roc_curve``.
+
+    Returns
+    -------
+    Curve
+        One point per patient; its area is the average precision.
+    """
+    precision = []
+    for row in p:
+        thresholds = np.sort(row[y])[::-1]
+        found = [np.searchsorted(np.sort(values), thresholds, "left") for values in (row[y], row)]
+        precision.append((y.sum() - found[0]) / (len(y) - found[1]))
+    mean = np.mean(precision, axis=0)
+    return Curve(np.arange(1, len(mean) + 1) / len(mean), mean, float(mean.mean()))
+
+
+@dataclass(frozen=True)
+class DecisionCurve:
+    """Net benefit over threshold probabilities (Vickers and Elkin, 2006), in true positives per subject."""
+
+    threshold: Floats
+    net_benefit: Floats
+    low: Floats  # pointwise 95 %
+    high: Floats
+    treat_all: Floats  # treating nobody has a net benefit of 0
+    prevalence: float
+
+
+def decision_curve(y: Bools, p: Floats, prevalence: float | None = None) -> DecisionCurve:
+    """Net benefit of treating whoever has at least the threshold probability t.
+
+    With prevalence q: sensitivity x q - (1 - specificity) x (1 - q) x t / (1 - t). Intervals by MOVER (Zou and Donner,
+    2008) from Wilson's of both. At a prevalence other than the cohort's the odds of all probabilities are multiplied by
+    the ratio of the prior odds, which presumes probabilities that are calibrated for the cohort.
+
+    Parameters
+    ----------
+    y : shape (n,)
+        Whether the subject has the positive class.
+    p : shape (seeds, n)
+        Held-out probability of it.
+    prevalence : optional
+        The cohort's share of patients by default.
+    """
+    share = float(y.mean())
+    q = share if prevalence is None else prevalence
+    factor = q / (1 - q) / (share / (1 - share))
+    p = p * factor / (p * factor + 1 - p)
+    found = []
+    for t in THRESHOLDS:
+        sensitivity, specificity = sensitivity_specificity(y, (p >= t).mean(axis=0))
+        false, weight = specificity.rest, (1 - q) * t / (1 - t)
+        value = q * sensitivity.value - weight * false.value
+        down = math.hypot(q * (sensitivity.value - sensitivity.low), weight * (false.high - false.value))
+        up = math.hypot(q * (sensitivity.high - sensitivity.value), weight * (false.value - false.low))
+        found.append((value, value - down, value + up, q - weight))
+    value, low, high, treat_all = np.array(found).T
+    return DecisionCurve(THRESHOLDS, value, low, high, treat_all, q)
