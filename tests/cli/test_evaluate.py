@@ -32,6 +32,27 @@ def cohort(bids: Path, tmp_path: Path) -> Path:
     return tmp_path / "cohort"
 
 
+def test_clinical_options_change_no_run(cohort: Path, tmp_path: Path) -> None:
+    command = ("evaluate", cohort, "--method", "tangent", "--out", tmp_path / "runs", "--folds", 3, "--no-baselines",
+               "--json")  # fmt: skip
+    plain = json.loads(bridgemil(*command).stdout)
+    runs = sorted((tmp_path / "runs" / "runs").iterdir())
+    chosen = ("--positive", "C", "--operating-point", "sensitivity=.6", "--prevalence", ".2")
+    content = json.loads(bridgemil(*command, *chosen).stdout)
+    assert sorted((tmp_path / "runs" / "runs").iterdir()) == runs, "no other run was done"
+    assert (plain["positive"], content["positive"]) == ("A", "C")
+    assert content["operating_point"]["rule"] == "sensitivity=0.6"
+    assert len(content["operating_point"]["thresholds"]) == 3
+    assert content["at_prevalence"]["prevalence"] == content["decision_curve"]["prevalence"] == 0.2
+    assert content["roc"]["auroc"] == pytest.approx(content["auroc"])
+    text = bridgemil(*command[:-1], *chosen).stdout
+    assert "Positive class: C (as given). Operating point: sensitivity=0.6" in " ".join(text.split())
+    assert "At a prevalence of 20 %" in text
+    wrong = bridgemil(*command, "--positive", "B")
+    assert wrong.returncode == 2
+    assert "positive class must be one of A, C; got 'B'" in wrong.stderr
+
+
 def test_json_has_the_keys_of_the_contract(cohort: Path, tmp_path: Path) -> None:
     command = (
         "evaluate", cohort, "--method", "bridgemil", "--backbone", "eegnet", "--seeds", 1, "--budget", "demo",
@@ -47,6 +68,9 @@ def test_json_has_the_keys_of_the_contract(cohort: Path, tmp_path: Path) -> None
     assert content["ci95"][0] <= content["accuracy"]["mean"] <= content["ci95"][1]
     assert content["subbag_pairs"] == 64
     assert content["settings"]["stage2"]["retention"] == 1e-4
+    assert content["positive"] == "A"
+    for name in ("sensitivity", "specificity", "ppv", "npv"):
+        assert set(content[name]) == {"value", "ci95"}
     assert list(content["baselines"]) == ["bandpower", "tangent"]
     for name, baseline in content["baselines"].items():
         comparison = baseline["comparison"]

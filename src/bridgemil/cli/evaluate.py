@@ -44,6 +44,9 @@ def run(
     threads: Annotated[int | None, running(min=1, help="Threads.  [default: the cores available]")] = None,
     baselines: Annotated[bool, running("--baselines/--no-baselines", help=BASELINES)] = True,
     accept_risk: options.AcceptRisk = None,
+    positive: options.Positive = None,
+    operating_point: options.OperatingPoint = None,
+    prevalence: options.Prevalence = None,
     json: options.Json = False,
 ) -> None:
     """Cross-validate a method over subjects, and say how sure the number is.
@@ -61,6 +64,7 @@ def run(
         cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,
         split_seed=split_seed, device=device, threads=threads, baselines=baselines, progress=not json,
         announce=None if json else _announce, settings=options.settings(set_ or []), accept_risk=accept_risk or (),
+        positive=positive, operating_point=operating_point, prevalence=prevalence,
     )  # fmt: skip
     if json:
         options.print_json(results.to_dict() | {"out": str(out)})

@@ -19,6 +19,25 @@ AcceptRisk = Annotated[
     typer.Option(help="Go on though the quick audit FAILs on this; written into every result.", metavar="NAME"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Positive = Annotated[
+    str | None,
+    typer.Option(
+        help="The patient class of two.  [default: the one not called control, healthy, HC, …]", metavar="CLASS",
+        rich_help_panel="Clinical metrics",
+    ),
+]  # fmt: skip
+OperatingPoint = Annotated[
+    str | None,
+    typer.Option(
+        help="argmax, youden, sensitivity=.9 or specificity=.9; chosen without the fold it is applied to.  "
+        "[default: argmax]",
+        rich_help_panel="Clinical metrics",
+    ),
+]
+Prevalence = Annotated[
+    float | None,
+    typer.Option(help="Share of patients among those tested, for PPV and NPV.", rich_help_panel="Clinical metrics"),
+]
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ from bridgemil.engine.here import ThisProcess
 from bridgemil.engine.plan import Experiment, Job, Plan
 from bridgemil.engine.scheduler import schedule
 from bridgemil.errors import BadData
+from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.evaluation.estimate import Estimate, estimate, torch_threads
 from bridgemil.evaluation.protocol import fold_plan, seed_list
 from bridgemil.evaluation.results import Results
@@ -47,6 +48,9 @@ def evaluate(
     announce: Announce | None = None,
     settings: dict[str, Any] | None = None,
     accept_risk: Sequence[str] = (),
+    positive: str | None = None,
+    operating_point: str | None = None,
+    prevalence: float | None = None,
 ) -> Results:
     """Evaluate a method by subject-level cross-validation.
 
@@ -81,8 +85,18 @@ def evaluate(
         Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
     accept_risk
         Names of findings on which the cohort may fail the quick audit that comes first; written into every result.
+    positive
+        The patient class of two, for ``results.clinical``; by default the one that is not called control, healthy, HC
+        and the like. Like the next two it changes no run: it is applied to the held-out predictions.
+    operating_point
+        ``argmax`` (the predicted class; the default), ``youden``, ``sensitivity=.9`` or ``specificity=.9``: the
+        threshold of a fold is chosen on the held-out predictions of the other folds.
+    prevalence
+        Share of patients among those who would be tested, for predictive values and the decision curve.
     """
+    clinical = ClinicalOptions.of(positive, operating_point, prevalence)
     cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
+    clinical.check(cohort.classes)
     plan = fold_plan(cohort, folds, split, groups, split_seed)
     chosen = methods.for_cohort(cohort, method, backbone, budget, settings, recipe=recipe)
     main = Experiment(cohort, plan, chosen, tuple(seed_list(seeds)))
@@ -108,8 +122,10 @@ def evaluate(
             if errors:
                 missing[name] = errors[0]
                 del compared[name]
-        found = {name: experiment.results(store) for name, experiment in compared.items()}
-        results = replace(main.results(store), baselines=found, missing_baselines=missing)
+        found = {
+            name: replace(experiment.results(store), clinical_options=clinical) for name, experiment in compared.items()
+        }
+        results = replace(main.results(store), baselines=found, missing_baselines=missing, clinical_options=clinical)
         if out is None:
             _ = results.windows  # read now: the folder is about to go
         return results

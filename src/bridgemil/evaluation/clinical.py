@@ -176,33 +176,31 @@ class TwoClassMetrics:
     @property
     def sentences(self) -> list[str]:
         """What the numbers are to be read with."""
+        point, where = self.options.operating_point, ""
+        if point.rule != "argmax":
+            where = "; the threshold of a fold was chosen on the held-out predictions of the other folds"
+        words = "the predicted class" if point.rule == "argmax" else str(point)
         return [
-            f"Positive class: {self.positive} ({self.reason}). Operating point: {self.chosen}.",
+            f"Positive class: {self.positive} ({self.reason}). Operating point: {words}{where}.",
             f"PPV and NPV at the cohort's share of {self.positive}, {self.y.mean():.0%}.",
-            *self._unreached,
         ]
 
     @property
-    def chosen(self) -> str:
-        """How subjects were called positive, in words."""
-        if self.thresholds.empty:
-            return "the predicted class (argmax)"
-        low, high = self.thresholds["threshold"].min(), self.thresholds["threshold"].max()
-        where = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {min(high, 1.0):.2f}"
-        return (
-            f"{self.options.operating_point}, probability {where}; the threshold of a fold was chosen on the held-out "
-            "predictions of the other folds"
-        )
+    def threshold_range(self) -> str:
+        """The lowest and highest threshold of the folds, in words."""
+        low, high = self.thresholds["threshold"].min(), min(1.0, self.thresholds["threshold"].max())
+        return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
 
     @property
-    def _unreached(self) -> list[str]:
+    def unreached(self) -> str | None:
+        """A warning where too few subjects carry the stated sensitivity or specificity."""
         one_sided = (self.thresholds["threshold"] <= 0) | (self.thresholds["threshold"] > 1)
         if not one_sided.any():
-            return []
-        return [
-            f"WARNING: too few subjects for {self.options.operating_point}: in {one_sided.sum()} of {len(one_sided)} "
-            "folds everyone is called the same class."
-        ]
+            return None
+        return (
+            f"too few subjects for {self.options.operating_point}: in {one_sided.sum()} of {len(one_sided)} folds "
+            "everyone is called the same class"
+        )
 
     def to_dict(self, curves: bool = True) -> dict[str, Any]:
         """As ``evaluate --json`` prints it; without curves, as a bundle holds it."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
+from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.statistics import Comparison, compare
 from bridgemil.methods import Settings
 
@@ -19,7 +20,19 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-BASELINE_KEYS = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "mcc", "ci95")  # of a baseline, in JSON
+BASELINE_KEYS = (
+    "accuracy",
+    "balanced_accuracy",
+    "macro_f1",
+    "auroc",
+    "mcc",
+    "ci95",
+    "sensitivity",
+    "specificity",
+    "ppv",
+    "npv",
+    "per_class",
+)  # of a baseline, in JSON; fmt: skip
 TOGETHER = -1  # stands for the seed where several are averaged
 GROUPED = (
     "Subjects of one group are in one fold; intervals and tests take them for independent, and are too narrow where "
@@ -42,6 +55,7 @@ class Results:
     members: Mapping[str, Results] = field(default_factory=dict)  # of an ensemble
     missing_baselines: Mapping[str, str] = field(default_factory=dict)  # name -> why it could not be evaluated
     accepted_risks: tuple[str, ...] = ()  # what the audit of the cohort failed on, and was accepted
+    clinical_options: ClinicalOptions = field(default_factory=ClinicalOptions)  # positive class, operating point, …
     _windows: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -115,6 +129,14 @@ class Results:
         counts = pd.crosstab(self.predictions["label"], self.predictions["predicted"])
         return counts.reindex(index=self.classes, columns=self.classes, fill_value=0) / self.seeds
 
+    @cached_property
+    def clinical(self) -> TwoClassMetrics | PerClassMetrics:
+        """Sensitivity, specificity, predictive values and curves of two classes; of more, each against the rest.
+
+        At the positive class, operating point and prevalence given to ``evaluate``.
+        """
+        return clinical_metrics(self.predictions, self.classes, self.clinical_options)
+
     @property
     def steady(self) -> bool:
         """Whether every seed says the same of every subject, as of most baselines."""
@@ -172,6 +194,7 @@ class Results:
             "chance": row["chance"],
             "chance95": [row["chance95_low"], row["chance95_high"]],
             "confusion": {"classes": self.classes, "matrix": self.confusion.to_numpy().tolist()},
+            **self.clinical.to_dict(),
             **{name: int(row[name]) for name in ("n_subjects", "folds", "seeds")},
             "split": dict(self.split),
             "budget": row["budget"],

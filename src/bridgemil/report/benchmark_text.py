@@ -33,7 +33,7 @@ def print_report(report: BenchmarkReport) -> None:
             continue
         _title(console, f"{cohort}, {split}")
         for sheet in [*sheets.scores(block), *sheets.beside_the_paper(block)]:
-            _print(console, sheet)
+            print_sheet(console, sheet)
         _say(console, [*sheets.facts(cells), sheets.INTERVAL, *sheets.caveats(cells)])
         for place in block:
             _print_comparisons(console, place.title, report.comparisons.get(place, []))
@@ -45,7 +45,7 @@ def print_report(report: BenchmarkReport) -> None:
 def _print_splits(console: Console, table: OverSplits) -> None:
     _title(console, f"{table.cohort}, {counted(table.n_splits, 'split')} of {table.dealt}")
     for sheet in [*sheets.splits(table), *sheets.split_differences(table)]:
-        _print(console, sheet)
+        print_sheet(console, sheet)
     cells = [row.first for rows in table.rows.values() for row in rows]
     _say(console, [*sheets.accepted(table.cells), *sheets.split_facts(table), *sheets.facts(cells)])
     if table.n_splits > MANY_SPLITS:
@@ -53,7 +53,8 @@ def _print_splits(console: Console, table: OverSplits) -> None:
         _say(console, [f'Each split by itself: in report.md, or with --split "split seed {seed}".'])
 
 
-def _print(console: Console, sheet: Sheet) -> None:
+def print_sheet(console: Console, sheet: Sheet) -> None:
+    """A table with its title and the sentences below it."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table

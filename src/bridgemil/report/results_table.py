@@ -10,6 +10,8 @@ from bridgemil.evaluation.metrics import difference, sign_flip_test
 from bridgemil.evaluation.results import GROUPED, TOGETHER, accepted_words
 from bridgemil.evaluation.statistics import p_text, points
 from bridgemil.methods import changed_from_budget
+from bridgemil.report.benchmark_text import print_sheet
+from bridgemil.report.clinical_sheets import clinical_sheets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,8 +47,14 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     for result in results:
         for baseline in baselines:
             console.print(against_baseline(result, baseline), markup=False)
+    for sheet in clinical_sheets([(_label(row), row) for row in [*rows, *baselines]]):
+        print_sheet(console, sheet)
     for result in results:
         _print_confusion(console, result)
+
+
+def _label(result: Results) -> str:
+    return "  seeds averaged" if result.predictions["seed"].iloc[0] == TOGETHER else result.name
 
 
 def against_baseline(result: Results, baseline: Results) -> str:
@@ -79,7 +87,7 @@ def _table(results: Sequence[Results]) -> Table:
         row = result.summary.iloc[0]
         spread = f" ± {100 * row['accuracy_std']:.1f}" if row["seeds"] > 1 else ""
         table.add_row(
-            "  seeds averaged" if result.predictions["seed"].iloc[0] == TOGETHER else escape(result.name),
+            escape(_label(result)),
             f"{100 * row['accuracy']:.1f}{spread}",
             f"{100 * row['ci95_low']:.1f} - {100 * row['ci95_high']:.1f}",
             *(f"{row[name]:.3f}" for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")),
