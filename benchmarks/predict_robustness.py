@@ -22,7 +22,7 @@ import numpy as np
 from edfio import Edf, EdfSignal
 
 from bridgemil.bundle import load
-from bridgemil.bundle.prediction import RecordingSaid, Refused, predict
+from bridgemil.bundle.prediction import RecordingPrediction, Refused, predict
 from bridgemil.bundle.store import Bundle
 
 SHORT = Path(__file__).parents[1] / "src" / "bridgemil" / "recordings" / "adftd-60s"
@@ -99,7 +99,7 @@ def ask(bundle: Bundle, file: Path, bad_channels: str | None = None) -> Answer:
     (said,) = predict(bundle, [file], bad_channels=bad_channels)
     if isinstance(said, Refused):
         return Answer(None, why=said.why)
-    assert isinstance(said, RecordingSaid)
+    assert isinstance(said, RecordingPrediction)
     standing = set(bundle.about["cautions"])
     told = [warning for warning in said.warnings if warning not in standing]
     unlike = [warning for warning in told if warning.startswith("unlike")]

@@ -1,4 +1,4 @@
-"""A bundle: whole or refused, the same numbers from every format of one signal, and honest about who is unlike."""
+"""A bundle: whole or refused, equal numbers from every format of a signal, warnings of what is out of distribution."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 
 from bridgemil import bundle as bundles
 from bridgemil.bundle import card as cards
-from bridgemil.bundle import prediction as prediction_module
-from bridgemil.bundle.prediction import RecordingSaid, Refused, WindowsSaid, predict
+from bridgemil.bundle.page import explain_recording
+from bridgemil.bundle.prediction import RecordingPrediction, Refused, describe, predict
 from bridgemil.bundle.store import Bundle
 from bridgemil.bundle.training import train
-from bridgemil.cli.predict import print_said
+from bridgemil.cli.predict import print_prediction
 from bridgemil.cohort import formats
 from bridgemil.cohort.new_recording import find, read, settings_for
 from bridgemil.cohort.prepare import prepare
@@ -28,7 +28,7 @@ from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.learning import checkpoint
-from bridgemil.models import Prediction
+from bridgemil.report.explanation import Ranking, Removal, top_windows
 from people import people
 from recordings import MONTAGE, noise, write_edf
 
@@ -69,9 +69,9 @@ def bundle(made: Path) -> Bundle:
     return bundles.load(made)
 
 
-def said(bundle: Bundle, path: Path, **how: Any) -> RecordingSaid:
+def said(bundle: Bundle, path: Path, **how: Any) -> RecordingPrediction:
     (answer,) = predict(bundle, [path], **how)
-    assert isinstance(answer, RecordingSaid), answer
+    assert isinstance(answer, RecordingPrediction), answer
     return answer
 
 
@@ -137,8 +137,8 @@ def damage() -> dict[str, tuple[Callable[[Path], Any], str]]:
             "another program",
         ),
         "of the future": (
-            edit("bundle.json", lambda b: b.replace(b'"format": 1', b'"format": 2', 1)),
-            "bundle format 2",
+            edit("bundle.json", lambda b: b.replace(b'"format": 2', b'"format": 3', 1)),
+            "bundle format 3",
         ),
         "no bundle": (lambda folder: (folder / "bundle.json").unlink(), "no bundle there"),
     }
@@ -193,9 +193,9 @@ def test_a_recording_gets_the_windows_and_probabilities_its_cohort_would(bundle:
     expected = bundle.calibration(bundle.model.predict(cohort.windows("p03")).probabilities)
     assert np.array_equal(answer.probabilities, expected)
     assert answer.predicted == "patient"
-    content = answer.for_machines()
-    keys = ["file", "probabilities", "predicted", "windows_used", "warnings", "model"]
-    assert list(content)[:6] == keys
+    content = answer.to_dict()
+    keys = ["file", "probabilities", "predicted", "out_of_distribution", "windows_used", "warnings", "model"]
+    assert list(content)[:7] == keys
     assert content["windows_used"] == 20
     json.dumps(content, allow_nan=False)
 
@@ -235,7 +235,7 @@ def test_gain_changes_little_but_a_wrong_unit_is_refused(bundle: Bundle, tmp_pat
     for gain in (0.1, 0.2, 5.0, 10.0):
         answer = said(bundle, write_fif(tmp_path / f"{gain}_raw.fif", gain * signal))
         assert answer.probabilities == pytest.approx(plain.probabilities, abs=1e-3), "band power knows no gain"
-        assert answer.percentile == plain.percentile
+        assert answer.percentile == pytest.approx(plain.percentile, abs=1e-3)
         assert gain in (0.1, 10.0) or not any("gain" in warning for warning in answer.warnings)
     for gain in (0.03, 30):
         answer = said(bundle, write_fif(tmp_path / f"{gain}_raw.fif", gain * signal))
@@ -284,8 +284,8 @@ def test_what_cannot_be_judged_is_refused_in_words_and_stops_nobody(bundle: Bund
     for (name, (_, words)), answer in zip(cases.items(), answers[:-1], strict=True):
         assert isinstance(answer, Refused), name
         assert words in answer.why, (name, answer.why)
-        assert answer.for_machines()["probabilities"] is None
-    assert isinstance(answers[-1], RecordingSaid)
+        assert answer.to_dict()["probabilities"] is None
+    assert isinstance(answers[-1], RecordingPrediction)
 
 
 def test_a_recording_as_short_as_a_training_persons_is_judged(bundle: Bundle, tmp_path: Path) -> None:
@@ -315,18 +315,23 @@ def test_a_recording_much_longer_than_the_training_peoples_is_warned_of(bundle: 
     usual = write_edf(tmp_path / "usual.edf", eeg(80, seconds=44), SFREQ, MONTAGE)  # training: 20 to 22 s
     assert not any(warning.startswith("long") for warning in said(bundle, usual).warnings)
     long = write_edf(tmp_path / "long.edf", eeg(80, seconds=45), SFREQ, MONTAGE)
-    assert "long: 45 windows, the training people had 22 or fewer" in said(bundle, long).warnings
+    assert "long: 45 windows, training recordings had 22 or fewer" in said(bundle, long).warnings
 
 
-def test_one_of_several_recordings_is_said_to_be_judged_alone(bundle: Bundle, tmp_path: Path) -> None:
+def test_cautions_of_the_model_are_kept_apart_from_a_recordings_own_warnings(bundle: Bundle, tmp_path: Path) -> None:
     file = write_edf(tmp_path / "one.edf", eeg(80), SFREQ, MONTAGE)
     where = bundle.about["provenance"]
     assert where["recordings_per_person"] == 1
-    earlier = {key: value for key, value in where.items() if key != "recordings_per_person"}
     several = where | {"recordings_per_person": 2.0}
-    for provenance, warned in ((where, False), (earlier, False), (several, True)):
-        asked = replace(bundle, about={**bundle.about, "provenance": provenance})
-        assert any("judged alone: the training people had 2" in line for line in said(asked, file).warnings) is warned
+    for provenance, stated in ((where, False), (several, True)):
+        asked = replace(bundle, about={**bundle.about, "provenance": provenance, "cautions": ["one site only"]})
+        found = said(asked, file)
+        cautions = found.to_dict()["model"]["cautions"]
+        assert cautions == describe(asked)["cautions"]
+        assert cautions[-1] == "one site only"
+        assert any("Research use only" in line for line in cautions)
+        assert any("2 recordings per subject" in line for line in cautions) is stated
+        assert not found.warnings
 
 
 def test_a_bundle_says_how_many_recordings_its_people_had(tmp_path: Path) -> None:
@@ -373,7 +378,7 @@ def test_what_reader_and_filter_warn_of_is_said_once(bundle: Bundle, tmp_path: P
     assert len(notes) == len(set(notes))
 
 
-def test_who_is_unlike_the_training_people_is_said_first(bundle: Bundle, tmp_path: Path) -> None:
+def test_what_is_out_of_distribution_is_warned_of_first(bundle: Bundle, tmp_path: Path) -> None:
     usual = [said(bundle, write_edf(tmp_path / f"{i}.edf", eeg(200 + i, slow=15.0 * (i % 2)), SFREQ, MONTAGE))
              for i in range(10)]  # fmt: skip
     assert sum(answer.percentile > 95 for answer in usual) <= 2
@@ -381,14 +386,14 @@ def test_who_is_unlike_the_training_people_is_said_first(bundle: Bundle, tmp_pat
     strange[1] += 200 * np.sin(2 * np.pi * 10 * np.arange(strange.shape[1]) / SFREQ)
     answer = said(bundle, write_edf(tmp_path / "strange.edf", strange, SFREQ, MONTAGE))
     assert answer.percentile == 100
-    assert answer.warnings[0].startswith("unlike the training people: farther from them than 100 %")
+    assert answer.warnings[0].startswith("out of distribution: percentile 100")
     assert "Fp2" in answer.warnings[0]
     buzzing = eeg(302) + 20 * np.sin(2 * np.pi * 40 * np.arange(20 * 250) / SFREQ)
     answer = said(bundle, write_edf(tmp_path / "buzzing.edf", buzzing, SFREQ, MONTAGE))
-    assert answer.warnings[0].startswith("unlike the training people")
+    assert answer.warnings[0].startswith("out of distribution")
     referenced = eeg(301) - 0.9 * eeg(301)[0]  # nearly against Fp1
     answer = said(bundle, write_edf(tmp_path / "reference.edf", referenced, SFREQ, MONTAGE))
-    assert answer.warnings[0].startswith("unlike the training people")
+    assert answer.warnings[0].startswith("out of distribution")
 
 
 def test_a_folder_of_recordings_bids_or_not(bundle: Bundle, bids: Path, tmp_path: Path) -> None:
@@ -419,7 +424,7 @@ def test_a_folder_is_bids_only_if_it_has_bids_folders(bundle: Bundle, files: tup
             (tmp_path / name).write_text("notes")
     answers = list(predict(bundle, [tmp_path]))
     assert [a.name for a in answers] == [str(tmp_path / name) for name in files if name.endswith(".edf")]
-    assert all(isinstance(answer, RecordingSaid) for answer in answers)
+    assert all(isinstance(answer, RecordingPrediction) for answer in answers)
 
 
 def test_a_folder_that_cannot_be_searched_does_not_stop_the_others(bundle: Bundle, bids: Path, tmp_path: Path) -> None:
@@ -429,7 +434,7 @@ def test_a_folder_that_cannot_be_searched_does_not_stop_the_others(bundle: Bundl
     *bad, last = predict(bundle, [bids, tmp_path / "empty", good])
     assert [answer.name for answer in bad] == [str(bids), str(tmp_path / "empty")]
     assert "leads back" in bad[0].why
-    assert isinstance(last, RecordingSaid)
+    assert isinstance(last, RecordingPrediction)
 
 
 def test_recordings_that_were_not_fetched_are_refused(bundle: Bundle, bids: Path, tmp_path: Path) -> None:
@@ -482,7 +487,7 @@ import json, sys
 from bridgemil.bundle import load, predict
 for folder in sys.argv[2:]:
     (said,) = predict(load(folder), [sys.argv[1]])
-    print(json.dumps(said.for_machines()))
+    print(json.dumps(said.to_dict()))
 heavy = {"pandas", "sklearn", "matplotlib", "pyarrow"} & set(sys.modules)
 assert not heavy, heavy
 """
@@ -504,10 +509,9 @@ def test_every_kind_of_bundle_says_the_same_in_another_process_that_loads_nothin
             cohort, tmp_path / f"{method}-{single}", method, budget="demo", folds=3, baselines=False, progress=False,
             single=single, settings=EVERY[method], runs=tmp_path / "runs", threads=1,
         )  # fmt: skip
-        here.append(said(made.bundle, file).for_machines())
-        expected = {"bandpower": None, "tangent": None, "millet": "contribution", "majority_vote": "probability"}
-        windows = here[-1]["windows"]
-        assert (windows["by"] if windows else None) == expected.get(method, "gate"), method
+        here.append(said(made.bundle, file).to_dict())
+        expected = {"bandpower": ["contribution"], "tangent": ["contribution"], "majority_vote": ["probability"]}
+        assert list(here[-1]["windows"]) == expected.get(method, ["gate", "contribution"]), method
     folders = [str(tmp_path / f"{method}-{single}") for method, single in cases]
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE, str(file), *folders], capture_output=True, text=True, check=False
@@ -541,29 +545,26 @@ def test_an_ensemble_of_folds_is_the_mean_of_its_folds(bundle: Bundle, cohort: C
     assert np.array_equal(bundle.model.predict(bag).probabilities, np.mean(members, axis=0))
 
 
-def test_flat_gates_are_called_flat() -> None:
-    assert WindowsSaid("gate", np.array([0.1, 0.5, 0.3])).most(2) == [1, 2]
-    assert WindowsSaid("gate", np.array([0.1, 0.5, 0.3])).least(1) == [0]
-
-
-def test_only_windows_that_speak_against_the_prediction_are_called_so(
+def test_predict_lists_windows_only_where_explain_does_and_else_gives_its_verdict(
     bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = said(bundle, write_edf(tmp_path / "a.edf", eeg(1), SFREQ, MONTAGE))
-    p = np.full((20, 2), 0.2)
-    p[:, 1] = 0.8
-    mixed = p.copy()
-    mixed[7] = 0.6, 0.4
-    two = np.array([0.5, 0.5])
+    explanation = explain_recording(bundle, answer)
+    assert [r.for_json() for r in answer.rankings] == [r.for_json() for r in explanation.rankings]
+    assert answer.to_dict()["top_windows"] == explanation.for_json()["top_windows"]
+    values, none = np.arange(20.0), np.full(20, 0.01)
+    strong, weak = Removal("A", 2, -0.3, none), Removal("A", 2, 0.001, none)
+    equal = np.full(20, 0.5)
     cases = (
-        (Prediction(1, two, window_probabilities=p), "; least: 0:00, 0:01, 0:02, 0:03, 0:04"),
-        (Prediction(1, two, window_probabilities=mixed), "; against: 0:07"),
-        (Prediction(1, two, contributions=p), "; least: 0:00"),
-        (Prediction(1, two, contributions=mixed), "; against: 0:07"),
+        (Ranking("contribution", values, strong), "highest contribution to {}: 0:19, 0:18, 0:17, 0:16, 0:15"),
+        (Ranking("gate", values, weak), "Attention weights do not single out windows: without the highest tenth"),
+        (Ranking("gate", equal, strong), "Attention weights do not single out windows: they are nearly equal"),
+        (Ranking("probability", values[:1], None), "Window probabilities do not single out windows: there is one"),
     )
-    for prediction, words in cases:
-        print_said(replace(answer, windows=prediction_module._windows(prediction, 1)))
-        assert words in capsys.readouterr().out
+    for ranking, line in cases:
+        print_prediction(replace(answer, rankings=[ranking]))
+        assert line.format(answer.predicted) in capsys.readouterr().out
+        assert (len(top_windows(answer.person, ranking)) == 5) is ranking.singles_out
 
 
 TINY = """

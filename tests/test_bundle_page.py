@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from bridgemil import bundle as bundles
 from bridgemil.bundle.page import calibration_context, explain_recording, write_page
-from bridgemil.bundle.prediction import RecordingSaid, predict
+from bridgemil.bundle.prediction import RecordingPrediction, predict
 from bridgemil.bundle.training import train
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.store import Cohort
@@ -57,24 +58,26 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_edf(tmp_path_factory.mktemp("new") / "new.edf", noise(77, 15, SFREQ), SFREQ, MONTAGE)
 
 
-def said(bundle: bundles.Bundle, path: Path) -> RecordingSaid:
+def said(bundle: bundles.Bundle, path: Path) -> RecordingPrediction:
     (answer,) = predict(bundle, [path])
-    assert isinstance(answer, RecordingSaid), answer
+    assert isinstance(answer, RecordingPrediction), answer
     return answer
 
 
 def test_the_page_holds_every_part_and_warnings_come_first(model: Path, recording: Path, tmp_path: Path) -> None:
     bundle = bundles.load(model)
-    answer = said(bundle, recording)
+    answer = replace(said(bundle, recording), warnings=("too short",))
     write_page(tmp_path / "page.html", bundle, answer)
     text = (tmp_path / "page.html").read_text("utf-8")
     places = [text.index(f'<section {part}') for part in ('class="warnings"', 'id="prediction"', 'id="when"',
-                                                          'id="eeg"', 'id="bands"', 'id="provenance"')]  # fmt: skip
+                                                          'id="eeg"', 'id="bands"', 'id="cautions"',
+                                                          'id="provenance"')]  # fmt: skip
     assert places == sorted(places)
-    assert CAUTION in text[places[0] : places[1]]
+    assert CAUTION in text[places[-2] : places[-1]]
+    assert CAUTION not in text[: places[-2]], "what holds for every recording does not hide its own warnings"
     for p in answer.probabilities:
         assert f"{100 * p:.1f} %" in text[places[1] : places[2]], "calibrated probabilities are shown"
-    for words in (answer.recording.sha256, "Research use only", "held-out training people", "middle half"):
+    for words in (answer.recording.sha256, "Research use only", "held-out training subjects", "middle half"):
         assert words in text
     assert not re.search(r'(src|href)="https?:', text)
 
@@ -85,7 +88,7 @@ def test_patterns_are_those_over_the_training_people_though_nobody_of_them_is_ke
     bundle = bundles.load(model)
     answer = said(bundle, recording)
     from_bundle = explain_recording(bundle, answer)
-    assert "training people" in "".join(from_bundle.notes)
+    assert "training subjects" in "".join(from_bundle.notes)
     tangent = next(member for name, member in bundle.model.members.items() if name.endswith("tangent"))
     features = np.stack([tangent.baseline.features(cohort.windows(who)) for who in cohort.subjects])
     direct = explain(bundle.model, from_bundle.person, features, predicted=from_bundle.predicted)
@@ -104,14 +107,14 @@ def test_gates_are_of_the_members_that_have_some(model: Path, recording: Path) -
     assert [ranking.name for ranking in explanation.rankings] == ["gate", "contribution"]
     np.testing.assert_allclose(explanation.rankings[0].values, answer.prediction.gates, rtol=1e-5)
     np.testing.assert_allclose(explanation.probabilities, answer.prediction.probabilities, atol=1e-6)
-    assert any("those models in it that have some" in note for note in explanation.notes)
+    assert any("those of the member models that have them" in note for note in explanation.notes)
 
 
 def test_calibration_context_names_people_and_error(model: Path, recording: Path) -> None:
     bundle = bundles.load(model)
     lines = " ".join(calibration_context(bundle, said(bundle, recording)))
-    assert re.search(r"Of the \d+ held-out training people .* right about \d+%", lines)
-    assert "Calibration error on held-out people" in lines
+    assert re.search(r"Of the \d+ held-out training subjects .* \d+% were classified correctly", lines)
+    assert "Expected calibration error on held-out subjects" in lines
     assert "5 a, 5 b" in lines
 
 
@@ -121,7 +124,7 @@ def test_predict_writes_a_page_each_and_explain_the_same(model: Path, recording:
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert [row["page"] for row in rows] == [str(tmp_path / "page.html"), str(tmp_path / "page-2.html")]
-    assert all(CAUTION in row["warnings"] for row in rows)
+    assert all(CAUTION in row["model"]["cautions"] and CAUTION not in row["warnings"] for row in rows)
     folder = bridgemil("predict", model, recording, "--report", tmp_path / "pages")
     assert folder.returncode == 0, folder.stderr
     assert "Page:" in folder.stdout
@@ -131,7 +134,8 @@ def test_predict_writes_a_page_each_and_explain_the_same(model: Path, recording:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "new.html").read_text() == page
     assert (tmp_path / "csv" / "windows.csv").is_file()
-    assert done.stdout.index("WARNING") < done.stdout.index("Contributions:")
+    assert done.stdout.count(CAUTION) == 1
+    assert done.stdout.index(CAUTION) < done.stdout.index("Contributions:")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from bridgemil import bundle as bundles
 from bridgemil.bundle import shipped
-from bridgemil.bundle.prediction import RecordingSaid, predict
+from bridgemil.bundle.prediction import RecordingPrediction, predict
 from bridgemil.bundle.store import Bundle, read_about
 from bridgemil.cohort.channels import ADFTD_ORDER
 from recordings import write_edf
@@ -60,17 +60,20 @@ def test_the_card_says_what_cross_validation_found(alzheimer: Bundle) -> None:
     assert about["performance"]["balanced_accuracy"]["ci95"][0] > 0.7
     assert about["calibration"]["error"]["after"]["value"] < 0.10, "the goal"
     assert f"{about['performance']['accuracy']['value']:.3f}" in alzheimer.card
-    assert "gamma" in alzheimer.reference.bands, "what the model reads, the test of likeness reads too"
+    assert "gamma" in alzheimer.reference.bands, "what the model reads, the out-of-distribution test reads too"
 
 
-def test_it_predicts_a_recording_by_name_with_its_standing_warnings() -> None:
+def test_it_predicts_a_recording_by_name_and_states_its_cautions() -> None:
     done = bridgemil("predict", "alzheimer", SOMEBODY, "--json")
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)
     assert sum(row["probabilities"].values()) == pytest.approx(1)
     assert row["windows_used"] == 60
-    assert any("one site" in warning for warning in row["warnings"])
-    assert "Research use only" in row["notice"]
+    assert not any("one site" in warning for warning in row["warnings"])
+    for part in ("one site", "Research use only", "trained on 65 subjects"):
+        assert any(part in caution for caution in row["model"]["cautions"]), part
+    assert 0 <= row["out_of_distribution"]["percentile"] < 95
+    assert row["out_of_distribution"]["withheld"] is False
 
 
 def test_gain_changes_nothing_and_a_folder_of_that_name_comes_first(
@@ -83,7 +86,7 @@ def test_gain_changes_nothing_and_a_folder_of_that_name_comes_first(
     for gain in (0.1, 1.0, 10.0):
         file = write_edf(tmp_path / f"{gain}.bdf", gain * signal[:, : 95 * 20], 95, ADFTD_ORDER)
         (said,) = predict(alzheimer, [file])
-        assert isinstance(said, RecordingSaid), said
+        assert isinstance(said, RecordingPrediction), said
         p.append(said.probabilities)
     np.testing.assert_allclose(p[0], p[1], atol=0.01)
     np.testing.assert_allclose(p[2], p[1], atol=0.01)

@@ -30,6 +30,9 @@ def plain(text: str) -> str:
     return _UNSAFE.sub(lambda sign: f"\\x{ord(sign[0]):02x}" if ord(sign[0]) < 256 else f"\\u{ord(sign[0]):04x}", text)
 
 
+EXAMPLES = 3  # equal problems that are listed one by one
+
+
 class BridgeMILError(Exception):
     """The root of every error this package raises on purpose; its words are safe to print."""
 
@@ -57,9 +60,42 @@ class Problem:
     subject: str | None = None
     file: str | None = None
 
+    @property
+    def place(self) -> str:
+        """Subject and file, as far as they are known."""
+        return ", ".join(part for part in (self.subject, self.file) if part)
+
     def __str__(self) -> str:
-        where = ", ".join(part for part in (self.subject, self.file) if part)
-        return f"{where}: {self.what}" if where else self.what
+        return f"{self.place}: {self.what}" if self.place else self.what
+
+
+def grouped(problems: Iterable[Problem]) -> list[str]:
+    """One line per kind of problem: equal ones are one line with their number and examples.
+
+    Problems are equal that differ only in brackets, which hold the details of one file. The first one's are shown.
+    """
+    kinds: dict[str, list[Problem]] = {}
+    for problem in problems:
+        kinds.setdefault(_without_brackets(problem.what), []).append(problem)
+    lines = []
+    for same in kinds.values():
+        places = [place for problem in same if (place := problem.place)]
+        if len(same) <= EXAMPLES or len(places) < len(same):
+            lines += [str(problem) for problem in same]
+            continue
+        examples = "; ".join(places[:EXAMPLES])
+        lines.append(f"{len(same)} times: {same[0].what}: {examples}; and {len(same) - EXAMPLES} more")
+    return lines
+
+
+def _without_brackets(text: str) -> str:
+    depth, kept = 0, []
+    for sign in text:
+        depth += sign == "("
+        if not depth:
+            kept.append(sign)
+        depth -= sign == ")" and depth > 0
+    return "".join(kept)
 
 
 class BadData(BridgeMILError):
@@ -68,7 +104,7 @@ class BadData(BridgeMILError):
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
         self.message = message
         self.problems = list(problems)
-        super().__init__("\n".join([message, *(f"  - {p}" for p in self.problems)]))
+        super().__init__("\n".join([message, *(f"  - {line}" for line in grouped(self.problems))]))
 
     def __reduce__(self) -> tuple[type[BadData], tuple[str, list[Problem]]]:
         return type(self), (self.message, self.problems)  # so that a worker process can raise it

@@ -29,8 +29,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_person_gets_the_fold_the_spread_the_test_and_the_files(runs: Path, tmp_path: Path) -> None:
     done = bridgemil("explain", runs, "--subject", "subject-003", "--csv", tmp_path / "csv")
     assert done.returncode == 0, done.stderr
-    for words in ("attention, covariance, fold", "of 3, seed 0 did not see subject-003", "Gates: mean", "5-95 %",
-                  "without a random tenth by", "strongest patterns", "Research use only"):  # fmt: skip
+    for words in ("attention, covariance, fold", "of 3, seed 0 did not see subject-003", "Attention weights: mean",
+                  "5-95 %", "without a random tenth by", "strongest patterns", "Research use only"):  # fmt: skip
         assert words in done.stdout, words
     assert (runs / "explain" / "subject-003.html").is_file()
     assert sorted(file.name for file in (tmp_path / "csv").iterdir()) == ["electrodes.csv", "pairs.csv", "windows.csv"]
@@ -47,7 +47,8 @@ def test_json_for_machines(runs: Path, tmp_path: Path) -> None:
     assert content["research_use_only"] is True
     removal = content["windows"]["contribution"]["removal"]
     assert set(removal) == {"windows", "top_tenth", "random_tenth", "random_range", "more_than_chance"}
-    assert len(content["top_windows"]["contribution"]) == 5
+    singled_out = content["windows"]["contribution"]["singles_out"]
+    assert len(content["top_windows"]["contribution"]) == 5 * singled_out
 
 
 def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_runs_and_a_model_on_your_own_code_are_explained_if_it_is_named(tmp_path
         assert "never makes code run" in bridgemil(*call).stderr
         done = bridgemil(*call, "--backbone", code)
         assert done.returncode == 0, done.stderr
-        assert "Gates: mean" in done.stdout
+        assert "Attention weights: mean" in done.stdout
     assert "interpolated" in done.stdout
     wrong = bridgemil(*calls[0], "--bad-channels", "interpolate")
     assert wrong.returncode == 2

@@ -49,7 +49,7 @@ def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path
         explain(model, held.person, *held.background(model)),
         model.facts,
         sentence=held.sentence,
-        warnings=["The recording is unlike the training people's."],
+        warnings=["The recording is out of distribution."],
         calibration=["Of 21 other people given between 60% and 80%, 71% had it."],
         bands=bands_beside(held.cohort, held.about["train"], held.person.bag),
         provenance={"Run": held.identity},
@@ -117,7 +117,7 @@ def test_a_page_fits_a_telephone_and_prints_dark_on_white(browser: Any, pages: P
 def test_warnings_stand_before_the_probabilities(browser: Any, pages: Path) -> None:
     load(browser, pages / "subject.html")
     text = browser.find_element("tag name", "main").text
-    assert text.index("unlike the training people's") < text.index("Prediction: ")
+    assert text.index("out of distribution") < text.index("Prediction: ")
     assert "71% had it" in text
     assert "fold 2 of 3" in browser.find_element("tag name", "header").text
 

@@ -140,9 +140,9 @@ def _limits(about: Mapping[str, Any]) -> str:
         "the bundle as a whole, so nobody is left to test it on, and its calibration is borrowed from those models.\n"
         "- The probabilities hold the shares of the classes in the cohort, or equal ones where a method weighs classes "
         "alike (tangent does). Where a class is rarer than that, they are too high.\n"
-        "- `predict` warns when a person is unlike the training people. The warning sees band power, how spread is "
-        "shared among electrodes and how they move together; not seeing a difference is no proof that there is none.\n"
-        "- A gate says how far a window was let in, not why."
+        "- `predict` warns when a recording is out of distribution. The test sees relative band power, relative "
+        "amplitude and correlation of electrodes; a low percentile does not prove that the model applies.\n"
+        "- An attention weight is how strongly a window enters the prediction, not which class it supports."
     )
 
 

@@ -1,4 +1,4 @@
-"""The page of a new recording: what a bundle says of it, what speaks against believing that, and what it rests on."""
+"""The page of a new recording: prediction, reliability warnings and explanation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridgemil.bundle.prediction import RecordingSaid
+from bridgemil.bundle.prediction import RecordingPrediction
 from bridgemil.bundle.store import NOTICE, Bundle
 from bridgemil.models import ModelFacts
 
@@ -16,29 +16,30 @@ if TYPE_CHECKING:
     from bridgemil.report.held_out import BandShares
 
 
-def explain_recording(bundle: Bundle, said: RecordingSaid) -> Explanation:
-    """What a bundle's prediction rests on: seconds, electrodes, bands, and whether that explains anything.
+def explain_recording(bundle: Bundle, found: RecordingPrediction) -> Explanation:
+    """Explain a bundle's prediction: windows, electrodes and bands.
 
     Parameters
     ----------
     bundle
         The model.
-    said
+    found
         From ``bridgemil.bundle.predict``.
     """
-    from bridgemil.report.explanation import Person, explain
+    from bridgemil.report.explanation import explain
 
-    recording, rows = said.recording, bundle.reference.covariance_rows
-    person = Person(recording.path.name, recording.windows, recording.starts)
+    rows = bundle.reference.covariance_rows
     background = np.concatenate([rows, -rows]).astype(np.float64) if len(rows) else None  # their mean must be zero
     n = bundle.about["provenance"]["n_subjects"]
     return explain(
-        bundle.model, person, background, f"the mean features of the {n} training people",
-        predicted=int(said.probabilities.argmax()), calibrate=bundle.calibration,
+        bundle.model, found.person, background, f"the mean features of the {n} training subjects",
+        predicted=int(found.probabilities.argmax()), calibrate=bundle.calibration,
     )  # fmt: skip
 
 
-def write_page(path: str | Path, bundle: Bundle, said: RecordingSaid, explanation: Explanation | None = None) -> None:
+def write_page(
+    path: str | Path, bundle: Bundle, found: RecordingPrediction, explanation: Explanation | None = None
+) -> None:
     """Write the page of one recording.
 
     Parameters
@@ -47,8 +48,8 @@ def write_page(path: str | Path, bundle: Bundle, said: RecordingSaid, explanatio
         The HTML file.
     bundle
         The model.
-    said
-        What it said.
+    found
+        The prediction.
     explanation
         From ``explain_recording``, if it was made already.
     """
@@ -56,78 +57,78 @@ def write_page(path: str | Path, bundle: Bundle, said: RecordingSaid, explanatio
 
     write_subject_page(
         path,
-        explanation or explain_recording(bundle, said),
+        explanation or explain_recording(bundle, found),
         bundle.model.facts,
         sentence=_sentence(bundle),
-        probabilities=dict(zip(said.classes, map(float, said.probabilities), strict=True)),
-        warnings=said.warnings,
-        calibration=calibration_context(bundle, said),
-        bands=_bands(bundle, said),
-        provenance=_provenance(bundle, said),
+        probabilities=dict(zip(found.classes, map(float, found.probabilities), strict=True)),
+        warnings=found.warnings,
+        cautions=found.model["cautions"],
+        calibration=calibration_context(bundle, found),
+        bands=_bands(bundle, found),
+        provenance=_provenance(bundle, found),
     )
 
 
-def calibration_context(bundle: Bundle, said: RecordingSaid) -> list[str]:
-    """How often the folds' models were right about people they had not seen, when they were as sure as this.
+def calibration_context(bundle: Bundle, found: RecordingPrediction) -> list[str]:
+    """Accuracy of held-out predictions with a similar probability, and the calibration error.
 
     Parameters
     ----------
     bundle
         The model.
-    said
-        What it said.
+    found
+        The prediction.
     """
-    about, sure = bundle.about["calibration"], float(said.probabilities.max())
+    about, sure = bundle.about["calibration"], float(found.probabilities.max())
     error = about["error"]["after"]
     nearest = min(error["bins"], key=lambda part: abs(part["confidence"] - sure))
     low, high = error["ci95"]
     lines = [
-        f"Of the {nearest['n']} held-out training people about whom the model was most nearly as sure as this (on "
-        f"average {nearest['confidence']:.0%}), it was right about {nearest['accuracy']:.0%}.",
-        f"Calibration: {about['sentence']}. Calibration error on held-out people {error['value']:.3f} (95 % {low:.3f} "
-        f"to {high:.3f}); probabilities that are exactly right would show {error['expected_if_calibrated']:.3f} on so "
-        "few people.",
+        f"Of the {nearest['n']} held-out training subjects with the most similar predicted probability (mean "
+        f"{nearest['confidence']:.0%}), {nearest['accuracy']:.0%} were classified correctly.",
+        f"Calibration: {about['sentence']}. Expected calibration error on held-out subjects {error['value']:.3f} "
+        f"(95 % {low:.3f} to {high:.3f}); under perfect calibration: {error['expected_if_calibrated']:.3f}.",
     ]
     shares = ", ".join(f"{row['n']} {row['class']}" for row in bundle.about["provenance"]["people"])
-    return [*lines, f"The probabilities can hold only where the classes are as frequent as in training ({shares})."]
+    return [*lines, f"The probabilities assume that the classes are as frequent as in training ({shares})."]
 
 
 def _sentence(bundle: Bundle) -> str:
     found, n = bundle.about["performance"], bundle.about["provenance"]["n_subjects"]
     score = found["balanced_accuracy"]
     return (
-        f"A new recording, judged by {bundle.name}, which learnt from {n} people. On held-out people of them its "
-        f"balanced accuracy was {score['value']:.2f} (95 % {score['ci95'][0]:.2f} to {score['ci95'][1]:.2f}). {NOTICE}"
+        f"A new recording, predicted by {bundle.name}, trained on {n} subjects; balanced accuracy on held-out subjects "
+        f"{score['value']:.2f} (95 % {score['ci95'][0]:.2f} to {score['ci95'][1]:.2f}). {NOTICE}"
     )
 
 
-def _bands(bundle: Bundle, said: RecordingSaid) -> BandShares | None:
+def _bands(bundle: Bundle, found: RecordingPrediction) -> BandShares | None:
     from bridgemil.report.held_out import BandShares
 
-    reference = said.reference
+    reference = found.reference
     if not reference.bands:
         return None
     names = [f"{name} {low}-{high} Hz" for name, (low, high) in reference.bands.items()]
     counts = {row["class"]: int(row["n"]) for row in bundle.about["provenance"]["people"]}
-    quantiles = dict(zip(said.classes, reference.class_shares, strict=True))
-    return BandShares(names, said.features.shares, {}, quantiles, counts)
+    quantiles = dict(zip(found.classes, reference.class_shares, strict=True))
+    return BandShares(names, found.features.shares, {}, quantiles, counts)
 
 
-def _provenance(bundle: Bundle, said: RecordingSaid) -> dict[str, Any]:
-    recording, facts = said.recording, bundle.model.facts
+def _provenance(bundle: Bundle, found: RecordingPrediction) -> dict[str, Any]:
+    recording, facts = found.recording, bundle.model.facts
     left = ", ".join(f"{count} {why}" for why, count in recording.dropped.items() if count) or "none"
     return {
         "File": recording.name,
         "SHA-256": recording.sha256,
         "Recorded": f"{recording.seconds:.0f} s at {recording.native_sfreq:g} Hz",
         "Windows left out": left,
-        "Unlike the training people": f"farther than {said.percentile:.0f} % of them are from each other",
-        "Before calibration": _shares(facts, said),
+        "Out-of-distribution percentile": f"{found.percentile:.0f}",
+        "Before calibration": _shares(facts, found),
         "Model": f"{bundle.title}, made {str(bundle.about['created'])[:10]}; {bundle.about['trained']}",
         "Training cohort": f"{bundle.about['provenance']['source']} "
         f"({str(bundle.about['provenance']['cohort_hash'])[:12]})",
     }
 
 
-def _shares(facts: ModelFacts, said: RecordingSaid) -> str:
-    return ", ".join(f"{name} {p:.1%}" for name, p in zip(facts.classes, said.prediction.probabilities, strict=True))
+def _shares(facts: ModelFacts, found: RecordingPrediction) -> str:
+    return ", ".join(f"{name} {p:.1%}" for name, p in zip(facts.classes, found.prediction.probabilities, strict=True))

@@ -1,9 +1,9 @@
-"""What a bundle says of new recordings: refusals that explain, warnings first, then probabilities and the windows."""
+"""Predictions for new recordings: refusals with a reason, reliability warnings, then probabilities and windows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,98 +11,63 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.bundle.novelty import RecordingFeatures, window_features
 from bridgemil.bundle.performance import no_better_than_guessing
-from bridgemil.bundle.reference import UNUSUAL, PersonFeatures, Reference, person_features
+from bridgemil.bundle.reference import OUTSIDE, Reference
 from bridgemil.bundle.store import NOTICE, Bundle
 from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.new_recording import MIN_WINDOWS, NewRecording, find, read, settings_for
 from bridgemil.errors import BadData, Problem, plain
 from bridgemil.models import Prediction
+from bridgemil.report.explanation import Person, Ranking, rank_windows, top_windows
 
-SHOWN = 5  # windows named for and against
-GAIN_WARNED, GAIN_REFUSED = 10.0, 100.0  # times the training people's amplitudes
-FLAT = 0.1  # gates whose 5th and 95th percentile differ by less than this share of their mean tell nothing
-
-
-@dataclass(frozen=True)
-class WindowsSaid:
-    """Which windows spoke for the predicted class, and which against.
-
-    Parameters
-    ----------
-    by
-        ``contribution`` (to the predicted class's logit, less the mean of the other classes), ``probability`` (of the
-        predicted class, window by window) or ``gate`` (how far a window was let in: not for what).
-    values : shape (n_windows,)
-        Of each window.
-    flat
-        Gates that hardly differ, and so explain nothing.
-    opposed : shape (n_windows,)
-        Which windows speak for another class; None where that cannot be said (gates).
-    """
-
-    by: str
-    values: NDArray[np.float64]
-    flat: bool = False
-    opposed: NDArray[np.bool_] | None = None
-
-    def most(self, n: int = SHOWN) -> list[int]:
-        """The windows with the highest values."""
-        return [int(i) for i in np.argsort(-self.values, kind="stable")[:n]]
-
-    def least(self, n: int = SHOWN) -> list[int]:
-        """The windows with the lowest."""
-        return [int(i) for i in np.argsort(self.values, kind="stable")[:n]]
-
-    def against(self, n: int = SHOWN) -> list[int]:
-        """Those of the lowest that speak for another class; there may be none."""
-        return [] if self.opposed is None else [i for i in self.least(n) if self.opposed[i]]
+GAIN_WARNED, GAIN_REFUSED = 10.0, 100.0  # times the training subjects' amplitudes
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A recording that cannot be judged, and why."""
+    """A recording without a prediction, and why."""
 
     name: str
     why: str
-    model: str
+    model: Mapping[str, Any]
 
-    def for_machines(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As ``predict --json`` prints it."""
-        empty: dict[str, Any] = {"file": self.name, "probabilities": None, "predicted": None, "windows_used": 0}
-        unknown = ("uncalibrated", "unlike_training_percentile", "windows", "windows_dropped", "seconds", "sha256")
-        said = {"warnings": [], "error": self.why, "model": self.model, "notice": NOTICE}
-        return empty | said | dict.fromkeys(unknown)
+        unknown = ("probabilities", "predicted", "uncalibrated", "out_of_distribution", "windows", "top_windows",
+                   "windows_dropped", "seconds", "sha256")  # fmt: skip
+        known = {"file": self.name, "windows_used": 0, "warnings": [], "error": self.why, "model": dict(self.model)}
+        return known | dict.fromkeys(unknown)
 
 
 @dataclass(frozen=True)
-class RecordingSaid:
-    """Everything that is known after a prediction; what a page about this person needs.
+class RecordingPrediction:
+    """The prediction for one recording, and everything that its page needs.
 
     Parameters
     ----------
-    recording
+    recording : NewRecording
         The windows and their times.
-    prediction
-        What the model says, not calibrated, with gates and contributions where it has them.
-    probabilities
-        Calibrated, K.
-    classes
+    prediction : Prediction
+        The model's output before calibration, with attention weights and contributions where it has them.
+    probabilities : ndarray of shape (K,)
+        Calibrated.
+    classes : tuple of str
         K names.
-    warnings
-        Sentences, the most serious first.
-    percentile
-        The share of training people, in percent, who are nearer to the others than this person is.
-    features
-        What that was judged by.
-    reference
-        The training people.
-    windows
-        Which windows spoke; None where the method does not look at windows one by one.
-    model
-        Name and hash of the bundle.
-    calibration
-        In words.
+    warnings : tuple of str
+        Reliability warnings about this recording, the most serious first; those of the model are in ``model``.
+    percentile : float
+        Out-of-distribution percentile among training recordings of the same length.
+    features : RecordingFeatures
+        What the percentile was computed from.
+    reference : Reference
+        Statistics of the training subjects.
+    rankings : list of Ranking
+        Windows by attention weight, contribution or probability, with the removal test; as in ``explain``.
+    model : mapping
+        Name, SHA-256 and cautions of the bundle (see ``describe``).
+    calibration : str
+        One sentence.
     """
 
     recording: NewRecording
@@ -111,53 +76,67 @@ class RecordingSaid:
     classes: tuple[str, ...]
     warnings: tuple[str, ...]
     percentile: float
-    features: PersonFeatures
+    features: RecordingFeatures
     reference: Reference
-    windows: WindowsSaid | None
-    model: str
+    rankings: list[Ranking]
+    model: Mapping[str, Any]
     calibration: str
 
     @property
     def name(self) -> str:
-        """The file, as it was named."""
+        """The file, as the user named it."""
         return self.recording.name
 
     @property
     def predicted(self) -> str:
-        """The likeliest class."""
+        """The most probable class."""
         return self.classes[int(self.probabilities.argmax())]
 
-    def for_machines(self) -> dict[str, Any]:
+    @property
+    def person(self) -> Person:
+        """The recording as ``bridgemil.report.explanation`` takes it."""
+        return Person(self.recording.path.name, self.recording.windows, self.recording.starts)
+
+    def to_dict(self) -> dict[str, Any]:
         """As ``predict --json`` prints it."""
-        starts, said = self.recording.starts, self.windows
-        spoke: dict[str, Any] | None = None
-        if said is not None:
-            lists = {"most": said.most(), "least": said.least()}
-            spoke = {"by": said.by, "flat": said.flat} | {
-                key: [{"second": float(starts[i]), "value": float(said.values[i])} for i in rows]
-                for key, rows in lists.items()
-            }
         return {
             "file": self.name,
             "probabilities": dict(zip(self.classes, self.probabilities.tolist(), strict=True)),
             "predicted": self.predicted,
-            "windows_used": len(starts),
+            "out_of_distribution": {"percentile": self.percentile, "withheld": False},
+            "windows_used": len(self.recording.starts),
             "warnings": list(self.warnings),
-            "model": self.model,
+            "model": dict(self.model),
             "uncalibrated": dict(zip(self.classes, self.prediction.probabilities.tolist(), strict=True)),
-            "unlike_training_percentile": self.percentile,
-            "windows": spoke,
+            "windows": {ranking.name: ranking.for_json() for ranking in self.rankings},
+            "top_windows": {ranking.name: top_windows(self.person, ranking) for ranking in self.rankings},
             "windows_dropped": dict(self.recording.dropped),
             "seconds": self.recording.seconds,
             "sha256": self.recording.sha256,
-            "notice": NOTICE,
         }
+
+
+def describe(bundle: Bundle) -> dict[str, Any]:
+    """Name and SHA-256 of a bundle, and its cautions: what holds for every prediction of this model.
+
+    A recording's own warnings are kept apart from these, so that they are not overlooked.
+    """
+    performance, n = bundle.about["performance"], bundle.about["provenance"]["n_subjects"]
+    doubt = no_better_than_guessing(performance)
+    usual = bundle.about["provenance"]["recordings_per_person"]
+    cautions = [NOTICE, *([doubt] if doubt else []), f"trained on {n} subjects"]
+    if usual > 1:
+        cautions.append(
+            f"trained on {usual:g} recordings per subject (median), pooled; each new recording is predicted alone"
+        )
+    cautions += bundle.about["cautions"]
+    return {"name": bundle.name, "sha256": bundle.about.get("sha256"), "cautions": cautions}
 
 
 def predict(
     bundle: Bundle, paths: Sequence[str | Path], *, bad_channels: str | None = None
-) -> Iterator[RecordingSaid | Refused]:
-    """Ask a bundle about recordings, one after the other; one that cannot be judged does not stop the rest.
+) -> Iterator[RecordingPrediction | Refused]:
+    """Predict recordings one after the other; one that must be refused does not stop the rest.
 
     Parameters
     ----------
@@ -171,15 +150,16 @@ def predict(
     """
     settings = settings_for(bundle.signal, bundle.model.facts.preparation, bad_channels)
     fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
+    model = describe(bundle)
     highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
     for recording in (recording for path in paths for recording in _found(path)):
         if isinstance(recording, Problem):
-            yield Refused(recording.file or "", recording.what, bundle.title)
+            yield Refused(recording.file or "", recording.what, model)
             continue
         try:
-            yield judge_windows(bundle, read(recording, bundle.signal, settings, fewest, highest))
+            yield predict_windows(bundle, read(recording, bundle.signal, settings, fewest, highest))
         except BadData as error:
-            yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), bundle.title)
+            yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), model)
 
 
 def _found(path: str | Path) -> list[Recording | Problem]:
@@ -191,42 +171,37 @@ def _found(path: str | Path) -> list[Recording | Problem]:
         return [Problem(str(error).removeprefix(f"{name}: "), file=name)]
 
 
-def judge_windows(bundle: Bundle, recording: NewRecording) -> RecordingSaid:
-    """What a bundle says of one recording that was cut already.
+def predict_windows(bundle: Bundle, recording: NewRecording) -> RecordingPrediction:
+    """Predict one recording that was segmented already.
 
     Parameters
     ----------
-    bundle
+    bundle : Bundle
         The model.
-    recording
+    recording : NewRecording
         From ``bridgemil.cohort.new_recording.read``.
     """
-    features = person_features(recording.windows, bundle.signal.sfreq, bundle.reference.bands)
-    gain = _gain(features, bundle.reference, recording.name)
-    said = bundle.model.predict(recording.windows)
-    probabilities = bundle.calibration(said.probabilities)
-    percentile = bundle.reference.percentile(features)
-    doubt = no_better_than_guessing(bundle.about["performance"])
-    warnings = [
-        *_unlike(bundle, features, percentile),
-        *([doubt] if doubt else []),
-        *_referred(bundle, recording),
-        *gain,
-    ]
-    warnings += [*_length(recording, bundle.reference), *_alone(bundle), *recording.notes]
-    warnings += bundle.about.get("cautions", ())
-    return RecordingSaid(
-        recording, said, probabilities, bundle.classes, tuple(warnings), percentile, features, bundle.reference,
-        _windows(said, int(probabilities.argmax())), bundle.title, bundle.calibration.sentence,
+    reference, bag = bundle.reference, recording.windows
+    features = window_features(bag, bundle.signal.sfreq, reference.bands).recording()
+    gain = _gain(features, reference, recording.name)
+    prediction = bundle.model.predict(bag)
+    probabilities = bundle.calibration(prediction.probabilities)
+    percentile = reference.novelty.percentile(features, len(bag))
+    warnings = [*_out_of_distribution(bundle, features, percentile), *_referred(bundle, recording), *gain]
+    warnings += [*_length(recording, reference), *recording.notes]
+    rankings = rank_windows(bundle.model, bag, int(probabilities.argmax()), bundle.calibration)
+    return RecordingPrediction(
+        recording, prediction, probabilities, bundle.classes, tuple(warnings), percentile, features, reference,
+        rankings, describe(bundle), bundle.calibration.sentence,
     )  # fmt: skip
 
 
-def _gain(features: PersonFeatures, reference: Reference, name: str) -> list[str]:
-    """Refuse amplitudes that only a wrong unit explains; a word about those that a gain may."""
+def _gain(features: RecordingFeatures, reference: Reference, name: str) -> list[str]:
+    """Refuse amplitudes that only a wrong unit explains; warn of those that the gain may explain."""
     lowest, _, highest = reference.spreads
     times = features.spread / float(np.clip(features.spread, lowest, highest))  # 1 inside of their range
     range_ = f"{lowest:.3g} to {highest:.3g}"
-    seen = f"its electrodes vary by {features.spread:.3g} µV, those of the training people by {range_}"
+    seen = f"its electrodes have a standard deviation of {features.spread:.3g} µV, training recordings {range_}"
     if times > GAIN_REFUSED or times < 1 / GAIN_REFUSED:
         raise BadData(f"{name}: {seen} µV: the unit in the file is probably wrong (volts, millivolts, microvolts)")
     if times > GAIN_WARNED or times < 1 / GAIN_WARNED:
@@ -247,42 +222,19 @@ def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
     ]
 
 
-def _unlike(bundle: Bundle, features: PersonFeatures, percentile: float) -> list[str]:
-    if percentile <= UNUSUAL:
+def _out_of_distribution(bundle: Bundle, features: RecordingFeatures, percentile: float) -> list[str]:
+    if percentile <= OUTSIDE:
         return []
-    standing = bundle.reference.unusual(features, bundle.signal.channels)
-    most = f"; most unusual: {', '.join(standing)}" if standing else ""
+    unusual = bundle.reference.unusual(features, bundle.signal.channels)
+    most = f"; most unusual: {', '.join(unusual)}" if unusual else ""
     return [
-        f"unlike the training people: farther from them than {percentile:.0f} % of them are from each other "
-        f"(warned above {UNUSUAL:.0f} %{most}); the probabilities may mean nothing here"
+        f"out of distribution: percentile {percentile:.0f} among training recordings of the same length (warned above "
+        f"{OUTSIDE:.0f}{most}); the probabilities may not be valid for it"
     ]
 
 
 def _length(recording: NewRecording, reference: Reference) -> list[str]:
     n, fewest, most = len(recording.windows), int(reference.windows[0]), int(reference.windows[2])
     if 2 * n < fewest:
-        return [f"short: {n} windows, the training people had {fewest} or more"]
-    return [f"long: {n} windows, the training people had {most} or fewer"] if n > 2 * most else []
-
-
-def _alone(bundle: Bundle) -> list[str]:
-    """A word if the training people had several recordings each, which were taken together."""
-    usual = bundle.about["provenance"].get("recordings_per_person", 1)  # earlier bundles do not say
-    if usual <= 1:
-        return []
-    return [f"judged alone: the training people had {usual:g} recordings each (median), which were taken together"]
-
-
-def _windows(said: Prediction, predicted: int) -> WindowsSaid | None:
-    if said.contributions is not None:
-        rest = np.delete(said.contributions, predicted, axis=1).mean(axis=1)
-        values = np.asarray(said.contributions[:, predicted] - rest, dtype=np.float64)
-        return WindowsSaid("contribution", values, opposed=values < 0)
-    if said.window_probabilities is not None:
-        p = np.asarray(said.window_probabilities, dtype=np.float64)
-        return WindowsSaid("probability", p[:, predicted], opposed=p.argmax(axis=1) != predicted)
-    if said.gates is None:
-        return None
-    gates = np.asarray(said.gates, dtype=np.float64)
-    low, high = np.quantile(gates, [0.05, 0.95])
-    return WindowsSaid("gate", gates, bool(high - low < FLAT * gates.mean()))
+        return [f"short: {n} windows, training recordings had {fewest} or more"]
+    return [f"long: {n} windows, training recordings had {most} or fewer"] if n > 2 * most else []

@@ -2,7 +2,7 @@
 
     bundle.json             what it is: classes, signal, preparation, calibration, performance, provenance; hashes
     card.md                 the same for people
-    reference.safetensors   what the training people look like, without anybody's own data
+    reference.safetensors   statistics of the training subjects; no subject's own data
     model/                  the fitted model (see ``bridgemil.models``), of an ensemble with a folder a member
 
 Nothing in it executes. Every file is checked against its hash before anything is built from it; a file that is missing,
@@ -31,7 +31,7 @@ from bridgemil.evaluation.calibration import Calibration
 from bridgemil.stored import StoredFolder, file_hash
 from bridgemil.stored.hashes import content_hash
 
-FORMAT = 1
+FORMAT = 2
 KIND = "bridgemil bundle"
 ABOUT, CARD, REFERENCE, MODEL = "bundle.json", "card.md", "reference.safetensors", "model"
 ADVICE = "get the bundle again"
@@ -49,7 +49,7 @@ class Bundle:
     calibration
         What its probabilities go through.
     reference
-        What the training people look like.
+        Statistics of the training subjects.
     about
         ``name``, ``performance``, ``calibration``, ``provenance`` and more, as ``bundle.json`` holds them.
     card

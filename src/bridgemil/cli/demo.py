@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bridgemil.bundle.prediction import RecordingSaid
+    from bridgemil.bundle.prediction import RecordingPrediction
     from bridgemil.bundle.training import Trained
     from bridgemil.cohort.store import Cohort
     from bridgemil.evaluation.evidence import EvidenceFound
@@ -148,25 +148,26 @@ def _model(out: Path, cohort: Cohort, chosen: Sequence[str], budget: str, thread
 def _new_people(out: Path, trained: Trained, show: bool) -> list[dict[str, Any]]:
     """Predict the people who were kept out, from their files; a page each."""
     from bridgemil.bundle.page import write_page
-    from bridgemil.bundle.prediction import RecordingSaid, predict
-    from bridgemil.cli.predict import print_said
+    from bridgemil.bundle.prediction import RecordingPrediction, predict
+    from bridgemil.cli.predict import print_cautions, print_prediction
 
     people = []
     if show:
-        typer.echo(f"\nModel: {out / 'model'}; two people it never saw:\n")
+        typer.echo(f"\nModel: {out / 'model'}; two subjects it never saw:\n")
+        print_cautions(trained.bundle)
     for subject, group in KEPT.items():
-        (said,) = predict(trained.bundle, [_file(subject)])
-        assert isinstance(said, RecordingSaid), said
-        write_page(out / f"{subject}.html", trained.bundle, said)
+        (found,) = predict(trained.bundle, [_file(subject)])
+        assert isinstance(found, RecordingPrediction), found
+        write_page(out / f"{subject}.html", trained.bundle, found)
         if show:
-            print_said(said)
+            print_prediction(found)
             typer.echo(f"  on record: {CLASSES[group]}\n")
-        people.append(_row(subject, group, said))
+        people.append(_row(subject, group, found))
     return people
 
 
-def _row(subject: str, group: str, said: RecordingSaid) -> dict[str, Any]:
-    content = said.for_machines()
+def _row(subject: str, group: str, found: RecordingPrediction) -> dict[str, Any]:
+    content = found.to_dict()
     kept = {name: content[name] for name in ("probabilities", "predicted", "windows_used", "warnings", "model")}
     return {"subject": subject, "label": CLASSES[group], "page": f"{subject}.html"} | kept
 

@@ -1,4 +1,4 @@
-"""``bridgemil explain``: what the prediction of a held-out person, or of a new recording, rests on."""
+"""``bridgemil explain``: what the prediction of a held-out subject, or of a new recording, depends on."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridgemil.cli import options
-from bridgemil.cli.predict import BAD, CODE, print_said
+from bridgemil.cli.predict import BAD, CODE, print_cautions, print_prediction
 
 if TYPE_CHECKING:
-    from bridgemil.bundle.prediction import RecordingSaid
+    from bridgemil.bundle.prediction import RecordingPrediction
+    from bridgemil.bundle.store import Bundle
     from bridgemil.models import ModelFacts
     from bridgemil.report.explanation import Explanation
     from bridgemil.report.held_out import HeldOut
@@ -36,7 +37,7 @@ def run(
     backbone: Annotated[str | None, typer.Option(help=CODE)] = None,
     json: options.Json = False,
 ) -> None:
-    """Say which seconds, electrodes and bands mattered for one person, and whether that says anything.
+    """Which windows, electrodes and bands a prediction depends on, and whether that can be said at all.
 
     Example: `bridgemil explain runs --subject sub-005 --csv sub-005`
 
@@ -94,36 +95,34 @@ def _explain_recording(
 ) -> None:
     """The page of a new recording, as ``predict --report`` writes it, and its numbers."""
     from bridgemil.bundle.page import explain_recording, write_page
-    from bridgemil.bundle.prediction import RecordingSaid, predict
+    from bridgemil.bundle.prediction import RecordingPrediction, predict
     from bridgemil.bundle.store import load
     from bridgemil.errors import BadData, BadUse
 
-    bundle, answers = load(model, backbone=backbone), list[RecordingSaid]()
-    for said in predict(bundle, [recording], bad_channels=bad_channels):
-        if not isinstance(said, RecordingSaid):
-            raise BadData(f"{said.name}: {said.why}")
-        answers.append(said)
+    bundle, answers = load(model, backbone=backbone), list[RecordingPrediction]()
+    for found in predict(bundle, [recording], bad_channels=bad_channels):
+        if not isinstance(found, RecordingPrediction):
+            raise BadData(f"{found.name}: {found.why}")
+        answers.append(found)
     if len(answers) > 1:
         raise BadUse(f"{recording} holds {len(answers)} recordings: name one (of many, `bridgemil predict … --report`)")
-    said = answers[0]
-    explanation = explain_recording(bundle, said)
-    page = out or Path(f"{_file_name(said.recording.path.stem)}.html")
-    write_page(page, bundle, said, explanation)
+    (found,) = answers
+    explanation = explain_recording(bundle, found)
+    page = out or Path(f"{_file_name(found.recording.path.stem)}.html")
+    write_page(page, bundle, found, explanation)
     files = [page, *([] if csv is None else explanation.write_csv(csv))]
     if json:
-        content = explanation.for_json() | said.for_machines() | {"windows": explanation.for_json()["windows"]}
+        content = explanation.for_json() | found.to_dict()
         options.print_json(content | {"files": [str(file) for file in files], "research_use_only": True})
         return
-    _print_recording(said, explanation)
+    _print_recording(bundle, found, explanation)
     typer.echo(f"\nFiles: {', '.join(str(file) for file in files)}")
 
 
-def _print_recording(said: RecordingSaid, explanation: Explanation) -> None:
-    from bridgemil.report.pages import RESEARCH
-
-    print_said(said)
+def _print_recording(bundle: Bundle, found: RecordingPrediction, explanation: Explanation) -> None:
+    print_cautions(bundle)
+    print_prediction(found)
     _print_rest(explanation)
-    typer.echo(f"{said.model}: {RESEARCH}")
 
 
 def _write(page: Path, held: HeldOut, facts: ModelFacts, explanation: Explanation) -> list[str]:
@@ -159,20 +158,21 @@ def _print(held: HeldOut, explanation: Explanation, warnings: list[str]) -> None
     typer.echo(held.sentence)
     if held.others:
         typer.echo(f"Also held out by: {'; '.join(held.others)}")
-    said = explanation.for_json()
-    shares = ", ".join(f"{name} {p:.1%}" for name, p in said["probabilities"].items())
-    typer.echo(f"Said: {said['predicted']} ({shares}); on record: {held.person.label}.")
+    content = explanation.for_json()
+    shares = ", ".join(f"{name} {p:.1%}" for name, p in content["probabilities"].items())
+    typer.echo(f"Predicted: {content['predicted']} ({shares}); on record: {held.person.label}.")
     _print_rest(explanation)
     typer.echo(RESEARCH)
 
 
 def _print_rest(explanation: Explanation) -> None:
-    said = explanation.for_json()
+    content = explanation.for_json()
     for ranking in explanation.rankings:
         for sentence in ranking.sentences:
             typer.echo(sentence)
-        top = ", ".join(f"{row['second']:g} s ({row['value']:.3g})" for row in said["top_windows"][ranking.name])
-        typer.echo(f"Highest {ranking.name}: {top}")
+        top = ", ".join(f"{row['second']:g} s ({row['value']:.3g})" for row in content["top_windows"][ranking.name])
+        if top:
+            typer.echo(f"Highest: {top}")
     for line in _strongest(explanation):
         typer.echo(line)
     for note in explanation.notes:
@@ -185,13 +185,13 @@ def _strongest(explanation: Explanation, most: int = 3) -> list[str]:
     if table.empty:
         return []
     rows = table[table["class"] == explanation.classes[explanation.predicted]]
-    words = {"own": "Strength at the electrode", "coupling": "Moving together", "power": "Relative band power"}
+    titles = {"own": "Log-variance", "coupling": "Covariance with other electrodes", "power": "Relative band power"}
     lines = []
-    for name in words:
+    for name in titles:
         if name in rows:
             top = rows.loc[rows[name].abs().sort_values(ascending=False).index[:most]]
             listed = ", ".join(f"{row['electrode']} {row['band']} ({row[name]:+.3g})" for _, row in top.iterrows())
-            lines.append(f"{words[name]}, strongest patterns: {listed}")
+            lines.append(f"{titles[name]}, strongest patterns: {listed}")
     return lines
 
 

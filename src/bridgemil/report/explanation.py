@@ -1,7 +1,8 @@
-"""What a prediction rests on: which seconds, which electrodes and bands; and whether that explains anything at all.
+"""Explanation of a prediction: which windows, electrodes and bands it depends on, and whether that can be said at all.
 
-``explain`` takes fitted models and one person's windows. Its answer says how far gates or contributions spread, and
-puts them to a test: does the prediction move more when the top tenth of windows goes than when a random tenth does?
+``explain`` takes fitted models and one subject's windows. Attention weights and contributions are reported with their
+spread and a removal test: does the prediction change more without the highest tenth of windows than without a random
+tenth? ``Ranking.singles_out`` is the one verdict; ``predict`` uses it as well.
 """
 
 from __future__ import annotations
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DRAWS = 20  # random tenths that the top tenth is set against
-PLURALS = {"gate": "Gates", "contribution": "Contributions", "probability": "Probabilities of single windows"}
-FLAT = 0.1  # gates are flat if the middle 90 % of them span less than this share of their mean
+PLURALS = {"gate": "Attention weights", "contribution": "Contributions", "probability": "Window probabilities"}
+FLAT = 0.1  # attention weights are nearly equal if 90 % of them span less than this share of their mean
+LISTED = 5  # highest windows
+ATTENTION = (
+    "An attention weight (a sigmoid gate, not a softmax) is how strongly a window enters the prediction, not which "
+    "class it supports; a contribution shows that."
+)
 
 
 @dataclass(frozen=True)
@@ -73,38 +79,31 @@ class Person:
 
 @dataclass(frozen=True)
 class Removal:
-    """How the probability of the predicted class changes without a tenth of the windows."""
+    """Removal test: change of the predicted class's probability without the tenth of windows that is ranked highest."""
 
-    class_name: str  # that is said
+    class_name: str  # predicted
     n: int  # windows removed
-    top: float  # change without the top tenth
-    random: Floats  # changes without random tenths, one a draw
+    top: float  # change without the highest tenth
+    random: Floats  # changes without random tenths, one per draw
 
     @property
     def more_than_chance(self) -> bool:
-        """Whether the top tenth moves the prediction further than every random tenth."""
+        """Whether the highest tenth changes the prediction more than every random tenth."""
         return bool(abs(self.top) > np.abs(self.random).max())
 
     @property
     def sentence(self) -> str:
-        """What the test shows."""
-        low, high = self.random.min(), self.random.max()
-        words = (
-            f"Without its top tenth ({self.n} window{'s' * (self.n > 1)}) the probability of "
-            f"{self.class_name} moves by {self.top:+.3f}; "
-            f"without a random tenth by {self.random.mean():+.3f} (mean of {len(self.random)}, {low:+.3f} to "
-            f"{high:+.3f})"
+        """The numbers of the test."""
+        size = f"{self.n} window{'s' * (self.n > 1)}"
+        return (
+            f"without the highest tenth ({size}) the probability of {self.class_name} changes by {self.top:+.3f}, "
+            f"without a random tenth by {self.random.min():+.3f} to {self.random.max():+.3f} ({len(self.random)} draws)"
         )
-        if self.more_than_chance:
-            return f"{words}: further than without any of the random ones."
-        if self.n == 1:  # of so few windows the random ones are often the same one
-            return f"{words}: with so few windows that says nothing."
-        return f"{words}: no further than by chance. It does not single out the seconds that mattered."
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """A number for each window, by which windows can be ordered: how they spread, and the removal test."""
+    """One number per window, by which windows can be ranked: its spread, and the removal test."""
 
     name: str  # gate, contribution or probability
     values: Floats  # n
@@ -118,9 +117,31 @@ class Ranking:
 
     @property
     def is_flat(self) -> bool:
-        """Whether gates are so alike that they explain nothing; of other numbers, never."""
+        """Whether attention weights are nearly equal; of other quantities, never."""
         spread = self.spread
         return self.name == "gate" and spread["p95"] - spread["p5"] < FLAT * abs(spread["mean"])
+
+    @property
+    def singles_out(self) -> bool:
+        """Whether the highest windows may be listed: the values differ, and the prediction depends on these windows.
+
+        ``predict``, ``explain`` and the pages all ask this, so that they never disagree.
+        """
+        return not self.is_flat and self.removal is not None and self.removal.more_than_chance
+
+    @property
+    def verdict(self) -> str:
+        """``singles_out`` as a sentence, with its reason."""
+        title = PLURALS[self.name]
+        if self.is_flat:
+            why = f"they are nearly equal (5th to 95th percentile within {FLAT:.0%} of the mean)"
+        elif self.removal is None:
+            why = "there is one window only"
+        elif self.removal.n == 1 and not self.singles_out:
+            why = "there are too few windows for the removal test"
+        else:
+            why = self.removal.sentence
+        return f"{title} {'single' if self.singles_out else 'do not single'} out windows: {why}."
 
     @property
     def order(self) -> Index:
@@ -129,19 +150,13 @@ class Ranking:
 
     @property
     def sentences(self) -> list[str]:
-        """What can be said of it."""
+        """Spread and verdict."""
         s, digits = self.spread, 3 if self.name != "contribution" else 5
-        words = (
+        spread = (
             f"{PLURALS[self.name]}: mean {s['mean']:.{digits}f}, standard deviation {s['sd']:.{digits}f}, "
             f"5-95 % {s['p5']:.{digits}f} to {s['p95']:.{digits}f}."
         )
-        if self.is_flat:
-            words += " They are flat: every window counts about the same, and they explain nothing."
-        if self.removal is None:
-            return [words]
-        by_content = self.is_flat and self.removal.more_than_chance
-        more = " With gates this flat, that comes from what these windows hold, not from their gates." * by_content
-        return [words, self.removal.sentence + more]
+        return [spread, self.verdict]
 
     def for_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -151,7 +166,7 @@ class Ranking:
             "random_range": [float(removal.random.min()), float(removal.random.max())],
             "more_than_chance": removal.more_than_chance,
         }  # fmt: skip
-        return self.spread | {"flat": self.is_flat, "removal": test}
+        return self.spread | {"flat": self.is_flat, "singles_out": self.singles_out, "removal": test}
 
 
 @dataclass(frozen=True)
@@ -207,21 +222,23 @@ class Explanation:
             "probabilities": {name: float(p) for name, p in zip(self.classes, self.probabilities, strict=True)},
             "windows_used": len(self.person.bag),
             "windows": {ranking.name: ranking.for_json() for ranking in self.rankings},
-            "top_windows": {ranking.name: self._top(ranking) for ranking in self.rankings},
+            "top_windows": {ranking.name: top_windows(self.person, ranking) for ranking in self.rankings},
             "notes": self.notes,
         }
 
-    def _top(self, ranking: Ranking, most: int = 5) -> list[dict[str, Any]]:
-        names, numbers = [name for name, _ in self.person.parts], self.person.recording_of
-        return [
-            {
-                "window": int(i),
-                "recording": names[numbers[i]],
-                "second": float(self.person.starts[i]),
-                "value": float(ranking.values[i]),
-            }
-            for i in ranking.order[:most]
-        ]
+
+def top_windows(person: Person, ranking: Ranking, most: int = LISTED) -> list[dict[str, Any]]:
+    """The windows with the highest values; none where the ranking does not single out windows."""
+    names, numbers = [name for name, _ in person.parts], person.recording_of
+    return [
+        {
+            "window": int(i),
+            "recording": names[numbers[i]],
+            "second": float(person.starts[i]),
+            "value": float(ranking.values[i]),
+        }
+        for i in ranking.order[: most if ranking.singles_out else 0]
+    ]
 
 
 def explain(
@@ -252,32 +269,70 @@ def explain(
         K to K: the probabilities that are shown, where they are not the model's own; the removal test is of
         those.
     """
-    members = [leaf for model in ([models] if isinstance(models, Model) else models) for leaf in leaves(model)]
-    remember = in_memory()
-    readings = [read(model, person.bag, remember) for model in members]
+    members, readings = _read(models, person.bag)
     classes = members[0].facts.classes
     everything = np.arange(len(person.bag))
     p = _mean([reading.probabilities(everything) for reading in readings])
     likeliest = int(p.argmax()) if len(readings) > 1 else readings[0].predicted(p)
     predicted = likeliest if predicted is None else predicted
-    values = {name: _mean_or_none(readings, name) for name in ("gates", "contributions", "window_probabilities")}
-    rankings = [
-        Ranking(name, ranked, _removal(readings, ranked, classes[predicted], predicted, calibrate))
-        for name, ranked in _ranked(values, predicted)
-    ]
+    values = _values(readings)
+    rankings = _rankings(readings, values, classes[predicted], predicted, calibrate)
     pairs, electrodes, notes = _patterns(readings, classes, background, background_of)
     if not rankings:
         notes.insert(
             0, f"{members[0].facts.settings.method} does not look at windows one by one: there is no timeline."
         )
     elif values["gates"] is not None and values["contributions"] is not None:
-        notes.insert(0, "A gate says how far a window was let in, not which class it speaks for; a contribution does.")
+        notes.insert(0, ATTENTION)
     if any(reading.gates is None for reading in readings) and values["gates"] is not None:
-        notes.append("Gates are of those models in it that have some.")
+        notes.append("Attention weights are those of the member models that have them.")
     if predicted == likeliest != int(p.argmax()):
         notes.append("Most windows vote for another class than the one with the highest mean probability.")
     windows = _window_table(person, classes, values, rankings)
     return Explanation(person, classes, p, predicted, windows, rankings, pairs, electrodes, notes)
+
+
+def rank_windows(
+    models: Model | Sequence[Model],
+    bag: NDArray[np.float32],
+    predicted: int,
+    calibrate: Callable[[Floats], Floats] | None = None,
+) -> list[Ranking]:
+    """The rankings of ``explain`` alone.
+
+    Parameters
+    ----------
+    models, predicted, calibrate
+        As for ``explain``.
+    bag : ndarray of shape (n_windows, C, n_times)
+        In microvolts.
+    """
+    members, readings = _read(models, bag)
+    return _rankings(readings, _values(readings), members[0].facts.classes[predicted], predicted, calibrate)
+
+
+def _read(models: Model | Sequence[Model], bag: NDArray[np.float32]) -> tuple[list[Model], list[Reading]]:
+    """Member models, and what each computes from the windows; they share the front end's features."""
+    members = [leaf for model in ([models] if isinstance(models, Model) else models) for leaf in leaves(model)]
+    remember = in_memory()
+    return members, [read(model, bag, remember) for model in members]
+
+
+def _values(readings: Sequence[Reading]) -> dict[str, Floats | None]:
+    return {name: _mean_or_none(readings, name) for name in ("gates", "contributions", "window_probabilities")}
+
+
+def _rankings(
+    readings: Sequence[Reading],
+    values: dict[str, Floats | None],
+    class_name: str,
+    predicted: int,
+    calibrate: Callable[[Floats], Floats] | None,
+) -> list[Ranking]:
+    return [
+        Ranking(name, ranked, _removal(readings, ranked, class_name, predicted, calibrate))
+        for name, ranked in _ranked(values, predicted)
+    ]
 
 
 def _mean(arrays: Sequence[Floats]) -> Floats:

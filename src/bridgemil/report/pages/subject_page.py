@@ -17,25 +17,23 @@ from bridgemil.report.scalp import MapRow, scalp_maps
 
 TOP = 12  # windows that are marked and listed
 TITLES = {
-    "gate": "Gate: how far the model let each window in (0 to 1)",
-    "contribution": "Contribution: how much each window spoke for (above zero) or against {predicted}",
-    "probability": "Probability of {predicted} that each window gives by itself",
+    "gate": "Attention weight of each window (0 to 1)",
+    "contribution": "Contribution of each window to {predicted} (below zero: to another class)",
+    "probability": "Probability of {predicted} from each window alone",
 }
 QUANTITIES = {
     "own": (
-        "Strength at the electrode",
-        "Red: in this band the electrode is stronger, beside the others, in people the model calls {class_name}; "
-        "blue: weaker.",
+        "Log-variance",
+        "Red: larger relative variance of the electrode in this band goes with predicting {class_name}; blue: smaller.",
     ),
     "coupling": (
-        "Moving together with other electrodes",
-        "Brighter: how this electrode moves together with others goes more with being called {class_name}. It has no "
+        "Covariance with other electrodes",
+        "Brighter: covariance of this electrode with others has more weight in predicting {class_name}. It has no "
         "direction; pairs.csv has the single pairs.",
     ),
     "power": (
         "Relative band power",
-        "Red: the band has a larger share of the electrode's power in people the model calls {class_name}; blue: a "
-        "smaller one.",
+        "Red: larger relative band power of the electrode goes with predicting {class_name}; blue: smaller.",
     ),
 }
 
@@ -48,6 +46,7 @@ def write_subject_page(
     sentence: str = "",
     probabilities: Mapping[str, float] | None = None,
     warnings: Sequence[str] = (),
+    cautions: Sequence[str] = (),
     calibration: Sequence[str] = (),
     bands: BandShares | None = None,
     provenance: Mapping[str, Any] | None = None,
@@ -67,7 +66,9 @@ def write_subject_page(
     probabilities
         Class to probability as they are to be shown, if they were calibrated; else the model's.
     warnings
-        Sentences that stand before everything else.
+        Sentences about this recording or subject, shown first.
+    cautions
+        Sentences that hold for every prediction of the model, shown apart from the warnings.
     calibration
         Sentences such as "Of 21 other people given between 60% and 80%, 71% had it."
     bands
@@ -76,8 +77,8 @@ def write_subject_page(
         What else is to be written down: file, run, hash.
     """
     text = subject_page(
-        explanation, facts, sentence=sentence, probabilities=probabilities, warnings=warnings, calibration=calibration,
-        bands=bands, provenance=provenance,
+        explanation, facts, sentence=sentence, probabilities=probabilities, warnings=warnings, cautions=cautions,
+        calibration=calibration, bands=bands, provenance=provenance,
     )  # fmt: skip
     write(path, text)
 
@@ -89,6 +90,7 @@ def subject_page(
     sentence: str = "",
     probabilities: Mapping[str, float] | None = None,
     warnings: Sequence[str] = (),
+    cautions: Sequence[str] = (),
     calibration: Sequence[str] = (),
     bands: BandShares | None = None,
     provenance: Mapping[str, Any] | None = None,
@@ -101,6 +103,7 @@ def subject_page(
     sections = [
         ("prediction", "Prediction"), *([("when", "When")] if explanation.rankings else []), ("eeg", "EEG"),
         *([("where", "Where")] if maps else []), *([("bands", "Band power")] if bands else []),
+        *([("cautions", "Cautions")] if cautions else []),
         ("provenance", "Provenance"),
     ]  # fmt: skip
     return render(
@@ -111,6 +114,7 @@ def subject_page(
         sections=sections,
         sentence=sentence,
         warnings=list(warnings),
+        cautions=list(cautions),
         label=person.label,
         predicted=predicted,
         probabilities=[
@@ -152,13 +156,14 @@ def _spread(n: int) -> Any:
 def _ranking(ranking: Ranking, predicted: str) -> dict[str, Any]:
     order = [int(i) for i in ranking.order]
     signed = ranking.name == "contribution"
-    against = [i for i in reversed(order[-TOP // 2 :]) if ranking.values[i] < 0] if signed else []
+    listed = order if ranking.singles_out else []
+    against = [i for i in reversed(listed[-TOP // 2 :]) if ranking.values[i] < 0] if signed else []
     return {
         "name": ranking.name,
         "title": TITLES[ranking.name].format(predicted=predicted),
         "values": [float(f"{value:.4g}") for value in ranking.values],
         "signed": signed,
-        "top": order[:TOP],
+        "top": listed[:TOP],
         "against": against,
     }
 

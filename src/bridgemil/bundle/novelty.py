@@ -1,0 +1,215 @@
+"""Out-of-distribution test: how far a recording is from the training subjects, as a percentile.
+
+The *features* of a recording do not depend on the amplifier's gain: log relative band power, the amplitude of each
+electrode relative to the others, and its mean correlation with them. The *distance* is computed on robustly
+standardised features (median and median absolute deviation of the training subjects). It weights two parts equally: the
+Mahalanobis distance along the main directions in which the training subjects differ, and the residual (as in
+probabilistic PCA: Tipping and Bishop, 1999).
+
+Features of a short recording are noisier, so its distance is larger. The *percentile* is therefore taken among
+distances of training recordings of the same length: contiguous windows of each training subject, measured by a
+distance that was fitted without that subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Band = tuple[float, float]  # Hz
+
+LENGTHS = (5, 10, 20, 30, 60, 120, 300, 600, 1200)  # windows; lengths at which reference distances are kept
+SEGMENTS = 8  # per training subject and length
+PERCENTILES = np.linspace(0, 100, 401)  # at which the distribution of the distances is kept
+MOST_DIRECTIONS, SUBJECTS_PER_DIRECTION = 8, 5
+MOST_FITS = 100  # leave one subject out, or a hundredth of many
+CLIP = 10.0  # standardised features beyond are clipped
+BLOCK = 512  # windows processed together
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class RecordingFeatures:
+    """Features of one recording; C channels, B bands."""
+
+    power: Floats  # log relative band power, mean over windows; C x B
+    share: Floats  # log standard deviation relative to that of the median electrode; C
+    coupling: Floats  # mean correlation with the other electrodes; C
+    spread: float  # standard deviation of the median electrode, in microvolts
+    shares: Floats  # relative band power in percent, mean over electrodes and windows; B
+
+    @property
+    def vector(self) -> Floats:
+        """The features that do not depend on gain, f = C x B + 2 C."""
+        return np.concatenate([self.power.ravel(), self.share, self.coupling])
+
+
+@dataclass(frozen=True)
+class WindowFeatures:
+    """The same quantities of n single windows, so that any stretch of a recording is a mean over some of them."""
+
+    power: Floats  # n x C x B
+    deviation: Floats  # n x C, microvolts
+    coupling: Floats  # n x C
+    shares: Floats  # n x B
+
+    def recording(self, rows: slice = slice(None)) -> RecordingFeatures:
+        """Features of the recording, or of these windows of it."""
+        typical = np.maximum(np.median(self.deviation[rows], axis=0), TINY)
+        level = float(np.median(typical))
+        return RecordingFeatures(
+            self.power[rows].mean(axis=0), np.log(typical / level), self.coupling[rows].mean(axis=0), level,
+            self.shares[rows].mean(axis=0),
+        )  # fmt: skip
+
+    def segments(self) -> dict[int, Floats]:
+        """Feature vectors of contiguous segments (m x f) by length in windows; 0 is the whole recording."""
+        n, found = len(self.deviation), {0: self.recording().vector[None]}
+        for length in LENGTHS:
+            if length <= n:
+                starts = np.linspace(0, n - length, min(SEGMENTS, n // length)).round().astype(int)
+                found[length] = np.stack([self.recording(slice(i, i + length)).vector for i in starts])
+        return found
+
+
+def window_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, Band]) -> WindowFeatures:
+    """Features of each window.
+
+    Parameters
+    ----------
+    bag : ndarray of shape (n_windows, C, n_times)
+        In microvolts.
+    sfreq : float
+        Sampling rate of the windows, in Hz.
+    bands : mapping of str to (float, float)
+        Low and high edge of each band, in Hz.
+    """
+    n, n_channels, n_times = bag.shape
+    taper = np.hanning(n_times).astype(np.float32)
+    frequency = np.fft.rfftfreq(n_times, 1 / sfreq)
+    inside = [(frequency >= low) & (frequency < high) for low, high in bands.values()]
+    power, deviations = np.zeros((n, n_channels, len(bands))), np.empty((n, n_channels))
+    coupling, shares = np.empty((n, n_channels)), np.zeros((n, len(bands)))
+    for first in range(0, n, BLOCK):
+        rows = slice(first, first + BLOCK)
+        x = np.array(bag[rows], dtype=np.float32)
+        x -= x.mean(axis=2, keepdims=True)
+        deviation = np.sqrt(np.square(x, dtype=np.float64).mean(axis=2))  # windows x C
+        deviations[rows] = deviation
+        if bands:
+            density = np.abs(_rfft(x * taper)) ** 2
+            parts = np.stack([density[..., mask].sum(axis=2) for mask in inside], axis=2) + TINY
+            parts /= parts.sum(axis=2, keepdims=True)
+            power[rows], shares[rows] = np.log(parts), 100 * parts.mean(axis=1)
+        x /= np.maximum(deviation, TINY)[..., None].astype(np.float32)
+        own = np.einsum("nct,nct->nc", x, x) / n_times
+        together = np.einsum("nct,nt->nc", x, x.sum(axis=1)) / n_times  # sum of an electrode's correlations
+        coupling[rows] = (together - own) / max(n_channels - 1, 1)
+    return WindowFeatures(power, deviations, coupling, shares)
+
+
+def _rfft(x: NDArray[np.float32]) -> NDArray[Any]:
+    from scipy.fft import rfft
+
+    return np.asarray(rfft(x, axis=2))
+
+
+@dataclass(frozen=True)
+class Distance:
+    """Distance of feature vectors from n subjects; f features, d main directions."""
+
+    centre: Floats  # f
+    scale: Floats  # f
+    mean: Floats  # f, of standardised features
+    directions: Floats  # d x f
+    variances: Floats  # d
+    residual: float  # mean squared length of what the directions do not explain
+
+    @classmethod
+    def fit(cls, features: Floats) -> Distance:
+        """Fit on one feature vector per subject (n x f)."""
+        n = len(features)
+        centre = np.median(features, axis=0)
+        scale = 1.4826 * np.median(np.abs(features - centre), axis=0)
+        scale = np.where(scale > TINY, scale, np.maximum(features.std(axis=0), 1e-3))
+        z = np.clip((features - centre) / scale, -CLIP, CLIP)
+        mean = z.mean(axis=0)
+        _, lengths, directions = np.linalg.svd(z - mean, full_matrices=False)
+        d = min(MOST_DIRECTIONS, max(1, (n - 1) // SUBJECTS_PER_DIRECTION), len(lengths))
+        variances = np.maximum(lengths[:d] ** 2 / max(n - 1, 1), TINY)
+        rest = max(float((lengths[d:] ** 2).sum()) / n, TINY)
+        return cls(centre, scale, mean, directions[:d], variances, rest)
+
+    def __call__(self, features: Floats) -> Floats:
+        """Distance of each row (m x f) from the subjects, m."""
+        z = np.clip((features - self.centre) / self.scale, -CLIP, CLIP) - self.mean
+        along = z @ self.directions.T
+        beside = np.maximum((z**2).sum(axis=1) - (along**2).sum(axis=1), 0.0)
+        distance: Floats = np.sqrt((along**2 / self.variances).mean(axis=1) + beside / self.residual)
+        return distance
+
+
+@dataclass(frozen=True)
+class NoveltyModel:
+    """The out-of-distribution test: a distance, and its distribution among the training subjects at L lengths.
+
+    Parameters
+    ----------
+    distance : Distance
+        Fitted on all training subjects.
+    lengths : ndarray of shape (L,)
+        Numbers of windows, rising; the last is the median of the training subjects, for whole recordings.
+    quantiles : ndarray of shape (L, len(PERCENTILES))
+        Distances of held-out training subjects at each length.
+    """
+
+    distance: Distance
+    lengths: Floats
+    quantiles: Floats
+
+    @classmethod
+    def fit(cls, subjects: Sequence[Mapping[int, Floats]], counts: Sequence[int]) -> NoveltyModel:
+        """Fit on training subjects.
+
+        Parameters
+        ----------
+        subjects : sequence of dict
+            ``WindowFeatures.segments`` of each.
+        counts : sequence of int
+            Windows of each.
+        """
+        median = float(np.median(counts))
+        held = {length: sum(length in subject for subject in subjects) for length in LENGTHS}
+        lengths = [length for length in LENGTHS if length < median and 2 * held[length] >= len(subjects)]
+        distances: dict[int, list[Floats]] = {length: [] for length in (*lengths, 0)}
+        whole = np.concatenate([subject[0] for subject in subjects])
+        for rest, left_out in leave_out(len(subjects)):
+            distance = Distance.fit(whole[rest])
+            for i in left_out:
+                for length in distances.keys() & subjects[i].keys():
+                    distances[length].append(distance(subjects[i][length]))
+        # Weibull's positions, i / (n + 1): a new subject exceeds the 95th percentile in 5 % of cases also if n is small
+        quantiles = [
+            np.percentile(np.concatenate(values), PERCENTILES, method="weibull") for values in distances.values()
+        ]
+        return cls(Distance.fit(whole), np.array([*lengths, median], dtype=np.float64), np.stack(quantiles))
+
+    def percentile(self, features: RecordingFeatures, n_windows: int) -> float:
+        """Out-of-distribution percentile, 0 to 100, among training recordings of ``n_windows`` windows.
+
+        Between two stored lengths it is interpolated linearly in the logarithm of the length.
+        """
+        distance = float(self.distance(features.vector[None])[0])
+        at = [np.interp(distance, row, PERCENTILES) for row in self.quantiles]
+        return float(np.interp(np.log(n_windows), np.log(self.lengths), at))
+
+
+def leave_out(n: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Pairs of (the others, those left out) in which each of n subjects is left out once."""
+    for who in np.array_split(np.random.default_rng(0).permutation(n), min(n, MOST_FITS)):
+        yield np.setdiff1d(np.arange(n), who), who
