@@ -142,7 +142,7 @@ def test_the_timeline_reacts_to_the_pointer_and_the_keyboard(browser: Any, pages
     gate = browser.find_element("css selector", "#choose-ranking button")
     gate.click()
     assert gate.get_attribute("aria-pressed") == "true"
-    assert "Gate" in browser.find_element("id", "timeline-title").text
+    assert "Attention weight" in browser.find_element("id", "timeline-title").text
     assert logs(browser) == ([], [])
 
 
