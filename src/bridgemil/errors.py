@@ -83,8 +83,9 @@ def grouped(problems: Iterable[Problem]) -> list[str]:
         if len(same) <= EXAMPLES or len(places) < len(same):
             lines += [str(problem) for problem in same]
             continue
+        count = f"{len(same)} {'recordings' if all(problem.file for problem in same) else 'subjects'}"
         examples = "; ".join(places[:EXAMPLES])
-        lines.append(f"{len(same)} times: {same[0].what}: {examples}; and {len(same) - EXAMPLES} more")
+        lines.append(f"{count}: {same[0].what}: {examples}; and {len(same) - EXAMPLES} more")
     return lines
 
 
