@@ -118,7 +118,8 @@ def test_all_problems_are_listed_at_once(bids: Path, tmp_path: Path) -> None:
 
 
 def test_missing_electrode(bids: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadData, match=r"  - 6 recordings: missing electrode Pz \(it has Fp1, .*: sub-01, .*; and 3 more$"):
+    line = r"  - 6 recordings: missing electrode Pz \(it has Fp1, .*: sub-01, .*; and 3 more$"
+    with pytest.raises(BadData, match=line):
         quiet(bids, tmp_path / "c", channels=("C3", "Pz"))
 
 
