@@ -34,7 +34,7 @@ def test_whoever_waits_for_anothers_run_is_told(tmp_path: Path) -> None:
     other.join()
 
 
-def test_risks_that_two_calls_accept_at_once_are_both_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_that_two_calls_find_at_once_are_both_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, plan = open_store(tmp_path), FoldPlan((("a",), ("b",), ("c",)))
     write = runs_store.write_sealed
 
@@ -43,9 +43,10 @@ def test_risks_that_two_calls_accept_at_once_are_both_kept(tmp_path: Path, monke
         write(file, content)
 
     monkeypatch.setattr(runs_store, "write_sealed", slow)
-    calls = [threading.Thread(target=store.note_split, args=("0" * 24, plan, [risk])) for risk in ("copies", "size")]
+    found = [{"check": name, "level": "WARN", "message": "Seen."} for name in ("copies", "size")]
+    calls = [threading.Thread(target=store.note_split, args=("0" * 24, plan, [warning])) for warning in found]
     for call in calls:
         call.start()
     for call in calls:
         call.join()
-    assert store.accepted_risks("0" * 24, plan) == ("copies", "size")
+    assert store.warnings("0" * 24, plan.hash) == found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from fnmatch import fnmatchcase
@@ -36,9 +35,9 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import plan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
+from bridgemil.evaluation.results import Results
 from bridgemil.integrity import verify
 from bridgemil.report.audit_text import lines
-from bridgemil.runs import RunStore
 from leaky import labelled, made, signals
 
 engine = importlib.import_module("bridgemil.engine.evaluate")  # the module, not the function of that name
@@ -134,7 +133,8 @@ def test_a_risk_that_is_not_there_is_a_warning_and_a_name_that_cannot_be_an_erro
             guard(clean, accepted=[name])
     for name in ("same_signal", "shortcut_site", "groups_person", "stage1"):
         with pytest.warns(BridgeMILWarning, match=f"{name} is not needed"):
-            assert set(guard(clean, accepted=[name]).values()) == {()}
+            (found,) = guard(clean, accepted=[name]).values()
+        assert {warning["level"] for warning in found} <= {"WARN"}
 
 
 def test_every_finding_has_a_name_that_can_be_accepted(tmp_path: Path) -> None:
@@ -151,13 +151,14 @@ def test_a_cohort_is_audited_once_for_a_folder_of_runs(tmp_path: Path, monkeypat
     monkeypatch.setattr(memory, "_KNOWN", {})
     monkeypatch.setattr("bridgemil.audit.cheap", lambda c: done.append(1) or cheap(c))
     told = list[str]()
-    assert guard({cohort: []}, tmp_path, watch=told.append) == {cohort.hash: ()}
-    assert guard({cohort: []}, tmp_path, watch=told.append) == {cohort.hash: ()}
+    found = guard({cohort: []}, tmp_path, watch=told.append)
+    assert [warning["check"] for warning in found[cohort.hash]] == ["balance", "size"], "10 people are few"
+    assert guard({cohort: []}, tmp_path, watch=told.append) == found
     assert told == ["the cohort"], "said once, when it is done"
     assert list(tmp_path.iterdir()) == [], "looking writes nothing"
     keep(cohort, tmp_path)
     monkeypatch.setattr(memory, "_KNOWN", {})  # another process
-    assert guard({cohort: []}, tmp_path) == {cohort.hash: ()}
+    assert guard({cohort: []}, tmp_path) == found
     assert len(done) == 1
     guard({made(signals(10, seconds=6, n_channels=3), columns={"age": [3] * 10}): []}, tmp_path)
     assert len(done) == 2, "other columns are another cohort to the audit"
@@ -243,14 +244,12 @@ def test_evaluate_refuses_a_leaky_cohort_and_writes_an_accepted_risk_into_every_
         evaluate(cohort, "bandpower", **how)
     assert not (tmp_path / "runs").exists(), "nothing was run, and nothing of a refused cohort is kept"
     results = evaluate(cohort, "bandpower", accept_risk=["same_signal"], **how)
-    assert results.accepted_risks == ("same_signal",)
-    assert results.to_dict()["accepted_risks"] == ["same_signal"]
-    assert "failed its audit (same_signal)" in repr(results)
-    store = RunStore(tmp_path / "runs")
+    assert [w["check"] for w in results.warnings if w["level"] == "FAIL"] == ["same_signal"]
+    assert results.to_dict()["warnings"] == results.warnings
+    assert "FAIL same_signal (accepted" in repr(results)
     assert list((tmp_path / "runs" / "audits").iterdir()), "the audit is kept for the next call"
-    assert all(store.about(identity)["accepted_risks"] == ["same_signal"] for identity in store.finished())
     shown = bridgemil("report", tmp_path / "runs")
-    assert "failed its audit (same_signal)" in " ".join(shown.stdout.split()), shown.stdout + shown.stderr
+    assert "FAIL same_signal (accepted" in shown.stdout, shown.stdout + shown.stderr
 
 
 def test_an_accepted_risk_is_one_of_results_whose_runs_were_finished_before(
@@ -261,36 +260,29 @@ def test_an_accepted_risk_is_one_of_results_whose_runs_were_finished_before(
     how = {"folds": 3, "out": runs, "progress": False, "baselines": False}
     method = "bandpower+tangent"
 
-    def known(*risks: str) -> None:
-        monkeypatch.setattr(engine, "guard", lambda plans, *rest: {each.hash: risks for each in plans})
+    def known(*names: str) -> None:
+        found = tuple({"check": name, "level": "FAIL", "message": f"{name} failed."} for name in names)
+        monkeypatch.setattr(engine, "guard", lambda plans, *rest: {each.hash: found for each in plans})
+
+    def checks(results: Results) -> list[str]:
+        return [warning["check"] for warning in results.warnings]
 
     known()
-    assert evaluate(cohort, method, **how).accepted_risks == ()
+    assert evaluate(cohort, method, **how).warnings == []
     times = {file: file.stat().st_mtime_ns for file in runs.rglob("run.json")}
     known("same_signal")
-    assert evaluate(cohort, method, **how).accepted_risks == ("same_signal",)
+    assert checks(evaluate(cohort, method, **how)) == ["same_signal"]
     assert {file: file.stat().st_mtime_ns for file in runs.rglob("run.json")} == times, "nothing was run again"
     shown = bridgemil("report", runs)
-    assert "failed its audit (same_signal)" in " ".join(shown.stdout.split()), shown.stdout + shown.stderr
+    assert "FAIL same_signal (accepted" in shown.stdout, shown.stdout + shown.stderr
     known("shortcut_rate")
-    assert evaluate(cohort, method, **how).accepted_risks == ("same_signal", "shortcut_rate")
+    assert checks(evaluate(cohort, method, **how)) == ["same_signal", "shortcut_rate"]
     known()
     later = evaluate(cohort, method, **how)
-    assert later.accepted_risks == ("same_signal", "shortcut_rate"), "what was accepted once stays with the results"
-    assert all(member.accepted_risks == later.accepted_risks for member in later.members.values())
-    assert evaluate(cohort, "bandpower", split_seed=1, **how).accepted_risks == (), "another split is another matter"
+    assert checks(later) == ["same_signal", "shortcut_rate"], "what was accepted once stays with the results"
+    assert all(member.warnings == later.warnings for member in later.members.values())
+    assert evaluate(cohort, "bandpower", split_seed=1, **how).warnings == [], "another split is another matter"
     assert verify(runs, progress=False).findings == []
-
-
-def test_a_run_that_was_done_with_an_accepted_risk_keeps_it_in_later_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cohort = _leaky(tmp_path / "leaky")
-    how = {"folds": 3, "out": tmp_path / "runs", "progress": False, "baselines": False}
-    evaluate(cohort, "bandpower", accept_risk=["same_signal"], **how)
-    shutil.rmtree(tmp_path / "runs/splits")  # as earlier versions left it: only the runs say it
-    monkeypatch.setattr(engine, "guard", lambda plans, *rest: {each.hash: () for each in plans})
-    assert evaluate(cohort, "bandpower", **how).accepted_risks == ("same_signal",)
 
 
 def test_the_quick_audit_says_so_where_progress_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -305,15 +297,14 @@ def test_benchmark_and_train_refuse_a_leaky_cohort_too(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="--accept-risk same_signal"):
         plan([cohort], ["bandpower"], folds=3, out=tmp_path / "runs")
     accepted = plan([cohort], ["bandpower"], folds=3, out=tmp_path / "runs", accept_risk=["same_signal"])
-    assert {job.accepted_risks for job in accepted.jobs} == {("same_signal",)}
+    assert accepted.warnings[0]["check"] == "same_signal"
     with pytest.raises(BadData, match="--accept-risk same_signal"):
         train(cohort, tmp_path / "model", "bandpower", folds=3, progress=False, baselines=False)
     trained = train(
         cohort, tmp_path / "model", "bandpower", folds=3, progress=False, baselines=False, accept_risk=["same_signal"]
     )
-    assert trained.bundle.about["cautions"] == [
-        "the training cohort failed its audit (same_signal), which was accepted"
-    ]
+    assert trained.bundle.warnings[0]["check"] == "same_signal"
+    assert "FAIL same_signal (accepted" in trained.bundle.card
 
 
 def test_a_split_that_tears_a_person_apart_is_refused(tmp_path: Path) -> None:
@@ -322,4 +313,5 @@ def test_a_split_that_tears_a_person_apart_is_refused(tmp_path: Path) -> None:
     how = {"folds": 3, "progress": False, "baselines": False}
     with pytest.raises(BadData, match="--accept-risk groups_person"):
         evaluate(cohort, "bandpower", **how)
-    assert evaluate(cohort, "bandpower", groups="person", **how).accepted_risks == ()
+    warnings = evaluate(cohort, "bandpower", groups="person", **how).warnings
+    assert {warning["level"] for warning in warnings} <= {"WARN"}

@@ -196,7 +196,7 @@ def test_an_accepted_risk_is_shown_and_makes_its_domain_high(tmp_path: Path) -> 
     assert "--accept-risk" in section.judgements[0].evidence[0]
     assert "sub-02 and sub-07" in " ".join(section.judgements[0].evidence)
     for text in (markdown(checklist), checklist_page(checklist)):
-        assert text.count("NOT to be believed as it stands") >= 3
+        assert text.count("FAIL same_signal (accepted") >= 3
 
 
 def test_without_the_cohort_the_runs_fill_in_what_they_can_and_every_domain_is_unclear(tmp_path: Path) -> None:

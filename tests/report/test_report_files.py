@@ -20,7 +20,7 @@ from bridgemil.report.benchmark_text import print_report
 from bridgemil.runs import open_store
 from people import people
 
-NAMES = ["cohort", "split", "method", "backbone", "recipe", "budget", "settings_hash", "accepted_risks"]
+NAMES = ["cohort", "split", "method", "backbone", "recipe", "budget", "settings_hash", "warnings"]
 NAMES += ["seed", "fold", "subject"]
 ODD = r"[/b] a_b*|\x{y}$1&#~^<i>%"
 

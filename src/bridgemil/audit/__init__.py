@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bridgemil.audit.findings import Audit, Finding, refuse
+from bridgemil.audit.findings import Audit, Finding, as_warnings, refuse
 from bridgemil.audit.inputs import AuditInput, AuditOptions
 from bridgemil.audit.memory import keep, remembered
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILWarning
-from bridgemil.runs import find_store
+from bridgemil.runs import AuditWarning, find_store
 
 __all__ = [
     "Audit",
@@ -174,7 +174,7 @@ def guard(
     runs: str | Path | None = None,
     accepted: Sequence[str] = (),
     watch: Callable[[str], None] | None = None,
-) -> dict[str, tuple[str, ...]]:
+) -> dict[str, tuple[AuditWarning, ...]]:
     """Do the quick audit of cohorts unless it is remembered, and refuse those that fail it.
 
     Parameters
@@ -191,7 +191,7 @@ def guard(
     Returns
     -------
     dict
-        Cohort hash to the accepted risks that were there: to be written into every result.
+        Cohort hash to its warnings, each WARN and each accepted FAIL: to be written into every result.
     """
     from bridgemil.audit import fold_membership
 
@@ -211,11 +211,11 @@ def guard(
         for plan in splits:
             known += fold_membership.check(AuditInput(cohort, None, AuditOptions(plan=plan)))
         findings[cohort.hash] = known
-    risks = {key: tuple(refuse(known, accepted)) for key, known in findings.items()}
-    for name in sorted(set(accepted) - {name for needed in risks.values() for name in needed}):
+    needed = {name for known in findings.values() for name in refuse(known, accepted)}
+    for name in sorted(set(accepted) - needed):
         message = f"--accept-risk {name} is not needed: the cohort does not fail it"
         warnings.warn(message, BridgeMILWarning, stacklevel=3)
-    return risks
+    return {key: tuple(as_warnings(known)) for key, known in findings.items()}
 
 
 def _without_folds(findings: Sequence[Finding]) -> list[Finding]:

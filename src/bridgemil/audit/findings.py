@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from bridgemil.errors import BadData
+from bridgemil.runs import AuditWarning, merged
 
 Status = Literal["PASS", "INFO", "WARN", "FAIL", "SKIP"]
 STATUSES: tuple[Status, ...] = ("FAIL", "WARN", "INFO", "SKIP", "PASS")  # what needs a reader comes first
@@ -121,7 +122,7 @@ def refuse(findings: Sequence[Finding], accepted: Sequence[str] = ()) -> list[st
     Returns
     -------
     list of str
-        The names that were needed, sorted: to be written into every result.
+        The names that were needed, sorted.
     """
     failed = [finding for finding in findings if finding.status == "FAIL"]
     open_ = [finding for finding in failed if finding.name not in accepted]
@@ -133,3 +134,15 @@ def refuse(findings: Sequence[Finding], accepted: Sequence[str] = ()) -> list[st
             f"`bridgemil audit` says what to do about each; {options} goes on and writes the risk into every result"
         )
     return sorted({finding.name for finding in failed})
+
+
+def as_warnings(findings: Sequence[Finding]) -> list[AuditWarning]:
+    """What results on an audited cohort must carry: every WARN, and every FAIL, each of which was accepted.
+
+    Parameters
+    ----------
+    findings
+        Of an audit that was not refused.
+    """
+    levels = ("WARN", "FAIL")
+    return merged([{"check": f.name, "level": f.status, "message": f.message} for f in findings if f.status in levels])

@@ -9,6 +9,7 @@ from bridgemil.bundle.performance import no_better_than_guessing
 from bridgemil.bundle.store import NOTICE
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.tables import MISSING
+from bridgemil.report.markdown import md_warnings
 
 
 def people(cohort: Cohort) -> list[dict[str, Any]]:
@@ -54,13 +55,16 @@ def write_card(about: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     Parameters
     ----------
     about
-        ``name``, ``performance``, ``calibration``, ``provenance`` and ``trained``, as ``bundle.json`` holds them.
+        ``name``, ``warnings``, ``performance``, ``calibration``, ``provenance`` and ``trained``, as ``bundle.json``
+        holds them.
     facts
         ``ModelFacts.for_json()``.
     """
+    warnings = "\n".join(md_warnings(about.get("warnings", ()))).strip()
     parts = [
         f"# {about['name']}",
         f"**{NOTICE}**",
+        *([warnings] if warnings else []),
         _what(about, facts),
         _use(facts),
         _performance(about),

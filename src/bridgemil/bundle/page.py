@@ -66,6 +66,7 @@ def write_page(
         calibration=calibration_context(bundle, found),
         bands=_bands(bundle, found),
         provenance=_provenance(bundle, found),
+        audit_warnings=bundle.warnings,
     )
 
 

@@ -28,6 +28,7 @@ from bridgemil.disk import new_folder, refuse_link, write_json
 from bridgemil.errors import BadData, BadUse, BridgeMILError
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.calibration import Calibration
+from bridgemil.runs import AuditWarning
 from bridgemil.stored import StoredFolder, file_hash
 from bridgemil.stored.hashes import content_hash
 
@@ -51,7 +52,8 @@ class Bundle:
     reference
         Statistics of the training subjects.
     about
-        ``name``, ``performance``, ``calibration``, ``provenance`` and more, as ``bundle.json`` holds them.
+        ``name``, ``warnings``, ``performance``, ``calibration``, ``provenance`` and more, as ``bundle.json`` holds
+        them.
     card
         The model card, Markdown.
     folder
@@ -79,6 +81,11 @@ class Bundle:
     def name(self) -> str:
         """What it is called."""
         return str(self.about["name"])
+
+    @property
+    def warnings(self) -> list[AuditWarning]:
+        """The audit warnings of the cohort it was trained on."""
+        return list(self.about.get("warnings", ()))
 
     @property
     def title(self) -> str:

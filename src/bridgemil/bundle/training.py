@@ -128,8 +128,6 @@ def train(
         cohort, method, backbone, [seed], budget, kept, recipe=recipe, split=plan, device=device, threads=threads,
         baselines=baselines, progress=progress, announce=announce, settings=settings, accept_risk=accept_risk,
     )  # fmt: skip
-    cautions = [*cautions, *(f"the training cohort failed its audit ({name}), which was accepted"
-                             for name in results.accepted_risks)]  # fmt: skip
     runs_store = open_store(kept)
     if single:
         with torch_threads(threads):
@@ -233,6 +231,7 @@ def _about(cohort: Cohort, results: Results, name: str, identity: str, single: b
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "ensemble": "single" if single else "folds",
         "trained": _trained(results, single),
+        "warnings": results.warnings,
         "performance": measure(as_said(results)),
         "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error},
         "provenance": {

@@ -61,6 +61,7 @@ def run(
     from bridgemil.engine.benchmark import Where, benchmark, expected_seconds, plan
     from bridgemil.engine.display import say_auditing
     from bridgemil.evaluation.estimate import duration
+    from bridgemil.report.benchmark_text import print_warnings
 
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
     chosen = options.names(methods) or (), options.names(backbones) or ()
@@ -80,7 +81,10 @@ def run(
         typer.echo(
             f"{len(grid.jobs)} runs: {done} done, {len(grid.todo)} to do{again}{_time(expected, where)}", err=True
         )
+    if not json:
+        print_warnings(grid.warnings)
     content: dict[str, Any] = {"runs": len(grid.jobs), "done": done, "todo": len(grid.todo), "out": str(out)}
+    content["warnings"] = grid.warnings
     if plan_only:
         if json:
             options.print_json(content)

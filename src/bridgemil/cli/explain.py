@@ -77,7 +77,8 @@ def run(
     files = [page, *([] if csv is None else explanation.write_csv(csv))]
     if json:
         about = {"model": held.title, "run": held.identity, "fold": held.about["fold"], "seed": held.about["seed"]}
-        content: dict[str, Any] = explanation.for_json() | about | {"warnings": warnings}
+        content: dict[str, Any] = explanation.for_json() | about
+        content |= {"warnings": warnings, "audit_warnings": held.warnings}
         options.print_json(content | {"files": [str(file) for file in files], "research_use_only": True})
         return
     _print(held, explanation, warnings)
@@ -146,13 +147,16 @@ def _write(page: Path, held: HeldOut, facts: ModelFacts, explanation: Explanatio
             "Cohort": f"{held.about['cohort']['path'] or 'in memory'} ({held.cohort.hash[:12]})",
             "Settings": held.about["settings_hash"][:12],
         },
+        audit_warnings=held.warnings,
     )
     return warnings
 
 
 def _print(held: HeldOut, explanation: Explanation, warnings: list[str]) -> None:
     from bridgemil.report.pages import RESEARCH
+    from bridgemil.report.benchmark_text import print_warnings
 
+    print_warnings(held.warnings)
     for line in warnings:
         typer.echo(f"WARNING: {line}")
     typer.echo(held.sentence)

@@ -91,7 +91,8 @@ def run(
         averages, remarks = over_splits(report.cells)
         tables = {"experiments": report.table, "comparisons": report.pairs, "splits": as_table(averages)}
         content = {name: _rows(table) for name, table in tables.items()}
-        more = {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
+        more: dict[str, Any] = {"warnings": report.warnings}
+        more |= {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
         options.print_json(content | more)
         return
     print_report(report)  # after the files: a reader such as `head` may close the pipe early

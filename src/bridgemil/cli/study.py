@@ -99,6 +99,9 @@ def run(
 
 
 def _say(findings: Findings, folder: Path) -> None:
+    from bridgemil.report.benchmark_text import print_warnings
+
+    print_warnings(findings.warnings)
     typer.echo(f"\n{findings.title}\n")
     for sentence in findings.sentences:
         typer.echo(f"  {sentence}")

@@ -90,5 +90,6 @@ def for_machines(trained: Trained, out: Path) -> dict[str, Any]:
     about = trained.bundle.about
     keys = ("name", "sha256", "ensemble", "classes", "performance", "calibration", "notice")
     return {"model": str(out), "runs": str(trained.runs), **{key: about[key] for key in keys}} | {
-        "evaluation": trained.results.to_dict()
+        "warnings": trained.results.warnings,
+        "evaluation": trained.results.to_dict(),
     }

@@ -126,8 +126,8 @@ def plan(
             raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
     how: dict[str, Any] = {"folds": folds, "split": split, "groups": groups, "split_seed": split_seed}
     experiments = grid(opened, methods, backbones, seeds, budget, recipe=recipe, **how, changes=settings, vary=vary)
-    risks = guard({experiment.cohort: [experiment.split] for experiment in experiments}, out, accept_risk, watch)
-    audited = [replace(experiment, accepted_risks=risks[experiment.cohort.hash]) for experiment in experiments]
+    found = guard({experiment.cohort: [experiment.split] for experiment in experiments}, out, accept_risk, watch)
+    audited = [replace(experiment, warnings=found[experiment.cohort.hash]) for experiment in experiments]
     return Plan(audited, RunStore(Path(out)))
 
 

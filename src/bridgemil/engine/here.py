@@ -67,9 +67,7 @@ class ThisProcess(Workers):
                 if self.told is not None:
                     self.told(Event(job, "epoch", moment=moment))
 
-            run = Run(
-                self.cohorts[job.cohort_hash], job.subjects, job.settings, job.seed, job.split, job.accepted_risks
-            )
+            run = Run(self.cohorts[job.cohort_hash], job.subjects, job.settings, job.seed, job.split)
             try:
                 run.perform(self.store, self.device, watch)
             except BridgeMILError as error:

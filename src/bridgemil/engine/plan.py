@@ -16,7 +16,7 @@ from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import fold_plan, gather, seed_list
 from bridgemil.evaluation.results import Results, averaged
 from bridgemil.methods import Settings, changed_from_budget
-from bridgemil.runs import RunStore, run_identity, stage1_identity
+from bridgemil.runs import AuditWarning, RunStore, merged, run_identity, stage1_identity
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,6 @@ class Job:
     subjects: Round
     split: Mapping[str, Any]
     part: str = ""  # what of the cohort is used, where it is not all
-    accepted_risks: tuple[str, ...] = ()  # of the cohort's audit
 
     @property
     def experiment(self) -> tuple[str, str, str]:
@@ -63,8 +62,8 @@ class Experiment:
         ``report``, which compares whole splits.
     drawn
         The rounds of such a part; those of the split by default.
-    accepted_risks
-        What the audit of the cohort failed on, and was accepted.
+    warnings
+        The audit warnings of the cohort and split.
     """
 
     cohort: Cohort
@@ -73,7 +72,7 @@ class Experiment:
     seeds: tuple[int, ...]
     part: str = ""
     drawn: tuple[Round, ...] | None = None
-    accepted_risks: tuple[str, ...] = ()
+    warnings: tuple[AuditWarning, ...] = ()
 
     @property
     def rounds(self) -> list[Round]:
@@ -88,12 +87,7 @@ class Experiment:
             for subjects in self.rounds:
                 identity = run_identity(member, self.cohort.hash, subjects, seed)
                 encoder = stage1_identity(member, self.cohort.hash, subjects, seed)
-                made.append(
-                    Job(
-                        identity, encoder, path, self.cohort.hash, member, seed, subjects, about, self.part,
-                        self.accepted_risks,
-                    )
-                )  # fmt: skip
+                made.append(Job(identity, encoder, path, self.cohort.hash, member, seed, subjects, about, self.part))
         return made
 
     def results(self, store: RunStore) -> Results:
@@ -103,7 +97,7 @@ class Experiment:
             identities = [job.identity for seed in self.seeds for job in self.jobs(seed) if job.settings == member]
             parts.append(gather(store, identities, member, self.split, len(self.rounds)))
         results = parts[0] if len(parts) == 1 else averaged(parts, self.settings)
-        return replace(results, accepted_risks=tuple(sorted({*results.accepted_risks, *self.accepted_risks})))
+        return replace(results, warnings=merged(results.warnings, self.warnings))
 
 
 @dataclass
@@ -140,12 +134,23 @@ class Plan:
         """By hash."""
         return {experiment.cohort.hash: experiment.cohort for experiment in self.experiments}
 
+    @property
+    def warnings(self) -> list[AuditWarning]:
+        """The audit warnings of every cohort: cohort, check, level, message."""
+        return merged(
+            [
+                {"cohort": experiment.cohort.path.name if experiment.cohort.path else "(in memory)", **warning}
+                for experiment in self.experiments
+                for warning in experiment.warnings
+            ]
+        )
+
     def note(self) -> None:
         """Write down which splits and ensembles the runs belong to."""
         for experiment in self.experiments:
             if experiment.part:
                 continue
-            self.store.note_split(experiment.cohort.hash, experiment.split, experiment.accepted_risks)
+            self.store.note_split(experiment.cohort.hash, experiment.split, experiment.warnings)
             if experiment.settings.members:
                 self.store.note_ensemble(experiment.settings)
 

@@ -36,7 +36,7 @@ def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None
         if cohort.hash != job.cohort_hash:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         _refuse_unknown(job.settings)
-        run = Run(cohort, job.subjects, job.settings, job.seed, job.split, job.accepted_risks)
+        run = Run(cohort, job.subjects, job.settings, job.seed, job.split)
         with threadpool_limits(threads):  # numpy's and scikit-learn's
             run.perform(store, device_of(device), watch)
     except BridgeMILError as error:

@@ -68,14 +68,12 @@ def gather(
     """The results of an experiment's finished runs, given fold by fold for each seed.
 
     A run may belong to several splits; what it is called here is its place in this one. ``rounds`` of the plan were
-    run, all by default. A risk that was accepted when one of the runs was done, or for this cohort and split by any
-    call, is a risk of these results.
+    run, all by default. An audit warning of this cohort and split, from any call, is a warning of these results.
     """
     import pandas as pd
 
     predictions, curves, marks, seconds = [], [], list[dict[str, int]](), 0.0
     classes: list[str] = []
-    risks: set[str] = set()
     for place, identity in enumerate(identities):
         about = store.about(identity)
         mark = {"seed": about["seed"], "fold": place % (rounds or plan.k) + 1}
@@ -84,8 +82,6 @@ def gather(
         marks.append(mark)
         seconds += float(about["seconds"])
         classes = about["cohort"]["classes"]
-        risks |= set(about.get("accepted_risks", ()))
-    risks |= set(store.accepted_risks(about["cohort"]["hash"], plan))
 
     def windows() -> pd.DataFrame:
         pairs = zip(identities, marks, strict=True)
@@ -93,7 +89,8 @@ def gather(
 
     return Results(
         settings, classes, pd.concat(predictions, ignore_index=True), _concat(curves), list(identities), seconds,
-        plan.about | {"title": plan.title}, accepted_risks=tuple(sorted(risks)), _windows=windows,
+        plan.about | {"title": plan.title}, warnings=store.warnings(about["cohort"]["hash"], plan.hash),
+        _windows=windows,
     )  # fmt: skip
 
 

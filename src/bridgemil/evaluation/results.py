@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from bridgemil.evaluation import metrics
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.statistics import Comparison, compare
 from bridgemil.methods import Settings
+from bridgemil.runs import AuditWarning, merged, warning_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ class Results:
     baselines: Mapping[str, Results] = field(default_factory=dict)  # the simple baselines on the same folds
     members: Mapping[str, Results] = field(default_factory=dict)  # of an ensemble
     missing_baselines: Mapping[str, str] = field(default_factory=dict)  # name -> why it could not be evaluated
-    accepted_risks: tuple[str, ...] = ()  # what the audit of the cohort failed on, and was accepted
+    warnings: list[AuditWarning] = field(default_factory=list)  # of the cohort's audit: check, level, message
     clinical_options: ClinicalOptions = field(default_factory=ClinicalOptions)  # positive class, operating point, …
     _windows: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
@@ -202,7 +203,7 @@ class Results:
             "settings": self.settings.model_dump(mode="json"),
             "settings_hash": row["settings_hash"],
             "seconds": row["seconds"],
-            "accepted_risks": list(self.accepted_risks),
+            "warnings": self.warnings,
             "missing_baselines": dict(self.missing_baselines),
             "baselines": {
                 name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
@@ -222,16 +223,10 @@ class Results:
             f"  {row['n_subjects']} subjects of {', '.join(self.classes)}, each held out once: "
             f"{self._split_title}, {seeds}; chance {row['chance']:.1%}",
         ]
-        if self.accepted_risks:
-            lines.append(f"  {accepted_words(self.accepted_risks)}")
+        lines += [f"  {warning_text(warning)}" for warning in self.warnings]
         for baseline in self.baselines.values():
             lines.append(f"  baseline {baseline.name}: {baseline.summary['accuracy'][0]:.1%}")
         return "\n".join(lines)
-
-
-def accepted_words(risks: Sequence[str]) -> str:
-    """What must be said beside a result on a cohort that failed its audit."""
-    return f"NOT to be believed as it stands: the cohort failed its audit ({', '.join(risks)}), which was accepted."
 
 
 def _for_each_seed(results: Results, beside: Results) -> pd.DataFrame:
@@ -277,7 +272,7 @@ def averaged(members: list[Results], settings: Settings) -> Results:
         curves=pd.concat(curves, ignore_index=True) if curves else pd.DataFrame(),
         runs=[identity for member in members for identity in member.runs],
         seconds=sum(member.seconds for member in members),
-        accepted_risks=tuple(sorted({risk for member in members for risk in member.accepted_risks})),
+        warnings=merged(*(member.warnings for member in members)),
         members={member.name: member for member in members},
         _windows=windows,
     )

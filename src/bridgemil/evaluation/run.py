@@ -61,8 +61,6 @@ class Run:
         Of weights, sampling and dropout.
     split
         What the fold is a part of, to write down: kind, k, split_seed, hash.
-    accepted_risks
-        What the audit of the cohort failed on, and was accepted; to write down.
     """
 
     cohort: Cohort
@@ -70,7 +68,6 @@ class Run:
     settings: Settings
     seed: int
     split: Mapping[str, Any] | None = None
-    accepted_risks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for first, second in (("train", "validation"), ("train", "test"), ("validation", "test")):
@@ -165,8 +162,6 @@ class Run:
             "threads": fitted.threads,
             "results_version": RESULTS_VERSION,
         } | dict(fitted.model.facts.versions)
-        if self.accepted_risks:
-            content["accepted_risks"] = list(self.accepted_risks)
         if self.subjects.kept:
             content["kept"] = {subject: list(rows) for subject, rows in self.subjects.kept.items()}
         write_json(folder / "run.json", content)

@@ -13,8 +13,9 @@ from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_splits import as_table, over_splits
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, counted, runs_of
-from bridgemil.report.markdown import md_lines, md_sheet, md_table
+from bridgemil.report.markdown import md_lines, md_sheet, md_table, md_warnings
 from bridgemil.report.markdown import md_text as _md
+from bridgemil.runs import TITLE, warning_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,7 @@ def _names(cell: Cell) -> dict[str, Any]:
     return {
         "cohort": place.cohort, "split": place.split, "method": cell.method, "backbone": place.backbone or None,
         "recipe": place.recipe or None, "budget": place.budget or None, "settings_hash": cell.row["settings_hash"],
-        "accepted_risks": "; ".join(cell.results.accepted_risks),
+        "warnings": warning_names(cell.results.warnings),
     }  # fmt: skip
 
 
@@ -123,6 +124,7 @@ def markdown(report: BenchmarkReport) -> str:
     averages, unaveraged = over_splits(report.cells)
     lines = [
         "# Results",
+        *md_warnings(report.warnings),
         "",
         "Subject-level accuracy in percent, mean ± standard deviation over seeds. **Best** and <ins>second</ins>: in "
         "the first table of a split, of the networks of a row; in the next ones, of the whole split.",
@@ -133,7 +135,7 @@ def markdown(report: BenchmarkReport) -> str:
         for sheet in [*sheets.splits(table), *sheets.split_differences(table)]:
             lines += md_sheet(sheet)
         first = [row.first for rows in table.rows.values() for row in rows]
-        lines += md_lines([*sheets.accepted(table.cells), *sheets.split_facts(table), *sheets.facts(first)])
+        lines += md_lines([*sheets.split_facts(table), *sheets.facts(first)])
     for overview, block in zip(sheets.table1(report), report.blocks().values(), strict=True):
         lines += ["", f"## {_md(overview.title)}", *md_lines(overview.before)]
         lines += md_table(overview) if overview.rows else []
@@ -164,8 +166,8 @@ def latex(report: BenchmarkReport) -> dict[str, str]:
         less += [_within(sheet, title) for sheet in sheets.split_differences(table)]
     tables = {"table": sheets.table1(report), "scores": scores, "comparisons": pairs, "splits": [*means, *less]}
     feet = {"table": "", "scores": sheets.INTERVAL, "splits": sheets.SPLITS, "comparisons": POINTS}
-    risks = sheets.accepted(report.cells)
-    return {name: _tex_file(found, " ".join([*risks, feet[name]]).strip()) for name, found in tables.items()}
+    found = f"{TITLE} (report.md): {warning_names(report.warnings)}." if report.warnings else ""
+    return {name: _tex_file(sheet, f"{found} {feet[name]}".strip()) for name, sheet in tables.items()}
 
 
 def _within(sheet: Sheet, title: str) -> Sheet:

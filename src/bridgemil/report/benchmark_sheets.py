@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bridgemil.evaluation.results import accepted_words
 from bridgemil.evaluation.statistics import Comparison, points
 from bridgemil.report.benchmark_splits import OverSplits, SplitRow
 from bridgemil.report.benchmark_table import AVERAGED, BenchmarkReport, Cell, Place
@@ -227,24 +226,16 @@ def changes(cells: Sequence[Cell]) -> list[str]:
     return [f"{', '.join(labels)}: {words}" for words, labels in said.items()]
 
 
-def accepted(cells: Sequence[Cell]) -> list[str]:
-    """That the cohort failed its audit, where it did: above everything else."""
-    risks = sorted({risk for cell in cells for risk in cell.results.accepted_risks})
-    return [accepted_words(risks)] if risks else []
-
-
 def caveats(cells: Sequence[Cell]) -> list[str]:
-    """What must stand beside the numbers: a failed audit, and where they stand beside the paper's, what differs."""
-    said = accepted(cells)
+    """What differs from the paper's setting, where numbers stand beside the paper's."""
     published = [cell for cell in cells if cell.published]
     if not published:
-        return said
+        return []
     reasons = sorted({reason for cell in published for reason in cell.caveats})
     if not reasons:
         words = (
             "As in the paper, so far as is known: data set, preparation, subjects, budget, settings, seeds and folds. "
             "Its split is not known."
         )
-        return [*said, words]
-    differs = f"NOT the paper's setting ({'; '.join(reasons)}): the difference is not a failed or better repetition."
-    return [*said, differs]
+        return [words]
+    return [f"NOT the paper's setting ({'; '.join(reasons)}): the difference is not a failed or better repetition."]

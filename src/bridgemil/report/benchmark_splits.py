@@ -12,6 +12,7 @@ import numpy as np
 
 from bridgemil.baselines import defaults
 from bridgemil.report.benchmark_table import Cell, Place, method_order
+from bridgemil.runs import merged, warning_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,6 +201,6 @@ def _csv_row(table: OverSplits, place: Place, row: SplitRow) -> dict[str, Any]:
                 f"{score}_ahead_of_{name}": None if less is None else less.ahead[score],
                 f"{score}_equal_to_{name}": None if less is None else less.equal[score],
             }
-    risks = sorted({risk for cell in row.cells.values() for risk in cell.results.accepted_risks})
+    found = merged(*(cell.results.warnings for cell in row.cells.values()))
     hashes = {"settings_hash": row.first.row["settings_hash"], "cohort_hash": row.first.source["hash"]}
-    return content | {"accepted_risks": "; ".join(risks)} | hashes
+    return content | {"warnings": warning_names(found)} | hashes

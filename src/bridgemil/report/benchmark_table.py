@@ -22,7 +22,7 @@ from bridgemil.evaluation.protocol import gather
 from bridgemil.evaluation.results import GROUPED, Results, averaged
 from bridgemil.evaluation.statistics import Comparison, holm
 from bridgemil.methods import Settings, changed_from_budget, order, short_name
-from bridgemil.runs import RESULTS_VERSION, RunStore, run_identity
+from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged, run_identity, warning_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,6 +152,11 @@ class BenchmarkReport:
     remarks: list[str] = field(default_factory=list)  # what is not in the tables, and why
 
     @property
+    def warnings(self) -> list[AuditWarning]:
+        """The audit warnings of every cohort shown: cohort, check, level, message."""
+        return merged([{"cohort": cell.cohort, **warning} for cell in self.cells for warning in cell.results.warnings])
+
+    @property
     def table(self) -> pd.DataFrame:
         """A row an experiment; accuracy in percent, the other scores as they are."""
         import pandas as pd
@@ -165,7 +170,7 @@ class BenchmarkReport:
                 "difference": None if published is None else cell.row["accuracy"] - published[0],
                 "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
                 "changed": "; ".join(f"{key} = {value}" for key, value in cell.changed.items()),
-                "accepted_risks": "; ".join(cell.results.accepted_risks),
+                "warnings": warning_names(cell.results.warnings),
                 "cohort_hash": cell.source["hash"],
                 "split_hash": cell.split.hash[:12],
             }

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bridgemil.errors import plain
 from bridgemil.evaluation.statistics import Comparison, points
 from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_splits import OverSplits, over_splits, pool_of
 from bridgemil.report.benchmark_table import BenchmarkReport, counted
+from bridgemil.runs import TITLE, AuditWarning, warning_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +27,7 @@ def print_report(report: BenchmarkReport) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
+    print_warnings(report.warnings)
     tables, remarks = over_splits(report.cells)
     many = {table.pool for table in tables if table.n_splits > MANY_SPLITS}
     for (cohort, split), block in report.blocks().items():
@@ -42,12 +45,33 @@ def print_report(report: BenchmarkReport) -> None:
     _say(console, [*report.remarks, *remarks])
 
 
+def print_warnings(warnings: Sequence[AuditWarning]) -> None:
+    """Print audit warnings between two rules, one line each; nothing where there are none.
+
+    Parameters
+    ----------
+    warnings
+        As ``Results.warnings`` holds them.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    if not warnings:
+        return
+    console = Console(highlight=False)
+    console.rule(Text(TITLE, "bold"), align="left", style="yellow")
+    for warning in warnings:  # never wrapped here: a line can be searched for
+        style = "bold red" if warning["level"] == "FAIL" else "yellow"
+        console.print(Text(plain(warning_text(warning)), style), soft_wrap=True)
+    console.rule(style="yellow")
+
+
 def _print_splits(console: Console, table: OverSplits) -> None:
     _title(console, f"{table.cohort}, {counted(table.n_splits, 'split')} of {table.dealt}")
     for sheet in [*sheets.splits(table), *sheets.split_differences(table)]:
         print_sheet(console, sheet)
     cells = [row.first for rows in table.rows.values() for row in rows]
-    _say(console, [*sheets.accepted(table.cells), *sheets.split_facts(table), *sheets.facts(cells)])
+    _say(console, [*sheets.split_facts(table), *sheets.facts(cells)])
     if table.n_splits > MANY_SPLITS:
         seed = cells[0].split.split_seed
         _say(console, [f'Each split by itself: in report.md, or with --split "split seed {seed}".'])

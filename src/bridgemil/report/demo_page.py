@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.report.results_table import against_baseline, recipe
+from bridgemil.runs import merged
 
 if TYPE_CHECKING:
     from bridgemil.cohort.store import Cohort
@@ -57,6 +58,7 @@ def write_page(
         title="bridgemil demo",
         heading="bridgemil demo",
         sections=[("results", "Results"), *new, *evidence, ("pictures", "Pictures"), ("settings", "What was run")],
+        audit_warnings=merged(*(result.warnings for result in results)),
         rows=rows,
         first=rows[0],
         counts=", ".join(f"{cohort.labels.count(name)} {name}" for name in cohort.classes),

@@ -19,7 +19,7 @@ from bridgemil.models import BaselineModel, Model, NetworkModel, Shelf, features
 from bridgemil.report.cohort_place import cohort_place
 from bridgemil.report.explanation import Person
 from bridgemil.report.window_values import Floats
-from bridgemil.runs import RunShelf, RunStore
+from bridgemil.runs import AuditWarning, RunShelf, RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +46,11 @@ class HeldOut:
         of = f" of {split['k']}" if "k" in split else ""
         part = f", {_part(self.about)}" if _part(self.about) else ""
         return f"{settings.title}{part}, fold {self.about['fold']}{of}, seed {self.about['seed']}"
+
+    @property
+    def warnings(self) -> list[AuditWarning]:
+        """The audit warnings of the cohort and split."""
+        return self.store.warnings(self.about["cohort"]["hash"], (self.about["split"] or {}).get("hash", ""))
 
     @property
     def sentence(self) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from bridgemil.report.benchmark_sheets import Sheet
+from bridgemil.runs import TITLE, AuditWarning, warning_text
 
 
 def md_sheet(sheet: Sheet, level: int = 3) -> list[str]:
@@ -36,6 +37,19 @@ def md_table(sheet: Sheet) -> list[str]:
         cells = [marks[sheet.marks.get((i, j))].format(md_text(word)) for j, word in enumerate(row)]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def md_warnings(warnings: Sequence[AuditWarning]) -> list[str]:
+    """Audit warnings as a block quote, to stand above everything else; nothing where there are none.
+
+    Parameters
+    ----------
+    warnings
+        As ``Results.warnings`` holds them.
+    """
+    if not warnings:
+        return []
+    return ["", f"> **{TITLE}**", ">", *(f"> - {md_text(warning_text(warning))}" for warning in warnings)]
 
 
 def md_lines(lines: Sequence[str]) -> list[str]:

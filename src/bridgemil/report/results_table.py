@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from bridgemil.evaluation.estimate import duration
 from bridgemil.evaluation.metrics import difference, sign_flip_test
-from bridgemil.evaluation.results import GROUPED, TOGETHER, accepted_words
+from bridgemil.evaluation.results import GROUPED, TOGETHER
 from bridgemil.evaluation.statistics import p_text, points
 from bridgemil.methods import changed_from_budget
-from bridgemil.report.benchmark_text import print_sheet
+from bridgemil.report.benchmark_text import print_sheet, print_warnings
 from bridgemil.report.clinical_sheets import clinical_sheets
+from bridgemil.runs import merged
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +29,7 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     from rich.console import Console
 
     console = Console(highlight=False)
+    print_warnings(merged(*(result.warnings for result in results)))
     rows: list[Results] = []
     for result in results:
         rows += [result, *([result.ensemble] if result.seeds > 1 and not result.steady else [])]
@@ -42,8 +44,6 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     console.print("Intervals: 95 %, bootstrap over subjects; what training anew would change is not in them.")
     if results[0].split.get("kind") == "groups":
         console.print(GROUPED)
-    for risks in sorted({result.accepted_risks for result in results if result.accepted_risks}):
-        console.print(f"WARNING: {accepted_words(risks)}", markup=False)
     for result in results:
         for baseline in baselines:
             console.print(against_baseline(result, baseline), markup=False)

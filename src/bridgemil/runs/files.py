@@ -56,15 +56,23 @@ class RunFile(Schema):
     files: dict[str, str] | None = None  # the hash of every file beside it; earlier versions wrote none
 
 
+class SplitWarning(Schema):
+    """A WARN of the cohort's quick audit, or a FAIL that was accepted."""
+
+    check: str
+    level: Literal["WARN", "FAIL"]
+    message: str
+
+
 class SplitFile(Schema):
-    """A split that was planned."""
+    """A split that was planned, with the audit warnings of its cohort."""
 
     cohort: str
     folds: list[list[str]]
     split_seed: int | None = None
     kind: str = "file"
     groups: str | None = None
-    accepted_risks: list[str] = Field(default_factory=list)  # for this cohort and split, by any call
+    warnings: list[SplitWarning] = Field(default_factory=list)  # of this cohort and split, from any call
 
 
 class AuditFinding(BaseModel):

@@ -31,6 +31,7 @@ from bridgemil.runs.files import (
     SplitFile,
 )
 from bridgemil.runs.identity import IDENTITY, RESULTS_VERSION
+from bridgemil.runs.warnings import AuditWarning, merged
 from bridgemil.stored import StoredFolder, file_hash, write_sealed
 
 if TYPE_CHECKING:
@@ -170,31 +171,32 @@ class RunStore:
             raise folder.bad(name, "is not a part of this run")
         return folder.frame(name, columns, None if hashes is None else hashes[name])
 
-    def note_split(self, cohort_hash: str, plan: FoldPlan, accepted: Sequence[str] = ()) -> None:
+    def note_split(self, cohort_hash: str, plan: FoldPlan, found: Sequence[AuditWarning] = ()) -> None:
         """Write down a split that runs here follow, so that a report can tell which runs belong together.
 
         Parameters
         ----------
         cohort_hash, plan
             What is split, and how.
-        accepted
-            Risks that were accepted for this cohort and split. They stay, and are those of every result on it, also of
-            runs that were finished before the risk was known or accepted.
+        found
+            Audit warnings of this cohort and split. They stay, and are those of every result on it, also of runs that
+            were finished before the warning was known or the risk accepted.
         """
-        file = self._made("splits") / _split_name(cohort_hash, plan)
-        if file.is_file() and set(accepted) <= set(self.accepted_risks(cohort_hash, plan)):
+        file = self._made("splits") / _split_name(cohort_hash, plan.hash)
+        before = self.warnings(cohort_hash, plan.hash)
+        if file.is_file() and merged(before, found) == before:
             return
-        with lock(self.unfinished / f"{file.stem}.lock"):  # two calls at once may accept a risk each
-            risks = sorted({*self.accepted_risks(cohort_hash, plan), *accepted})
-            content = plan.for_json() | {"cohort": cohort_hash}
-            write_sealed(file, content | ({"accepted_risks": risks} if risks else {}))
+        with lock(self.unfinished / f"{file.stem}.lock"):  # two calls at once may each find something
+            every = merged(self.warnings(cohort_hash, plan.hash), found)
+            write_sealed(file, plan.for_json() | {"cohort": cohort_hash, "warnings": every})
 
-    def accepted_risks(self, cohort_hash: str, plan: FoldPlan) -> tuple[str, ...]:
-        """The risks that were accepted for a cohort and split; none where nobody wrote the split down."""
-        name = _split_name(cohort_hash, plan)
+    def warnings(self, cohort_hash: str, split_hash: str) -> list[AuditWarning]:
+        """The audit warnings of a cohort and split; none where the split was not written down."""
+        name = _split_name(cohort_hash, split_hash)
         if name not in self.names("splits"):
-            return ()
-        return tuple(StoredFolder(self.root, ADVICE).json(f"splits/{name}", SplitFile).get("accepted_risks", ()))
+            return []
+        content = StoredFolder(self.root, ADVICE).json(f"splits/{name}", SplitFile)
+        return [dict(warning) for warning in content.get("warnings", ())]
 
     def note_ensemble(self, settings: Settings) -> None:
         """Write down an ensemble whose members are run here, so that a report can show it."""
@@ -257,8 +259,8 @@ class RunStore:
         return folder
 
 
-def _split_name(cohort_hash: str, plan: FoldPlan) -> str:
-    return f"{cohort_hash[:12]}-{plan.hash[:12]}.json"
+def _split_name(cohort_hash: str, split_hash: str) -> str:
+    return f"{cohort_hash[:12]}-{split_hash[:12]}.json"
 
 
 @lru_cache(maxsize=2**14)

@@ -12,8 +12,9 @@ from typing import Any
 
 from bridgemil import methods
 from bridgemil.errors import one_of
-from bridgemil.evaluation.results import GROUPED, accepted_words, subbag_pairs
+from bridgemil.evaluation.results import GROUPED, subbag_pairs
 from bridgemil.report.benchmark_table import counted
+from bridgemil.runs import merged
 from bridgemil.studies import drawing, published, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.findings import Findings
@@ -60,17 +61,15 @@ def study(name: str, desk: Desk) -> Findings:
 
 def _explained(name: str, desk: Desk, said: Findings) -> Findings:
     """What a study said, with what every study says."""
-    risks = [
-        f"{desk.name(cohort)}: {accepted_words(desk.risks[cohort.hash])}"
-        for cohort in desk.cohorts
-        if desk.risks[cohort.hash]
-    ]
+    warnings = merged(
+        [{"cohort": desk.name(cohort), **warning} for cohort in desk.cohorts for warning in desk.warnings[cohort.hash]]
+    )
     notes = [*said.footnotes, INTERVALS, *_about(desk)]
     if any("p" in table for table in said.tables.values()):
         notes.append(TESTS)
     if name != "representation":  # whose numbers in the paper are of one seed
         notes += published.notes(desk)
-    return replace(said, sentences=[*risks, *said.sentences], footnotes=notes)
+    return replace(said, warnings=warnings, footnotes=notes)
 
 
 def _about(desk: Desk) -> list[str]:

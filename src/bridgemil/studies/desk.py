@@ -18,7 +18,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.evaluation.results import Results
 from bridgemil.methods import BACKBONE, BUDGET
-from bridgemil.runs import RunStore
+from bridgemil.runs import AuditWarning, RunStore
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ class Desk:
         return fold_plan(cohort, self.folds, groups=self.groups, split_seed=split_seed)
 
     @cached_property
-    def risks(self) -> dict[str, tuple[str, ...]]:
-        """What the quick audit fails on and was accepted, by cohort hash; a FAIL that was not accepted is refused."""
+    def warnings(self) -> dict[str, tuple[AuditWarning, ...]]:
+        """The warnings of the quick audit, by cohort hash; a FAIL that was not accepted is refused."""
         plans = {cohort: [self.split(cohort, seed) for seed in self.split_seeds] for cohort in self.cohorts}
         return guard(plans, self.store.root, self.accept_risk)
 
@@ -169,7 +169,7 @@ class Desk:
         settings = methods.for_cohort(cohort, method, self.backbone, self.budget, wanted, recipe=self.recipe)
         return Experiment(
             cohort, split or self.split(cohort, self.split_seeds[0]), settings, tuple(seeds or self.seeds), part,
-            None if drawn is None else tuple(drawn), self.risks[cohort.hash],
+            None if drawn is None else tuple(drawn), self.warnings[cohort.hash],
         )  # fmt: skip
 
     def perform(self, experiments: Sequence[Experiment]) -> list[Results]:

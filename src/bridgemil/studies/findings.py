@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.disk import new_file
-from bridgemil.report.markdown import md_text
+from bridgemil.report.markdown import md_text, md_warnings
+from bridgemil.runs import AuditWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +34,8 @@ class Findings:
         By name: what is drawn in the figures, where it is more than a table; written as CSV.
     footnotes
         What a reader must know to read them right.
+    warnings
+        The audit warnings of the cohorts: cohort, check, level, message.
     """
 
     title: str
@@ -41,6 +44,7 @@ class Findings:
     figures: Mapping[str, Figure]
     data: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     footnotes: Sequence[str] = ()
+    warnings: Sequence[AuditWarning] = ()
 
     def write(self, folder: Path) -> list[Path]:
         """Write everything; each file appears whole. Returns the files."""
@@ -61,7 +65,8 @@ class Findings:
         import json
 
         tables = {name: json.loads(table.to_json(orient="records")) for name, table in self.tables.items()}
-        return {"title": self.title, "sentences": list(self.sentences), "notes": list(self.footnotes), "tables": tables}
+        words = {"sentences": list(self.sentences), "notes": list(self.footnotes), "warnings": list(self.warnings)}
+        return {"title": self.title, **words, "tables": tables}
 
     @staticmethod
     def plain(table: pd.DataFrame) -> str:
@@ -74,7 +79,8 @@ class Findings:
 
     def markdown(self) -> str:
         """As findings.md holds it."""
-        lines = [f"# {md_text(self.title)}", "", *(f"- {md_text(sentence)}" for sentence in self.sentences)]
+        lines = [f"# {md_text(self.title)}", *md_warnings(self.warnings), ""]
+        lines += [f"- {md_text(sentence)}" for sentence in self.sentences]
         for name, table in self.tables.items():
             lines += ["", f"## {name.replace('_', ' ')}", "", *_rows(table)]
         for name in self.figures:

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridgemil.evaluation.results import accepted_words
 from bridgemil.report.benchmark_table import BenchmarkReport
 from bridgemil.report.checklist import data_items, model_items, performance_items
 from bridgemil.report.checklist.bias import Judgement, judged
 from bridgemil.report.checklist.dossier import Dossier, dossiers
 from bridgemil.report.checklist.entries import STATES, Answer, Entry, entry, items, safe, safe_text
+from bridgemil.runs import warning_text
 
 __all__ = ["Checklist", "Section", "build_checklist"]
 
@@ -38,7 +38,7 @@ class Section:
     judgements
         The four domains of risk of bias.
     warnings
-        What must stand above it: risks that were accepted, a cohort that is not at hand.
+        What must stand above it: the audit warnings, a cohort that is not at hand.
     """
 
     name: str
@@ -77,7 +77,7 @@ def build_checklist(report: BenchmarkReport, cohorts: Sequence[Path] = ()) -> Ch
 
 
 def _section(known: Dossier) -> Section:
-    warnings = [accepted_words(known.accepted_risks)] if known.accepted_risks else []
+    warnings = [warning_text(warning) for warning in known.warnings]
     warnings += [f"Filled in from the runs alone: {known.absent}."] if known.cohort is None else []
     fillers = {item: FILLERS.get(item.number) for item in items()}
     entries = tuple(entry(item, fill(known) if fill else Answer()) for item, fill in fillers.items())

@@ -99,7 +99,7 @@ def domain_of(name: str) -> str:
 
 def _judge(domain: Domain, known: Dossier) -> Judgement:
     findings = [finding for finding in known.findings if domain_of(finding.name) == domain.key]
-    risks = [name for name in known.accepted_risks if domain_of(name) == domain.key]
+    risks = [warning["check"] for warning in known.accepted if domain_of(warning["check"]) == domain.key]
     risk, why = _risk(domain, known, findings, risks)
     evidence = [f"accepted when runs were made (--accept-risk): {', '.join(risks)}"] if risks else []
     evidence += [f"{f.status} {f.name}: {f.message}{_details(f)}" for f in sorted(findings, key=_place)]

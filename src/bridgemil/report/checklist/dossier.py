@@ -17,7 +17,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, counted
 from bridgemil.report.cohort_place import cohort_place
-from bridgemil.runs import RunStore
+from bridgemil.runs import AuditWarning, RunStore, merged
 
 ARRAYS = "the cohort was made from arrays: what was done to them, and left out, before is not recorded"
 
@@ -88,9 +88,14 @@ class Dossier:
         return f"{words} on {counted(len(splits), 'split')}"
 
     @property
-    def accepted_risks(self) -> list[str]:
-        """What the cohort failed its audit on, and was accepted when runs were made."""
-        return sorted({risk for cell in self.cells for risk in cell.results.accepted_risks})
+    def warnings(self) -> list[AuditWarning]:
+        """The audit warnings that are stored with the runs."""
+        return merged(*(cell.results.warnings for cell in self.cells))
+
+    @property
+    def accepted(self) -> list[AuditWarning]:
+        """Those of them that are a FAIL, accepted when runs were made."""
+        return [warning for warning in self.warnings if warning["level"] == "FAIL"]
 
     @cached_property
     def preparation(self) -> PrepareSettings | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from bridgemil import baselines
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.evaluation.results import accepted_words
 from bridgemil.methods import Settings
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_table import Cell, counted
@@ -15,7 +14,7 @@ from bridgemil.report.checklist.data_items import classes_words
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
 from bridgemil.report.pages.methods_text import dealt_words, model_words
-from bridgemil.runs import RESULTS_VERSION
+from bridgemil.runs import RESULTS_VERSION, warning_text
 
 SELECTION = {
     "accuracy": "the highest accuracy on validation people, then their lowest loss",
@@ -247,11 +246,13 @@ def full_model(known: Dossier) -> Answer:
 
 
 def limitations(known: Dossier) -> Answer:
-    """Item 26: what the audit found."""
-    lines = [accepted_words(known.accepted_risks)] if known.accepted_risks else []
+    """Item 26: what the audit found, when the runs were made and now."""
+    lines = [*map(warning_text, known.warnings)]
     if known.unaudited:
         return Answer(tuple(lines), unknown=(f"what the audit finds in the data: {known.unaudited}",))
-    lines += [f"{f.status} {f.name}: {f.message}" for f in known.findings if f.status in ("FAIL", "WARN")]
+    stored = {warning["check"] for warning in known.warnings}
+    found = [f for f in known.findings if f.status in ("FAIL", "WARN") and f.name not in stored]
+    lines += [f"{f.status} {f.name}: {f.message}" for f in found]
     lines.append("These runs hold no evaluation on people of another place, time or device.")
     return Answer(tuple(lines))
 

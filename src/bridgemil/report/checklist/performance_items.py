@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bridgemil.evaluation.results import accepted_words
 from bridgemil.evaluation.score_intervals import calibration_summary, score_intervals
 from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
@@ -13,6 +12,7 @@ from bridgemil.report.checklist import people
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
 from bridgemil.report.checklist.model_items import experiment
+from bridgemil.runs import warning_text
 
 INTERVAL = "In brackets: 95 % intervals."
 
@@ -28,8 +28,7 @@ def performance(known: Dossier) -> Answer:
             unknown += [] if found else [f"results by {what}: the cohort has no column of it that can be read"]
     tables = [_scores(known.cells), _calibrations(known.cells)]
     tables += [_by_group(known.cells, groups, "Results by sex and age")] if groups else []
-    lines = [accepted_words(known.accepted_risks)] if known.accepted_risks else []
-    lines += sheets.facts(known.cells)
+    lines = [*map(warning_text, known.accepted), *sheets.facts(known.cells)]
     if len({cell.split.hash for cell in known.cells}) > 1:
         lines.append("Several splits deal the same people anew; means over them are in report.md.")
     return Answer(tuple(lines), tuple(tables), tuple(unknown))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bridgemil.disk import write_text
 from bridgemil.errors import BridgeMILError
 from bridgemil.report import colours
+from bridgemil.runs import TITLE, warning_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -31,6 +32,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(autoescape=True, loader=FunctionLoader(asset), undefined=StrictUndefined)
+    environment.globals |= {"warnings_title": TITLE, "warning_text": warning_text}
     environment.globals |= {"colour_of": colours.method, "class_colour": colours.class_colour}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return environment
@@ -46,13 +48,14 @@ def render(template: str, *, scripts: tuple[str, ...] = ("page.js",), **values: 
     scripts
         Files of this folder to put into it.
     values
-        What the template names.
+        What the template names; ``audit_warnings``, where there are any, stand in a box above its content.
     """
     from markupsafe import Markup
 
     from bridgemil import __version__
 
-    shared = {
+    shared: dict[str, Any] = {
+        "audit_warnings": (),
         "css": Markup(asset("page.css")),
         "js": Markup("\n".join(map(asset, scripts))),
         "research": RESEARCH,

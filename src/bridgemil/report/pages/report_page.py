@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil.evaluation.score_intervals import calibration_summary
-from bridgemil.report.benchmark_sheets import accepted, caveats
+from bridgemil.report.benchmark_sheets import caveats
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, Place
 from bridgemil.report.colours import method as colour_of
 from bridgemil.report.pages import render, write
@@ -48,6 +48,7 @@ def report_page(report: BenchmarkReport, store: RunStore) -> str:
         title=f"Results of {store.root.name}: bridgemil",
         heading=f"Results of {store.root.name}",
         sections=[*sections, *([("remarks", "Not in the tables")] if report.remarks else [])],
+        audit_warnings=report.warnings,
         groups=groups,
         remarks=report.remarks,
     )
@@ -64,7 +65,6 @@ def _group(
         "first": first,
         "split": cells[0].split.title,
         "classes": cells[0].results.classes,
-        "risks": accepted(cells),
         "caveats": caveats(cells),
         "comparisons": [comparison.sentence for comparison in report.comparisons.get(place, [])],
         "confusions": [_confusion(cell) for cell in cells],

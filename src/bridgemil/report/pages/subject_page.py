@@ -14,6 +14,7 @@ from bridgemil.report.explanation import Explanation, Ranking
 from bridgemil.report.held_out import BandShares
 from bridgemil.report.pages import eeg, render, write
 from bridgemil.report.scalp import MapRow, scalp_maps
+from bridgemil.runs import AuditWarning
 
 TOP = 12  # windows that are marked and listed
 TITLES = {
@@ -50,6 +51,7 @@ def write_subject_page(
     calibration: Sequence[str] = (),
     bands: BandShares | None = None,
     provenance: Mapping[str, Any] | None = None,
+    audit_warnings: Sequence[AuditWarning] = (),
 ) -> None:
     """Write the page of one person.
 
@@ -75,10 +77,12 @@ def write_subject_page(
         Band power beside the training people's, by class.
     provenance
         What else is to be written down: file, run, hash.
+    audit_warnings
+        Of the cohort that the model learnt from; in a box above everything else.
     """
     text = subject_page(
         explanation, facts, sentence=sentence, probabilities=probabilities, warnings=warnings, cautions=cautions,
-        calibration=calibration, bands=bands, provenance=provenance,
+        calibration=calibration, bands=bands, provenance=provenance, audit_warnings=audit_warnings,
     )  # fmt: skip
     write(path, text)
 
@@ -94,6 +98,7 @@ def subject_page(
     calibration: Sequence[str] = (),
     bands: BandShares | None = None,
     provenance: Mapping[str, Any] | None = None,
+    audit_warnings: Sequence[AuditWarning] = (),
 ) -> str:
     """The page as text; parameters as for ``write_subject_page``."""
     person, classes = explanation.person, list(explanation.classes)
@@ -113,6 +118,7 @@ def subject_page(
         heading=person.name,
         sections=sections,
         sentence=sentence,
+        audit_warnings=audit_warnings,
         warnings=list(warnings),
         cautions=list(cautions),
         label=person.label,
