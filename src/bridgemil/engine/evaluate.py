@@ -101,8 +101,8 @@ def evaluate(
     chosen = methods.for_cohort(cohort, method, backbone, budget, settings, recipe=recipe)
     main = Experiment(cohort, plan, chosen, tuple(seed_list(seeds)))
     where = device_of(device)
-    found = guard({cohort: [plan]}, out, accept_risk, say_auditing if progress else None)[cohort.hash]
-    main = replace(main, warnings=found)
+    audited = guard({cohort: [plan]}, out, accept_risk, say_auditing if progress else None)[cohort.hash]
+    main = replace(main, warnings=audited)
     compared, missing = _baselines(main) if baselines else ({}, {})
     with _kept(out) as store, torch_threads(threads):
         keep(cohort, store.root)
