@@ -153,8 +153,8 @@ def _write(page: Path, held: HeldOut, facts: ModelFacts, explanation: Explanatio
 
 
 def _print(held: HeldOut, explanation: Explanation, warnings: list[str]) -> None:
-    from bridgemil.report.pages import RESEARCH
     from bridgemil.report.benchmark_text import print_warnings
+    from bridgemil.report.pages import RESEARCH
 
     print_warnings(held.warnings)
     for line in warnings:
