@@ -57,6 +57,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "report --json": run("report", root / "runs", "--json"),
         "explain": run("explain", root / "runs", "--subject", "p03", "--out", root / "explain.html"),
         "predict": run("predict", root / "model", root / "p03.edf", "--report", root / "page.html"),
+        "predict --json": run("predict", root / "model", root / "p03.edf", "--json"),
+        "benchmark --json": run(
+            "benchmark", root / "cohort", "--methods", "bandpower", "--seeds", 1, *HOW, root / "runs", "--json"
+        ),
     }
     (root / "printed.json").write_text(json.dumps(printed))
     return root
@@ -78,7 +82,8 @@ def _demo(root: Path) -> str:
 
 
 PLACES: dict[str, Callable[[Path], str]] = {
-    **{name: _printed(name) for name in ("evaluate", "evaluate again", "benchmark", "train", "report", "explain")},
+    **{name: _printed(name) for name in ("evaluate", "evaluate again", "benchmark", "train", "report")},
+    **{name: _printed(name) for name in ("explain", "predict")},
     "report.md": _file("runs/report/report.md"),
     "report.html": _file("runs/report/report.html"),
     "checklist.md": _file("runs/report/checklist.md"),
@@ -112,11 +117,14 @@ def test_it_stands_at_the_top(work: Path, planted: dict[str, str], place: str) -
     assert text.index(read(warning_text(planted))) < first
 
 
-@pytest.mark.parametrize("name", ["evaluate --json", "train --json", "report --json", "bundle.json"])
+@pytest.mark.parametrize(
+    "name", ["evaluate --json", "benchmark --json", "train --json", "report --json", "bundle.json", "predict --json"]
+)
 def test_machines_are_told(work: Path, planted: dict[str, str], name: str) -> None:
     text = (work / "model/bundle.json").read_text() if name == "bundle.json" else _printed(name)(work)
-    content: dict[str, Any] = json.loads(text)
-    found = [{key: row[key] for key in ("check", "level", "message")} for row in content["warnings"]]
+    content: Any = json.loads(text)
+    listed = content[0]["model"]["audit_warnings"] if name == "predict --json" else content["warnings"]
+    found = [{key: row[key] for key in ("check", "level", "message")} for row in listed]
     assert planted in found
 
 

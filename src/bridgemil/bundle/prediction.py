@@ -117,7 +117,7 @@ class RecordingPrediction:
 
 
 def describe(bundle: Bundle) -> dict[str, Any]:
-    """Name and SHA-256 of a bundle, and its cautions: what holds for every prediction of this model.
+    """Name and SHA-256 of a bundle, its cautions and audit warnings: what holds for every prediction of this model.
 
     A recording's own warnings are kept apart from these, so that they are not overlooked.
     """
@@ -130,7 +130,8 @@ def describe(bundle: Bundle) -> dict[str, Any]:
             f"trained on {usual:g} recordings per subject (median), pooled; each new recording is predicted alone"
         )
     cautions += bundle.about["cautions"]
-    return {"name": bundle.name, "sha256": bundle.about.get("sha256"), "cautions": cautions}
+    name = {"name": bundle.name, "sha256": bundle.about.get("sha256")}
+    return name | {"cautions": cautions, "audit_warnings": bundle.warnings}
 
 
 def predict(
