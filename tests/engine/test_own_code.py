@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import Where, benchmark, plan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
+from bridgemil.report.benchmark_files import markdown
+from bridgemil.report.benchmark_table import build
 from bridgemil.runs import RunStore
 from people import people
 
@@ -111,6 +115,23 @@ def test_an_edited_network_gives_new_runs_and_its_own_numbers(
     file.write_text(NET)
     pd.testing.assert_frame_equal(run(cohort, file, out), before)
     assert len(RunStore(out).finished()) == 6, "the first runs serve again"
+
+
+def test_a_report_labels_the_versions_of_an_edited_network(file: Path, cohort: Cohort, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    for source in (NET, EDITED):
+        file.write_text(source)
+        here(cohort, file, out)
+    report = build(RunStore(out))
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    labels = {cell.label for cell in report.cells}
+    assert len(labels) == 2
+    codes = {cell.results.settings.code[:6] for cell in report.cells}
+    assert {
+        re.fullmatch(rf"attention \(.*net\.py (\w{{6}}) of {today} \d\d:\d\d\)", label)[1] for label in labels
+    } == codes
+    assert all(label in markdown(report) for label in labels)
+    assert set(report.table["own_code"]) == {label.rpartition(", ")[2].rstrip(")") for label in labels}
 
 
 def test_an_edited_network_gives_its_own_numbers_on_a_ray_cluster_that_is_warm(

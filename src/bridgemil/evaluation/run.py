@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +159,7 @@ class Run:
             "selected_epoch": fitted.selected_epoch,
             "accuracy": float((rows["label"] == rows["predicted"]).mean()),
             "seconds": fitted.seconds,
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "device": device.type if self.settings.is_network else "cpu",
             "threads": fitted.threads,
             "results_version": RESULTS_VERSION,

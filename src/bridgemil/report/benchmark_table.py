@@ -76,6 +76,7 @@ class Cell:
     split: FoldPlan
     results: Results
     split_title: str = ""  # made unique among the cohort's
+    finished: str = ""  # day and time of its first run, UTC
     averaged: int = 0  # how many seeds' probabilities were averaged; 0: each seed counts by itself
 
     @property
@@ -170,6 +171,7 @@ class BenchmarkReport:
                 "difference": None if published is None else cell.row["accuracy"] - published[0],
                 "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
                 "changed": "; ".join(f"{key} = {value}" for key, value in cell.changed.items()),
+                "own_code": own_code(cell),
                 "warnings": warning_names(cell.results.warnings),
                 "cohort_hash": cell.source["hash"],
                 "split_hash": cell.split.hash[:12],
@@ -290,7 +292,8 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
                 complete += identities if done.issuperset(identities) else []
             if complete:
                 results = gather(store, complete, settings, plan)
-                cells.append(Cell(rows["cohort"].iloc[0], settings.method, about["cohort"], plan, results))
+                cell = Cell(rows["cohort"].iloc[0], settings.method, about["cohort"], plan, results)
+                cells.append(replace(cell, finished=str(about.get("finished", ""))[:16].replace("T", " ")))
                 used.update(complete)
     cells += _ensembles(store, cells)
     left = runs[~runs["identity"].isin(used)]
@@ -348,9 +351,16 @@ def _labelled(cells: Sequence[Cell]) -> list[Cell]:
     variants = _ambiguous((_variant(cell), cell.results.settings.hash) for cell in named)
     for cell in named:
         changed = [f"{key}={value}" for key, value in cell.changed.items()]
-        apart = f"{cell.method} ({', '.join([*changed, cell.results.settings.hash[:6]])})"
+        apart = f"{cell.method} ({', '.join([*changed, own_code(cell) or cell.results.settings.hash[:6]])})"
         labelled.append(replace(cell, label=apart) if _variant(cell) in variants else cell)
     return labelled
+
+
+def own_code(cell: Cell) -> str:
+    """Of user code, a label of this version: its file, its fingerprint's beginning, the day and time of the run."""
+    codes = {short_name(m.backbone or m.method).partition(":")[0]: m.code for m in cell.results.settings.each if m.code}
+    versions = " + ".join(f"{name} {code[:6]}" for name, code in codes.items())
+    return f"{versions} of {cell.finished}" if versions and cell.finished else versions
 
 
 def _variant(cell: Cell) -> Hashable:

@@ -49,6 +49,7 @@ class RunFile(Schema):
     selected_epoch: int | None
     accuracy: float = Field(ge=0, le=1)
     seconds: FiniteFloat
+    finished: str = ""  # when, in UTC
     device: str
     threads: int
     results_version: int
