@@ -168,13 +168,6 @@ def test_a_label_column_that_does_not_exist_says_which_do(bids: Path, tmp_path: 
         quiet(bids, tmp_path / "c", label=label)
 
 
-def test_one_class_only(bids: Path, tmp_path: Path) -> None:
-    table = (bids / "participants.tsv").read_text().replace("\tA\t", "\tC\t")
-    (bids / "participants.tsv").write_text(table)
-    with pytest.raises(BadData, match=r"only one class \(C\) among 6 usable subjects"):
-        quiet(bids, tmp_path / "c")
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -51,15 +51,22 @@ class Check:
         Whether ``evaluate``, ``benchmark`` and ``train`` do it first.
     finds
         What its findings are called, if not as itself; ``*`` stands for a column or trait.
+    by_label
+        Whether it needs subjects of two classes.
     """
 
     name: str
     about: str
     cheap: bool = False
     finds: tuple[str, ...] = ()
+    by_label: bool = False
 
     def run(self, inputs: AuditInput) -> list[Finding]:
-        """Do it."""
+        """Do it; a check of labels is skipped where there are fewer than two classes."""
+        if self.by_label and len(inputs.cohort.classes) < 2:
+            known = f"one class only ({inputs.cohort.classes[0]})" if inputs.cohort.classes else "no labels"
+            message = f"Needs two classes, the cohort has {known}."
+            return [Finding((*self.finds, self.name)[0], "SKIP", message)]
         findings: list[Finding] = importlib.import_module(f"{__name__}.{self.name}").check(inputs)
         return findings
 
@@ -76,10 +83,10 @@ CHECKS = (
         finds=("damaged_runs", "provenance", "selection", "stage1"),
     ),
     Check("recomputed", "runs that saw their test subjects, by computing them again"),
-    Check("shortcuts", "labels predicted by what is no EEG", True, ("shortcuts", "shortcut_*")),
-    Check("fingerprint", "people recognised by a window, and the leak of a split by window"),
-    Check("permutation", "a protocol above chance with shuffled labels"),
-    Check("size", "class balance, chance, and too few people for the claim", True, ("balance", "size")),
+    Check("shortcuts", "labels predicted by what is no EEG", True, ("shortcuts", "shortcut_*"), by_label=True),
+    Check("fingerprint", "people recognised by a window, and the leak of a split by window", by_label=True),
+    Check("permutation", "a protocol above chance with shuffled labels", by_label=True),
+    Check("size", "class balance, chance, and too few people for the claim", True, ("balance", "size"), by_label=True),
 )  # fmt: skip
 
 

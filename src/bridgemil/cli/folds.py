@@ -44,6 +44,6 @@ def run(
     for number, fold in enumerate(plan.folds, 1):
         diagnoses = [labels[subject] for subject in fold]
         counts = ", ".join(f"{diagnoses.count(name)} {name}" for name in opened.classes)
-        typer.echo(f"fold {number}: {len(fold):3d} subjects ({counts})  {' '.join(fold)}")
+        typer.echo(f"fold {number}: {len(fold):3d} subjects ({counts or 'no labels'})  {' '.join(fold)}")
     if out is not None:
         typer.echo(f"\nSplit: {out}")

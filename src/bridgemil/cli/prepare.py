@@ -29,6 +29,7 @@ def run(
     out: Annotated[Path, typer.Argument(help="Folder to write the cohort to.")],
     preset: Annotated[str | None, which(help="adftd, mumtaz2017 or rockhill2021.")] = None,
     label: Annotated[str | None, which(help="Column of participants.tsv or the manifest with the diagnosis.")] = None,
+    unlabelled: Annotated[bool, which("--unlabelled", help="Without diagnoses: to inspect and audit only.")] = False,
     task: Annotated[str | None, which(help="BIDS: only this task.")] = None,
     session: Annotated[str | None, which(help="BIDS: only this session.")] = None,
     classes: Annotated[str | None, which(help="Classes to keep, and their new names: A=AD,C=HC.")] = None,
@@ -92,7 +93,7 @@ def run(
     }
     chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     chosen |= {key: None for key in ("low", "high") if given[key] == "none"}
-    cohort = prepare(source, out, raw=raw, skip_bad=skip_bad, overwrite=overwrite, **chosen)
+    cohort = prepare(source, out, raw=raw, unlabelled=unlabelled, skip_bad=skip_bad, overwrite=overwrite, **chosen)
     if json:
         options.print_json(summary(cohort))
     else:

@@ -271,7 +271,7 @@ def _note_references(listing: Listing, usable: Sequence[Facts], settings: Prepar
     """Say so if recordings are kept against the different references that they were made with."""
     planned = {plan.recording for plan in verdict.plans}
     counts = Counter(
-        (facts.reference or "none named", listing.labels[facts.recording.subject])
+        (facts.reference or "none named", listing.labels[facts.recording.subject] or "recordings")
         for facts in usable
         if facts.recording in planned
     )
@@ -368,9 +368,6 @@ def _subjects_left(listing: Listing, looked: Sequence[Facts], verdict: Verdict) 
             verdict.problems.append(
                 Problem(f"differs from {twin!r} only in capitals; some file systems cannot tell", subject)
             )
-    classes = {listing.labels[subject] for subject in planned}
-    if len(classes) < 2 and planned:
-        verdict.problems.append(Problem(f"only one class ({', '.join(classes)}) among {len(planned)} usable subjects"))
 
 
 def _note_copies(gone: set[str], verdict: Verdict) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import json
 import platform
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -32,7 +33,7 @@ from bridgemil.cohort.writing import (
     array_hash,
     write_cohort,
 )
-from bridgemil.errors import BadData, BadUse, Problem, plain
+from bridgemil.errors import BadData, BadUse, BridgeMILWarning, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
 
@@ -45,6 +46,7 @@ def prepare(
     *,
     preset: str | None = None,
     label: str | None = None,
+    unlabelled: bool = False,
     task: str | None = None,
     session: str | None = None,
     raw: bool = False,
@@ -69,6 +71,9 @@ def prepare(
         and session too.
     label
         The column of participants.tsv or of the manifest with the diagnosis; in a manifest ``label`` if left out.
+    unlabelled
+        Prepare without diagnoses: every label is ''. Such a cohort, or one of a single class, can be inspected and
+        audited; ``evaluate`` and ``train`` need two classes.
     task, session
         For BIDS: restrictions to one task or session.
     raw
@@ -100,7 +105,7 @@ def prepare(
     """
     source, out = Path(source), Path(out)
     chosen = _settings(preset, settings)
-    options = sources.SourceOptions(label=label, task=task, session=session, raw=raw)
+    options = sources.SourceOptions(label=label, unlabelled=unlabelled, task=task, session=session, raw=raw)
     listing = _list(source, preset, options, classes)
     refuse_foreign(out, listing)
     workers = jobs or cores()
@@ -114,6 +119,9 @@ def prepare(
     if not verdict.plans:
         raise BadData(f"{source}: no usable recording", verdict.problems)
 
+    for note in one_class(listing.labels[plan.recording.subject] for plan in verdict.plans):
+        verdict.notes.append(note)
+        warnings.warn(note, BridgeMILWarning, stacklevel=2)
     tasks = _tasks(listing, verdict, looked, out)
     recipe = _digest([[task.recipe for task in tasks], verdict.channels, chosen.folds, chosen.burn_in, listing.columns])
     with only_writer(out):
@@ -121,6 +129,21 @@ def prepare(
             headers = header_records([looked[plan.recording] for plan in verdict.plans])
             _write(out, tasks, recipe, listing, verdict, chosen, headers, workers, skip_bad, progress)
     return Cohort.open(out)
+
+
+def one_class(labels: Iterable[str]) -> list[str]:
+    """A note where the labels are of fewer than two classes.
+
+    Parameters
+    ----------
+    labels
+        One per subject or recording; '' where there is none.
+    """
+    classes = sorted(set(labels) - {""})
+    if len(classes) > 1:
+        return []
+    what = f"one class only ({classes[0]})" if classes else "no labels"
+    return [f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work"]
 
 
 def _look(listing: Listing, jobs: int, progress: bool) -> dict[Recording, Facts]:
@@ -154,7 +177,9 @@ def _list(
         raise BadUse(f"{source}: no such folder or manifest")
     if options.raw and preset != "adftd":
         raise BadUse("--raw goes with --preset adftd")
-    given = [name for name in ("label", "task", "session") if getattr(options, name) is not None]
+    if options.unlabelled and (options.label is not None or classes is not None):
+        raise BadUse("--unlabelled prepares without diagnoses; leave --label and --classes out")
+    given = [name for name in ("label", "unlabelled", "task", "session") if getattr(options, name)]
     if preset is not None and given:
         raise BadUse(f"--{given[0]} does not go with --preset {preset}, which settles it")
     if classes is not None and not isinstance(classes, Mapping):
@@ -247,7 +272,7 @@ def _finish(
         f"class {name!r} has {n} {'subject' if n == 1 else 'subjects'}: no split is possible, at least 3 are needed in "
         "every class (training, validation, test)"
         for name, n in sorted(counts.items())
-        if n < 3
+        if n < 3 and name
     ]
     about = {
         "format": FORMAT,

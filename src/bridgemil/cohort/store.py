@@ -143,18 +143,19 @@ class Cohort:
 
     @property
     def labels(self) -> list[str]:
-        """The diagnosis of each subject, in the order of ``subjects``."""
+        """The diagnosis of each subject, in the order of ``subjects``; '' in a cohort without labels."""
         return [record.label for record in self.records.values()]
 
     @property
     def classes(self) -> list[str]:
         """The diagnoses, sorted; a class's index here is its number."""
-        return sorted(set(self.labels))
+        return sorted(set(self.labels) - {""})
 
     @property
     def y(self) -> NDArray[np.int64]:
-        """The class number of each subject."""
-        return np.array([self.classes.index(label) for label in self.labels], dtype=np.int64)
+        """The class number of each subject; -1 in a cohort without labels."""
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        return np.array([numbers.get(label, -1) for label in self.labels], dtype=np.int64)
 
     @property
     def channels(self) -> list[str]:

@@ -41,7 +41,11 @@ def fold_plan(
         Deals subjects to folds.
     """
     if len(cohort.classes) < 2:
-        raise BadData(f"the cohort has one class only ({cohort.classes[0]}): there is nothing to tell apart")
+        what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
+        raise BadData(
+            f"{cohort.path or 'the cohort'}: has {what}, at least two classes are needed: prepare it together with "
+            "subjects of another class, with their diagnoses in one column"
+        )
     if split is None:
         together = cohort.column(groups) if groups else None
         return SubjectKFold(cohort.folds if folds is None else folds, split_seed).plan(

@@ -43,18 +43,19 @@ def draw(cohort: Cohort, path: Path, show: bool = True) -> None:
     labels = np.array(cohort.labels)
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=(1.6, 1), layout="constrained")
-    for number, name in enumerate(cohort.classes):
+    classes = cohort.classes or [""]
+    for number, name in enumerate(classes):
         own = 10 * np.log10(spectra[labels == name][:, inside] + 1e-12)
         low, middle, high_line = np.percentile(own, [25, 50, 75], axis=0)
-        left.plot(frequencies[inside], middle, color=f"C{number}", label=f"{name} ({len(own)})")
+        left.plot(frequencies[inside], middle, color=f"C{number}", label=f"{name or 'no label'} ({len(own)})")
         left.fill_between(frequencies[inside], low, high_line, color=f"C{number}", alpha=0.2, linewidth=0)
         windows = [cohort.records[s].n_windows for s, lab in zip(cohort.subjects, labels, strict=True) if lab == name]
         offsets = np.random.default_rng(0).uniform(-0.15, 0.15, len(windows))
         right.scatter(number + offsets, windows, s=14, color=f"C{number}", alpha=0.7)
     left.set(xlabel="frequency (Hz)", ylabel="power (dB re 1 µV²/Hz)", title="median and quartiles over subjects")
     left.legend(title="class (subjects)", frameon=False)
-    right.set(ylabel="windows", title="windows of each subject", xticks=range(len(cohort.classes)))
-    right.set_xticklabels(cohort.classes)
+    right.set(ylabel="windows", title="windows of each subject", xticks=range(len(classes)))
+    right.set_xticklabels([name or "no label" for name in classes])
     right.set_ylim(0, 1.08 * max(record.n_windows for record in cohort.records.values()))
     for axis in (left, right):
         axis.spines[["top", "right"]].set_visible(False)

@@ -25,7 +25,7 @@ def summary(cohort: Cohort) -> dict[str, Any]:
                 "subjects": per_class[name],
                 "windows": sum(r.n_windows for r in cohort.records.values() if r.label == name),
             }
-            for name in cohort.classes
+            for name in cohort.classes or [""]
         },
         "n_recordings": sum(len(r.recordings) for r in cohort.records.values()),
         "n_windows": cohort.n_windows,
@@ -57,7 +57,7 @@ def print_summary(cohort: Cohort) -> None:
     title = escape(plain(f"{cohort.path or 'cohort in memory'} ({facts['source']})"))
     table = Table("class", "subjects", "windows", title=title, title_justify="left", title_style="bold")
     for name, own in facts["classes"].items():
-        table.add_row(escape(plain(name)), str(own["subjects"]), f"{own['windows']:,}")
+        table.add_row(escape(plain(name or "no label")), str(own["subjects"]), f"{own['windows']:,}")
     table.add_section()
     table.add_row("all", str(facts["n_subjects"]), f"{facts['n_windows']:,}")
     console.print(table)

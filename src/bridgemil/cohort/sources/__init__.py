@@ -17,6 +17,7 @@ class SourceOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     label: str | None = None  # the column of participants.tsv or of the manifest that holds the diagnosis
+    unlabelled: bool = False  # every subject has the label ''
     task: str | None = None
     session: str | None = None
     raw: bool = False  # ADFTD: the raw recordings instead of the authors' cleaned ones

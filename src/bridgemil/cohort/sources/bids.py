@@ -23,12 +23,13 @@ SIDECARS = {".json", ".tsv", ".gz", ".fdt", ".vmrk", ".txt", ".md", ".html"}
 
 
 def find(root: Path, options: SourceOptions) -> Listing:
-    """List a BIDS folder's recordings with the labels of ``options.label``."""
-    column = options.label
-    columns, participants = read_participants(root, column)
-    if column is None or column not in columns:
+    """List a BIDS folder's recordings with the labels of ``options.label``; without labels no table is needed."""
+    column, participants = options.label, dict[str, dict[str, str]]()
+    if not options.unlabelled or (root / "participants.tsv").is_file():
+        columns, participants = read_participants(root, column)
+    if not options.unlabelled and (column is None or column not in columns):
         asked = "--label COLUMN is needed" if column is None else f"participants.tsv has no column {column!r}"
-        raise BadUse(f"{asked}; the columns are: {', '.join(columns)}")
+        raise BadUse(f"{asked} (or --unlabelled); the columns are: {', '.join(columns)}")
 
     listing = Listing("bids", root)
     paths = recordings(root, options)
@@ -38,7 +39,10 @@ def find(root: Path, options: SourceOptions) -> Listing:
             sought = _sought(options)
             what = absent(root / subject) or f"listed in participants.tsv but has no EEG recording{sought}"
             listing.problems.append(Problem(what, subject))
-            listing.unusable_labels[subject] = participants[subject][column]
+            listing.unusable_labels[subject] = participants[subject][column] if column else ""
+        elif column is None:
+            listing.labels[subject] = ""
+            listing.columns[subject] = participants.get(subject, {})
         elif subject not in participants:
             listing.problems.append(Problem("missing label: has recordings but no row in participants.tsv", subject))
         elif not participants[subject][column]:

@@ -19,27 +19,31 @@ from bridgemil.errors import BadData, BadUse, Problem
 
 def find(root: Path, options: SourceOptions) -> Listing:
     """List the rows of a manifest; ``root`` is the CSV file."""
-    columns, rows = numbered_rows(root, delimiter=None, used=("subject", options.label or "label", "file"))
-    named = _columns(root, columns, options.label)
+    label_column = options.label or "label"
+    columns, rows = numbered_rows(root, delimiter=None, used=("subject", label_column, "file"))
+    subject_column, file_column, *named = _columns(
+        root, columns, ("subject", "file") if options.unlabelled else ("subject", "file", label_column)
+    )
     if not rows:
         raise BadData(f"{root}: lists no recording")
     if options.task or options.session:
         raise BadUse("--task and --session are for BIDS folders; a manifest names its files itself")
-    if not any(row[named[1]] for _, row in rows):
+    if named and not any(row[named[0]] for _, row in rows):
         raise BadData(
-            f"{root}: the column {named[1]} is empty in all {len(rows)} rows: fill in each subject's diagnosis (any "
-            "spreadsheet or editor opens the file), then run the same command again"
+            f"{root}: the column {named[0]} is empty in all {len(rows)} rows: fill in each subject's diagnosis (any "
+            "spreadsheet or editor opens the file), then run the same command again; --unlabelled prepares them without"
         )
     listing = Listing("manifest", root.parent)
     unclear: set[str] = set()  # subjects with two labels: neither is guessed
     lines: dict[tuple[str, str], int] = {}  # where a subject's file is listed first
     for row, values in rows:
-        subject, label, file = (values.pop(name) for name in named)
+        subject, file = values.pop(subject_column), values.pop(file_column)
+        label = values.pop(named[0]) if named else ""
         if not subject or not file:
             listing.problems.append(Problem("needs both a subject and a file", subject or None, f"line {row}"))
             continue
-        if not label:
-            what = f"missing label (line {row}): fill in {named[1]}, or take the row out"
+        if named and not label:
+            what = f"missing label (line {row}): fill in {named[0]}, or take the row out"
             listing.problems.append(Problem(what, subject, file))
             continue
         if listing.labels.setdefault(subject, label) != label:
@@ -72,10 +76,10 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _columns(root: Path, columns: Sequence[str], label: str | None) -> tuple[str, str, str]:
-    """The manifest's names for subject, label and file."""
+def _columns(root: Path, columns: Sequence[str], needed: Sequence[str]) -> list[str]:
+    """The manifest's own names for the columns that are needed."""
     named, absent = [], []
-    for wanted in ("subject", label or "label", "file"):
+    for wanted in needed:
         matches = [name for name in columns if name == wanted] or [
             name for name in columns if folded(name) == folded(wanted)
         ]
@@ -84,10 +88,10 @@ def _columns(root: Path, columns: Sequence[str], label: str | None) -> tuple[str
         named += matches
         absent += [] if matches else [wanted]
     if absent:
-        advice = "; name the column with the diagnosis with --label" if absent == ["label"] else (
+        advice = "; name the column with the diagnosis with --label, or --unlabelled" if absent == ["label"] else (
             "; a manifest has the columns subject, label and file (`bridgemil manifest FOLDER` writes one)"
         )  # fmt: skip
         raise BadUse(f"{root}: lacks the column {', '.join(absent)}; it has {', '.join(columns)}{advice}")
-    if len(set(named)) < 3:
-        raise BadUse(f"--label {label}: that is the column of the {folded(label or '')}s; name the diagnosis's")
-    return named[0], named[1], named[2]
+    if len(set(named)) < len(named):
+        raise BadUse(f"--label {needed[-1]}: that is the column of the {folded(needed[-1])}s; name the diagnosis's")
+    return named
