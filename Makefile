@@ -51,6 +51,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/predict_speed.py
 	$(BIN)/python benchmarks/predict_robustness.py
 	$(BIN)/python benchmarks/first_use_check.py
+	$(BIN)/python benchmarks/copy_limits.py
 
 clean:
 	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache

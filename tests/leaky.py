@@ -36,6 +36,50 @@ def signals(
     return people
 
 
+def with_artefacts(people: Signals, *, sfreq: float = 200.0, pops: int = 3, seed: int = 0) -> Signals:
+    """The same people as a consumer headset would record them: electrode pops, drifts, line noise.
+
+    A pop of the reference electrode of up to 7 mV reaches all channels, in nearly the same proportions in everybody:
+    two recordings with a pop each correlate at the offset that aligns the two. The first person has four seconds full
+    of them, the others one every now and then.
+    """
+    from scipy.signal import butter, sosfiltfilt
+
+    rng = np.random.default_rng(seed)
+    band = butter(2, (0.5, 0.45 * sfreq), "band", fs=sfreq, output="sos")
+    n_channels = len(next(iter(people.values())))
+    pattern = rng.normal(0, 1, (n_channels, 1))
+    pattern /= np.abs(pattern).max()
+    noisy: Signals = {}
+    for number, (name, signal) in enumerate(people.items()):
+        time = np.arange(signal.shape[1]) / sfreq
+        begin = rng.uniform(0, max(time[-1] - 4, 0.1))
+        times = begin + 4 * rng.random(8) if number == 0 else time[-1] * rng.random(rng.integers(pops + 1))
+        artefacts = np.zeros(signal.shape)
+        for at in times:
+            height = rng.choice([-1, 1]) * rng.uniform(2000, 7000)
+            artefacts += height * pattern * (time >= at) * np.exp(-np.maximum(time - at, 0) / 0.05)
+        artefacts += rng.normal(0, 100, (n_channels, 1)) * np.sin(2 * np.pi * rng.uniform(0.02, 0.2) * time)
+        line = rng.uniform(0, 10) * np.sin(2 * np.pi * 50 * time + rng.uniform(0, 6.28))
+        noisy[name] = (signal + sosfiltfilt(band, artefacts + rng.uniform(0.5, 1.5, (n_channels, 1)) * line)).astype(
+            np.float32
+        )
+    return noisy
+
+
+def cleaned_again(signal: NDArray[np.float32], sfreq: float = 200.0, seed: int = 0) -> NDArray[np.float32]:
+    """A recording as another pipeline cleans it: 1.00 s later, other filters, components removed, average reference."""
+    from scipy.signal import butter, sosfiltfilt
+
+    rng = np.random.default_rng(seed)
+    later = np.roll(signal, round(sfreq), axis=1)
+    filtered = sosfiltfilt(butter(2, (1.0, 30.0), "band", fs=sfreq, output="sos"), later)
+    directions = np.linalg.svd(filtered, full_matrices=False)[0]
+    removed = directions[:, rng.choice(np.arange(1, min(8, len(signal))), 2, replace=False)]
+    kept = filtered - removed @ (removed.T @ filtered)
+    return (kept - kept.mean(axis=0)).astype(np.float32)
+
+
 def cut(signal: NDArray[np.float32], n_times: int = 200) -> NDArray[np.float32]:
     """Every full window: windows x channels x samples."""
     n = signal.shape[1] // n_times

@@ -72,7 +72,7 @@ class Check:
 
 
 CHECKS = (
-    Check("same_signal", "one signal under two subjects", cheap=True),
+    Check("same_signal", "duplicate signals across subjects", cheap=True),
     Check("same_time", "windows of one stretch of one recording under two subjects", cheap=True),
     Check("identity", "files and headers shared between subjects", True, ("shared_files", "shared_header")),
     Check(

@@ -1,37 +1,37 @@
 """Finding one signal under two names: windows that are the same, and recordings that overlap at any offset.
 
 Windows are compared where random planes put them on the same sides (scale and sign do not matter). Recordings are laid
-out in time and every two of them are correlated at all offsets, by phases only, so that no strong rhythm stands out;
-what stands out all the same is compared sample by sample. Both look at differences of electrodes, in which the
-reference drops out.
+out in time and every two of them are correlated at all offsets, by phases only, so that no strong rhythm stands out.
+Both look at differences of electrodes, in which the reference drops out. What stands out is compared sample by sample,
+without its artefacts (see ``resemblance``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.measures import (
-    MATCH_BAND,
-    PersonMeasures,
-    differences,
-    match_bins,
-    match_channels,
-    spectra,
-    unit_phases,
+from bridgemil.audit.measures import MATCH_BAND, PersonMeasures, differences, match_channels
+from bridgemil.audit.resemblance import (
+    Cleaned,
+    best_lag,
+    referenced_to_median,
+    shared,
+    window_correlation,
+    without_artefacts,
 )
 from bridgemil.cohort.store import Cohort
 
-SAME = 0.95  # correlation from which two pieces are one signal
-SAME_PHASES = 0.85  # mean agreement of phases of two windows that are worth correlating
+SAME = 0.95  # correlation from which two windows are one signal
 STANDS_OUT = 6.5  # standard deviations of a pair's correlation over all offsets
 MOST_SECONDS = 1800.0  # of a person's timeline that are laid out
 MOST_PAIRS = 15_000  # correlations of recordings; more people than that allows are compared in groups
 MOST_CANDIDATES = 400  # pairs that are compared sample by sample
-PIECE = 4.0  # seconds compared at a time
 LOUD = 400  # samples over which loudness is evened out
+CLIP = 4.0  # of that loudness: a pop within them counts no more than a large wave
 ROOM = 400e6  # bytes for the spectra of all timelines and of groups of them
 BYTES = 8  # of a phase, complex64
 
@@ -107,19 +107,11 @@ def _equal(table: NDArray[np.int32], owner: NDArray[np.intp]) -> list[tuple[int,
 
 def _windows_alike(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
     """The correlations of those of these pairs of windows that are the same."""
-    bins, channels = match_bins(cohort), match_channels(cohort)
-    parts = [
-        spectra(differences(np.array(cohort.windows(subject)[rows[:, side]]), channels))[..., bins]
-        for side, subject in enumerate((first, second))
-    ]
-    phases = [unit_phases(part) for part in parts]
-    agreement = np.abs((phases[0] * phases[1]).sum(axis=1)) / (len(bins) * parts[0].shape[1])
-    a, b = ((part * bins).reshape(len(rows), -1) for part in parts)  # times the frequency: EEG falls off with it
-    size = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    r = np.real((a.conj() * b).sum(axis=1)) / np.maximum(size, 1e-12)
-    same = (agreement > SAME_PHASES) & (np.abs(r) > SAME)
+    one, two = ([cohort.windows(subject)[row] for row in rows[:, side]] for side, subject in enumerate((first, second)))
+    r = np.array([window_correlation(a, b, cohort.sfreq) for a, b in zip(one, two, strict=True)])
+    same = np.abs(r) > SAME
     best = np.unique(rows[same][:, 0], return_index=True)[1]
-    alike: NDArray[np.float64] = r[same][best].astype(np.float64)
+    alike: NDArray[np.float64] = r[same][best]
     return alike
 
 
@@ -131,11 +123,26 @@ def overlapping(cohort: Cohort) -> list[Copy]:
     cohort
         Whose signal.
     """
-    return [
-        copy
-        for first, second, lag in _candidates(cohort)
-        if (copy := _compared(cohort, first, second, lag)) is not None
-    ]
+    copies = []
+    channels = match_channels(cohort)
+    for first, second, lag in _candidates(cohort):
+        few = _cleaned_pair(cohort, first, second, channels)
+        best = best_lag(*few, lag, cohort.sfreq)
+        if best is None:
+            continue
+        a, b = _cleaned_pair(cohort, first, second, list(range(len(cohort.channels))))
+        seconds, r = shared(a, b, best, cohort.sfreq)
+        if seconds:
+            copies.append(Copy(first, second, seconds, r, best / cohort.sfreq))
+    return copies
+
+
+def _cleaned_pair(cohort: Cohort, first: str, second: str, channels: list[int]) -> tuple[Cleaned, Cleaned]:
+    one, two = (
+        without_artefacts(timeline(cohort, subject, channels, reference_free=referenced_to_median), cohort.sfreq)
+        for subject in (first, second)
+    )
+    return one, two
 
 
 def laid_out(cohort: Cohort) -> float:
@@ -153,7 +160,13 @@ def laid_out(cohort: Cohort) -> float:
     return max(min(MOST_SECONDS, fitting), cohort.n_times / cohort.sfreq)
 
 
-def timeline(cohort: Cohort, subject: str, channels: list[int], seconds: float = MOST_SECONDS) -> NDArray[np.float32]:
+def timeline(
+    cohort: Cohort,
+    subject: str,
+    channels: list[int],
+    seconds: float = MOST_SECONDS,
+    reference_free: Callable[[NDArray[np.float32], list[int]], NDArray[np.float32]] = differences,
+) -> NDArray[np.float32]:
     """A person's recordings laid out in time, one after the other; zero where no window is.
 
     Parameters
@@ -164,19 +177,22 @@ def timeline(cohort: Cohort, subject: str, channels: list[int], seconds: float =
         Numbers of the channels.
     seconds
         How much of it at most; a window at the least.
+    reference_free
+        Removes the reference: ``differences`` of neighbours, or ``referenced_to_median``.
 
     Returns
     -------
-    ndarray, shape (n_differences, n_samples)
-        Differences of these channels (see ``differences``).
+    ndarray, shape (n_rows, n_samples)
+        What ``reference_free`` makes of these channels.
     """
     begins = _begins(cohort, subject)
     most = round(seconds * cohort.sfreq)
     inside = np.flatnonzero(begins + cohort.n_times <= max(most, cohort.n_times))
-    line = np.zeros((max(1, len(channels) - 1), int(begins[inside].max()) + cohort.n_times), dtype=np.float32)
     bag = cohort.windows(subject)
+    rows = len(reference_free(bag[0], channels))
+    line = np.zeros((rows, int(begins[inside].max()) + cohort.n_times), dtype=np.float32)
     for row in inside.tolist():
-        line[:, begins[row] : begins[row] + cohort.n_times] = differences(bag[row], channels)
+        line[:, begins[row] : begins[row] + cohort.n_times] = reference_free(bag[row], channels)
     return line
 
 
@@ -279,61 +295,8 @@ def _timeline_phases(line: NDArray[np.float32], n: int, low: int, high: int) -> 
 
     loudness = np.sqrt(uniform_filter1d(line**2, min(LOUD, line.shape[1]), axis=-1, mode="nearest").clip(min=0))
     usual = np.median(loudness, axis=-1, keepdims=True)
-    spectrum = rfft(line / np.maximum(loudness, 0.05 * usual + 1e-9), n, axis=-1)[:, low:high]
+    even = np.clip(line / np.maximum(loudness, 0.05 * usual + 1e-9), -CLIP, CLIP)
+    spectrum = rfft(even, n, axis=-1)[:, low:high]
     size = np.abs(spectrum)
     phases: NDArray[np.complex64] = np.divide(spectrum, size, out=np.zeros_like(spectrum), where=size > 1e-9)
     return phases
-
-
-def _compared(cohort: Cohort, first: str, second: str, lag: int) -> Copy | None:
-    """Compare two timelines piece by piece at about this offset (in samples)."""
-    channels = match_channels(cohort)
-    a, b = (_band_limited(timeline(cohort, subject, channels), cohort.sfreq) for subject in (first, second))
-    near = round(cohort.sfreq / (2 * MATCH_BAND[1]))
-    lags = [lag + step / 2 for step in range(-2 * near, 2 * near + 1)]  # half samples: it may have been resampled
-    size = round(PIECE * cohort.sfreq)
-    pieces = {at: _pieces(*_aligned(a, b, at), size) for at in lags}
-    # Judged by the pieces that fit: most of two recordings that share a part do not.
-    best = max(lags, key=lambda at: (int((abs(pieces[at]) > SAME).sum()), float(abs(pieces[at]).max(initial=0))))
-    r = pieces[best]
-    same = np.abs(r) > SAME
-    if not same.any():
-        return None
-    seconds = min(int(same.sum()) * size, _aligned(a, b, best)[0].shape[1]) / cohort.sfreq
-    return Copy(first, second, seconds, float(np.median(r[same])), best / cohort.sfreq)
-
-
-def _pieces(a: NDArray[np.float32], b: NDArray[np.float32], size: int) -> NDArray[np.float64]:
-    """Correlations of pieces of two aligned signals, half a piece or longer: less is alike by chance."""
-    length = a.shape[1]
-    begins = [i for i in range(0, length, size) if length - i >= size / 2]
-    return np.array([_correlation(a[:, i : i + size], b[:, i : i + size]) for i in begins], dtype=np.float64)
-
-
-def _band_limited(line: NDArray[np.float32], sfreq: float) -> NDArray[np.float32]:
-    """Between the edges of ``MATCH_BAND``, weighted by frequency since EEG falls off with it."""
-    from scipy.fft import irfft, next_fast_len, rfft
-
-    n = next_fast_len(line.shape[1] + round(sfreq), real=True)
-    frequencies = np.fft.rfftfreq(n, 1 / sfreq)
-    weight = np.where((frequencies >= MATCH_BAND[0]) & (frequencies <= MATCH_BAND[1]), frequencies, 0)
-    limited = irfft(rfft(line, n, axis=-1) * weight.astype(np.float32), n, axis=-1)
-    return limited[:, : line.shape[1]].astype(np.float32)
-
-
-def _aligned(
-    a: NDArray[np.float32], b: NDArray[np.float32], lag: float
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The stretches of both that coincide if b comes ``lag`` samples later; half samples by the mean of two."""
-    whole = int(np.floor(lag))
-    if lag != whole:
-        b = ((b[:, :-1] + b[:, 1:]) / 2).astype(np.float32)
-    first, last = max(0, -whole), min(a.shape[1], b.shape[1] - whole)
-    if last <= first:
-        return a[:, :0], b[:, :0]
-    return a[:, first:last], b[:, first + whole : last + whole]
-
-
-def _correlation(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-    size = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float((a * b).sum() / size) if size > 1e-12 else 0.0
