@@ -88,10 +88,31 @@ def test_none_is_kept_where_no_calibration_helps_and_isotonic_needs_people() -> 
     p, y, folds = people(150, 2, 1.0, seed=3)
     decision = decide(p, y, folds)
     assert set(decision.losses) == {"none", "temperature"}
-    assert "isotonic needs 200 people, here are 150" in decision.why
-    assert decision.losses[decision.calibration.kind] == min(decision.losses.values())
+    assert "isotonic needs 200 subjects, here are 150" in decision.why
     kinds = {decide(*people(150, 2, 1.0, seed=seed)).calibration.kind for seed in range(8)}
     assert "none" in kinds
+
+
+def test_a_temperature_that_lowers_log_loss_but_raises_the_calibration_error_is_not_applied() -> None:
+    rng = np.random.default_rng(0)
+    sure = np.where(np.arange(300) < 20, 0.9999, rng.uniform(0.7, 0.8, 300))  # 20 of 300 are far too confident
+    correct = np.where(np.arange(300) < 20, np.arange(300) % 2 == 0, np.arange(300) % 4 != 0)
+    p, y = np.stack([1 - sure, sure], axis=1), correct.astype(int)
+    folds = np.arange(300) % 5
+    decision = decide(p, y, folds, ["none", "temperature"])
+    assert decision.losses["temperature"] < decision.losses["none"] - 0.1
+    assert decision.errors["temperature"] > decision.errors["none"]
+    assert decision.calibration.kind == "none"
+    assert "applied only if both are lower" in decision.why
+
+
+@pytest.mark.parametrize("sharpen", [0.4, 3.0])
+def test_a_temperature_that_lowers_both_is_applied(sharpen: float) -> None:
+    p, y, folds = people(300, 2, sharpen)
+    decision = decide(p, y, folds, ["none", "temperature"])
+    assert decision.errors["temperature"] < decision.errors["none"]
+    assert decision.calibration.kind == "temperature"
+    assert ("sharpened" if sharpen < 1 else "softened") in decision.calibration.sentence
 
 
 def test_isotonic_wins_where_no_temperature_can_mend() -> None:

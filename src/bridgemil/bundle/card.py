@@ -119,9 +119,9 @@ def _performance(about: Mapping[str, Any]) -> str:
         f"## Performance\n\n{caution}By cross-validation over {found['n_subjects']} people, each held out once "
         f"({found['split'].get('title', '')}).{beside} Always guessing the largest class: {found['chance']:.3f}.\n\n"
         + "\n".join(rows)
-        + f"\n\nCalibration: {calibrated['sentence']} ({calibrated['why']}). The error after it is cross-fitted: each "
-        f"fold by the other folds. Probabilities that are exactly right would show {expected:.3f} on so many people, "
-        "by chance alone."
+        + f"\n\nCalibration: {calibrated['sentence']} ({calibrated['why']}). The error after calibration is "
+        "cross-fitted: each fold is calibrated by the other folds. Expected calibration error under perfect "
+        f"calibration: {expected:.3f}."
     )
 
 

@@ -1,14 +1,17 @@
-"""Calibration: probabilities that mean what they say, and how far they do.
+"""Calibration of held-out probabilities, and the expected calibration error.
 
-A calibration is a function from probabilities to probabilities, kept as a few numbers. Which one, and whether any, is
-decided by held-out predictions inside the folds:
+A calibration is a function from probabilities to probabilities, stored as a few numbers. Which one is applied, if any,
+is decided by cross-fitting over the folds:
 
-- ``none``: the probabilities as they are.
-- ``temperature``: their logarithms divided by one number. It changes how sure the model is, never what it predicts.
-- ``isotonic``: each class's probability through a rising step function, then renormalised; with many people only.
+- ``none``: the probabilities unchanged.
+- ``temperature``: temperature scaling (Guo et al., 2017). It sharpens or softens, and never changes the prediction.
+- ``isotonic``: isotonic regression of each class, renormalised (Zadrozny and Elkan, 2002); with many subjects only.
 
-The least cross-fitted log loss wins. What is reported of the calibrated probabilities is cross-fitted once more around
-that decision: no person's outcome has a part in the calibration that is judged on it.
+A calibration is applied only if, cross-fitted, it lowers both the log loss and the expected calibration error; among
+those, the one with the lowest log loss. Log loss alone is not enough: a few confident errors dominate it, and the
+temperature that repairs them can make the probabilities of everyone else worse. What is reported of the calibrated
+probabilities is cross-fitted once more around that decision, so that no subject's outcome is used for the calibration
+that is evaluated on it.
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ from bridgemil.errors import BadData
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-ENOUGH_FOR_ISOTONIC = 200  # people; with fewer a step function learns their accidents
-LEAST = 1e-12  # probabilities below are rounding
+ENOUGH_FOR_ISOTONIC = 200  # subjects; with fewer a step function overfits
+LEAST = 1e-12  # probabilities below are rounding errors
 TEMPERATURES = (0.05, 20.0)
-HOPELESS = 10.0  # a temperature that leaves nothing of the model's confidence
-BINS, PEOPLE_A_BIN = 10, 15  # of the calibration error: at most so many bins, at least so many people in each
+UNINFORMATIVE = 10.0  # a temperature at which the probabilities of all classes become about equal
+BINS, SUBJECTS_PER_BIN = 10, 15  # of the calibration error: at most so many bins, at least so many subjects in each
 RESAMPLES = 1000
 
 
@@ -76,12 +79,12 @@ class Unchanged(Calibration):
     @property
     def sentence(self) -> str:
         """In words."""
-        return "probabilities as the model gives them: no calibration did better on held-out people"
+        return "not calibrated: no calibration lowered both log loss and calibration error on held-out subjects"
 
 
 @dataclass(frozen=True)
 class Temperature(Calibration):
-    """Logarithms of probabilities divided by ``value``: above 1 less sure, below 1 surer."""
+    """Temperature scaling, logits divided by ``value``: above 1 it softens, below 1 it sharpens."""
 
     value: float
     kind: ClassVar[str] = "temperature"
@@ -96,10 +99,9 @@ class Temperature(Calibration):
     @property
     def sentence(self) -> str:
         """In words."""
-        if self.value >= HOPELESS:
-            return f"temperature {self.value:.1f}: how sure the model is said nothing, all classes become about equal"
-        how = "less sure" if self.value > 1 else "surer"
-        return f"temperature {self.value:.2f}: the probabilities are made {how} than the model's own"
+        if self.value >= UNINFORMATIVE:
+            return f"temperature scaling (T = {self.value:.1f}): confidence was uninformative, all classes about equal"
+        return f"temperature scaling: {'softened' if self.value > 1 else 'sharpened'} (T = {self.value:.2f})"
 
     def for_json(self) -> dict[str, Any]:
         """As a bundle holds it."""
@@ -108,14 +110,14 @@ class Temperature(Calibration):
 
 @dataclass(frozen=True)
 class Isotonic(Calibration):
-    """A rising function for each class, by its corners; probabilities are renormalised.
+    """Isotonic regression of each class, by its thresholds; probabilities are renormalised.
 
     Parameters
     ----------
     corners
-        Of each class: probabilities said, rising, and what became of them.
+        Of each class: predicted probabilities, rising, and calibrated ones.
     least
-        No class gets less before renormalising: so many people cannot carry a certainty.
+        Lower limit of a class before renormalising: so few subjects do not support certainty.
     """
 
     corners: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
@@ -124,7 +126,7 @@ class Isotonic(Calibration):
 
     def __call__(self, p: Floats) -> Floats:
         """Each class through its function, renormalised."""
-        columns = [np.interp(p[..., k], said, became) for k, (said, became) in enumerate(self.corners)]
+        columns = [np.interp(p[..., k], x, y) for k, (x, y) in enumerate(self.corners)]
         weights = np.maximum(np.stack(columns, axis=-1), self.least)
         renormalised: Floats = weights / weights.sum(axis=-1, keepdims=True)
         return renormalised
@@ -132,7 +134,7 @@ class Isotonic(Calibration):
     @property
     def sentence(self) -> str:
         """In words."""
-        return "isotonic, each class against the rest, renormalised"
+        return "isotonic regression of each class against the rest, renormalised"
 
     def for_json(self) -> dict[str, Any]:
         """As a bundle holds it."""
@@ -230,24 +232,27 @@ FITTERS: dict[str, Callable[[Floats, Ints], Calibration]] = {
 
 @dataclass(frozen=True)
 class Decision:
-    """Which calibration the data carry."""
+    """Which calibration is applied."""
 
     calibration: Calibration
     losses: Mapping[str, float]  # cross-fitted log loss of each candidate
+    errors: Mapping[str, float]  # cross-fitted expected calibration error of each candidate
     why: str
 
     def for_json(self) -> dict[str, Any]:
         """As a bundle holds it."""
-        return self.calibration.for_json() | {"log_loss": dict(self.losses), "why": self.why}
+        return self.calibration.for_json() | {
+            "log_loss": dict(self.losses), "calibration_error": dict(self.errors), "why": self.why
+        }  # fmt: skip
 
 
 def candidates(n: int) -> list[str]:
-    """The calibrations that so many people can choose among."""
+    """The calibrations that n subjects can support."""
     return [name for name in FITTERS if name != "isotonic" or n >= ENOUGH_FOR_ISOTONIC]
 
 
 def decide(p: Floats, y: Ints, folds: Ints, names: Sequence[str] | None = None) -> Decision:
-    """Choose a calibration by cross-fitting over folds, and fit it on everyone given.
+    """Choose a calibration by cross-fitting over folds, and fit it on all subjects given.
 
     Parameters
     ----------
@@ -256,16 +261,20 @@ def decide(p: Floats, y: Ints, folds: Ints, names: Sequence[str] | None = None) 
     y : shape (n,)
         True class numbers.
     folds : shape (n,)
-        Whose model said them: people of one fold are never calibrated by themselves.
+        Fold of each subject: a fold is calibrated by the others only.
     names
-        The candidates; by default those that so many people can choose among.
+        The candidates, ``none`` among them; by default those that so many subjects can support.
     """
     names = names or candidates(len(y))
-    losses = {name: log_loss(cross_fitted(FITTERS[name], p, y, folds), y) for name in names}
-    best = min(losses, key=lambda name: losses[name])
-    figures = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
-    few = "" if "isotonic" in losses else f"; isotonic needs {ENOUGH_FOR_ISOTONIC} people, here are {len(y)}"
-    return Decision(FITTERS[best](p, y), losses, f"least log loss, cross-fitted over folds: {figures}{few}")
+    fitted = {name: cross_fitted(FITTERS[name], p, y, folds) for name in names}
+    losses = {name: log_loss(values, y) for name, values in fitted.items()}
+    errors = {name: expected_calibration_error(values, y) for name, values in fitted.items()}
+    helpful = [name for name in names if losses[name] < losses["none"] and errors[name] < errors["none"]]
+    best = min(helpful, key=lambda name: losses[name], default="none")
+    figures = ", ".join(f"{name} {losses[name]:.4f} and {errors[name]:.3f}" for name in names)
+    few = "" if "isotonic" in losses else f"; isotonic needs {ENOUGH_FOR_ISOTONIC} subjects, here are {len(y)}"
+    why = f"log loss and calibration error, cross-fitted over folds: {figures}; applied only if both are lower{few}"
+    return Decision(FITTERS[best](p, y), losses, errors, why)
 
 
 def cross_fitted(fitter: Callable[[Floats, Ints], Calibration], p: Floats, y: Ints, folds: Ints) -> Floats:
@@ -301,17 +310,17 @@ def cross_calibrated(p: Floats, y: Ints, folds: Ints) -> Floats:
 
 @dataclass(frozen=True)
 class CalibrationError:
-    """Expected calibration error of the predicted class: how far confidence is from accuracy, bin by bin.
+    """Expected calibration error of the predicted class: distance of confidence from accuracy, mean over bins.
 
-    ``expected`` is what probabilities that are exactly right would show on so few people, by chance alone: an error is
-    evidence of miscalibration only if it lies above.
+    ``expected`` is its expectation under perfect calibration, for these subjects: only an error above it is evidence of
+    miscalibration.
     """
 
     value: float
     low: float  # 95 %, see ``calibration_error``
     high: float
     expected: float
-    bins: tuple[tuple[float, float, int], ...]  # mean confidence, accuracy, people
+    bins: tuple[tuple[float, float, int], ...]  # mean confidence, accuracy, subjects
 
     def for_json(self) -> dict[str, Any]:
         """As a bundle holds it."""
@@ -340,7 +349,7 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
     y : shape (n,)
         True class numbers.
     """
-    confidence, correct = p.max(axis=1), (p.argmax(axis=1) == y).astype(float)
+    confidence, correct = _confidence(p, y)
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, len(y), (RESAMPLES, len(y)))
     again = [_error(confidence[rows], correct[rows]) for rows in drawn]
@@ -350,8 +359,18 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
     return CalibrationError(value, low, max(value, high), float(np.mean(by_chance)), _bins(confidence, correct))
 
 
+def expected_calibration_error(p: Floats, y: Ints) -> float:
+    """The value of ``calibration_error`` alone."""
+    return _error(*_confidence(p, y))
+
+
+def _confidence(p: Floats, y: Ints) -> tuple[Floats, Floats]:
+    """Probability of the predicted class, and whether it is correct."""
+    return p.max(axis=1), (p.argmax(axis=1) == y).astype(float)
+
+
 def _parts(confidence: Floats) -> list[NDArray[np.intp]]:
-    n_bins = min(BINS, max(1, len(confidence) // PEOPLE_A_BIN))
+    n_bins = min(BINS, max(1, len(confidence) // SUBJECTS_PER_BIN))
     return np.array_split(np.argsort(confidence, kind="stable"), n_bins)
 
 
