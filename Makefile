@@ -50,6 +50,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/large_cohort.py
 	$(BIN)/python benchmarks/predict_speed.py
 	$(BIN)/python benchmarks/predict_robustness.py
+	$(BIN)/python benchmarks/novelty_rates.py
 	$(BIN)/python benchmarks/first_use_check.py
 	$(BIN)/python benchmarks/copy_limits.py
 

@@ -1,4 +1,4 @@
-"""What the package's model `alzheimer` says and warns of when a recording is changed: real people, a change at a time.
+"""Predictions and warnings of the package's model `alzheimer` when a recording is changed: real subjects.
 
     python benchmarks/predict_robustness.py [SOURCE] [--people N] [--quick]
 
@@ -86,25 +86,23 @@ CHANGES: dict[str, tuple[Change, str | None]] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one file: the probability (None if it was refused), whether unlike the training people, the percentile."""
+    """Of one file: the probability (None if it was refused), out of distribution or not, the percentile."""
 
     p: float | None
-    unlike: bool = False
+    novel: bool = False
     percentile: float = 0.0
     other_warning: bool = False
     why: str = ""
 
 
 def ask(bundle: Bundle, file: Path, bad_channels: str | None = None) -> Answer:
-    (said,) = predict(bundle, [file], bad_channels=bad_channels)
-    if isinstance(said, Refused):
-        return Answer(None, why=said.why)
-    assert isinstance(said, RecordingPrediction)
-    standing = set(bundle.about["cautions"])
-    told = [warning for warning in said.warnings if warning not in standing]
-    unlike = [warning for warning in told if warning.startswith("unlike")]
-    p = float(said.probabilities[said.classes.index(SICK)])
-    return Answer(p, bool(unlike), said.percentile, len(told) > len(unlike))
+    (found,) = predict(bundle, [file], bad_channels=bad_channels)
+    if isinstance(found, Refused):
+        return Answer(None, why=found.why)
+    assert isinstance(found, RecordingPrediction)
+    novel = [warning for warning in found.warnings if warning.startswith("out of distribution")]
+    p = float(found.probabilities[found.classes.index(SICK)])
+    return Answer(p, bool(novel), found.percentile, len(found.warnings) > len(novel))
 
 
 def write(file: Path, raw: mne.io.BaseRaw) -> Path:
@@ -128,20 +126,20 @@ def people(source: Path, group: str, n: int) -> list[Path]:
 def row(name: str, plain: list[Answer], changed: list[Answer]) -> str:
     pairs = [(a.p, b.p) for a, b in zip(plain, changed, strict=True) if a.p is not None and b.p is not None]
     n, refused = len(changed), sum(answer.p is None for answer in changed)
-    unlike, other = (sum(getattr(answer, what) for answer in changed) for what in ("unlike", "other_warning"))
+    novel, other = (sum(getattr(answer, what) for answer in changed) for what in ("novel", "other_warning"))
     if not pairs:
         return f"| {name} | - | - | - | - | - | {refused} of {n}: {changed[0].why[:90]} |"
     shift = np.abs([a - b for a, b in pairs])
     turned = sum((a > 0.5) != (b > 0.5) for a, b in pairs)
     return (
-        f"| {name} | {shift.mean():.3f} | {shift.max():.3f} | {turned} of {len(pairs)} | {unlike} of {n} | "
+        f"| {name} | {shift.mean():.3f} | {shift.max():.3f} | {turned} of {len(pairs)} | {novel} of {n} | "
         f"{other} of {n} | {refused} of {n} |"
     )
 
 
 def table(bundle: Bundle, files: list[Path], folder: Path) -> Iterator[str]:
     plain = [ask(bundle, file) for file in files]
-    yield "| changed | shift of p, mean | largest | class turned | called unlike training | other warnings | refused |"
+    yield "| changed | shift of p, mean | largest | class changed | out of distribution | other warnings | refused |"
     yield "|---|---|---|---|---|---|---|"
     yield row("nothing", plain, plain)
     raws = [mne.io.read_raw_edf(file, preload=True, verbose="error") for file in files]
@@ -179,7 +177,7 @@ def main() -> None:
         p = np.array([answer.p for answer in strangers])
         print(
             f"\n{len(p)} people with frontotemporal dementia, never seen, of neither class: p of {SICK} {p.min():.2f} "
-            f"to {p.max():.2f}, mean {p.mean():.2f}; {sum(a.unlike for a in strangers)} called unlike training"
+            f"to {p.max():.2f}, mean {p.mean():.2f}; {sum(a.novel for a in strangers)} out of distribution"
         )
 
 

@@ -150,6 +150,17 @@ def test_one_bad_file_does_not_stop_the_others_and_tables_are_written(folder: Pa
     assert rows[0]["p_A"] == ""
 
 
+def test_recordings_refused_for_one_reason_are_one_line(folder: Path, tmp_path: Path) -> None:
+    for i in range(5):
+        write_edf(tmp_path / f"bad{i}.edf", noise(60 + i, 12, 250, 5), 250, [*MONTAGE[:4], f"EEG {MONTAGE[4]}-X{i}"])
+    done = bridgemil("predict", folder / "model", tmp_path)
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if "missing electrode" in line]
+    assert line.startswith(f"bridgemil: 5 recordings: missing electrode {MONTAGE[4]}, O2 (it has ")
+    assert line.endswith("bad2.edf; and 2 more")
+    assert "5 of 5 recordings refused" in done.stderr
+
+
 def test_a_bids_folder_at_once(folder: Path) -> None:
     done = bridgemil("predict", folder / "model", folder / "bids", "--json")
     assert done.returncode == 0, done.stderr

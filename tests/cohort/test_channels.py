@@ -29,6 +29,24 @@ def test_the_reference_is_what_electrodes_names_end_in(names: tuple[str, ...], r
 
 
 @pytest.mark.parametrize(
+    ("name", "spellings"),
+    [
+        ("linked ears", ("LE", "A1A2", "A1-A2", "A2+A1", "(A1+A2)/2", "linked ears", "Linked earlobes (A1, A2)", "A1/A2",
+                         "average of A1 and A2", "left and right ear", "linked")),
+        ("linked mastoids", ("M1M2", "M1-M2", "(M1+M2)/2", "linked mastoids", "average mastoids", "M2 and M1",
+                             "left and right mastoid")),
+        ("average", ("average", "AVG", "AV", "CAR", "common average reference")),
+        ("M1", ("M1", "left mastoid")), ("A2", ("A2", "right ear")), ("Cz", ("Cz", "CZ", "referenced to Cz")),
+        ("T7", ("T3", "T7")), ("A1+Cz", ("A1, Cz",)), ("CMS DRL", ("CMS/DRL", "DRL, CMS")),
+        (None, ("REF", "n/a", "", "common reference", "G2")),
+    ],
+)  # fmt: skip
+def test_spellings_of_one_reference_have_one_name(name: str | None, spellings: tuple[str, ...]) -> None:
+    for spelling in spellings:
+        assert channels.reference_name(spelling) == name, spelling
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "EEG A2-A1",

@@ -222,10 +222,20 @@ def test_different_references_in_the_channels_names_are_recorded_and_noted(tmp_p
     assert stated == ["LE", "REF", None, "REF", None, None]
     assert "reference" not in cohort.about["files"][2]
     assert cohort.about["notes"] == [
-        "by their channels' names the recordings have different references: LE (1 C), REF (2 A), none named (1 A, 2 C)"
-        "; --reference average makes them alike"
+        "by their channels' names the recordings have different references: REF (2 A), linked ears (1 C), "
+        "none named (1 A, 2 C); --reference average makes them alike"
     ]
     assert quiet(tmp_path / "b", tmp_path / "d", reference=("average",)).about["notes"] == []
+
+
+def test_spellings_of_one_reference_are_not_different_references(tmp_path: Path) -> None:
+    labels = {f"sub-{i:02d}": "AC"[i % 2] for i in range(1, 7)}
+    build_bids(tmp_path / "b", labels)
+    for i in range(1, 7):
+        path = tmp_path / f"b/sub-{i:02d}/eeg/sub-{i:02d}_task-rest_eeg.edf"
+        spelling = ("LE", "A1A2", "(A1+A2)")[i % 3]
+        write_edf(path, noise(60 + i, 8, 250), 250, [f"EEG {name}-{spelling}" for name in MONTAGE])
+    assert quiet(tmp_path / "b", tmp_path / "c").about["notes"] == []
 
 
 def test_runs_are_in_the_order_of_their_numbers_and_strange_files_are_listed(bids: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from bridgemil.bundle.novelty import RecordingFeatures, window_features
 from bridgemil.bundle.performance import no_better_than_guessing
 from bridgemil.bundle.reference import OUTSIDE, Reference
 from bridgemil.bundle.store import NOTICE, Bundle
+from bridgemil.cohort import channels
 from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.new_recording import MIN_WINDOWS, NewRecording, find, read, settings_for
 from bridgemil.errors import BadData, Problem, plain
@@ -211,15 +211,16 @@ def _gain(features: RecordingFeatures, reference: Reference, name: str) -> list[
 
 
 def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
-    """A word if a sidecar, or the channels' names, say another reference than the training recordings had."""
+    """Warn if a sidecar, or the channel names, state another reference than that of the training recordings."""
     trained, stated = bundle.about.get("recorded_reference"), recording.stated_reference
     if not trained or not stated or bundle.model.facts.preparation.get("reference"):
         return []
-    if set(re.findall(r"[A-Z]+[0-9]*", trained.upper())) <= set(re.findall(r"[A-Z]+[0-9]*", stated.upper())):
+    new = channels.reference_name(stated)
+    if new is None or new == channels.reference_name(trained):
         return []
     return [
-        f"its sidecar or its channels' names say that it was recorded against {stated}, the training recordings were "
-        f"against {trained}: another reference changes every electrode, and the probabilities may mean nothing here"
+        f"reference: sidecar or channel names state {stated}, the training recordings were recorded against {trained}; "
+        "another reference changes the signal of every electrode, and the probabilities may not be valid for it"
     ]
 
 

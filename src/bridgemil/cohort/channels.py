@@ -31,6 +31,16 @@ _SITE = re.compile(r"^([a-z]+?)(z|10|[1-9])(h?)$")
 _REFERENCES = set("le re ref a1 a2 a1a2 m1 m2 m1m2 ar av avg avgref car linked org g2 0 1".split())
 
 
+# Spellings of one reference, in channel names and in BIDS sidecars: the electrodes that are linked, and other words.
+_SAME_REFERENCE: dict[str, tuple[set[str], set[str]]] = {
+    "linked mastoids": ({"M1", "M2"}, {"MASTOID", "MASTOIDS", "LM"}),
+    "linked ears": ({"A1", "A2"}, {"EAR", "EARS", "EARLOBE", "EARLOBES", "LOBES", "LE", "LINKED"}),
+    "average": (set(), {"AVERAGE", "AVG", "AVGREF", "AV", "AR", "CAR"}),
+}
+_SIDES = {"LEFT": "1", "RIGHT": "2"}
+_NO_SITE = {"REF", "RE", "REFERENCE", "ORG", "G2", "COMMON", "UNKNOWN", "N", "A"}  # "n/a" among them
+
+
 def _parts(name: str) -> tuple[str, str]:
     """The site and the reference in a channel's name, in small letters; '' for what it does not say."""
     text = re.sub(r"^eeg[\s_:.-]*", "", name.strip().lower())
@@ -77,6 +87,34 @@ def reference(names: Iterable[str]) -> str:
     """
     against = {_parts(name)[1] for name in names if electrode(name)}
     return "+".join(sorted(word.upper() for word in against if word and not word.isdigit()))
+
+
+def reference_name(text: str) -> str | None:
+    """One name for all spellings of a reference: ``LE``, ``A1-A2``, ``(A1+A2)/2`` are linked ears.
+
+    Parameters
+    ----------
+    text : str
+        From a channel's name or a sidecar (``EEGReference``).
+
+    Returns
+    -------
+    str or None
+        ``linked ears``, ``linked mastoids``, ``average``, the electrodes joined by a plus, or else the text in capitals;
+        None for words that name no electrode, such as REF.
+    """
+    found = set(re.findall(r"[A-Z]+[0-9]*", text.upper()))
+    sides = [number for side, number in _SIDES.items() if side in found]
+    for name, (linked, spellings) in _SAME_REFERENCE.items():
+        if linked and linked <= found:
+            return name
+        if linked and found & spellings and len(sides) == 1:  # "left mastoid"
+            return f"{min(linked)[0]}{sides[0]}"
+    sites = {electrode(word) or word for word in found if electrode(word) or re.fullmatch("[AM][12]", word)}
+    if sites:
+        return "+".join(sorted(sites))
+    same = [name for name, (_, spellings) in _SAME_REFERENCE.items() if found & spellings]
+    return same[0] if same else " ".join(sorted(found - _NO_SITE)) or None
 
 
 def order(electrodes: Iterable[str]) -> list[str]:

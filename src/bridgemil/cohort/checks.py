@@ -271,7 +271,7 @@ def _note_references(listing: Listing, usable: Sequence[Facts], settings: Prepar
     """Say so if recordings are kept against the different references that they were made with."""
     planned = {plan.recording for plan in verdict.plans}
     counts = Counter(
-        (facts.reference or "none named", listing.labels[facts.recording.subject] or "recordings")
+        (_reference(facts.reference) or "none named", listing.labels[facts.recording.subject] or "recordings")
         for facts in usable
         if facts.recording in planned
     )
@@ -284,6 +284,11 @@ def _note_references(listing: Listing, usable: Sequence[Facts], settings: Prepar
     )
     words = "by their channels' names the recordings have different references"
     verdict.notes.append(f"{words}: {', '.join(each)}; --reference average makes them alike")
+
+
+def _reference(stated: str) -> str:
+    """The reference in the channels' names, the same for all spellings of it; several words are of several channels."""
+    return "+".join(sorted({channels.reference_name(word) or word for word in stated.split("+")}))
 
 
 def _duplicates(usable: Sequence[Facts], listing: Listing, settings: PrepareSettings, verdict: Verdict) -> set[int]:

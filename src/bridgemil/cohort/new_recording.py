@@ -29,10 +29,6 @@ from bridgemil.settings import parse
 
 MIN_WINDOWS = 10  # fewer are no person's EEG, unless a training person had fewer
 BAND_SLACK = 0.9  # a stated filter may lie so much inside the band before it is worth a word
-LABELLED = {
-    "A1": "A1", "A2": "A2", "A1A2": "A1+A2", "LE": "A1+A2", "LINKED": "A1+A2", "M1": "M1", "M2": "M2",
-    "M1M2": "M1+M2", **dict.fromkeys(("AR", "AV", "AVG", "AVGREF", "CAR"), "average"),
-}  # references in channels' names, Fp1-LE (linked ears); REF, RE, ORG and G2 name no electrode  # fmt: skip
 HEADERS_WITH_FILTERS = (".edf", ".bdf", ".vhdr", ".fif")  # formats that state theirs, and are opened without reading
 
 
@@ -223,7 +219,7 @@ def read(
         recording.name, recording.path, piece.windows, piece.starts, facts.seconds, native_rate(facts, keep),
         facts.sha256, {"marked bad": piece.n_dropped_marked, "too loud": piece.n_dropped_amplitude},
         (*notes, *_stated_filters(recording.path, settings), *_of_libraries([*facts.warnings, *piece.warnings])),
-        _stated_reference(recording.eeg_json) or _labelled_reference(facts.reference),
+        _stated_reference(recording.eeg_json) or facts.reference or None,
     )  # fmt: skip
 
 
@@ -277,12 +273,6 @@ def _of_libraries(warnings: Sequence[str]) -> list[str]:
 def _stated_reference(eeg_json: Path | None) -> str | None:
     stated = read_json(eeg_json).get("EEGReference")  # ``look`` has refused what is no JSON
     return plain(stated) if isinstance(stated, str) and stated.strip().lower() not in ("", "n/a") else None
-
-
-def _labelled_reference(words: str) -> str | None:
-    """What ``Facts.reference`` names; None for words that name no electrode, such as REF."""
-    named = [LABELLED[word] for word in words.split("+") if word in LABELLED]
-    return "+".join(named) or None
 
 
 def _stated_filters(path: Path, settings: PrepareSettings) -> list[str]:
