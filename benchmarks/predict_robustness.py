@@ -39,14 +39,20 @@ def at_500_hz(raw: mne.io.BaseRaw) -> mne.io.BaseRaw:
     return raw.copy().resample(500, verbose="error")
 
 
-def mains(microvolts: float) -> Change:
+def tone(microvolts: float, hertz: float = MAINS) -> Change:
     def change(raw: mne.io.BaseRaw) -> mne.io.BaseRaw:
         raw = at_500_hz(raw)
         strength = np.random.default_rng(0).uniform(0.5, 1.5, (len(raw.ch_names), 1))  # electrodes pick up unequally
-        raw._data += 1e-6 * microvolts * strength * np.sin(2 * np.pi * MAINS * raw.times)
+        raw._data += 1e-6 * microvolts * strength * np.sin(2 * np.pi * hertz * raw.times)
         return raw
 
     return change
+
+
+def white(raw: mne.io.BaseRaw) -> mne.io.BaseRaw:
+    raw = at_500_hz(raw)
+    raw._data = 1e-5 * np.random.default_rng(0).normal(size=raw._data.shape)
+    return raw
 
 
 def reference(name: str) -> Change:
@@ -73,8 +79,10 @@ CHANGES: dict[str, tuple[Change, str | None]] = {
     "gain x 10": (times(10), None),
     "volts taken for microvolts": (times(1e-6), None),
     "the same, as a 500 Hz file": (at_500_hz, None),
-    "50 Hz noise, 5 µV": (mains(5), None),
-    "50 Hz noise, 50 µV": (mains(50), None),
+    "50 Hz noise, 5 µV": (tone(5), None),
+    "50 Hz noise, 50 µV": (tone(50), None),
+    "40 Hz noise, 20 µV": (tone(20, 40.0), None),
+    "white noise in place of the EEG": (white, None),
     "average reference": (reference("average"), None),
     "reference (T3+T4)/2": (reference("temporal"), None),
     "C3 flat": (flat, None),
@@ -162,7 +170,7 @@ def main() -> None:
     files = [*people(source, "A", n // 2 + quick), *people(source, "C", n // 2 + quick)]
     print(f"{bundle.title}: {len(files)} of the people who trained it, from {source.name}; p is of {SICK}\n")
     if quick:
-        for name in [name for name in CHANGES if "50 Hz" in name or "interpolate" in name]:
+        for name in [name for name in CHANGES if "0 Hz noise" in name or "interpolate" in name]:
             del CHANGES[name]
     with tempfile.TemporaryDirectory() as folder:
         for line in table(bundle, files, Path(folder)):
