@@ -2,7 +2,7 @@
 
     python benchmarks/novelty_rates.py [SOURCE] [--quick]
 
-SOURCE is a BIDS folder with the label column `Group` (by default the package's minute of 65 subjects of ADFTD; the table
+SOURCE is a BIDS folder with the label column `Group` (by default one minute of 65 subjects, in the package; the table
 in docs/predict.md is of `adftd-300s`, Alzheimer's disease and healthy). Each subject is left out of the reference once;
 eight random segments of each length are tested. `whole recordings` is the percentile among distances of whole
 recordings, whatever the length: what the percentile would be without a reference for each length.

@@ -31,8 +31,8 @@ def test_the_reference_is_what_electrodes_names_end_in(names: tuple[str, ...], r
 @pytest.mark.parametrize(
     ("name", "spellings"),
     [
-        ("linked ears", ("LE", "A1A2", "A1-A2", "A2+A1", "(A1+A2)/2", "linked ears", "Linked earlobes (A1, A2)", "A1/A2",
-                         "average of A1 and A2", "left and right ear", "linked")),
+        ("linked ears", ("LE", "A1A2", "A1-A2", "A2+A1", "(A1+A2)/2", "linked ears", "Linked earlobes (A1, A2)",
+                         "A1/A2", "average of A1 and A2", "left and right ear", "linked")),
         ("linked mastoids", ("M1M2", "M1-M2", "(M1+M2)/2", "linked mastoids", "average mastoids", "M2 and M1",
                              "left and right mastoid")),
         ("average", ("average", "AVG", "AV", "CAR", "common average reference")),

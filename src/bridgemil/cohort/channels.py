@@ -100,7 +100,7 @@ def reference_name(text: str) -> str | None:
     Returns
     -------
     str or None
-        ``linked ears``, ``linked mastoids``, ``average``, the electrodes joined by a plus, or else the text in capitals;
+        ``linked ears``, ``linked mastoids``, ``average``, electrodes joined by a plus, or else the text in capitals;
         None for words that name no electrode, such as REF.
     """
     found = set(re.findall(r"[A-Z]+[0-9]*", text.upper()))
