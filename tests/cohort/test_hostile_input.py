@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bridgemil import Cohort, prepare
-from bridgemil.cohort.folds import FoldPlan
+from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.new_recording import find
 from bridgemil.cohort.reading import look
@@ -508,3 +508,40 @@ def test_circles_elsewhere_in_a_bids_folder_do_not_matter(bids: Path, tmp_path: 
     (bids / "sub-99").symlink_to(bids)
     with pytest.raises(BadData, match="sub-99: is a link that leads back"):
         quiet(bids, tmp_path / "d")
+
+
+@pytest.mark.parametrize("out", ["circle", "circle/inside", "to nothing"])
+def test_an_out_that_is_a_link_to_itself_or_to_nothing_is_refused(bids: Path, tmp_path: Path, out: str) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "to nothing").symlink_to("nowhere")
+    with pytest.raises(BadUse, match="is a link to itself or to nothing; remove it, or choose another OUT"):
+        quiet(bids, tmp_path / out)
+
+
+@pytest.mark.parametrize("option", ["task", "session"])
+@pytest.mark.parametrize("value", ["*", "(", "a_b", "ses-1", "", "[0-9]"])
+def test_a_task_or_session_is_no_pattern(bids: Path, tmp_path: Path, option: str, value: str) -> None:
+    with pytest.raises(BadUse, match=f"--{option}: a BIDS {option} has letters and digits only"):
+        quiet(bids, tmp_path / "c", **{option: value})
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 10**30])
+@pytest.mark.parametrize("scheme", ["array_split", "sklearn"])
+def test_a_split_seed_that_cannot_be(seed: int, scheme: str) -> None:
+    with pytest.raises(BadUse, match="the split seed must be a whole number from 0 to 4294967295"):
+        SubjectKFold(3, seed, scheme).plan(list("abcdef"), list("xyxyxy"))
+
+
+@pytest.mark.parametrize("label", ['"A', 'A"'])
+def test_an_open_quotation_mark_in_a_label_is_a_problem(bids: Path, tmp_path: Path, label: str) -> None:
+    table = bids / "participants.tsv"
+    lines = table.read_text().splitlines()
+    lines[1] = "\t".join(["sub-01", label, "60"])
+    table.write_text("\n".join(lines))
+    with pytest.raises(BadData, match=r"sub-01: label .* has a quotation mark that is not closed"):
+        quiet(bids, tmp_path / "c")
+    rows = [f"S{i},{'AC'[i % 2]},sub-{i:02d}/eeg/sub-{i:02d}_task-rest_eeg.edf" for i in range(2, 7)]
+    manifest = bids / "list.csv"
+    manifest.write_text("\n".join(["subject,label,file", f'S1,A",{rows[0].split(",")[2].replace("02", "01")}', *rows]))
+    with pytest.raises(BadData, match=r"S1: label 'A\"' has a quotation mark that is not closed"):
+        quiet(manifest, tmp_path / "c", label=None)

@@ -343,6 +343,18 @@ def test_a_training_fold_without_a_class_is_refused() -> None:
         evaluate(cohort, "bandpower", split=plan, progress=False, baselines=False)
 
 
+@pytest.mark.parametrize("typo", [{"budget": "laptpo"}, {"recipe": "ourz"}, {"backbone": "eegnt"}])
+def test_a_misspelt_name_is_refused_also_with_a_baseline_that_does_not_use_it(typo: dict[str, str]) -> None:
+    with pytest.raises(BadUse, match=rf"{next(iter(typo))} must be one of .* got '{next(iter(typo.values()))}'"):
+        evaluate(people(6), "bandpower", folds=3, progress=False, baselines=False, **typo)
+
+
+@pytest.mark.parametrize("seeds", [[-1], [2**32], [10**30]])
+def test_a_seed_that_cannot_be_is_refused(seeds: list[int]) -> None:
+    with pytest.raises(BadUse, match="whole numbers from 0 to 4294967295"):
+        evaluate(people(6), "bandpower", seeds=seeds, folds=3, progress=False, baselines=False)
+
+
 def test_a_cohort_of_one_class_is_refused() -> None:
     with pytest.raises(BadData, match="one class only"):
         evaluate(people(6, classes=("control",)), "bandpower", folds=3, progress=False, baselines=False)

@@ -211,6 +211,8 @@ class SubjectKFold:
 
     def _parts(self, y: Sequence[Any], groups: Sequence[Any] | None) -> list[NDArray[np.intp]]:
         labels = np.asarray(y)
+        if not 0 <= self.split_seed < 2**32:  # what scikit-learn takes
+            raise BadUse(f"the split seed must be a whole number from 0 to {2**32 - 1}, got {self.split_seed}")
         self._check_sizes(labels, groups)
         if groups is not None or self.scheme == "sklearn":
             from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold

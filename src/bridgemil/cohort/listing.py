@@ -97,8 +97,16 @@ class Listing:
         self.unusable_labels = {subject: mapping.get(own, own) for subject, own in self.unusable_labels.items()}
         self.problems = [p for p in self.problems if known.get(p.subject or "", "") in ("", *mapping)]
 
-    def drop_respelt_labels(self) -> None:
-        """Take out, as problems, subjects whose label differs from a more frequent one only in capitals or spaces."""
+    def drop_unclear_labels(self) -> None:
+        """Take out, as problems, subjects whose label is a typing error.
+
+        It has an open quotation mark, or differs from a more frequent one only in capitals or spaces.
+        """
+        open_quote = sorted(subject for subject, label in self.labels.items() if label.count('"') % 2)
+        for subject in open_quote:
+            what = f"label {self.labels[subject]!r} has a quotation mark that is not closed; correct it in the table"
+            self.problems.append(Problem(what, subject))
+        self.drop(set(open_quote))
         other = respelt(self.labels.values())
         kept = [label for label in sorted(set(self.labels.values())) if label not in other]
         asked = ",".join([*(f"{label}={usual}" for label, usual in other.items()), *kept])

@@ -195,7 +195,7 @@ def _list(
     listing = sources.find(kind, root, options)
     if classes:
         listing.rename_classes(classes)
-    listing.drop_respelt_labels()
+    listing.drop_unclear_labels()
     return listing
 
 

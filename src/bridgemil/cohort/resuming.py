@@ -29,6 +29,9 @@ def refuse_foreign(out: Path, listing: Listing) -> None:
         The recordings, which must not lie there.
     """
     out = out.absolute()
+    lost = next((folder for folder in (out, *out.parents) if folder.is_symlink() and not folder.exists()), None)
+    if lost is not None:
+        raise BadUse(f"{lost}: is a link to itself or to nothing; remove it, or choose another OUT")
     existing = next(folder for folder in (out, *out.parents) if folder.exists())
     if not existing.is_dir():
         raise BadUse(f"{existing}: is a file; name a folder for the cohort")

@@ -61,8 +61,8 @@ def fold_plan(
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
     """How many seeds, or which, as a list."""
     chosen = [int(s) for s in (range(int(seeds)) if isinstance(seeds, int | Integral) else seeds)]
-    if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
-        raise BadUse(f"seeds must be one or more different whole numbers from 0, or how many; got {seeds!r}")
+    if not chosen or len(set(chosen)) < len(chosen) or not 0 <= min(chosen) <= max(chosen) < 2**32:
+        raise BadUse(f"seeds must be one or more different whole numbers from 0 to {2**32 - 1}; got {seeds!r}")
     return chosen
 
 

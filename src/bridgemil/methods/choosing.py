@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bridgemil import aggregators, baselines
+from bridgemil import aggregators, baselines, user_code
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.settings import STAGE1, Stage1Settings, Stage2Settings
 from bridgemil.methods.catalogue import (
@@ -212,6 +212,10 @@ def for_cohort(
 
     check(method)
     recipe = recipe or recipe_for(budget)
+    one_of("budget", budget, budgets())  # also of baselines, which have no use for these: a typo is named
+    one_of("recipe", recipe, recipes())
+    if not user_code.is_address(backbone):
+        backbones.check(backbone)
     _refuse(_nested(changes or {}))
     if JOIN in method:
         shares = _shares(method, changes or {})

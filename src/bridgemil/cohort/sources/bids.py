@@ -67,6 +67,9 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
     """The EEG recordings of every subject, in the order of their names (session, task, run)."""
     import mne_bids
 
+    for entity, value in (("task", options.task), ("session", options.session)):
+        if value is not None and not value.isalnum():
+            raise BadUse(f"--{entity}: a BIDS {entity} has letters and digits only (rest, 01), got {value!r}")
     refuse_loops(root)
     try:
         paths = mne_bids.find_matching_paths(
