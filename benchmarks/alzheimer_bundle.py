@@ -93,11 +93,11 @@ def cautions(source: Path) -> list[str]:
     ages = [int(row["Age"]) for row in rows]
     n = {group: sum(row["Group"] == group for row in rows) for group in CLASSES}
     return [
-        f"trained at one site with one amplifier and one reference (linked ears {REFERENCE}): {n['A']} people with "
-        f"Alzheimer's disease and {n['C']} healthy ones, {min(ages)} to {max(ages)} years old, eyes closed; at another "
-        "site, with another amplifier or reference, or at another age the probabilities may mean nothing",
-        "its training recordings had been cleaned by their authors (bursts rebuilt, eye and jaw components taken out); "
-        "in a recording that was not, blinks and muscles may be judged instead of the brain",
+        f"trained at one site with one amplifier and one reference (linked ears {REFERENCE}): {n['A']} patients with "
+        f"Alzheimer's disease and {n['C']} healthy controls, {min(ages)} to {max(ages)} years old, eyes closed; not "
+        "validated at another site, with another amplifier or reference, or at another age",
+        "its training recordings had been cleaned by their authors (artifact subspace reconstruction; eye and jaw "
+        "components removed): in a recording that was not cleaned, eye and muscle artefacts may drive the prediction",
     ]
 
 

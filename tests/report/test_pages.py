@@ -20,7 +20,7 @@ from bridgemil.report.benchmark_table import build
 from bridgemil.report.checklist import build_checklist
 from bridgemil.report.checklist.text import write_checklist
 from bridgemil.report.demo_page import write_page
-from bridgemil.report.explanation import Person, explain
+from bridgemil.report.explanation import Person, Removal, explain
 from bridgemil.report.held_out import bands_beside, find
 from bridgemil.report.pages import eeg
 from bridgemil.report.pages.drawing import calibration_bins
@@ -283,6 +283,25 @@ def test_overlaps_are_joined_gaps_and_recordings_are_kept_apart() -> None:
     assert [(s["start"], s["n"]) for s in packed["stretches"]] == [(0.0, 200), (5.0, 100), (6.0, 100)]
 
 
+@pytest.mark.parametrize("top", [0.0, 0.5])
+def test_windows_are_listed_only_where_the_removal_test_singles_them_out(
+    browser: Any, explained: RunStore, tmp_path: Path, top: float
+) -> None:
+    held = find(explained, WHO, method="attention")
+    model = held.model()
+    explanation = explain(model, held.person)
+    removal = Removal("patient", 2, top, np.full(20, 0.1))
+    rankings = [replace(ranking, removal=removal) for ranking in explanation.rankings]
+    write_subject_page(tmp_path / "page.html", replace(explanation, rankings=rankings), model.facts)
+    load(browser, tmp_path / "page.html")
+    assert bool(browser.find_elements("css selector", "#tops button")) is bool(top)
+    assert bool(browser.find_elements("css selector", "#timeline .top")) is bool(top)
+    assert re.match(r"Chosen: window \d+ of", browser.find_element("id", "timeline-now").text)
+    assert browser.find_elements("css selector", "#traces path")
+    buttons = [button.text for button in browser.find_elements("css selector", "#choose-ranking button")]
+    assert buttons == ["attention weight", "contribution"]
+
+
 def test_too_much_eeg_is_kept_around_the_top_windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eeg, "MOST_BYTES", 40 * 100 * 3)
     bag = np.random.default_rng(0).normal(size=(100, 3, 200)).astype(np.float32)
@@ -316,7 +335,7 @@ def test_electrodes_without_a_place_get_bars(explained: RunStore) -> None:
         replace(explanation, electrodes=explanation.electrodes.replace({"electrode": numbered})), model.facts
     )
     assert "data:image/png" not in text
-    assert "Places on the head are not known for E0, E1" in text
+    assert "Electrode positions are unknown for E0, E1" in text
     assert 'class="bars"' in text
 
 

@@ -63,7 +63,7 @@ def write_page(
         probabilities=dict(zip(found.classes, map(float, found.probabilities), strict=True)),
         warnings=found.warnings,
         cautions=found.model["cautions"],
-        calibration=calibration_context(bundle, found),
+        calibration=[*calibration_context(bundle, found), _novelty(found)],
         bands=_bands(bundle, found),
         provenance=_provenance(bundle, found),
         audit_warnings=bundle.warnings,
@@ -87,11 +87,15 @@ def calibration_context(bundle: Bundle, found: RecordingPrediction) -> list[str]
     lines = [
         f"Of the {nearest['n']} held-out training subjects with the most similar predicted probability (mean "
         f"{nearest['confidence']:.0%}), {nearest['accuracy']:.0%} were classified correctly.",
-        f"Calibration: {about['sentence']}. Expected calibration error on held-out subjects {error['value']:.3f} "
-        f"(95 % {low:.3f} to {high:.3f}); under perfect calibration: {error['expected_if_calibrated']:.3f}.",
+        f"Calibration: {bundle.calibration.sentence}. Expected calibration error on held-out subjects "
+        f"{error['value']:.3f} (95 % {low:.3f} to {high:.3f}); under perfect calibration: {error['expected_if_calibrated']:.3f}.",
     ]
     shares = ", ".join(f"{row['n']} {row['class']}" for row in bundle.about["provenance"]["people"])
     return [*lines, f"The probabilities assume that the classes are as frequent as in training ({shares})."]
+
+
+def _novelty(found: RecordingPrediction) -> str:
+    return f"Out-of-distribution percentile: {found.percentile:.0f}, among training recordings of the same length."
 
 
 def _sentence(bundle: Bundle) -> str:
@@ -123,7 +127,6 @@ def _provenance(bundle: Bundle, found: RecordingPrediction) -> dict[str, Any]:
         "SHA-256": recording.sha256,
         "Recorded": f"{recording.seconds:.0f} s at {recording.native_sfreq:g} Hz",
         "Windows left out": left,
-        "Out-of-distribution percentile": f"{found.percentile:.0f}",
         "Before calibration": _shares(facts, found),
         "Model": f"{bundle.title}, made {str(bundle.about['created'])[:10]}; {bundle.about['trained']}",
         "Training cohort": f"{bundle.about['provenance']['source']} "

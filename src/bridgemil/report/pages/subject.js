@@ -98,7 +98,7 @@
     };
   };
   const say = (i, prefix) => {
-    const values = rankings.map((ranking) => `${ranking.name} ${Number(ranking.values[i].toPrecision(3))}`).join(", ");
+    const values = rankings.map((ranking) => `${ranking.label} ${Number(ranking.values[i].toPrecision(3))}`).join(", ");
     byId("timeline-now").textContent = `${prefix} window ${i + 1} of ${places.length}, ${when(places[i])}: ${values}`;
   };
   const choose = (i, scroll) => {
@@ -151,7 +151,7 @@
       rankings.forEach((ranking, k) => {
         const button = document.createElement("button");
         button.type = "button";
-        button.textContent = ranking.name;
+        button.textContent = ranking.label;
         button.addEventListener("click", () => {
           state.ranking = k;
           for (const other of byId("choose-ranking").children) other.setAttribute("aria-pressed", String(other === button));
@@ -269,6 +269,6 @@
     label.append(box, ` ${name}`);
     byId("channels").append(label);
   });
-  if (timeline) { listTops(); choose(rankings[state.ranking].top[0], false); } else redraw();
+  if (timeline) { listTops(); choose(rankings[state.ranking].top[0] ?? 0, false); } else redraw();
   addEventListener("resize", redraw);
 })();

@@ -145,7 +145,8 @@ def _data(explanation: Explanation, facts: ModelFacts, predicted: str) -> dict[s
     person, signal = explanation.person, facts.signal
     seconds = signal.n_times / signal.sfreq
     places, recordings = eeg.positions(person, seconds)
-    top = explanation.rankings[-1].order[: 4 * TOP] if explanation.rankings else _spread(len(places))
+    listed = bool(explanation.rankings) and explanation.rankings[-1].singles_out
+    top = explanation.rankings[-1].order[: 4 * TOP] if listed else _spread(len(places))
     return {
         "places": [round(float(place), 3) for place in places],
         "window": seconds,
@@ -166,6 +167,7 @@ def _ranking(ranking: Ranking, predicted: str) -> dict[str, Any]:
     against = [i for i in reversed(listed[-TOP // 2 :]) if ranking.values[i] < 0] if signed else []
     return {
         "name": ranking.name,
+        "label": "attention weight" if ranking.name == "gate" else ranking.name,
         "title": TITLES[ranking.name].format(predicted=predicted),
         "values": [float(f"{value:.4g}") for value in ranking.values],
         "signed": signed,
