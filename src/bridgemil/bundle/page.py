@@ -88,7 +88,8 @@ def calibration_context(bundle: Bundle, found: RecordingPrediction) -> list[str]
         f"Of the {nearest['n']} held-out training subjects with the most similar predicted probability (mean "
         f"{nearest['confidence']:.0%}), {nearest['accuracy']:.0%} were classified correctly.",
         f"Calibration: {bundle.calibration.sentence}. Expected calibration error on held-out subjects "
-        f"{error['value']:.3f} (95 % {low:.3f} to {high:.3f}); under perfect calibration: {error['expected_if_calibrated']:.3f}.",
+        f"{error['value']:.3f} (95 % {low:.3f} to {high:.3f}); under perfect calibration: "
+        f"{error['expected_if_calibrated']:.3f}.",
     ]
     shares = ", ".join(f"{row['n']} {row['class']}" for row in bundle.about["provenance"]["people"])
     return [*lines, f"The probabilities assume that the classes are as frequent as in training ({shares})."]
