@@ -1,4 +1,4 @@
-"""What can go wrong, in two kinds: the data are bad (exit 1), or the call is (exit 2).
+"""What can go wrong, in two kinds: the data are bad (exit 1), or the call is (exit 2; also a path that is not there).
 
 Every message names the file, subject or setting that is wrong, what was expected and what to do.
 """
@@ -109,6 +109,12 @@ class BadData(BridgeMILError):
 
     def __reduce__(self) -> tuple[type[BadData], tuple[str, list[Problem]]]:
         return type(self), (self.message, self.problems)  # so that a worker process can raise it
+
+
+class NotFound(BadData):
+    """A file or folder that the call names is not there; nothing was done."""
+
+    exit_code = 2
 
 
 def one_of(what: str, value: str, known: Iterable[str], more: str = "") -> None:

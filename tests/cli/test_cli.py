@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 
 from bridgemil import backbones, methods
-from bridgemil.cli import app, benchmark, evaluate, options
+from bridgemil.cli import app, benchmark, evaluate, main, options
 from recordings import build_bids
 
 
@@ -79,9 +80,29 @@ def test_bad_data_is_1_and_bad_use_is_2(bids: Path, tmp_path: Path) -> None:
     assert bridgemil("prepare", bids, tmp_path / "c", "--label", "nothing").returncode == 2
     assert bridgemil("prepare", bids, tmp_path / "c", "--nonsense").returncode == 2
     assert bridgemil("prepare", bids, tmp_path / "c", "--label", "Group", "--low", "high").returncode == 2
-    assert bridgemil("inspect", tmp_path / "nowhere").returncode == 1
+    assert bridgemil("inspect", tmp_path).returncode == 1, "a folder that is no cohort"
     assert bridgemil("synth", tmp_path / "s", "--evidence", "magic").returncode == 2
     assert not (tmp_path / "c").exists()
+
+
+MISSING = """manifest nowhere; prepare nowhere out --label x; inspect nowhere; folds nowhere; verify nowhere;
+audit nowhere;
+evaluate nowhere; benchmark nowhere --methods bandpower; report nowhere; study learning_curve nowhere --out out; clean nowhere;
+explain nowhere --subject a; train nowhere --out out; predict nowhere file.edf"""
+
+
+@pytest.mark.parametrize("words", [line.split() for line in MISSING.split(";")], ids=lambda words: words[0])
+def test_a_path_that_is_not_there_is_2_for_every_verb(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bridgemil", *words])
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # main sets it
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert "bridgemil: nowhere: no " in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def _hear_interrupts() -> None:

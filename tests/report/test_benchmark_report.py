@@ -247,6 +247,10 @@ def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
     content = json.loads(done.stdout)
     known = {"attention", "bandpower", "majority_vote", "tangent", "tangent+attention"}
     assert {row["method"] for row in content["experiments"]} == known
+    table = pd.read_csv(tmp_path / "table.csv")
+    assert [100 * row["accuracy"] for row in content["experiments"]] == pytest.approx(table["accuracy"].tolist())
+    assert all(0 <= row["ci95_low"] <= row["accuracy"] <= row["ci95_high"] <= 1 for row in content["experiments"])
+    assert all(-1 <= row["ci95_low"] <= row["ci95_high"] <= 1 for row in content["comparisons"])
     files = sorted(file.name for file in tmp_path.iterdir())
     assert files == [
         "comparisons.csv", "comparisons.tex", "predictions.csv", "report.html", "report.md", "scores.tex", "splits.csv",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from bridgemil.errors import BadData
+from bridgemil.errors import NotFound
 
 NAMES = ("alzheimer",)  # folders of src/bridgemil/bundles; a test compares
 
@@ -23,7 +23,7 @@ def locate(model: str | Path) -> Path:
         return path
     if str(model) in NAMES:
         return Path(str(files("bridgemil").joinpath("bundles", str(model))))
-    raise BadData(
+    raise NotFound(
         f"{model}: no such folder, and no model of the package ({', '.join(NAMES)}); make one with "
         "`bridgemil train COHORT --out MODEL`"
     )

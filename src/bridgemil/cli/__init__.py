@@ -1,6 +1,6 @@
 """The command line: one file a verb, each a shell over a Python function.
 
-Exit codes: 0 done, 1 a finding or bad data, 2 bad use, 130 interrupted.
+Exit codes: 0 done, 1 a finding or bad data, 2 bad use (a path that is not there is one), 130 interrupted.
 """
 
 from __future__ import annotations

@@ -32,11 +32,13 @@ def run(
     Without options only leftovers go: lock files that nobody holds and half-written folders.
     """
     from bridgemil.engine.clean import clean, leftovers
-    from bridgemil.errors import BadData
+    from bridgemil.errors import BadData, NotFound
     from bridgemil.runs import find_store
 
     if not (runs / "runs").is_dir():
-        raise BadData(f"{runs}: no folder of runs")
+        raise (BadData if runs.exists() else NotFound)(
+            f"{runs}: no folder of runs; name the --out of `bridgemil evaluate` or `benchmark`"
+        )
     store = find_store(runs)
     chosen = (options.names(methods) or (), options.names(backbones) or (), options.names(budget) or ())
     going = leftovers(store, *chosen, failed=failed, unfinished=unfinished, unused=unused)

@@ -46,7 +46,7 @@ def run(
     Of runs, the model is the one that did not see this person. Ends with a page to open. Research use only.
     """
     from bridgemil.bundle import shipped
-    from bridgemil.errors import BadData, BadUse
+    from bridgemil.errors import BadUse, NotFound
     from bridgemil.report.explanation import explain
     from bridgemil.report.held_out import find
     from bridgemil.runs import find_store
@@ -63,7 +63,7 @@ def run(
         raise BadUse(f"{runs}: is the model of one run, not a folder of runs; `bridgemil train` makes a model for "
                      "`bridgemil predict` and `bridgemil explain`")  # fmt: skip
     if not runs.is_dir():
-        raise BadData(f"{runs}: no such folder, and no model of the package ({', '.join(shipped.NAMES)})")
+        raise NotFound(f"{runs}: no such folder, and no model of the package ({', '.join(shipped.NAMES)})")
     if recording is not None or subject is None:
         raise BadUse(f"{runs} is no model but a folder of runs: say whom, --subject ID, and no recording")
     if bad_channels is not None:

@@ -53,7 +53,7 @@ def run(
     and window (windows.csv).
     """
     from bridgemil.disk import refuse_link
-    from bridgemil.errors import BadData, BadUse, BridgeMILError
+    from bridgemil.errors import BadUse, BridgeMILError, NotFound
     from bridgemil.report.benchmark_choice import Choice
     from bridgemil.report.benchmark_files import write_files
     from bridgemil.report.benchmark_table import build
@@ -61,7 +61,7 @@ def run(
     from bridgemil.runs import find_store
 
     if not runs.is_dir():
-        raise BadData(f"{runs}: no such folder")
+        raise NotFound(f"{runs}: no such folder; name the --out of `bridgemil evaluate` or `benchmark`")
     if cohort and not checklist:
         raise BadUse("--cohort is for --checklist; give both")
     chosen = [options.names(text) or () for text in (methods, backbones, budget, recipe)]
@@ -90,7 +90,7 @@ def run(
 
         averages, remarks = over_splits(report.cells)
         tables = {"experiments": report.table, "comparisons": report.pairs, "splits": as_table(averages)}
-        content = {name: _rows(table) for name, table in tables.items()}
+        content = {name: _rows(_shares(table)) for name, table in tables.items()}
         more: dict[str, Any] = {"warnings": report.warnings}
         more |= {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
         options.print_json(content | more)
@@ -107,6 +107,15 @@ def run(
 def _name_and_size(file: Path) -> str:
     size = file.stat().st_size / 1e6
     return file.name if size < LARGE else f"{file.name} ({size:.0f} MB)"
+
+
+def _shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Accuracies as shares of 1, as ``evaluate --json`` has them; the CSV files have percent."""
+    from bridgemil.report.benchmark_table import PERCENT
+
+    known = {*PERCENT, "paper", "paper_std", "difference", "gain"}
+    percent = [name for name in table if name in known or str(name).startswith("accuracy_less_")]
+    return table.assign(**{str(name): table[name].astype(float) / 100 for name in percent})
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:

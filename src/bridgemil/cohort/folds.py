@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.disk import write_text
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, NotFound
 
 Scheme = Literal["array_split", "sklearn"]
 
@@ -142,7 +142,7 @@ class FoldPlan:
         """Read a plan written by ``save``, or by hand: ``{"folds": [["sub-1", ...], ...]}``."""
         expected = f'{path}: no split file; expected {{"folds": [[subject, ...], ...]}}'
         if not Path(path).is_file():
-            raise BadData(f"{expected}, and there is no such file")
+            raise NotFound(f"{expected}, and there is no such file")
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:

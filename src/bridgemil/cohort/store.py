@@ -30,7 +30,7 @@ from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.writing import ABOUT, FORMAT, SUBJECTS, TABLE, array_hash, write_cohort, write_subject
 from bridgemil.disk import new_folder
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, NotFound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +84,8 @@ class Cohort:
             advice = "its preparation was not finished: run the same `bridgemil prepare` again" if unfinished else (
                 "make one with `bridgemil prepare SOURCE OUT`"
             )  # fmt: skip
-            raise BadData(f"{path}: no cohort there (no {missing[0]}); {advice}")
+            kind = BadData if path.exists() else NotFound
+            raise kind(f"{path}: no cohort there (no {missing[0]}); {advice}")
         about = opening.read_about(path)
         records, columns = opening.read_subjects(path, about)
         cohort = cls(records, about, columns, path)
