@@ -87,7 +87,8 @@ def test_bad_data_is_1_and_bad_use_is_2(bids: Path, tmp_path: Path) -> None:
 
 MISSING = """manifest nowhere; prepare nowhere out --label x; inspect nowhere; folds nowhere; verify nowhere;
 audit nowhere;
-evaluate nowhere; benchmark nowhere --methods bandpower; report nowhere; study learning_curve nowhere --out out; clean nowhere;
+evaluate nowhere; benchmark nowhere --methods bandpower; report nowhere; study learning_curve nowhere --out out;
+clean nowhere;
 explain nowhere --subject a; train nowhere --out out; predict nowhere file.edf"""
 
 
