@@ -27,8 +27,8 @@ def quick(method: str) -> dict[str, Any]:
 
 def fitted(method: str, folder: Path, backbone: str = "eegnet") -> Any:
     cohort = people(9, windows=4)
-    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
     settings = methods.for_cohort(cohort, method, backbone, "demo", quick(method))
+    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds(settings.selects)[0]
     model = fit(cohort, subjects.train, subjects.validation, settings).model
     model.save(folder / method)
     np.save(folder / "bag.npy", cohort.windows(subjects.test[0]))
@@ -140,3 +140,14 @@ def test_a_model_on_ones_own_code_is_loaded_by_naming_the_code_again(tmp_path: P
     file.write_text(TINY.replace("SCALE = 1.0", "SCALE = 2.0"))
     with pytest.raises(BadData, match="is not the code the model was trained with"):
         load(tmp_path / "attention", backbone=f"{file}:Tiny")
+
+
+@pytest.mark.parametrize("recipe", methods.recipes())
+def test_validation_subjects_are_there_exactly_where_an_epoch_is_selected(recipe: str) -> None:
+    """Nobody is unused, and nothing is selected on nobody."""
+    cohort = people(9, windows=4)
+    settings = methods.for_cohort(cohort, "attention", "eegnet", "demo", quick("attention"), recipe=recipe)
+    wrong = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds(not settings.selects)[0]
+    message = "no validation subjects" if settings.selects else "selects nothing, so that its validation subjects"
+    with pytest.raises(BadUse, match=message):
+        fit(cohort, wrong.train, wrong.validation, settings)

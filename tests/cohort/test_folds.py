@@ -41,6 +41,15 @@ def test_every_subject_is_tested_once_and_never_trains_in_that_round() -> None:
             assert {labels[subjects.index(s)] for s in part} == {"a", "b"}
 
 
+def test_without_selection_all_but_the_test_fold_train() -> None:
+    subjects, labels = subjects_of(a=11, b=9)
+    plan = SubjectKFold(5, split_seed=3).plan(subjects, labels)
+    for one, selecting in zip(plan.rounds(selects=False), plan.rounds(), strict=True):
+        assert (one.fold, one.test, one.validation) == (selecting.fold, selecting.test, ())
+        assert set(one.train) == {*selecting.train, *selecting.validation}
+        assert len(set(one.train)) == len(one.train)
+
+
 def test_split_seed_decides_the_split_alone() -> None:
     subjects, labels = subjects_of(a=20, b=20)
     assert SubjectKFold(5, 1).plan(subjects, labels) == SubjectKFold(5, 1).plan(subjects, labels)

@@ -37,10 +37,20 @@ def with_noise(cohort: Cohort, subjects: tuple[str, ...]) -> Cohort:
     return Cohort.from_arrays(bags, labels, cohort.subjects, cohort.sfreq, cohort.channels, burn_in=1)
 
 
-def quantities(cohort: Cohort, subjects: Round, method: str, folder: Path, backbone: str = "eegnet") -> dict[str, Any]:
+def first_fold(cohort: Cohort, method: str, recipe: str = "ours") -> Round:
+    """As ``evaluate`` has it: recipe ours and baselines train on all folds but the test fold."""
+    return (
+        SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds(methods.settings(method, recipe=recipe).selects)[0]
+    )
+
+
+def quantities(
+    cohort: Cohort, subjects: Round, method: str, folder: Path, backbone: str = "eegnet", recipe: str = "ours"
+) -> dict[str, Any]:
     """Everything training decides: weights of both stages, curves, the selected epoch."""
     changes = {key: value for key, value in (EPOCHS | STAGE1).items() if methods.has_setting(method, key)}
-    run = Run(cohort, subjects, methods.for_cohort(cohort, method, backbone, "demo", changes), seed=0)
+    settings = methods.for_cohort(cohort, method, backbone, "demo", changes, recipe=recipe)
+    run = Run(cohort, subjects, settings, seed=0)
     store = open_store(folder)
     identity = run.perform(store, device_of("cpu"))
     found: dict[str, Any] = dict(checkpoint.read(store.run(identity) / "model.safetensors")[0])
@@ -66,17 +76,24 @@ PAIRS = [(method, "eegnet") for method in methods.names()]
 PAIRS += [(m, name) for name in backbones.names() if backbones.has_front_end(name) for m in ("attention", "bridgemil")]
 
 
-@pytest.mark.parametrize(("method", "backbone"), PAIRS)
+PROTOCOLS = [(*pair, "ours") for pair in PAIRS]  # trained on k - 1 folds
+PROTOCOLS += [("majority_vote", "eegnet", "paper"), ("bridgemil", "eegnet", "paper")]  # on k - 2, one selects
+
+
+@pytest.mark.parametrize(("method", "backbone", "recipe"), PROTOCOLS)
 def test_noise_in_place_of_the_test_subjects_changes_nothing_in_training(
-    method: str, backbone: str, tmp_path: Path
+    method: str, backbone: str, recipe: str, tmp_path: Path
 ) -> None:
     cohort = people(9, windows=4)
-    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    subjects = first_fold(cohort, method, recipe)
+    assert bool(subjects.validation) is (recipe == "paper")
+    assert {*subjects.train, *subjects.validation} == set(cohort.subjects) - set(subjects.test)
     noisy = with_noise(cohort, subjects.test)
     assert noisy.hash != cohort.hash
-    one = quantities(cohort, subjects, method, tmp_path / "one", backbone)
+    one = quantities(cohort, subjects, method, tmp_path / "one", backbone, recipe)
     assert len(one) > 2
-    other = quantities(noisy, subjects, method, tmp_path / "other", backbone)
+    assert ("validation_loss" in one["curve"]) is (recipe == "paper")
+    other = quantities(noisy, subjects, method, tmp_path / "other", backbone, recipe)
     assert not differing(one, other)
 
 
@@ -90,9 +107,9 @@ def test_stored_features_of_another_cohort_change_nothing_in_training(
 ) -> None:
     """Two cohorts, in one the test fold is noise, share a folder of runs, and so what is stored of each person."""
     cohort = people(9, windows=4)
-    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    subjects = first_fold(cohort, method)
     noisy = with_noise(cohort, subjects.test)
-    rounds = SubjectKFold(3).plan(noisy.subjects, noisy.labels).rounds()
+    rounds = SubjectKFold(3).plan(noisy.subjects, noisy.labels).rounds(selects=False)
     for everyone in rounds:  # so that each person's features are stored, those of the noise as well
         quantities(noisy, everyone, method, tmp_path / "shared", backbone)
     stored = {file: file.stat().st_mtime_ns for file in (tmp_path / "shared" / "features").rglob("*.npy")}
@@ -110,7 +127,7 @@ def test_a_planted_leak_in_the_stored_features_is_caught(
 ) -> None:
     """Features that are told by the person's name only would be those of the other cohort."""
     cohort = people(9, windows=4)
-    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    subjects = first_fold(cohort, method)
     noisy = with_noise(cohort, subjects.train[:2])
     honest = models.features_of
 
@@ -127,7 +144,7 @@ def test_a_planted_leak_in_the_stored_features_is_caught(
 
 def test_a_planted_leak_in_the_normalisation_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cohort = people()
-    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    subjects = first_fold(cohort, "bridgemil")
     honest = Cohort.normalisation
     monkeypatch.setattr(Cohort, "normalisation", lambda self, ids: honest(self, self.subjects))
     one = quantities(cohort, subjects, "bridgemil", tmp_path / "one")
@@ -138,7 +155,7 @@ def test_a_planted_leak_in_the_normalisation_is_caught(tmp_path: Path, monkeypat
 
 def test_a_planted_leak_of_test_windows_into_stage_1_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cohort = people()
-    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    subjects = first_fold(cohort, "bridgemil")
     honest = window_set.WindowSet.load.__func__
 
     def leaking(cls: type, data: Cohort, ids: tuple[str, ...], *more: Any) -> Any:

@@ -339,8 +339,11 @@ def test_seeds_may_come_from_numpy() -> None:
 def test_a_training_fold_without_a_class_is_refused() -> None:
     cohort = people(6)
     plan = FoldPlan((tuple(cohort.subjects[::2][:2]), (cohort.subjects[4],), tuple(cohort.subjects[1::2])))
-    with pytest.raises(BadData, match=r"fold 1 has no training subject of class control"):
+    with pytest.raises(BadData, match=r"fold 3 has no training subject of class patient"):
         evaluate(cohort, "bandpower", split=plan, progress=False, baselines=False)
+    selecting = {"method": "attention", "backbone": "eegnet", "budget": "demo", "recipe": "paper"}
+    with pytest.raises(BadData, match=r"fold 1 has no training subject of class control"):
+        evaluate(cohort, **selecting, split=plan, progress=False, baselines=False)
 
 
 @pytest.mark.parametrize("typo", [{"budget": "laptpo"}, {"recipe": "ourz"}, {"backbone": "eegnt"}])

@@ -34,14 +34,16 @@ def sets() -> tuple[WindowSet, WindowSet]:
 
 def learner(kind: str, aggregator: str = "attention", **changes: object) -> Learner:
     torch.manual_seed(0)
+    training, validation = sets()
+    data = training, None if changes.get("selection") == "last" else validation
     encoder = backbones.create("eegnet", 4, 200)
     if kind == "windows":
         window_model = WindowModel(encoder, backbones.create_head("eegnet", 96, 2))
         settings = WindowSettings(**{"epochs": 4, "batch_windows": 32} | changes)
-        return WindowLearner(window_model, *sets(), settings, CPU)
+        return WindowLearner(window_model, *data, settings, CPU)
     settings = BagSettings(**{"epochs": 4, "freeze_epochs": 1, "batch_subjects": 2} | changes)
     bag_model = BagModel(encoder, aggregators.create(aggregator, 96, 2))
-    return BagLearner(bag_model, *sets(), settings, CPU, pretrained=True)
+    return BagLearner(bag_model, *data, settings, CPU, pretrained=True)
 
 
 def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +52,10 @@ def test_every_beginning_of_a_draw_has_the_classes_in_proportion_and_two_of_each
 def test_draws_are_nested_differ_and_leave_test_and_validation_alone(tmp_path: Path) -> None:
     cohort = people(36, windows=1).save(tmp_path / "c")
     chosen = desk(cohort, tmp_path / "out")
-    whole = chosen.split(cohort, 0).rounds()
+    whole = chosen.split(cohort, 0).rounds(selects=False)
 
     def rounds(n: int, draw: int) -> list[Round]:
-        return learning_curve.fewer_people(chosen, cohort, "tangent", n, draw, 0).rounds
+        return learning_curve.fewer_people(chosen, cohort, "tangent", n, draw, 0).rounds()
 
     for draw in range(2):
         for small, large, full in zip(rounds(6, draw), rounds(9, draw), whole, strict=True):
@@ -140,23 +141,25 @@ def test_a_rising_curve_says_what_more_people_might_give(tmp_path: Path, monkeyp
     monkeypatch.setattr(learning_curve, "RESAMPLES", 60)
     findings = learning_curve.perform(desk(cohort, tmp_path / "out", sizes=[6, 10, 16, 25]))
     forecasts = findings.tables["forecast"]
-    assert forecasts["training_subjects"].tolist() == [60, 80, 120]
+    assert forecasts["training_subjects"].tolist() == [120, 160, 240]
     assert forecasts["useful"].all()
-    assert any("with 2x as many people (80 to train on) about 0.8" in said for said in findings.sentences)
-    assert findings.figures["learning_curve"].axes[0].get_xlim()[1] > 120
+    assert any("with 2x as many people (160 to train on) about 0.9" in said for said in findings.sentences)
+    assert findings.figures["learning_curve"].axes[0].get_xlim()[1] > 240
 
 
 def test_sizes_that_cannot_be_drawn_are_refused(cohort: Cohort, tmp_path: Path) -> None:
-    with pytest.raises(BadUse, match=r"--sizes 3, 7: some.cohort has 6 subjects .* from 4 \(2 of each class\) to 6"):
-        learning_curve.sizes_of(desk(cohort, tmp_path, sizes=[3, 4, 7]), cohort)
-    assert learning_curve.sizes_of(desk(cohort, tmp_path, sizes=[5, 4, 6]), cohort) == [4, 5]
+    with pytest.raises(BadUse, match=r"--sizes 3, 13: some.cohort has 12 subjects .* from 4 \(2 of each class\) to 12"):
+        learning_curve.sizes_of(desk(cohort, tmp_path, sizes=[3, 4, 13]), cohort, "tangent")
+    assert learning_curve.sizes_of(desk(cohort, tmp_path, sizes=[5, 4, 12]), cohort, "tangent") == [4, 5]
+    with pytest.raises(BadUse, match=r"some.cohort has 6 subjects"):  # where an epoch is selected, a fold less trains
+        learning_curve.sizes_of(replace(desk(cohort, tmp_path, sizes=[12]), recipe="paper"), cohort, "attention")
 
 
 def test_the_study_runs_once_and_gives_the_same_bytes(cohort: Cohort, tmp_path: Path) -> None:
     chosen = desk(cohort, tmp_path / "out", sizes=[4, 5], draws=2)
     findings = studies.study("learning_curve", chosen)
     table = findings.tables["learning_curve"]
-    assert table["training_subjects"].tolist() == [4, 5, 6]
+    assert table["training_subjects"].tolist() == [4, 5, 12]
     assert table["draws"].tolist() == [2, 2, 1]
     assert table["subjects"].tolist() == [18] * 3
     assert (table["balanced_accuracy95_low"] <= table["balanced_accuracy"]).all()

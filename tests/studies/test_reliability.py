@@ -244,9 +244,9 @@ def test_gates_are_averaged_over_seeds_and_bad_ones_are_refused() -> None:
 
 def test_inner_folds_leave_out_the_test_fold_and_need_three_others() -> None:
     split = FoldPlan(tuple((f"a{i}", f"b{i}") for i in range(5)))
-    for outer in split.rounds():
+    for outer in (*split.rounds(), *split.rounds(selects=False)):
         plan = kept_windows.inner_plan(split, outer)
-        rounds = kept_windows.inner_rounds(plan, outer)
+        rounds = kept_windows.inner_rounds(plan.rounds(), outer)
         assert plan.k == 4
         assert sorted(s for inner in rounds for s in inner.test) == sorted(outer.train)
     few = FoldPlan((("a",), ("b",), ("c",)))

@@ -25,9 +25,9 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     return people(12, windows=5, effect=0.4).save(tmp_path_factory.mktemp("scarce") / "some.cohort")
 
 
-def desk(cohort: Cohort, out: Path, seeds: tuple[int, ...] = (0,), folds: int = 4) -> Desk:
+def desk(cohort: Cohort, out: Path, seeds: tuple[int, ...] = (0,), folds: int = 4, recipe: str | None = None) -> Desk:
     return Desk(
-        (cohort,), out, backbone="eegnet", budget="demo", folds=folds, seeds=seeds, changes=QUICK, progress=False,
+        (cohort,), out, backbone="eegnet", recipe=recipe, budget="demo", folds=folds, seeds=seeds, changes=QUICK, progress=False,
         where=Where(jobs=1, device="cpu"),
     )  # fmt: skip
 
@@ -64,23 +64,25 @@ def test_all_methods_get_the_same_folds_and_seeds_draw_others(tmp_path: Path) ->
 
 def test_every_fold_of_a_subset_is_test_once_and_the_next_validates(cohort: Cohort, tmp_path: Path) -> None:
     amount = Amount(SUBJECTS, 3, "3 of 4 folds")
-    experiment = scarcity.reduced(desk(cohort, tmp_path), cohort, "attention", amount, 0, 0)
-    folds = experiment.split.folds
-    assert [r.test for r in experiment.rounds] == list(folds)
-    assert [r.validation for r in experiment.rounds] == [folds[1], folds[2], folds[0]]
-    assert [r.train for r in experiment.rounds] == [folds[2], folds[0], folds[1]]
+    experiment = scarcity.reduced(desk(cohort, tmp_path, recipe="paper"), cohort, "attention", amount, 0, 0)
+    folds, rounds = experiment.split.folds, experiment.rounds()
+    assert [r.test for r in rounds] == list(folds)
+    assert [r.validation for r in rounds] == [folds[1], folds[2], folds[0]]
+    assert [r.train for r in rounds] == [folds[2], folds[0], folds[1]]
+    without_selection = scarcity.reduced(desk(cohort, tmp_path), cohort, "attention", amount, 0, 0).rounds()
+    assert [set(r.train) for r in without_selection] == [{*r.train, *r.validation} for r in rounds]
 
 
 @pytest.mark.parametrize("percent", scarcity.PERCENTS)
 def test_the_last_windows_stay_in_all_three_sets(cohort: Cohort, tmp_path: Path, percent: int) -> None:
     amount = {amount.value: amount for amount in scarcity.window_amounts()}[percent]
     experiment = scarcity.reduced(desk(cohort, tmp_path), cohort, "attention", amount, 0, 0)
-    for one_round in experiment.rounds:
+    for one_round in experiment.rounds():
         for subject in (*one_round.train, *one_round.validation, *one_round.test):
             n = cohort.records[subject].n_windows
             rows = one_round.kept.get(subject, tuple(range(n)))
             assert rows == tuple(range(n))[-int(np.ceil(round(n * percent / 100, 9))) :]
-    assert (experiment.rounds[0].kept == {}) == (percent == 100)
+    assert (experiment.rounds()[0].kept == {}) == (percent == 100)
 
 
 def test_one_draw_is_called_one_and_what_cannot_be_compared_is_not(
@@ -131,9 +133,9 @@ def test_the_study_runs_once_and_gives_the_same_bytes(
     findings = studies.study("scarcity", chosen)
     table, loss = findings.tables["scarcity"], findings.tables["loss"]
     by_subjects = table[table["what"] == SUBJECTS]
-    assert by_subjects["training_folds"].tolist() == [2, 2, 1, 1]
-    assert by_subjects["train_subjects"].tolist()[:2] == [6, 6]
-    assert by_subjects["train_subjects"].between(2, 4)[2:].all()
+    assert by_subjects["training_folds"].tolist() == [3, 3, 2, 2]
+    assert by_subjects["train_subjects"].tolist()[:2] == [9, 9]
+    assert by_subjects["train_subjects"].between(4, 8)[2:].all()
     whole = table[table["amount"] == "all"].groupby("method")["accuracy"]
     assert (whole.max() == whole.min()).all(), "all folds with all windows are one condition"
     for row in loss[loss["what"] == WINDOWS].itertuples():

@@ -90,11 +90,13 @@ def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Gen
     records = [replace(record, label=label) for record, label in zip(cohort.records.values(), dealt, strict=True)]
     mixed = Cohort(records, cohort.about, {}, cohort.path, cohort._arrays)
     seed, true, said = int(rng.integers(2**31)), [], []
-    for subjects in fold_plan(mixed, folds, split_seed=seed).rounds():
+    plan = fold_plan(mixed, folds, split_seed=seed)
+    for several in zip(*(plan.rounds(member.selects) for member in settings.each), strict=True):
         models = [
-            fit(mixed, subjects.train, subjects.validation, member, seed, shelf=shelf).model for member in settings.each
+            fit(mixed, r.train, r.validation, member, seed, shelf=shelf).model
+            for r, member in zip(several, settings.each, strict=True)
         ]
-        for subject in subjects.test:
+        for subject in several[0].test:
             p = [said_of(model, mixed, subject, shelf) for model in models]
             said.append(int(np.mean(p, axis=0).argmax()))
             true.append(mixed.classes.index(mixed.records[subject].label))

@@ -89,30 +89,31 @@ def _renamed(inputs: AuditInput, identity: str, about: Mapping[str, Any]) -> boo
 
 
 def _selection(inputs: AuditInput) -> Finding:
-    """The epoch was selected on validation subjects, who are not tested."""
-    selecting = {i: about for i, about in inputs.runs.items() if about.get("selected_epoch") is not None}
-    if not selecting:
+    """The epoch was selected on validation subjects, who are not tested; or nobody selected anything."""
+    trained = {i: about for i, about in inputs.runs.items() if about.get("selected_epoch") is not None}
+    if not trained:
         return Finding("selection", "SKIP", "No run selected anything: baselines have no epochs.")
+    last = [i for i, a in trained.items() if (a["settings"].get("stage2") or {}).get("selection") == "last"]
     wrong = [
-        f"run {i}: selected an epoch without validation subjects" for i, a in selecting.items() if not a["validation"]
+        f"run {i}: selected an epoch without validation subjects"
+        for i, a in trained.items()
+        if i not in last and not a["validation"]
     ]
     wrong += [
         f"run {i}: selected on {', '.join(sorted(both))}, whom it tests"
-        for i, a in selecting.items()
+        for i, a in trained.items()
         if (both := set(a["validation"]) & set(a["test"]))
     ]
     if wrong:
         fix = "delete these runs and run them again on a split of `bridgemil folds`"
         return Finding("selection", "FAIL", "Epochs were selected on the test.", shortened(wrong), fix)
-    last = sum((about["settings"].get("stage2") or {}).get("selection") == "last" for about in selecting.values())
     sentences = []
-    if n := len(selecting) - last:
+    if n := len(trained) - len(last):
         sentences = [f"Epochs were selected on validation subjects, none of whom is tested by the same run ({n} runs)"]
     if last:
-        sentences.append(f"{last} runs took their last epoch, which nobody selected")
-    return Finding(
-        "selection", "PASS", "; ".join(sentences) + ".", numbers={"runs": len(selecting), "last_epoch": last}
-    )
+        sentences.append(f"{len(last)} runs used their last epoch, which needs no validation subjects")
+    numbers = {"runs": len(trained), "last_epoch": len(last)}
+    return Finding("selection", "PASS", "; ".join(sentences) + ".", numbers=numbers)
 
 
 def _stage1(inputs: AuditInput) -> Finding:

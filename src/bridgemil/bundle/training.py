@@ -215,11 +215,8 @@ def _trained(results: Results, single: bool) -> str:
         return f"One model, fitted on all but the first of {k} folds, which selected its epoch." if selects else (
             "One model, fitted on everyone."
         )  # fmt: skip
-    role = "selected its epoch" if selects else "was held back and decided nothing"
-    return (
-        f"The mean of the models of {k} folds, each fitted without the fold that tested it; of a network another fold "
-        f"{role}."
-    )
+    selected = "; another fold selected its epoch" if selects else ""
+    return f"The mean of the models of {k} folds, each fitted without the fold that tested it{selected}."
 
 
 def _about(cohort: Cohort, results: Results, name: str, identity: str, single: bool) -> dict[str, Any]:

@@ -45,5 +45,9 @@ def run(
         diagnoses = [labels[subject] for subject in fold]
         counts = ", ".join(f"{diagnoses.count(name)} {name}" for name in opened.classes)
         typer.echo(f"fold {number}: {len(fold):3d} subjects ({counts or 'no labels'})  {' '.join(fold)}")
+    typer.echo(
+        "\nEach fold is test once. Where an epoch is selected (recipe paper) the next fold is validation and "
+        "the others train; recipe ours and the baselines select nothing and train on all others."
+    )
     if out is not None:
-        typer.echo(f"\nSplit: {out}")
+        typer.echo(f"Split: {out}")

@@ -1,6 +1,7 @@
 """Subject-level folds: a scikit-learn style splitter, and the plan it makes, saved and replayed as JSON.
 
-Fold i is the test set of round i, the next one its validation set, the rest its training set; folds count from 1.
+Fold i is the test set of round i and the next one its validation set, on which an epoch is selected; the rest trains. A
+method that selects nothing has no validation set: it trains on all folds but the test fold. Folds count from 1.
 ``split_seed`` is not the seed of the weights: every seed of an experiment shares one split.
 """
 
@@ -100,13 +101,21 @@ class FoldPlan:
         how = {"array_split": "", "groups": groups, "sklearn": ", scikit-learn's"}.get(self.kind, "")
         return f"{self.k} folds{seed}{how}" if seed else f"{self.k} folds, split {self.hash[:6]}"
 
-    def rounds(self) -> list[Round]:
-        """All k rounds."""
+    def rounds(self, selects: bool = True) -> list[Round]:
+        """All k rounds.
+
+        Parameters
+        ----------
+        selects
+            Whether validation subjects are needed (``Settings.selects``): training is on k - 2 folds if so, and else
+            on k - 1.
+        """
         rounds = []
         for i in range(self.k):
-            validation = (i + 1) % self.k
-            train = tuple(s for j, fold in enumerate(self.folds) if j not in (i, validation) for s in fold)
-            rounds.append(Round(i + 1, train, self.folds[validation], self.folds[i]))
+            validation = self.folds[(i + 1) % self.k] if selects else ()
+            apart = {*self.folds[i], *validation}
+            train = tuple(s for fold in self.folds for s in fold if s not in apart)
+            rounds.append(Round(i + 1, train, validation, self.folds[i]))
         return rounds
 
     def check(self, subjects: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -61,7 +61,7 @@ class Experiment:
         In words, where not all of the split is used: ``last 20 % of the windows``. Such runs are in no table of
         ``report``, which compares whole splits.
     drawn
-        The rounds of such a part; those of the split by default.
+        The rounds of such a part, from those of the split; all of them by default.
     warnings
         The audit warnings of the cohort and split.
     """
@@ -71,20 +71,23 @@ class Experiment:
     settings: Settings
     seeds: tuple[int, ...]
     part: str = ""
-    drawn: tuple[Round, ...] | None = None
+    drawn: Callable[[list[Round]], list[Round]] | None = None
     warnings: tuple[AuditWarning, ...] = ()
 
-    @property
-    def rounds(self) -> list[Round]:
-        """Who trains, selects and tests in each run of a seed."""
-        return self.split.rounds() if self.drawn is None else list(self.drawn)
+    def rounds(self, member: Settings | None = None) -> list[Round]:
+        """Who trains, selects and tests in each run of a seed, by an ensemble's member or the method itself.
+
+        This is where it is decided that a method that selects nothing trains on all folds but the test fold.
+        """
+        rounds = self.split.rounds((member or self.settings).selects)
+        return rounds if self.drawn is None else self.drawn(rounds)
 
     def jobs(self, seed: int) -> list[Job]:
         """The runs of one seed, member after member and fold after fold."""
         path = "" if self.cohort.path is None else str(self.cohort.path.resolve())  # a worker may stand elsewhere
         about, made = self.split.about | ({"part": self.part} if self.part else {}), []
         for member in self.settings.each:
-            for subjects in self.rounds:
+            for subjects in self.rounds(member):
                 identity = run_identity(member, self.cohort.hash, subjects, seed)
                 encoder = stage1_identity(member, self.cohort.hash, subjects, seed)
                 made.append(Job(identity, encoder, path, self.cohort.hash, member, seed, subjects, about, self.part))
@@ -95,7 +98,7 @@ class Experiment:
         parts = []
         for member in self.settings.each:
             identities = [job.identity for seed in self.seeds for job in self.jobs(seed) if job.settings == member]
-            parts.append(gather(store, identities, member, self.split, len(self.rounds)))
+            parts.append(gather(store, identities, member, self.split, len(self.rounds(member))))
         results = parts[0] if len(parts) == 1 else averaged(parts, self.settings)
         return replace(results, warnings=merged(results.warnings, self.warnings))
 

@@ -185,12 +185,11 @@ def _epoch(
 
 
 def _select(state: _State, learner: Learner, epoch: int, validation: Validation | None) -> None:
-    if validation is None or (epoch < learner.burn_in and learner.selection != "last"):
+    if validation is None or epoch < learner.burn_in:
         return
     if validation.beats(state.best, learner.selection):
         state.best, state.best_epoch = validation, epoch
-        if learner.selection != "last":
-            state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
+        state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
 
 
 def _step(learner: Learner, batch: Any, read: Callable[[], Any], rng: np.random.Generator, where: str) -> float:

@@ -24,9 +24,9 @@ class Validation:
             The best epoch before, if any counted.
         by
             ``accuracy``: higher accuracy, then lower loss. ``loss``: lower loss, then higher accuracy. In either an
-            equal epoch does not beat the earlier one. ``last``: every epoch beats those before.
+            equal epoch does not beat the earlier one.
         """
-        if best is None or by == "last":
+        if best is None:
             return True
         if by == "loss":
             return (-self.loss, self.accuracy) > (-best.loss, best.accuracy)

@@ -83,7 +83,7 @@ class _Trained(_Settings):
     class_weight: bool = Field(False, description="weigh classes by inverse frequency")
     min_steps: int = Field(0, ge=0, le=MOST_STEPS, description=MIN_STEPS)
     selection: Selection = Field(
-        "accuracy", description="which epoch: highest validation accuracy, lowest validation loss, or simply the last"
+        "accuracy", description="which epoch: highest validation accuracy, lowest validation loss, or the last one"
     )
     averaging: float = Field(0.0, ge=0, lt=1, description="decay per step of a moving average of weights; 0: none")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="of the cross-entropy that is trained")

@@ -89,7 +89,7 @@ def fit(
         Holds the subjects' windows. No other subject's are read.
     train, validation
         Ids of the subjects to learn from, and to select the epoch by. Where nothing is selected (a baseline, a recipe
-        that takes the last epoch) there may be none.
+        that takes the last epoch) there are no validation subjects.
     settings
         From ``bridgemil.methods.for_cohort``.
     seed
@@ -103,11 +103,15 @@ def fit(
     """
     shelf = shelf or Shelf()
     facts = ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed)
+    if settings.selects and not validation:
+        raise BadUse("no validation subjects to select the epoch on; give some, or use stage2.selection=last")
+    if validation and not settings.selects:
+        raise BadUse(
+            f"{settings.title} selects nothing, so that its validation subjects would be unused; train on them instead"
+        )
     if settings.is_network:
         import torch
 
-        if settings.selects and not validation:
-            raise BadUse("no people to select the epoch by; give some, or take a recipe with selection `last`")
         return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), shelf, watch)
     return _fit_baseline(cohort, train, facts, shelf)
 

@@ -13,7 +13,9 @@ IDENTITY = re.compile("[0-9a-f]{24}")
 # 2: a run is a fitted model with its split; folds count from 1; windows are a table.
 # 3: windows on either side of a gap (left out as bad, a boundary) are no longer nearby for Stage 1.
 # 4: EEGNet and DSAINet sum in blocks of windows: the same up to rounding, which training enlarges.
-RESULTS_VERSION = 4
+# 5: what selects no epoch trains on k - 1 folds; averaged weights have batch-norm statistics of their own; bands that
+#    the preparation's filters removed are no features.
+RESULTS_VERSION = 5
 
 
 def run_identity(settings: Settings, cohort_hash: str, subjects: Round, seed: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -145,7 +145,7 @@ class Desk:
         changes: Mapping[str, Any] | None = None,
         seeds: Sequence[int] | None = None,
         part: str = "",
-        drawn: Sequence[Round] | None = None,
+        drawn: Callable[[list[Round]], list[Round]] | None = None,
     ) -> Experiment:
         """One method on one split.
 
@@ -160,7 +160,7 @@ class Desk:
         seeds
             The desk's by default.
         part, drawn
-            Where not all of the split is used: in words, and its rounds.
+            Where not all of the split is used: in words, and its rounds from those of the split.
         """
         flat, fixed = methods.flat(self.changes), methods.fixed(method)
         wanted = {key: flat[key] for key in flat if methods.has_setting(method, key) and key not in fixed}
@@ -168,8 +168,8 @@ class Desk:
         wanted |= dict(changes or {})
         settings = methods.for_cohort(cohort, method, self.backbone, self.budget, wanted, recipe=self.recipe)
         return Experiment(
-            cohort, split or self.split(cohort, self.split_seeds[0]), settings, tuple(seeds or self.seeds), part,
-            None if drawn is None else tuple(drawn), self.warnings[cohort.hash],
+            cohort, split or self.split(cohort, self.split_seeds[0]), settings, tuple(seeds or self.seeds), part, drawn,
+            self.warnings[cohort.hash],
         )  # fmt: skip
 
     def perform(self, experiments: Sequence[Experiment]) -> list[Results]:

@@ -114,9 +114,9 @@ def inner_plan(split: FoldPlan, outer: Round) -> FoldPlan:
     return FoldPlan(tuple(fold for fold in split.folds if set(fold) != set(outer.test)))
 
 
-def inner_rounds(plan: FoldPlan, outer: Round) -> list[Round]:
+def inner_rounds(rounds: Sequence[Round], outer: Round) -> list[Round]:
     """Of the inner rounds, those that hold out training subjects of the outer round: no other gates are needed."""
-    return [inner for inner in plan.rounds() if not set(inner.test) & set(outer.validation)]
+    return [inner for inner in rounds if not set(inner.test) & set(outer.validation)]
 
 
 def reduced(outer: Round, choice: Choice, cohort: Cohort, gates: Gates, split_seed: int) -> Round:

@@ -1,6 +1,7 @@
 """How many more people? The same test people, predicted by models that were trained on fewer, and what more might give.
 
-Test and validation subjects of every fold stay; its training subjects are thinned, class by class in proportion.
+Test subjects (and validation subjects, where an epoch is selected) of every fold stay; its training subjects are
+thinned, class by class in proportion.
 """
 
 from __future__ import annotations
@@ -172,8 +173,9 @@ def perform(desk: Desk) -> Findings:
         footnotes=[
             "A forecast is no promise: it assumes that more people are of the same kind, recorded in the same way, and "
             "that the curve goes on as it began.",
-            "training_subjects are the people a model was trained on; in a split of k folds two are kept for "
-            "validation and test. Test and validation subjects are the same for every number.",
+            "training_subjects are the subjects a model was trained on: of a split's k folds, all but the test fold "
+            "and, where an epoch is selected, the validation fold. Test and validation subjects are the same for "
+            "every number.",
             "Intervals are over test subjects within their class; sd is over draws of training subjects. The "
             "forecast's interval is of curves fitted anew to test subjects drawn anew: it leaves out which training "
             "subjects were drawn and how a fold's model came out, and so is too narrow by these.",
@@ -188,7 +190,7 @@ def _points(desk: Desk, method: str) -> dict[Cohort, list[Point]]:
         raise BadUse(f"draws must be at least 1, got {n_draws}")
     keys, experiments = [], list[Experiment]()
     for cohort in desk.cohorts:
-        for n in (None, *sizes_of(desk, cohort)):  # whole runs first: a part that equals one is that run
+        for n in (None, *sizes_of(desk, cohort, method)):  # whole runs first: a part that equals one is that run
             for draw in range(1 if n is None else n_draws):
                 for split_seed in desk.split_seeds:
                     keys.append((cohort, n, draw))
@@ -198,19 +200,21 @@ def _points(desk: Desk, method: str) -> dict[Cohort, list[Point]]:
         gathered.setdefault((cohort, n), {}).setdefault(draw, []).append(results)
     points: dict[Cohort, list[Point]] = {}
     for (cohort, n), draws in gathered.items():
-        everybody = float(np.mean([len(r.train) for r in _rounds(desk, cohort)]))
+        everybody = float(np.mean([len(r.train) for r in _rounds(desk, cohort, method)]))
         several = tuple(tuple(draw) for draw in draws.values())
         points.setdefault(cohort, []).append(Point(everybody if n is None else float(n), n is None, several))
     return {cohort: sorted(mine, key=lambda point: (point.is_all, point.n)) for cohort, mine in points.items()}
 
 
-def _rounds(desk: Desk, cohort: Cohort) -> list[Round]:
-    return [fold_round for seed in desk.split_seeds for fold_round in desk.split(cohort, seed).rounds()]
+def _rounds(desk: Desk, cohort: Cohort, method: str) -> list[Round]:
+    """With all training subjects, of every split."""
+    splits = (desk.split(cohort, seed) for seed in desk.split_seeds)
+    return [fold_round for split in splits for fold_round in desk.experiment(cohort, method, split).rounds()]
 
 
-def sizes_of(desk: Desk, cohort: Cohort) -> list[int]:
+def sizes_of(desk: Desk, cohort: Cohort, method: str) -> list[int]:
     """The numbers of training subjects below all of them: the user's, or the usual ones."""
-    numbers = [len(fold_round.train) for fold_round in _rounds(desk, cohort)]
+    numbers = [len(fold_round.train) for fold_round in _rounds(desk, cohort, method)]
     smallest, largest, classes = min(numbers), max(numbers), len(cohort.classes)
     least = LEAST_OF_A_CLASS * classes
     chosen = desk.option("sizes", None)
@@ -230,9 +234,12 @@ def fewer_people(desk: Desk, cohort: Cohort, method: str, n: int | None, draw: i
     split = desk.split(cohort, split_seed)
     if n is None:
         return desk.experiment(cohort, method, split)
-    rounds = [thinned(cohort, r, n, np.random.default_rng([split_seed, draw, r.fold])) for r in split.rounds()]
+
+    def drawn(rounds: list[Round]) -> list[Round]:
+        return [thinned(cohort, r, n, np.random.default_rng([split_seed, draw, r.fold])) for r in rounds]
+
     part = f"{n} training subjects, draw {draw + 1}"
-    return desk.experiment(cohort, method, split, part=part, drawn=rounds)
+    return desk.experiment(cohort, method, split, part=part, drawn=drawn)
 
 
 def _curve(cohort: Cohort, points: list[Point]) -> Curve:

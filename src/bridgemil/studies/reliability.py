@@ -9,6 +9,7 @@ never saw the test subjects.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -130,7 +131,8 @@ def _whole(
     for experiment in experiments[len(cases) :]:
         if any(getattr(member.stage2, "aggregator", None) == "mean" for member in experiment.settings.each):
             raise BadUse("stage2.aggregator=mean lets every window in alike; gates must differ to rank windows")
-    inner = [[_inner(desk, case, outer) for outer in case.split.rounds()] for case in cases] if with_nested else []
+    voting = zip(cases, experiments, strict=False) if with_nested else ()
+    inner = [[_inner(desk, case, outer) for outer in vote.rounds()] for case, vote in voting]
     results = iter(desk.perform([*experiments, *(one for several in inner for one in several)]))
     votes, gated = ([next(results) for _ in cases] for _ in (VOTE, GATED))
     return votes, gated, [[next(results) for _ in several] for several in inner]
@@ -138,9 +140,10 @@ def _whole(
 
 def _inner(desk: Desk, case: Case, outer: Round) -> Experiment:
     """bridgemil on the folds without the outer round's test subjects."""
-    plan = kept_windows.inner_plan(case.split, outer)
-    drawn = kept_windows.inner_rounds(plan, outer)
-    return desk.experiment(case.cohort, GATED, plan, part="gates without the test fold", drawn=drawn)
+    plan, part = kept_windows.inner_plan(case.split, outer), "gates without the test fold"
+    return desk.experiment(
+        case.cohort, GATED, plan, part=part, drawn=lambda rounds: kept_windows.inner_rounds(rounds, outer)
+    )
 
 
 def _trained(
@@ -154,19 +157,23 @@ def _trained(
         if nested:
             gates["nested"] = [kept_windows.mean_gates(inner, case.cohort) for inner in nested[number]]
         for choice in chosen:
-            drawn = [
-                kept_windows.reduced(outer, choice, case.cohort, mine, case.split_seed)
-                for outer, mine in zip(case.split.rounds(), gates[choice.gates], strict=True)
-            ]
             part = "" if choice == ALL else choice.part
+            drawn = partial(_reduced, case, choice, gates[choice.gates])
             made = desk.experiment(case.cohort, VOTE, case.split, part=part, drawn=drawn)
             experiments.append(((case.cohort.hash, choice), made))
     trained: dict[tuple[str, Choice], Trained] = {}
     for (key, experiment), results in zip(experiments, desk.perform([e for _, e in experiments]), strict=True):
         several = trained.setdefault(key, Trained([], []))
         several.results.append(results)
-        several.rounds.extend(experiment.rounds)
+        several.rounds.extend(experiment.rounds())
     return trained
+
+
+def _reduced(case: Case, choice: Choice, gates: Sequence[Gates], rounds: list[Round]) -> list[Round]:
+    return [
+        kept_windows.reduced(outer, choice, case.cohort, mine, case.split_seed)
+        for outer, mine in zip(rounds, gates, strict=True)
+    ]
 
 
 def _row(
@@ -288,7 +295,8 @@ def _footnotes(desk: Desk, cases: Sequence[Case], chosen: Sequence[Choice]) -> l
         "have more.",
     ]
     if any(choice.gates == "nested" for choice in chosen):
-        whole, inner = sum(c.split.k for c in cases), sum(c.split.k * (c.split.k - 2) for c in cases)
+        whole, unranked = sum(c.split.k for c in cases), 1 + desk.experiment(cases[0].cohort, VOTE).settings.selects
+        inner = sum(c.split.k * (c.split.k - unranked) for c in cases)
         notes.append(
             "Nested gates (ours) come from bridgemil models of the folds without the round's test fold, which neither "
             f"trained nor selected on it: {counted(inner * len(desk.seeds), 'run')} more of bridgemil, where plain "

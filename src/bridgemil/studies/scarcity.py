@@ -90,8 +90,11 @@ def reduced(desk: Desk, cohort: Cohort, method: str, amount: Amount, split_seed:
         subset = fold_subset(split, amount.value, seed)
         return desk.experiment(cohort, method, subset, seeds=(seed,), part=amount.text)
     kept = last_windows(cohort, amount.value)
-    rounds = [replace(fold_round, kept=_kept_in(kept, fold_round)) for fold_round in split.rounds()]
-    return desk.experiment(cohort, method, split, seeds=(seed,), part=amount.text, drawn=rounds)
+
+    def drawn(rounds: list[Round]) -> list[Round]:
+        return [replace(fold_round, kept=_kept_in(kept, fold_round)) for fold_round in rounds]
+
+    return desk.experiment(cohort, method, split, seeds=(seed,), part=amount.text, drawn=drawn)
 
 
 def _kept_in(kept: dict[str, tuple[int, ...]], subjects: Round) -> dict[str, tuple[int, ...]]:
@@ -111,7 +114,7 @@ class Condition:
 
     def sizes(self) -> dict[str, float]:
         """Training subjects of a run and windows of a subject, on average."""
-        rounds = [fold_round for experiment in self.experiments for fold_round in experiment.rounds]
+        rounds = [fold_round for experiment in self.experiments for fold_round in experiment.rounds()]
         people = dict.fromkeys(subject for fold_round in rounds for subject in fold_round.test)
         kept = {subject: len(rows) for fold_round in rounds for subject, rows in fold_round.kept.items()}
         windows = [kept.get(subject, self.cohort.records[subject].n_windows) for subject in people]
@@ -119,6 +122,12 @@ class Condition:
             "train_subjects": float(np.mean([len(fold_round.train) for fold_round in rounds])),
             "windows": float(np.mean(windows)),
         }
+
+    @property
+    def training_folds(self) -> int:
+        """Of a run: all but the test fold and, where an epoch is selected, the validation fold."""
+        first = self.experiments[0]
+        return first.split.k - (2 if first.settings.selects else 1)
 
     @property
     def chance(self) -> float:
@@ -160,7 +169,7 @@ def _conditions(desk: Desk) -> tuple[list[Condition], list[str]]:
         for amount in (*fold_amounts(k), *window_amounts()):
             of_each = [tuple(reduced(desk, cohort, method, amount, *draw) for draw in draws) for method in METHODS]
             # The methods have the same rounds, so that one speaks for all.
-            if amount.text and not all(_can_train(cohort, experiment.rounds) for experiment in of_each[0]):
+            if amount.text and not all(_can_train(cohort, experiment.rounds()) for experiment in of_each[0]):
                 left_out.append(
                     f"{desk.name(cohort)}: {amount.text} were not tried: a training set would have no subject of some "
                     "class, or no two windows in a row."
@@ -199,7 +208,7 @@ def _row(desk: Desk, condition: Condition) -> dict[str, Any]:
     amount = condition.amount
     return {
         "cohort": desk.name(condition.cohort), "what": amount.what, "amount": amount.text or "all",
-        "training_folds": condition.experiments[0].split.k - 2,
+        "training_folds": condition.training_folds,
         **condition.sizes(), "method": condition.method, **scores.score(condition.results),
     }  # fmt: skip
 
@@ -352,7 +361,7 @@ def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) ->
         marker="_" if len(first) == 1 else None, label="guessing the largest class",
     )  # fmt: skip
     if what == SUBJECTS:
-        ax.set_xticks([x for x, _, _ in first], [f"{x:.0f}\n({c.amount.value - 2})" for x, c, _ in first])
+        ax.set_xticks([x for x, _, _ in first], [f"{x:.0f}\n({c.training_folds})" for x, c, _ in first])
         ax.set_xlabel("training subjects, mean (training folds)")
     else:
         ax.set_xticks([x for x, _, _ in first], [f"{x:.0f}\n({row['windows']:.0f})" for x, _, row in first])

@@ -13,7 +13,7 @@ from bridgemil.report.checklist import people
 from bridgemil.report.checklist.data_items import classes_words
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
-from bridgemil.report.pages.methods_text import dealt_words, model_words
+from bridgemil.report.pages.methods_text import dealt_words, model_words, roles_words
 from bridgemil.runs import RESULTS_VERSION, warning_text
 
 SELECTION = {
@@ -36,14 +36,8 @@ def _settings(known: Dossier) -> list[Settings]:
 def use_of_data(known: Dossier) -> Answer:
     """Item 12a."""
     lines = _dealt({cell.split.hash: cell.split for cell in known.cells}.values())
-    lines.append("Each fold was test once, the next one validation, the rest training; all windows of a person stay in "
-                 "one fold. Seeds of the weights share the split.")  # fmt: skip
-    if any(member.selects for member in _settings(known)):
-        lines.append("Validation people selected the epoch of networks and nothing else.")
-    if any(member.is_network and not member.selects for member in _settings(known)):
-        lines.append("Networks whose last epoch was taken (12c) leave the validation people unused.")
-    if any(not member.is_network for member in _settings(known)):
-        lines.append("Baselines select nothing: they leave the validation people unused.")
+    lines.append(roles_words(_settings(known)))
+    lines.append("All windows of a person stay in one fold. Seeds of the weights share the split.")
     return Answer(tuple(lines))
 
 
@@ -220,8 +214,13 @@ def code_sharing(known: Dossier) -> Answer:
 def people_in_analyses(known: Dossier) -> Answer:
     """Item 21: people that train, select and test."""
     rows = []
-    for split, title in {cell.split.hash: (cell.split, cell.place.split) for cell in known.cells}.values():
-        rounds = split.rounds()
+    kinds = {
+        (cell.split.hash, member.selects): (cell.split, cell.place.split, member.selects)
+        for cell in known.cells
+        for member in cell.results.settings.each
+    }
+    for split, title, selects in kinds.values():
+        rounds = split.rounds(selects)
         sizes = [[len(side) for side in sides] for sides in
                  ([r.train for r in rounds], [r.validation for r in rounds], [r.test for r in rounds])]  # fmt: skip
         rows.append([title, str(split.k), *(_range(numbers) for numbers in sizes), str(sum(sizes[2]))])

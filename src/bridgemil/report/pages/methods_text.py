@@ -62,12 +62,31 @@ def _data(cell: Cell, model: Mapping[str, Any]) -> str:
 
 
 def _protocol(cells: Sequence[Cell]) -> str:
-    selecting = any(cell.results.settings.selects for cell in cells)
-    epoch = "where an epoch was selected, validation people decided" if selecting else "no epoch was selected"
+    settings = [member for cell in cells for member in cell.results.settings.each]
     return (
-        f"Protocol. {dealt_words(cells[0].split)} Each fold was test once, the next one validation, the rest training. "
-        f"Normalisation and any pre-training saw training people only; {epoch}; test people were read once, at the end."
+        f"Protocol. {dealt_words(cells[0].split)} {roles_words(settings)} Normalisation and any pre-training saw "
+        "training subjects only; test subjects were read once, at the end."
     )
+
+
+def roles_words(settings: Sequence[Settings]) -> str:
+    """Which folds trained, selected and tested, in one or two sentences.
+
+    Parameters
+    ----------
+    settings
+        Of every method; of ensembles, their members'.
+    """
+    selected = (
+        "the next one was the validation fold, which selected the epoch and nothing else, and the rest was training."
+    )
+    if all(member.selects for member in settings):
+        return f"Each fold was test once; {selected}"
+    everyone = "Each fold was test once and all others were training"
+    if not any(member.selects for member in settings):
+        return f"{everyone}: nothing was selected, so that no validation fold was needed."
+    titles = ", ".join(dict.fromkeys(member.title for member in settings if member.selects))
+    return f"{everyone}, but for {titles}: there {selected}"
 
 
 def dealt_words(split: FoldPlan) -> str:
