@@ -108,7 +108,8 @@ def test_a_run_on_a_part_of_the_windows_is_explained_by_these_windows(explained:
     cohort = Cohort.open(explained.root.parent / "cohort")
     part = {subject: tuple(range(8, 12)) for subject in cohort.subjects}
     people = [tuple(cohort.subjects[i::3]) for i in range(3)]
-    run = Run(cohort, Round(1, *people, part), for_cohort(cohort, "tangent"), 0, {"k": 3, "part": "four windows"})
+    who = Round(1, (*people[0], *people[1]), (), people[2], part)
+    run = Run(cohort, who, for_cohort(cohort, "tangent"), 0, {"k": 3, "part": "four windows"})
     store = open_store(tmp_path)
     said = store.predictions(run.perform(store, torch.device("cpu"))).set_index("subject")
     subject = people[2][0]

@@ -27,8 +27,8 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 
 def desk(cohort: Cohort, out: Path, seeds: tuple[int, ...] = (0,), folds: int = 4, recipe: str | None = None) -> Desk:
     return Desk(
-        (cohort,), out, backbone="eegnet", recipe=recipe, budget="demo", folds=folds, seeds=seeds, changes=QUICK, progress=False,
-        where=Where(jobs=1, device="cpu"),
+        (cohort,), out, backbone="eegnet", recipe=recipe, budget="demo", folds=folds, seeds=seeds, changes=QUICK,
+        progress=False, where=Where(jobs=1, device="cpu"),
     )  # fmt: skip
 
 
