@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from bridgemil import aggregators, backbones
-from bridgemil.learning import loop
+from bridgemil.learning import averaging, loop
 from bridgemil.learning.averaging import WeightAverage
 from bridgemil.learning.bags import BagLearner, BagModel
 from bridgemil.learning.fitting import Here, fit_network
@@ -64,14 +64,16 @@ def test_a_floor_of_steps_makes_more_epochs() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bags", "windows"])
-def test_the_averaged_weights_are_validated_and_returned(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    averaged = learner(kind, averaging=0.7, selection="last")
-    history, validated, buffers = [], [], []
+@pytest.mark.parametrize("selection", ["last", "accuracy"])
+def test_the_averaged_weights_are_validated_and_returned(
+    kind: str, selection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    averaged = learner(kind, averaging=0.7, selection=selection, burn_in=3)  # the last of four epochs is kept
+    history, validated = [], []
     update, validate = WeightAverage.update, averaged.validate
 
     def noted(average: WeightAverage, step: int) -> None:
-        history.append({name: value.detach().clone() for name, value in averaged.model.named_parameters()})
-        buffers.append({name: value.clone() for name, value in averaged.model.named_buffers()})
+        history.append(state(averaged.model))
         update(average, step)
 
     monkeypatch.setattr(WeightAverage, "update", noted)
@@ -81,16 +83,84 @@ def test_the_averaged_weights_are_validated_and_returned(kind: str, monkeypatch:
     assert n == 4 * averaged.steps
     share = 0.7 ** np.arange(n - 1, -1, -1)
     result = averaged.model.state_dict()
-    for name in history[0]:
+    for name, _ in averaged.model.named_parameters():
         expected = sum(w * step[name].double() for w, step in zip(share / share.sum(), history, strict=True))
         torch.testing.assert_close(result[name], expected.float(), rtol=1e-4, atol=1e-6)
-        assert torch.equal(result[name], validated[-1][name])
-    assert all(torch.equal(result[name], value) for name, value in buffers[-1].items()), "buffers are the model's own"
-    plain = learner(kind, selection="last")
+    if selection == "accuracy":
+        assert all(torch.equal(value, validated[-1][name]) for name, value in result.items()), "statistics included"
+    assert not torch.equal(result["encoder.bn3.running_var"], history[-1]["encoder.bn3.running_var"])
+    plain = learner(kind, selection=selection, burn_in=3)
     train(plain, STREAMS)
-    for name, value in plain.model.named_parameters():
+    for name, value in plain.model.state_dict().items():
         assert torch.equal(value, history[-1][name]), "averaging changed what is trained"
     assert not torch.equal(plain.model.encoder.spatial.weight, averaged.model.encoder.spatial.weight)
+
+
+def activations(encoder: torch.nn.Module, windows: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What enters EEGNet's three batch norms (channels first), computed layer by layer in evaluation mode."""
+
+    def norm(bn: torch.nn.BatchNorm2d, u: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(u, bn.running_mean, bn.running_var, bn.weight, bn.bias, False, 0.0, bn.eps)
+
+    found = {}
+    found["bn1"] = encoder.temporal(F.pad(windows[:, None], (31, 32)))
+    found["bn2"] = encoder.spatial(norm(encoder.bn1, found["bn1"]))
+    u = F.avg_pool2d(F.elu(norm(encoder.bn2, found["bn2"])), (1, 4))
+    found["bn3"] = encoder.pointwise(encoder.depthwise(F.pad(u, (7, 8))))
+    return {name: value.transpose(0, 1).flatten(1).double() for name, value in found.items()}
+
+
+@pytest.mark.parametrize("kind", ["bags", "windows"])
+@pytest.mark.parametrize("most", [8192, 40])
+@torch.no_grad()
+def test_stored_statistics_are_those_of_the_averaged_weights_on_training_windows(
+    kind: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(averaging, "MOST_WINDOWS", most)
+    monkeypatch.setattr(averaging, "BATCH", 20)
+    rates = {"encoder_lr": 5e-3} if kind == "bags" else {}
+    averaged = learner(kind, averaging=0.98, selection="last", epochs=8, lr=5e-3, **rates)
+    with torch.enable_grad():
+        train(averaged, STREAMS)
+    encoder, n = averaged.model.encoder, len(averaged.data)
+    assert n > 40
+    near = 0.05 if most > n else 0.6  # a part of the windows is an estimate
+    for name, u in activations(encoder, averaged.data.take(np.arange(n))).items():
+        bn = getattr(encoder, name)
+        torch.testing.assert_close(bn.running_var.double(), u.var(dim=1), rtol=near, atol=0)
+        assert ((bn.running_mean - u.mean(dim=1)).abs() < near * u.std(dim=1)).all()
+        assert bn.momentum == 0.1
+
+
+def test_a_frozen_encoder_keeps_the_statistics_of_stage_1() -> None:
+    frozen = learner("bags", averaging=0.7, selection="last", frozen=True)
+    before = state(frozen.model.encoder)
+    train(frozen, STREAMS)
+    assert all(torch.equal(value, before[name]) for name, value in frozen.model.encoder.state_dict().items())
+
+
+class OnFeatures(torch.nn.Module):
+    """A batch norm of what no weight changes, and one of what a weight changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.linear = torch.nn.BatchNorm1d(800, affine=False), torch.nn.Linear(800, 3)
+        self.second = torch.nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.linear(self.first(x.flatten(1))))
+
+
+def test_statistics_of_fixed_features_are_left_alone() -> None:
+    data, network = sets()[0], OnFeatures().train()
+    network(data.take(np.arange(10)))
+    before = state(network)
+    averaging.estimate_statistics(network, data, CPU, 0)
+    after = network.state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"second.running_mean", "second.running_var"}
+    averaging.estimate_statistics(network, data, CPU, 0)
+    assert all(torch.equal(value, network.state_dict()[name]) for name, value in after.items()), "the same windows"
 
 
 @pytest.mark.parametrize("selection", ["accuracy", "loss", "last"])

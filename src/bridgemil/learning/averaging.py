@@ -1,16 +1,27 @@
-"""A moving average of a model's weights: validated, selected and returned instead of the weights that are trained."""
+"""A moving average of a model's weights: validated, selected and returned instead of the weights that are trained.
+
+Averaged weights need batch-norm statistics of their own: the running ones follow the trained weights, whose activations
+are of another size. They are re-estimated on training windows (Izmailov et al. 2018, section 3.2).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from bridgemil.learning.window_set import WindowSet
+
+MOST_WINDOWS = 8192  # that statistics are estimated on
+BATCH = 512
 
 
 class WeightAverage:
-    """An exponential moving average of parameters over steps. Buffers (batch norm's statistics) are the model's own.
+    """An exponential moving average of parameters over steps, with batch-norm statistics for it.
 
     After step t the average is the mean of the weights after steps 1 to t, those of k steps ago counting decay^k: the
     random start does not count, and there is no state but the average.
@@ -25,6 +36,7 @@ class WeightAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
+        self.model = model
         self._parameters = dict(model.named_parameters())
         self.average = {name: value.detach().clone() for name, value in self._parameters.items()}
 
@@ -42,18 +54,121 @@ class WeightAverage:
 
     @torch.no_grad()
     def put(self) -> None:
-        """Give the model the averaged weights, for good."""
+        """Give the model the averaged weights; its batch-norm statistics stay as they are."""
         for name, value in self._parameters.items():
             value.copy_(self.average[name])
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The model has the averaged weights for a while, then its own again."""
-        trained = {name: value.detach().clone() for name, value in self._parameters.items()}
+        """The model has the averaged weights for a while, then its own again, with their statistics."""
+        own = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         self.put()
         try:
             yield
         finally:
-            with torch.no_grad():
-                for name, value in self._parameters.items():
-                    value.copy_(trained[name])
+            self.model.load_state_dict(own)
+
+
+@torch.no_grad()
+def estimate_statistics(network: nn.Module, data: WindowSet, device: torch.device, seed: int) -> None:
+    """Replace the running statistics of a network's batch norms by those of training windows under its present weights.
+
+    Mean and variance are over up to ``MOST_WINDOWS`` windows, drawn at random, without dropout: what the network will
+    compute when it is used. Only norms in training mode are estimated (a frozen encoder keeps its statistics), and only
+    those that follow trained weights: statistics of fixed features are those of any weights. Norms of other kinds (on
+    manifolds) move from where they are, with their own momentum.
+
+    Parameters
+    ----------
+    network
+        N x *shape -> anything; its dropout is left in evaluation mode, its norms as they were.
+    data
+        Windows of the training subjects.
+    device
+        Where the network is.
+    seed
+        Draws the windows.
+    """
+    norms = [module for module in network.modules() if _has_statistics(module) and module.training]
+    fixed = _fixed(network, data, device) if norms else []
+    norms = [module for module in norms if not any(module is other for other in fixed)]
+    if not norms:
+        return
+    order = np.random.default_rng(seed).permutation(len(data))[:MOST_WINDOWS]
+    parts = np.array_split(order, max(1, round(len(order) / BATCH)))
+    network.eval()
+    for module in norms:
+        module.train()
+    plain = {module: _Moments(module) for module in norms if isinstance(module, _BatchNorm)}
+    for part in parts:
+        for moments in plain.values():
+            moments.begin()
+        network(data.take(np.sort(part)).to(device))
+        for moments in plain.values():
+            moments.add(len(part))
+    for moments in plain.values():
+        moments.finish()
+
+
+def _has_statistics(module: nn.Module) -> bool:
+    own = dict(module.named_buffers(recurse=False))
+    return any(name.startswith("running") and value is not None for name, value in own.items())
+
+
+def _fixed(network: nn.Module, data: WindowSet, device: torch.device) -> list[nn.Module]:
+    """The batch norms whose input no trained weight changes: it has no gradient."""
+    found: list[nn.Module] = []
+
+    def look(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if not inputs[0].requires_grad:
+            found.append(module)
+
+    modes = {module: module.training for module in network.modules()}
+    hooks = [m.register_forward_pre_hook(look) for m in network.modules() if isinstance(m, _BatchNorm)]
+    try:
+        with torch.enable_grad():
+            network.eval()
+            network(data.take(np.arange(min(2, len(data)))).to(device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, training in modes.items():
+            module.training = training
+    return found
+
+
+class _Moments:
+    """Mean and variance of a batch norm's input over several batches, read off its running statistics.
+
+    From zero, with a momentum of one half, a batch leaves half of its own statistics there.
+    """
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        self.norm, self.momentum, self.tracked = norm, norm.momentum, norm.num_batches_tracked
+        self.before = None if self.tracked is None else self.tracked.clone()
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        self.running = norm.running_mean, norm.running_var
+        self.n, self.mean, self.square = 0, torch.zeros(()), torch.zeros(())
+
+    def begin(self) -> None:
+        """Before a batch."""
+        self.norm.momentum = 0.5
+        for value in self.running:
+            value.zero_()
+
+    def add(self, n: int) -> None:
+        """After a batch of n windows."""
+        mean, variance = (2 * value.double() for value in self.running)
+        self.n += n
+        self.mean = self.mean.to(mean) + n * mean
+        self.square = self.square.to(mean) + n * (variance + mean.square())
+
+    def finish(self) -> None:
+        """Leave the pooled statistics."""
+        mean = self.mean / self.n
+        self.running[0].copy_(mean)
+        self.running[1].copy_((self.square / self.n - mean.square()).clamp_min(0))
+        self.norm.momentum = self.momentum
+        if self.tracked is not None and self.before is not None:
+            self.tracked.copy_(self.before)

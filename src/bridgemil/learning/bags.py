@@ -17,12 +17,13 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from bridgemil.aggregators.bags import BagOutput
-from bridgemil.learning import reading, schedule
+from bridgemil.learning import averaging, reading, schedule
 from bridgemil.learning.embeddings import FrozenEmbeddings, in_blocks
 from bridgemil.learning.layout import Index
 from bridgemil.learning.loop import Learner
 from bridgemil.learning.selection import Validation
 from bridgemil.learning.settings import BagSettings, stretched
+from bridgemil.learning.streams import Streams
 from bridgemil.learning.window_set import WindowSet
 
 PROBE_EVERY = 10  # epochs between measurements of the retention gradient; each costs an extra backward pass
@@ -228,6 +229,10 @@ class BagLearner(Learner):
             subject_logits.append(self.model.aggregate(embeddings, [len(embeddings)]).logits)
         logits, y = torch.cat(subject_logits).double().cpu(), self.validation.y
         return Validation(float((logits.argmax(dim=1) == y).double().mean()), float(F.cross_entropy(logits, y)))
+
+    def estimate_statistics(self, streams: Streams) -> None:
+        """Of the encoder, unless it is frozen; aggregators have no batch norm."""
+        averaging.estimate_statistics(self.model.encoder, self.data, self.device, streams.number("batch norm"))
 
     def notes(self) -> dict[str, float]:
         """How the gates are spread; and, where it was measured, the retention relative to the classification gradient.

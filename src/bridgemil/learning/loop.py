@@ -23,6 +23,7 @@ from bridgemil.learning import checkpoint, reading
 from bridgemil.learning.averaging import WeightAverage
 from bridgemil.learning.selection import Selection, Validation
 from bridgemil.learning.streams import Streams
+from bridgemil.learning.window_set import WindowSet
 
 Curve = list[dict[str, Any]]  # a row an epoch
 SAVING_SHARE = 0.01  # of the time, at most, goes into keeping checkpoints: short epochs are not each worth one
@@ -56,6 +57,7 @@ class Learner(ABC):
     burn_in: int = 0  # epochs (from 0) below this one are not selected
     selection: Selection = "accuracy"
     averaging: float = 0.0  # decay per step of the average of weights that is validated and returned; 0: none
+    validation: WindowSet | None = None  # of the subjects that select an epoch, if any do
     ahead: bool = False  # whether the windows of a step are read, in a thread, during the step before
 
     def rate(self, step: int) -> float:
@@ -95,6 +97,10 @@ class Learner(ABC):
     def validate(self) -> Validation | None:
         """How the validation subjects fare now; None if there are none."""
         return None
+
+    def estimate_statistics(self, streams: Streams) -> None:
+        """Re-estimate batch-norm statistics on training windows, where averaged weights have replaced the trained."""
+        raise NotImplementedError(f"{self.phase} averages no weights")
 
     def notes(self) -> dict[str, float]:
         """What else to write down about the epoch that just ended."""
@@ -148,6 +154,8 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
         learner.begin(epoch)
         loss = _epoch(learner, epoch, peaks, average, rng)
         with nullcontext() if average is None else average.in_place():
+            if average is not None and learner.validation is not None:
+                learner.estimate_statistics(streams)
             with _memory(learner, f"{learner.phase}, epoch {epoch + 1}, validation"):
                 validation = learner.validate()
             _note(state, learner, epoch, loss, validation)
@@ -163,6 +171,8 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
         learner.model.load_state_dict(state.weights)
     elif average is not None:
         average.put()
+        learner.begin(learner.epochs - 1)
+        learner.estimate_statistics(streams)
     epoch = state.best_epoch if state.weights else learner.epochs - 1
     return Trained(state.curve, epoch, state.best, state.seconds)
 

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.learning import reading
+from bridgemil.learning import averaging, reading
 from bridgemil.learning.embeddings import in_blocks
 from bridgemil.learning.layout import Index
 from bridgemil.learning.loop import Learner
 from bridgemil.learning.selection import Validation
 from bridgemil.learning.settings import WindowSettings, stretched
+from bridgemil.learning.streams import Streams
 from bridgemil.learning.window_set import WindowSet, batches, n_batches
 
 
@@ -112,6 +113,10 @@ class WindowLearner(Learner):
         smoothing = self.settings.label_smoothing
         logits = self.model(windows.to(self.device))
         return F.cross_entropy(logits, labels, weight=self.weights, label_smoothing=smoothing)
+
+    def estimate_statistics(self, streams: Streams) -> None:
+        """Of the encoder and of the window classifier, which may have batch norm too."""
+        averaging.estimate_statistics(self.model, self.data, self.device, streams.number("batch norm"))
 
     def validate(self) -> Validation | None:
         """Accuracy of the votes; the loss is -log of the mean window probability of the true class."""
