@@ -94,6 +94,10 @@ def test_a_bundle_holds_what_is_needed_and_nothing_of_a_person(made: Path, cohor
     assert about["ensemble"] == "folds"
     low, high = about["performance"]["accuracy"]["ci95"]
     assert low <= about["performance"]["accuracy"]["value"] <= high
+    clinical = about["performance"]["clinical"]
+    assert clinical["positive"] == "patient"
+    assert {"sensitivity", "specificity", "ppv", "npv"} <= set(clinical)
+    assert "roc" not in clinical, "curves are of single people"
     assert set(about["calibration"]["error"]) == {"before", "after"}
     assert set(about["files"]) == {
         "card.md",
@@ -104,7 +108,15 @@ def test_a_bundle_holds_what_is_needed_and_nothing_of_a_person(made: Path, cohor
     text = (made / "bundle.json").read_text()
     assert not [subject for subject in cohort.subjects if f'"{subject}"' in text]
     card = (made / "card.md").read_text()
-    for words in ("Research use only", "## Intended use", "## Limits", "| accuracy |", "24 people", "61 (50 to 72)"):
+    for words in (
+        "Research use only",
+        "## Intended use",
+        "## Limits",
+        "| accuracy |",
+        "| sensitivity |",
+        "24 people",
+        "61 (50 to 72)",
+    ):
         assert words in card, words
 
 

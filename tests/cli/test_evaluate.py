@@ -47,7 +47,7 @@ def test_clinical_options_change_no_run(cohort: Path, tmp_path: Path) -> None:
     assert content["roc"]["auroc"] == pytest.approx(content["auroc"])
     text = bridgemil(*command[:-1], *chosen).stdout
     assert "Positive class: C (as given). Operating point: sensitivity=0.6" in " ".join(text.split())
-    assert "At a prevalence of 20 %" in text
+    assert "at a prevalence of 20 %" in text
     wrong = bridgemil(*command, "--positive", "B")
     assert wrong.returncode == 2
     assert "positive class must be one of A, C; got 'B'" in wrong.stderr

@@ -113,7 +113,9 @@ def test_what_prepare_left_out_and_why_is_there(section: Section) -> None:
 
 
 def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Section) -> None:
-    scores, calibration, _ = item(section, "23a").answer.sheets
+    scores, clinical, calibration, _ = item(section, "23a").answer.sheets
+    measures = report.cells[0].results.clinical.measures
+    assert list(clinical.rows[0][1:]) == [str(value) for value in measures.values()]
     cells = [cell for cell in report.cells if not cell.averaged]
     assert {cell.method for cell in cells} == {"bandpower", "tangent"}
     for cell, row, calibrated in zip(cells, scores.rows, calibration.rows, strict=True):
@@ -132,7 +134,7 @@ def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Sec
 def test_results_by_sex_age_and_site_have_their_numbers_and_say_where_people_are_too_few(
     report: BenchmarkReport, section: Section
 ) -> None:
-    rows = item(section, "23a").answer.sheets[2].rows
+    rows = item(section, "23a").answer.sheets[3].rows
     tangent = {row[2]: row for row in rows if row[0] == "tangent"}
     assert list(tangent) == ["Sex M", "Sex f", "Age 64 or less", "Age above 64"]
     assert [row[3] for row in tangent.values()] == ["15", "15", "15", "14"]

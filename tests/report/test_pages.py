@@ -215,7 +215,8 @@ def test_the_report_sorts_its_tables_and_lists_who_is_always_wrong(
 
 def test_the_report_holds_every_part(pages: Path) -> None:
     text = (pages / "report.html").read_text("utf-8")
-    for words in ("Scores", "What was mistaken for what", "Can the probabilities be believed?", "Person by person",
+    for words in ("Scores", "Clinical metrics", "AUROC 0.", "Decision curve at a prevalence of 50 %",
+                  "What was mistaken for what", "Can the probabilities be believed?", "Person by person",
                   "How training went", "Methods section", "12 people (6 control, 6 patient)", "split seed 0",
                   "Stage 1 trained the encoder for 2 epochs", "&#34;retention&#34;"):  # fmt: skip
         assert words in text, words

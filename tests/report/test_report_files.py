@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,12 +12,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from bridgemil.cli import app
 from bridgemil.engine.evaluate import evaluate
+from bridgemil.errors import BadUse
+from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.report.benchmark_choice import Choice
 from bridgemil.report.benchmark_files import _md, _tex, latex, markdown, write_files
 from bridgemil.report.benchmark_table import build
 from bridgemil.report.benchmark_text import print_report
+from bridgemil.report.clinical_sheets import with_clinical_options
 from bridgemil.runs import open_store
 from people import people
 
@@ -98,6 +104,55 @@ def test_names_are_safe_in_markdown_latex_and_the_terminal(runs: Path, capsys: p
     assert _tex("-3.8 to +20.0, 19.4 - 55.6 ± 2 %") == r"$-3.8$ to $+20.0$, 19.4--55.6 $\pm$ 2 \%"
     print_report(report)
     assert ODD in capsys.readouterr().out
+
+
+def test_clinical_metrics_are_in_every_form(many: Path, tmp_path: Path) -> None:
+    arguments = ["report", str(many), "--out", str(tmp_path), "--no-windows", "--html", "--checklist"]
+    arguments += ["--split", "split seed 0"]
+    chosen = ["--operating-point", "specificity=.6", "--prevalence", ".25"]
+    done = CliRunner().invoke(app, [*arguments, *chosen, "--json"])
+    assert done.exit_code == 0, done.output
+    rows = pd.DataFrame(json.loads(done.output)["clinical"])
+    pd.testing.assert_frame_equal(rows, pd.read_csv(tmp_path / "clinical.csv"), check_dtype=False)
+    assert set(rows["measure"]) == {"sensitivity", "specificity", "ppv", "npv"}
+    assert (rows["operating_point"] == "specificity=0.6").all()
+    assert 3 * (rows["prevalence"] == 0.25).sum() == len(rows)
+    positive = rows["class"].iloc[0]
+    for name in ("report.md", "report.html", "checklist.md", "clinical.tex"):
+        text = " ".join((tmp_path / name).read_text().split())
+        assert f"positive class {positive}" in text, name
+        assert "at a prevalence of 25" in text, name
+    page = (tmp_path / "report.html").read_text()
+    for title in ("ROC curve", "Precision-recall curve", "Decision curve"):
+        assert f'aria-label="{title}"' in page
+
+
+def test_options_of_two_classes_are_refused_where_nothing_has_two(runs: Path, tmp_path: Path) -> None:
+    arguments = ["report", str(runs), "--out", str(tmp_path), "--no-windows", "--html"]
+    refused = CliRunner().invoke(app, [*arguments, "--prevalence", ".1"])
+    assert isinstance(refused.exception, BadUse)
+    assert "the classes of these runs are AD, FTD, HC" in str(refused.exception)
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert "Sensitivity and specificity of each class" in (tmp_path / "report.md").read_text()
+    assert 'aria-label="ROC curve"' not in (tmp_path / "report.html").read_text()
+
+
+def test_a_cohort_without_the_positive_class_keeps_its_default(many: Path) -> None:
+    report = build(open_store(many))
+    cell, classes = report.cells[0], report.cells[0].results.classes
+    others = {old: f"other {old}" for old in classes}
+    renamed = cell.results.predictions.replace({"label": others, "predicted": others})
+    renamed = renamed.rename(columns={f"p_{old}": f"p_{new}" for old, new in others.items()})
+    other = replace(cell.results, predictions=renamed, classes=list(others.values()))
+    report.cells.append(replace(cell, cohort="elsewhere", results=other))
+    with_clinical_options(report, ClinicalOptions.of(positive=classes[0], operating_point="youden"))
+    found = [cell.results.clinical.to_dict() for cell in report.cells]
+    assert {content["positive"] for content in found[:-1]} == {classes[0]}
+    assert found[-1]["positive"] == f"other {classes[1]}"
+    assert found[-1]["operating_point"]["rule"] == "youden"
+    assert sum("elsewhere" in line and f"no class {classes[0]}" in line for line in report.remarks) == 1
+    with pytest.raises(BadUse, match="are for two classes, one of them the positive one"):
+        with_clinical_options(report, ClinicalOptions.of(positive="nobody"))
 
 
 def test_files_are_written_although_the_reader_closes_the_pipe(runs: Path, tmp_path: Path) -> None:

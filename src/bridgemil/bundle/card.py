@@ -9,6 +9,7 @@ from bridgemil.bundle.performance import no_better_than_guessing
 from bridgemil.bundle.store import NOTICE
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.tables import MISSING
+from bridgemil.evaluation.clinical import TITLES
 from bridgemil.report.markdown import md_warnings
 
 
@@ -106,6 +107,7 @@ def _performance(about: Mapping[str, Any]) -> str:
     for name, title in (("accuracy", "accuracy"), ("balanced_accuracy", "balanced accuracy"), ("auroc", "AUROC")):
         low, high = found[name]["ci95"]
         rows.append(f"| {title} | {found[name]['value']:.3f} | {low:.3f} to {high:.3f} |")
+    rows += _clinical_rows(found["clinical"])
     for when in ("before", "after"):
         error = calibrated["error"][when]
         low, high = error["ci95"]
@@ -119,9 +121,35 @@ def _performance(about: Mapping[str, Any]) -> str:
         f"## Performance\n\n{caution}By cross-validation over {found['n_subjects']} people, each held out once "
         f"({found['split'].get('title', '')}).{beside} Always guessing the largest class: {found['chance']:.3f}.\n\n"
         + "\n".join(rows)
+        + _clinical_note(found["clinical"])
         + f"\n\nCalibration: {calibrated['sentence']} ({calibrated['why']}). The error after calibration is "
         "cross-fitted: each fold is calibrated by the other folds. Expected calibration error under perfect "
         f"calibration: {expected:.3f}."
+    )
+
+
+def _clinical_rows(clinical: Mapping[str, Any]) -> list[str]:
+    """Sensitivity, specificity and predictive values; of more than two classes the first two of each class."""
+    named = [(title, clinical[name]) for name, title in TITLES.items() if name in clinical]
+    for name, own in clinical.get("per_class", {}).items():
+        named += [(f"{TITLES[measure]}, {name}", value) for measure, value in own.items()]
+    if stated := clinical.get("at_prevalence"):
+        share = f"at a prevalence of {100 * stated['prevalence']:g} %"
+        named += [(f"{TITLES[name]} {share}", stated[name]) for name in ("ppv", "npv")]
+    return [
+        f"| {title} | {'not defined' if found['value'] is None else format(found['value'], '.3f')} | "
+        f"{found['ci95'][0]:.3f} to {found['ci95'][1]:.3f} |"
+        for title, found in named
+    ]
+
+
+def _clinical_note(clinical: Mapping[str, Any]) -> str:
+    if "positive" not in clinical:
+        return "\n\nSensitivity and specificity are of each class against the rest."
+    return (
+        f"\n\nSensitivity, specificity, PPV and NPV are of {clinical['positive']} ({clinical['positive_reason']}) "
+        "where it is the likelier class, with Wilson's intervals; unless another prevalence is named, PPV and NPV are "
+        "at the class shares of this cohort, not of a clinic."
     )
 
 

@@ -72,6 +72,7 @@ def measure(results: Results) -> dict[str, Any]:
         "accuracy": {"value": row["accuracy"]["mean"], "ci95": row["ci95"]},
         **{name: {"value": row[name], "ci95": list(intervals[name])} for name in ("balanced_accuracy", "auroc")},
         **{name: row[name] for name in ("macro_f1", "mcc", "chance", "chance95", "confusion", "n_subjects", "folds")},
+        "clinical": results.clinical.to_dict(curves=False),
         "p_guessing": _by_guessing(results),
         "split": row["split"],
         "baselines": {name: baseline["accuracy"]["mean"] for name, baseline in row["baselines"].items()},

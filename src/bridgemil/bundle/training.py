@@ -86,6 +86,8 @@ def train(
     announce: Announce | None = None,
     settings: dict[str, Any] | None = None,
     accept_risk: Sequence[str] = (),
+    positive: str | None = None,
+    prevalence: float | None = None,
 ) -> Trained:
     """Train a model for new recordings on a whole cohort, and write it with its card.
 
@@ -96,7 +98,7 @@ def train(
     out
         The bundle's folder.
     method, backbone, recipe, budget, settings, folds, split, groups, split_seed, device, threads, baselines, \
-    announce, accept_risk
+    announce, accept_risk, positive, prevalence
         As for ``bridgemil.evaluate``, which comes first.
     seed
         Of weights, sampling and dropout.
@@ -127,6 +129,7 @@ def train(
     results = evaluate(
         cohort, method, backbone, [seed], budget, kept, recipe=recipe, split=plan, device=device, threads=threads,
         baselines=baselines, progress=progress, announce=announce, settings=settings, accept_risk=accept_risk,
+        positive=positive, prevalence=prevalence,
     )  # fmt: skip
     runs_store = open_store(kept)
     if single:

@@ -29,7 +29,7 @@ Positive = Annotated[
 OperatingPoint = Annotated[
     str | None,
     typer.Option(
-        help="argmax, youden, sensitivity=.9 or specificity=.9; chosen without the fold it is applied to.  "
+        help="argmax, youden, sensitivity=.9 or specificity=.9; the threshold of a fold is chosen on the other folds.  "
         "[default: argmax]",
         rich_help_panel="Clinical metrics",
     ),

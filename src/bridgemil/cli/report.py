@@ -39,6 +39,9 @@ def run(
     html: Annotated[bool, typer.Option("--html", help="Write report.html too, a page to open in a browser.")] = False,
     checklist: Annotated[bool, typer.Option("--checklist", help=CHECKLIST)] = False,
     cohort: Annotated[list[Path] | None, typer.Option(help=COHORT)] = None,
+    positive: options.Positive = None,
+    operating_point: options.OperatingPoint = None,
+    prevalence: options.Prevalence = None,
     json: options.Json = False,
 ) -> None:
     """Tables of these runs, beside the paper's numbers, and comparisons with what they do not show.
@@ -54,20 +57,24 @@ def run(
     """
     from bridgemil.disk import refuse_link
     from bridgemil.errors import BadUse, BridgeMILError, NotFound
+    from bridgemil.evaluation.clinical import ClinicalOptions
     from bridgemil.report.benchmark_choice import Choice
-    from bridgemil.report.benchmark_files import write_files
+    from bridgemil.report.benchmark_files import clinical_table, write_files
     from bridgemil.report.benchmark_table import build
     from bridgemil.report.benchmark_text import print_report
+    from bridgemil.report.clinical_sheets import with_clinical_options
     from bridgemil.runs import find_store
 
     if not runs.is_dir():
         raise NotFound(f"{runs}: no such folder; name the --out of `bridgemil evaluate` or `benchmark`")
     if cohort and not checklist:
         raise BadUse("--cohort is for --checklist; give both")
+    clinical = ClinicalOptions.of(positive, operating_point, prevalence)
     chosen = [options.names(text) or () for text in (methods, backbones, budget, recipe)]
     choice = Choice(chosen[0], chosen[1], chosen[2], chosen[3], tuple(split or ()))
     store = find_store(runs)
     report = build(store, choice)
+    with_clinical_options(report, clinical)
     folder = out or store.root / "report"
     if out is None:
         refuse_link(folder)
@@ -91,6 +98,7 @@ def run(
         averages, remarks = over_splits(report.cells)
         tables = {"experiments": report.table, "comparisons": report.pairs, "splits": as_table(averages)}
         content = {name: _rows(_shares(table)) for name, table in tables.items()}
+        content["clinical"] = _rows(clinical_table(report))
         more: dict[str, Any] = {"warnings": report.warnings}
         more |= {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
         options.print_json(content | more)

@@ -45,6 +45,8 @@ def run(
     threads: Annotated[int | None, running(min=1, help="Threads.  [default: the cores available]")] = None,
     baselines: Annotated[bool, running("--baselines/--no-baselines", help=BASELINES)] = True,
     accept_risk: options.AcceptRisk = None,
+    positive: options.Positive = None,
+    prevalence: options.Prevalence = None,
     json: options.Json = False,
 ) -> None:
     """Cross-validate a method, then make a calibrated model of it for new recordings, with its card.
@@ -63,6 +65,7 @@ def run(
         split=split, groups=groups, split_seed=split_seed, runs=runs, name=name, device=device, threads=threads,
         baselines=baselines, overwrite=overwrite, progress=not json, announce=None if json else _announce,
         settings=options.settings(set_ or []), accept_risk=accept_risk or (), recorded_reference=recorded_reference,
+        positive=positive, prevalence=prevalence,
     )  # fmt: skip
     if json:
         options.print_json(for_machines(trained, out))

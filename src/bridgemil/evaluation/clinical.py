@@ -40,6 +40,7 @@ CONTROL_NAMES = frozenset(  # compared without capitals; _ and - are spaces
 ) | {"healthy control", "healthy controls", "healthy volunteer", "healthy subject", "cognitively normal",
      "cognitively unimpaired", "normal control", "normal controls", "typically developing"}  # fmt: skip
 Row = tuple[str, str, float | None, Proportion]  # class, measure, prevalence, its value
+TITLES = {"sensitivity": "sensitivity", "specificity": "specificity", "ppv": "PPV", "npv": "NPV"}
 INTERVALS = (
     "95 % intervals: Wilson's over subjects, with the thresholds as chosen. They do not include retraining variance."
 )
@@ -140,7 +141,7 @@ class TwoClassMetrics:
     def measures(self) -> dict[str, Proportion]:
         """``sensitivity``, ``specificity``, ``ppv`` and ``npv``, the last two at the cohort's class shares."""
         values = (*sensitivity_specificity(self.y, self.called), *predictive_values(self.y, self.called))
-        return dict(zip(("sensitivity", "specificity", "ppv", "npv"), values, strict=True))
+        return dict(zip(TITLES, values, strict=True))
 
     @property
     def at_prevalence(self) -> dict[str, Proportion]:
@@ -176,14 +177,27 @@ class TwoClassMetrics:
     @property
     def sentences(self) -> list[str]:
         """What the numbers are to be read with."""
-        point, where = self.options.operating_point, ""
-        if point.rule != "argmax":
-            where = "; the threshold of a fold was chosen on the held-out predictions of the other folds"
-        words = "the predicted class" if point.rule == "argmax" else str(point)
         return [
-            f"Positive class: {self.positive} ({self.reason}). Operating point: {words}{where}.",
-            f"PPV and NPV at the cohort's share of {self.positive}, {self.y.mean():.0%}.",
+            f"Positive class: {self.positive} ({self.reason}). Operating point: {self.options.operating_point}. "
+            f"{self.options.operating_point.sentence}",
+            f"PPV and NPV at the cohort's share of {self.positive}, {100 * self.y.mean():.0f} %.",
         ]
+
+    @property
+    def method(self) -> str:
+        """How the measures were computed, for a methods section."""
+        stated = self.options.prevalence
+        bayes = ""
+        if stated is not None:
+            bayes = (
+                f" Predictive values at a prevalence of {100 * stated:g} % follow by Bayes' rule, with intervals that "
+                "combine those of sensitivity and specificity (MOVER; Donner and Zou 2012)."
+            )
+        return (
+            f"Sensitivity, specificity and predictive values (at the cohort's class shares) are of the positive class "
+            f"{self.positive}. {self.options.operating_point.sentence}{bayes} Net benefit follows Vickers and Elkin "
+            "(2006)."
+        )
 
     @property
     def threshold_range(self) -> str:
@@ -238,7 +252,12 @@ class PerClassMetrics:
     @property
     def sentences(self) -> list[str]:
         """What the numbers are to be read with."""
-        return ["Each class against the rest, by the predicted class (argmax)."]
+        return [self.method]
+
+    @property
+    def method(self) -> str:
+        """How the measures were computed, for a methods section."""
+        return "Sensitivity and specificity are of each class against the rest, by the predicted class."
 
     def to_dict(self, curves: bool = True) -> dict[str, Any]:
         """As ``evaluate --json`` prints it."""

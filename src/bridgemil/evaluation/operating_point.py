@@ -1,9 +1,9 @@
 """The operating point of a two-class model: the probability from which on a subject is called positive.
 
 The threshold applied to a fold is chosen on the held-out predictions of the other folds (cross-fitting, as for
-calibration), so no subject's diagnosis influences the threshold that the subject is judged by. The models behind those
-predictions were trained on other splits of the same subjects; choosing the threshold on predictions nested inside each
-training set would need k times the runs. ``benchmarks/clinical_coverage.py`` measures that the sensitivity reached
+calibration): it does not depend on the fold's diagnoses, given those predictions. The models behind them had the fold's
+subjects among their training subjects; a threshold on predictions nested inside each training set would need k times
+the runs. ``benchmarks/clinical_coverage.py`` measures that the sensitivity reached
 on held-out subjects is not below the one asked for.
 """
 
@@ -59,6 +59,17 @@ class OperatingPoint:
 
     def __str__(self) -> str:
         return self.rule if self.target is None else f"{self.rule}={self.target:g}"
+
+    @property
+    def sentence(self) -> str:
+        """How subjects are called positive, for a methods section."""
+        if self.rule == "argmax":
+            return "A subject is positive where that class is predicted; no threshold was chosen."
+        aim = "for the largest Youden index" if self.target is None else f"for a {self.rule} of {100 * self.target:g} %"
+        return (
+            f"The threshold of a fold was chosen {aim} on the held-out predictions of the other folds only "
+            "(cross-fitted; the models of the other folds have trained on its subjects)."
+        )
 
     def threshold(self, p: Floats, y: Bools) -> float:
         """The threshold these subjects give: positive is who has at least this probability.

@@ -13,6 +13,7 @@ from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_splits import as_table, over_splits
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, counted, runs_of
+from bridgemil.report.clinical_sheets import block_sheets
 from bridgemil.report.markdown import md_lines, md_sheet, md_table, md_warnings
 from bridgemil.report.markdown import md_text as _md
 from bridgemil.runs import TITLE, warning_names
@@ -48,6 +49,7 @@ def write_files(report: BenchmarkReport, folder: Path, windows: bool = True) -> 
         "table.csv": _csv(report.table),
         "comparisons.csv": _csv(report.pairs),
         "splits.csv": _csv(as_table(averages)),
+        "clinical.csv": _csv(clinical_table(report)),
         "predictions.csv": _csv(predictions(report)),
     }
     texts |= {f"{name}.tex": text for name, text in latex(report).items()}
@@ -85,6 +87,19 @@ def predictions(report: BenchmarkReport) -> pd.DataFrame:
         if not cell.averaged:
             names = _names(cell)
             tables.append(cell.results.predictions.assign(**names)[[*names, *cell.results.predictions.columns]])
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def clinical_table(report: BenchmarkReport) -> pd.DataFrame:
+    """One row per experiment and clinical measure, with its value, interval and operating point."""
+    import pandas as pd
+
+    tables = []
+    for cell in report.cells:
+        point = str(cell.results.clinical_options.operating_point)
+        names = _names(cell) | {"seeds_averaged": cell.averaged > 0, "operating_point": point}
+        found = cell.results.clinical.table
+        tables.append(found.assign(**names)[[*names, *found.columns]])
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
@@ -142,6 +157,8 @@ def markdown(report: BenchmarkReport) -> str:
         for sheet in sheets.scores(block):
             lines += md_sheet(sheet)
         lines += md_lines(overview.after)
+        for sheet in block_sheets(block):
+            lines += md_sheet(sheet)
         for place in block:
             if place in report.comparisons:
                 lines += md_sheet(sheets.comparisons(report.comparisons[place], f"{place.title}: pairs of methods"))
@@ -152,11 +169,12 @@ def markdown(report: BenchmarkReport) -> str:
 
 
 def latex(report: BenchmarkReport) -> dict[str, str]:
-    """By name of the file: Table 1's layout, the scores, comparisons and means over splits, for booktabs."""
+    """By name of the file, for booktabs: Table 1's layout, scores, clinical metrics, comparisons, means over splits."""
     averages, _ = over_splits(report.cells)
-    scores, pairs, means, less = list[Sheet](), list[Sheet](), list[Sheet](), list[Sheet]()
+    scores, clinical, pairs, means, less = (list[Sheet]() for _ in range(5))
     for (cohort, split), block in report.blocks().items():
         scores += [_within(sheet, f"{cohort}, {split}") for sheet in sheets.scores(block)]
+        clinical += [_within(sheet, f"{cohort}, {split}") for sheet in block_sheets(block)]
         for place in block:
             if place in report.comparisons:
                 pairs.append(sheets.comparisons(report.comparisons[place], f"{cohort}, {split}, {place.title}"))
@@ -164,8 +182,11 @@ def latex(report: BenchmarkReport) -> dict[str, str]:
         title = f"{table.cohort}, {counted(table.n_splits, 'split')} of {table.dealt}"
         means += [_within(sheet, title) for sheet in sheets.splits(table)]
         less += [_within(sheet, title) for sheet in sheets.split_differences(table)]
-    tables = {"table": sheets.table1(report), "scores": scores, "comparisons": pairs, "splits": [*means, *less]}
-    feet = {"table": "", "scores": sheets.INTERVAL, "splits": sheets.SPLITS, "comparisons": POINTS}
+    tables = {
+        "table": sheets.table1(report), "scores": scores, "clinical": clinical, "comparisons": pairs,
+        "splits": [*means, *less],
+    }  # fmt: skip
+    feet = {"table": "", "scores": sheets.INTERVAL, "clinical": "", "splits": sheets.SPLITS, "comparisons": POINTS}
     found = f"{TITLE} (report.md): {warning_names(report.warnings)}." if report.warnings else ""
     return {name: _tex_file(sheet, f"{found} {feet[name]}".strip()) for name, sheet in tables.items()}
 

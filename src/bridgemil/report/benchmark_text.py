@@ -11,6 +11,7 @@ from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_splits import OverSplits, over_splits, pool_of
 from bridgemil.report.benchmark_table import BenchmarkReport, counted
+from bridgemil.report.clinical_sheets import block_sheets
 from bridgemil.runs import TITLE, AuditWarning, warning_text
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def print_report(report: BenchmarkReport) -> None:
         for sheet in [*sheets.scores(block), *sheets.beside_the_paper(block)]:
             print_sheet(console, sheet)
         _say(console, [*sheets.facts(cells), sheets.INTERVAL, *sheets.caveats(cells)])
+        for sheet in block_sheets(block):
+            print_sheet(console, sheet)
         for place in block:
             _print_comparisons(console, place.title, report.comparisons.get(place, []))
     for table in tables:

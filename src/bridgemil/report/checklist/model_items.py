@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from bridgemil import baselines
 from bridgemil.cohort.folds import FoldPlan
+from bridgemil.evaluation.clinical import INTERVALS
 from bridgemil.methods import Settings
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_table import Cell, counted
@@ -117,6 +118,8 @@ def measures(known: Dossier) -> Answer:
         "against the rest, mean over classes): over all held-out people of a seed, mean over seeds; intervals alike.",
         "Calibration: expected calibration error of the predicted class, bins of equal numbers of people, with its "
         "interval and what exactly right probabilities would show by chance. Calibration curves: report --html.",
+        f"{known.cells[0].results.clinical.method} {INTERVALS} ROC, precision-recall and decision curves: report "
+        "--html.",
         "No interval holds what training anew or another split would change.",
     ]
     if len(known.cells) > 1:
@@ -170,10 +173,9 @@ def fairness(known: Dossier) -> Answer:
 
 def output(known: Dossier) -> Answer:
     """Item 15."""
-    k = len(known.classes)
-    return Answer(
-        (f"For each person, a probability of each of {k} classes; the likeliest is said. No threshold was set.",)
-    )
+    k, results = len(known.classes), known.cells[0].results
+    point = results.clinical_options.operating_point.sentence if k == 2 else "No threshold was chosen."
+    return Answer((f"For each person, a probability of each of {k} classes; the likeliest is predicted. {point}",))
 
 
 def differences(known: Dossier) -> Answer:

@@ -12,6 +12,7 @@ from bridgemil.report.checklist import people
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
 from bridgemil.report.checklist.model_items import experiment
+from bridgemil.report.clinical_sheets import clinical_sheets
 from bridgemil.runs import warning_text
 
 INTERVAL = "In brackets: 95 % intervals."
@@ -26,7 +27,7 @@ def performance(known: Dossier) -> Answer:
         for what, found in (("sex", people.by_sex(known.cohort)), ("age", people.by_age(known.cohort))):
             groups += found
             unknown += [] if found else [f"results by {what}: the cohort has no column of it that can be read"]
-    tables = [_scores(known.cells), _calibrations(known.cells)]
+    tables = [_scores(known.cells), *_clinical(known.cells), _calibrations(known.cells)]
     tables += [_by_group(known.cells, groups, "Results by sex and age")] if groups else []
     lines = [*map(warning_text, known.accepted), *sheets.facts(known.cells)]
     if len({cell.split.hash for cell in known.cells}) > 1:
@@ -44,6 +45,12 @@ def _scores(cells: Sequence[Cell]) -> Sheet:
         rows.append([experiment(cell), cell.place.split, accuracy, *scores, str(row["seeds"])])
     columns = ["experiment", "split", "accuracy %", "balanced accuracy", "AUROC", "seeds"]
     return Sheet("Performance", columns, rows, after=[f"{INTERVAL} {sheets.INTERVAL}"])
+
+
+def _clinical(cells: Sequence[Cell]) -> list[Sheet]:
+    several = len({cell.split.hash for cell in cells}) > 1
+    named = [(experiment(cell) + (f", {cell.place.split}" if several else ""), cell.results) for cell in cells]
+    return clinical_sheets(named)
 
 
 def _calibrations(cells: Sequence[Cell]) -> Sheet:

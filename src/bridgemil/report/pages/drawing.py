@@ -1,8 +1,8 @@
-"""Small charts as SVG text: calibration and training curves. Colours come from the page, so they follow its theme."""
+"""Small charts as SVG text: calibration, clinical and training curves. Colours follow the page's theme."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -112,6 +112,65 @@ def curves_chart(curves: pd.DataFrame, columns: Mapping[str, str], colour: str) 
         mean = curves.groupby("epoch")[column].mean()
         parts.append(_path([(x(e), y(v)) for e, v in zip(mean.index, mean, strict=True)], f"curve {style}"))
     return _svg(parts, colour, "epoch", "loss", "Training curves")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a chart in data coordinates; ``spot`` is a point on it, ``band`` the outline of its interval."""
+
+    points: Points
+    colour: str
+    name: str
+    spot: tuple[float, float] | None = None
+    band: Points = ()
+
+
+def lines_chart(
+    lines: Sequence[Line],
+    names: tuple[str, str, str],
+    low: float = 0.0,
+    high: float = 1.0,
+    reference: Sequence[Points] = (),
+) -> Markup:
+    """Lines over the unit interval, one colour each.
+
+    Parameters
+    ----------
+    lines
+        What is drawn; values below ``low`` are cut off.
+    names
+        Of the horizontal axis, the vertical axis and the chart.
+    low, high
+        Ends of the vertical axis.
+    reference
+        Further lines, dashed and without a colour of their own.
+    """
+
+    def at(points: Points) -> list[tuple[float, float]]:
+        return [
+            (
+                LEFT + x * (WIDTH - LEFT - RIGHT),
+                TOP + (high - min(high, max(low, y))) / (high - low) * (HEIGHT - TOP - BOTTOM),
+            )
+            for x, y in points
+        ]
+
+    ticks = [low, (low + high) / 2, high] if low == 0 else [low, 0.0, high]
+    across = [(at([(x, low)])[0][0], f"{x:g}") for x in (0.0, 0.5, 1.0)]
+    parts = [_frame(across, [(at([(0, y)])[0][1], f"{y:.2g}") for y in ticks])]
+    parts += [_path(at([(x, y) for x, y in points if y >= low]), "reference") for points in reference]
+    for line in lines:
+        inside = _path(at(line.band), "band")
+        inside += _path(at([(x, y) for x, y in line.points if y >= low]), "curve") + _spot(at, line)
+        parts.append(f'<g style="--c:{line.colour}">{inside}</g>')
+    return _svg(parts, "var(--ink)", *names)
+
+
+def _spot(at: Callable[[Points], list[tuple[float, float]]], line: Line) -> str:
+    if line.spot is None:
+        return ""
+    x, y = at([line.spot])[0]
+    return f'<circle class="spot" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
 
 
 def _frame(across: Points | Sequence[tuple[float, str]], up: Sequence[tuple[float, str]]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridgemil.cohort.folds import FoldPlan
+from bridgemil.evaluation.clinical import INTERVALS, TITLES, TwoClassMetrics
 from bridgemil.learning.settings import BagSettings, Stage1Settings, Stage2Settings
 from bridgemil.methods import ABLATIONS, METHODS, Settings, changed_from_budget, short_name
 from bridgemil.report.benchmark_table import Cell
@@ -31,7 +32,8 @@ def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
     """
     model = _model_facts(store, cells[0])
     models = [model_words(cell.label, cell.results.settings) for cell in cells]
-    return [_data(cells[0], model), _protocol(cells), *dict.fromkeys(models), _statistics(cells, model)]
+    parts = [_data(cells[0], model), _protocol(cells), *dict.fromkeys(models), _statistics(cells, model)]
+    return [*parts, _diagnostic_accuracy(cells)]
 
 
 def _model_facts(store: RunStore, cell: Cell) -> dict[str, Any]:
@@ -148,6 +150,17 @@ def model_words(label: str, settings: Settings) -> str:
 def _epochs(stage: Stage1Settings | Stage2Settings) -> str:
     floor = f", or as many as make {stage.min_steps} steps" if stage.min_steps else ""
     return f"{stage.epochs} epochs{floor}"
+
+
+def _diagnostic_accuracy(cells: Sequence[Cell]) -> str:
+    results = []
+    for cell in cells:
+        found = cell.results.clinical
+        if isinstance(found, TwoClassMetrics):
+            values = ", ".join(f"{TITLES[name]} {value}" for name, value in found.measures.items())
+            results.append(f"{cell.label}: {values}")
+    numbers = f" In percent, with intervals: {'; '.join(results)}." if results else ""
+    return f"Diagnostic accuracy. {cells[0].results.clinical.method} {INTERVALS}{numbers}"
 
 
 def _statistics(cells: Sequence[Cell], model: Mapping[str, Any]) -> str:

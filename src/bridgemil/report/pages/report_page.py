@@ -12,13 +12,14 @@ from bridgemil.report.benchmark_sheets import caveats
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, Place
 from bridgemil.report.colours import method as colour_of
 from bridgemil.report.pages import render, write
+from bridgemil.report.pages.clinical_part import clinical_part
 from bridgemil.report.pages.drawing import calibration_bins, calibration_chart, curves_chart
 from bridgemil.report.pages.methods_text import methods_text
 from bridgemil.runs import RunStore
 
 PARTS = {  # of a group: the beginning of its anchor, and its name
-    "scores": "Scores", "mistakes": "Mistakes", "calibration": "Calibration", "persons": "Person by person",
-    "methods": "Methods section", "settings": "Settings",
+    "scores": "Scores", "clinical": "Clinical metrics", "mistakes": "Mistakes", "calibration": "Calibration",
+    "persons": "Person by person", "methods": "Methods section", "settings": "Settings",
 }  # fmt: skip
 
 
@@ -67,6 +68,7 @@ def _group(
         "classes": cells[0].results.classes,
         "caveats": caveats(cells),
         "comparisons": [comparison.sentence for comparison in report.comparisons.get(place, [])],
+        "clinical": clinical_part(cells),
         "confusions": [_confusion(cell) for cell in cells],
         "calibrations": [_calibration(cell) for cell in cells],
         "outcomes": _outcomes(cells),
