@@ -254,8 +254,8 @@ def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
     assert all(-1 <= row["ci95_low"] <= row["ci95_high"] <= 1 for row in content["comparisons"])
     files = sorted(file.name for file in tmp_path.iterdir())
     assert files == [
-        "comparisons.csv", "comparisons.tex", "predictions.csv", "report.html", "report.md", "scores.tex", "splits.csv",
-        "splits.tex", "table.csv", "table.tex", "windows.csv",
+        "clinical.csv", "clinical.tex", "comparisons.csv", "comparisons.tex", "predictions.csv", "report.html",
+        "report.md", "scores.tex", "splits.csv", "splits.tex", "table.csv", "table.tex", "windows.csv",
     ]  # fmt: skip
     assert sorted(Path(file).name for file in content["files"]) == files
     printed = subprocess.run(words[:-1], capture_output=True, text=True, check=True).stdout
