@@ -11,7 +11,8 @@ import pytest
 
 from bridgemil import Cohort, prepare
 from bridgemil.errors import BadData, BadUse
-from recordings import MONTAGE, noise, write_edf
+from bridgemil.report.cohort_summary import print_summary
+from recordings import MONTAGE, build_bids, noise, write_edf
 
 
 def quiet(source: Path, out: Path, **more: object) -> Cohort:
@@ -115,6 +116,21 @@ def test_all_problems_are_listed_at_once(bids: Path, tmp_path: Path) -> None:
         assert line in text
     cohort = quiet(bids, tmp_path / "c", skip_bad=True)
     assert cohort.subjects == ["sub-03", "sub-04", "sub-06"]
+
+
+def test_what_was_skipped_for_one_reason_is_one_line_of_the_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = build_bids(tmp_path / "b", {f"sub-{i:02d}": "AC"[i % 2] for i in range(10)})
+    for i in range(4):
+        file = source / f"sub-{i:02d}/eeg/sub-{i:02d}_task-rest_eeg.edf"
+        write_edf(file, noise(i, 8, 250, 5), 250, MONTAGE[:5])
+    cohort = quiet(source, tmp_path / "c", channels=MONTAGE, skip_bad=True)
+    assert len(cohort.about["skipped"]) == 4
+    print_summary(cohort)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.count("missing electrode") == 1
+    assert "4 recordings: missing electrode O2 (it has" in shown
 
 
 def test_missing_electrode(bids: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridgemil.bundle.performance import no_better_than_guessing
+from bridgemil.bundle.performance import not_better_than_chance
 from bridgemil.bundle.store import NOTICE
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.tables import MISSING
@@ -115,11 +115,11 @@ def _performance(about: Mapping[str, Any]) -> str:
     expected = calibrated["error"]["after"]["expected_if_calibrated"]
     baselines = "; ".join(f"{name} {value:.3f}" for name, value in found["baselines"].items())
     beside = f" Simple baselines on the same folds: accuracy {baselines}." if baselines else ""
-    doubt = no_better_than_guessing(found)
+    doubt = not_better_than_chance(found)
     caution = f"**{doubt[0].upper()}{doubt[1:]}.**\n\n" if doubt else ""
     return (
         f"## Performance\n\n{caution}By cross-validation over {found['n_subjects']} people, each held out once "
-        f"({found['split'].get('title', '')}).{beside} Always guessing the largest class: {found['chance']:.3f}.\n\n"
+        f"({found['split'].get('title', '')}).{beside} Chance level (largest class): {found['chance']:.3f}.\n\n"
         + "\n".join(rows)
         + _clinical_note(found["clinical"])
         + f"\n\nCalibration: {calibrated['sentence']} ({calibrated['why']}). The error after calibration is "

@@ -15,7 +15,7 @@ from bridgemil.evaluation.score_intervals import score_intervals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-DEALS = 2000  # of diagnoses to people, to see what guessing gives
+DEALS = 2000  # permutations of the diagnoses
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def as_said(results: Results) -> Results:
 def measure(results: Results) -> dict[str, Any]:
     """Accuracy, balanced accuracy and AUROC of held-out people, each with a 95 % bootstrap interval over people.
 
-    ``p_guessing``: how often diagnoses dealt at random to the same predictions give as high a balanced accuracy.
+    ``p_guessing``: permutation p-value of the balanced accuracy, diagnoses permuted over subjects.
     """
     row = results.to_dict()
     intervals = score_intervals(results.predictions, results.classes)
@@ -90,22 +90,20 @@ def _by_guessing(results: Results) -> float:
     return float((1 + (dealt >= balanced(true) - 1e-12).sum()) / (1 + DEALS))
 
 
-def no_better_than_guessing(found: Mapping[str, Any]) -> str | None:
-    """A sentence if cross-validation does not show more than guessing; None if it does.
+def not_better_than_chance(found: Mapping[str, Any]) -> str | None:
+    """A sentence if cross-validation does not show a performance above chance level; None if it does.
 
     Parameters
     ----------
     found
         From ``measure``.
     """
-    low, guessing = found["balanced_accuracy"]["ci95"][0], 1 / len(found["confusion"]["classes"])
-    p = found.get("p_guessing", 0.0)  # bundles of earlier versions have none
-    if low > guessing and p < 0.025:
+    low, chance = found["balanced_accuracy"]["ci95"][0], 1 / len(found["confusion"]["classes"])
+    p = found["p_guessing"]
+    if low > chance and p < 0.025:
         return None
-    luck = f", and reaches as much in {p:.0%} of the cases" if low > guessing else ""
     return (
-        "the model was not shown to be better than guessing: balanced accuracy "
-        f"{found['balanced_accuracy']['value']:.2f}"
-        f" on {found['n_subjects']} held-out people, from {low:.2f} at the low end of its interval; guessing gives "
-        f"{guessing:.2f}{luck}"
+        f"not shown to be better than chance: balanced accuracy {found['balanced_accuracy']['value']:.2f} on "
+        f"{found['n_subjects']} held-out subjects (lower limit of the 95 % interval {low:.2f}, chance level "
+        f"{chance:.2f}, permutation p = {p:.3f})"
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.bundle.novelty import RecordingFeatures, window_features
-from bridgemil.bundle.performance import no_better_than_guessing
+from bridgemil.bundle.performance import not_better_than_chance
 from bridgemil.bundle.reference import OUTSIDE, Reference
 from bridgemil.bundle.store import NOTICE, Bundle
 from bridgemil.cohort import channels
@@ -122,7 +122,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
     A recording's own warnings are kept apart from these, so that they are not overlooked.
     """
     performance, n = bundle.about["performance"], bundle.about["provenance"]["n_subjects"]
-    doubt = no_better_than_guessing(performance)
+    doubt = not_better_than_chance(performance)
     usual = bundle.about["provenance"]["recordings_per_person"]
     cautions = [NOTICE, *([doubt] if doubt else []), f"trained on {n} subjects"]
     if usual > 1:

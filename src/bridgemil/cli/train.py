@@ -56,7 +56,7 @@ def run(
     The model is the mean of the folds' models, calibrated with what each said of people it had not seen. Interrupted,
     the same command goes on where it stopped. Research use only.
     """
-    from bridgemil.bundle.performance import no_better_than_guessing
+    from bridgemil.bundle.performance import not_better_than_chance
     from bridgemil.bundle.training import train
     from bridgemil.report.results_table import print_results
 
@@ -75,10 +75,10 @@ def run(
     before, after = (about["calibration"]["error"][when] for when in ("before", "after"))
     typer.echo(
         f"\nCalibration: {about['calibration']['sentence']}.\n  error {before['value']:.3f} before, "
-        f"{after['value']:.3f} after, cross-fitted (95 % {after['ci95'][0]:.3f} to {after['ci95'][1]:.3f}; exactly "
-        f"right probabilities would show {after['expected_if_calibrated']:.3f} on so many people)"
+        f"{after['value']:.3f} after, cross-fitted (95 % {after['ci95'][0]:.3f} to {after['ci95'][1]:.3f}; under "
+        f"perfect calibration: {after['expected_if_calibrated']:.3f})"
     )
-    doubt = no_better_than_guessing(about["performance"])
+    doubt = not_better_than_chance(about["performance"])
     if doubt:
         typer.echo(f"WARNING: {doubt}")
     typer.echo(f"\nModel: {out} ({about['trained']})\nCard:  {out / 'card.md'}\nRuns:  {trained.runs}")

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from bridgemil.cohort.store import Cohort
-from bridgemil.errors import plain
+from bridgemil.errors import Problem, grouped, plain
 
 
 def summary(cohort: Cohort) -> dict[str, Any]:
@@ -77,8 +77,18 @@ def print_summary(cohort: Cohort) -> None:
     if facts["windows_dropped_amplitude"]:
         console.print(f"windows dropped for their amplitude: {facts['windows_dropped_amplitude']}")
     _print_list(console, "Left out", _by_reason(facts["left_out"]))
-    _print_list(console, "Skipped as bad", facts["skipped"])
-    _print_list(console, "Notes", facts["notes"])
+    _print_list(console, "Skipped as bad", _grouped(facts["skipped"]))
+    _print_list(console, "Notes", _grouped(facts["notes"]))
+
+
+def _grouped(lines: list[str]) -> list[str]:
+    """Lines ``subject, file: what``; more than three that say the same are one."""
+    found = []
+    for line in lines:
+        place, colon, what = line.partition(": ")
+        subject, comma, file = place.partition(", ")
+        found.append(Problem(what, subject, file) if colon and comma else Problem(line))
+    return grouped(found)
 
 
 def _by_reason(left_out: list[dict[str, str]]) -> list[str]:
