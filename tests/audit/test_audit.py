@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from fnmatch import fnmatchcase
@@ -26,10 +27,12 @@ from bridgemil.audit import (
     memory,
     permutation,
     refuse,
+    shortcuts,
 )
 from bridgemil.audit.findings import Audit
 from bridgemil.audit.shortcuts import auroc
 from bridgemil.audit.size import people_needed
+from bridgemil.audit.traits import Trait
 from bridgemil.bundle.training import train
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import plan
@@ -60,11 +63,13 @@ def test_the_command_exits_1_on_a_fail_only_and_writes_a_page(tmp_path: Path) ->
     assert content["counts"]["FAIL"] == 0
     bad = bridgemil("audit", leaky.path, "--html", tmp_path / "audit.html")
     assert bad.returncode == 1, bad.stderr
-    assert "FAIL same_signal" in " ".join(bad.stdout.split())
+    assert re.match(r"1 FAIL  same_signal\n\d+ WARN  ", bad.stdout), "one line per level, the worst first"
+    assert "FAIL same_signal:" in " ".join(bad.stdout.split())
     assert "sub-02 and sub-07" in bad.stdout
     page = (tmp_path / "audit.html").read_text()
     assert "sub-02 and sub-07" in page
     assert "Fix:" in page
+    assert "<li>1 FAIL  same_signal</li>" in page
     assert "Content-Security-Policy" in page
 
 
@@ -315,3 +320,17 @@ def test_a_split_that_tears_a_person_apart_is_refused(tmp_path: Path) -> None:
         evaluate(cohort, "bandpower", **how)
     warnings = evaluate(cohort, "bandpower", groups="person", **how).warnings
     assert {warning["level"] for warning in warnings} <= {"WARN"}
+
+
+def test_traits_that_say_nothing_are_called_shortcuts_no_more_often_than_stated() -> None:
+    """The p-value takes the choice among learners into account: 5 % of null traits are below .05."""
+    rng = np.random.default_rng(0)
+    p = []
+    for cohort in range(240):
+        n = (16, 24, 40)[cohort % 3]
+        y = np.array([0, 1] * (n // 2))
+        values = rng.normal(size=n) if cohort % 2 else rng.integers(0, 3, n).astype(float)
+        trait = Trait("x", "x", values, is_code=not cohort % 2, names=("0", "1", "2"))
+        p.append(shortcuts._test(trait, y, 2, shortcuts._folds(y, 5, rng), 99, rng)[2])
+    assert 0.01 <= np.mean(np.array(p) <= 0.05) <= 0.085
+    assert 0.4 <= np.mean(np.array(p) <= 0.5) <= 0.6

@@ -137,6 +137,19 @@ def _length(folder: Path) -> Planted:
     return made(signals(N, seconds=[22 if patient else 17 + i % 4 for i, patient in enumerate(PATIENT)])), {}
 
 
+def _two_lengths_around_another(folder: Path) -> Planted:
+    """Patients have 10 or 30 windows, controls 20: perfectly separated, and not by any one boundary."""
+    lengths = [(10, 30)[i % 2] if patient else 20 for i, patient in enumerate(PATIENT)]
+    return made(signals(N, seconds=lengths)), {}
+
+
+def _ages_around_others(folder: Path) -> Planted:
+    """Patients are younger or older than all controls."""
+    order = iter(range(N))
+    ages = [(30.5 + next(order) if i % 2 else 80.5 + next(order)) if p else 60.5 + i / 4 for i, p in enumerate(PATIENT)]
+    return made(signals(N), columns={"age": ages}), {}
+
+
 def _rate(folder: Path) -> Planted:
     return with_files(made(signals(N)), native_sfreq=lambda s: 256.0 if PATIENT[int(s[-2:]) - 1] else 512.0), {}
 
@@ -207,6 +220,37 @@ def _line_noise(folder: Path) -> Planted:
     return made(people), {}
 
 
+def _a_gain_of_a_hundredth(folder: Path) -> Planted:
+    return made({s: x * np.float32(1e-2) for s, x in signals(N).items()}), {}
+
+
+def _wrong_gain(folder: Path) -> Planted:
+    """A median SD of some 400 µV and peaks of millivolts."""
+    return made({s: x * np.float32(25) for s, x in signals(N).items()}), {}
+
+
+def _one_persons_gain(folder: Path) -> Planted:
+    people = signals(N)
+    people["sub-05"] *= np.float32(24)
+    return made(people), {}
+
+
+def _low_passed(people: dict[str, np.ndarray], chosen: list[str]) -> dict[str, np.ndarray]:
+    from scipy.signal import butter, sosfiltfilt
+
+    sos = butter(4, 27.0, fs=200.0, output="sos")
+    return {s: sosfiltfilt(sos, x).astype(np.float32) if s in chosen else x for s, x in people.items()}
+
+
+def _two_filters_in_a_class(folder: Path) -> Planted:
+    patients = [f"sub-{i + 1:02d}" for i, patient in enumerate(PATIENT) if patient]
+    return made(_low_passed(signals(N), patients[::2])), {}
+
+
+def _two_filters_between_classes(folder: Path) -> Planted:
+    return made(_low_passed(signals(N), [f"sub-{i + 1:02d}" for i, patient in enumerate(PATIENT) if patient])), {}
+
+
 def _flat_stretches(folder: Path) -> Planted:
     people = signals(N)
     for i, (signal, patient) in enumerate(zip(people.values(), PATIENT, strict=True)):
@@ -249,6 +293,8 @@ ZOO: dict[Callable[[Path], Planted], tuple[str, str]] = {
     _person_torn_apart: ("groups_person_id", "FAIL"),
     _site_torn_apart: ("groups_ward", "FAIL"),
     _length: ("shortcut_length", "FAIL"),
+    _two_lengths_around_another: ("shortcut_length", "FAIL"),
+    _ages_around_others: ("shortcut_age", "WARN"),
     _rate: ("shortcut_rate", "FAIL"),
     _reference: ("shortcut_recording_reference", "FAIL"),
     _missing_segments: ("shortcut_missing", "FAIL"),
@@ -264,6 +310,11 @@ ZOO: dict[Callable[[Path], Planted], tuple[str, str]] = {
     _amplitude: ("shortcut_amplitude", "WARN"),
     _line_noise: ("shortcut_line_50", "WARN"),
     _flat_stretches: ("shortcut_flatness", "WARN"),
+    _a_gain_of_a_hundredth: ("amplitude", "WARN"),
+    _wrong_gain: ("amplitude", "WARN"),
+    _one_persons_gain: ("amplitude", "WARN"),
+    _two_filters_in_a_class: ("filter_edges", "WARN"),
+    _two_filters_between_classes: ("filter_edges", "WARN"),
     _few_people: ("balance", "WARN"),
 }
 
@@ -281,6 +332,12 @@ def test_a_planted_defect_is_found_by_its_check_and_fails_no_other(
     assert finding.fix, "and what to do"
     also = {"_one_file_twice": {"same_time"}}.get(plant.__name__, set())  # one file is one recording
     assert {failed.name for failed in looked.failed} - also == ({name} if status == "FAIL" else set())
+    if name == "filter_edges":
+        groups = [set(finding.numbers["groups"][group]) for group in ("filtered", "others")]
+        assert [len(group) for group in groups] == ([6, 18] if plant is _two_filters_in_a_class else [12, 12])
+        assert all(PATIENT[int(subject[-2:]) - 1] for subject in groups[0])
+    if plant is _one_persons_gain:
+        assert finding.numbers["subjects"] == ["sub-05"]
     if name == "same_signal":
         pair = {"sub-05", "sub-02" if plant is _part_of_a_long_recording else "sub-11"}
         assert set(finding.numbers["subjects"]) == pair

@@ -84,6 +84,8 @@ CHECKS = (
     ),
     Check("recomputed", "runs that saw their test subjects, by computing them again"),
     Check("shortcuts", "labels predicted by what is no EEG", True, ("shortcuts", "shortcut_*"), by_label=True),
+    Check("amplitude", "implausible amplitudes: wrong units or gains", cheap=True),
+    Check("filter_edges", "subjects recorded with different low-pass filters", cheap=True),
     Check("fingerprint", "people recognised by a window, and the leak of a split by window", by_label=True),
     Check("permutation", "a protocol above chance with shuffled labels", by_label=True),
     Check("size", "class balance, chance, and too few people for the claim", True, ("balance", "size"), by_label=True),

@@ -46,15 +46,18 @@ def check(inputs: AuditInput) -> list[Finding]:
         "identification": identified, "chance": 1 / n, "windows": identified_n,
         "by_window": by_window, "by_subject": by_person, "leak": {m: by_window[m] - by_person[m] for m in by_window},
     }  # fmt: skip
-    nearest = f"the label of the most similar person: {_points(by_window['person'])} and {_points(by_person['person'])}"
+    nearest = (
+        f"the label of the most similar subject: {_points(by_window['person'])} and {_points(by_person['person'])}"
+    )
     message = (
-        f"One window names its person among {n} in {100 * identified:.1f} % of cases (chance {100 / n:.1f} %). Split "
-        f"by window, a logistic regression on band power would show {_points(by_window['logistic'])} balanced accuracy "
-        f"of windows; split by subject, it has {_points(by_person['logistic'])} ({nearest})."
+        f"Subject identification from one window: {100 * identified:.1f} % of windows among {n} subjects (chance "
+        f"{100 / n:.1f} %). Split by window, a logistic regression on band power would show "
+        f"{_points(by_window['logistic'])} balanced accuracy of windows; split by subject, "
+        f"it has {_points(by_person['logistic'])} ({nearest})."
     )
     leak = max(by_window[m] - by_person[m] for m in by_window)
     evidence = (f"the leak of a split by window: up to {100 * leak:.1f} points; bridgemil never splits by window",)
-    fix = "compare with no published number whose split is by window or unknown" if leak > 0.05 else ""
+    fix = "compare only with published numbers whose split is known to be by subject" if leak > 0.05 else ""
     return [Finding(NAME, "INFO", message, evidence, fix, numbers)]
 
 

@@ -25,7 +25,9 @@ def check(inputs: AuditInput) -> list[Finding]:
 def _splits(inputs: AuditInput) -> Finding:
     looked = len(inputs.splits) + len(inputs.refused_splits)
     if not looked:
-        message = "No split was given (--split) and none is noted with runs; `evaluate` deals each subject to one fold."
+        message = (
+            "No split was given (--split) and none is noted with runs; `evaluate` assigns each subject to one fold."
+        )
         return Finding(NAME, "SKIP", message)
     strange_plans, known = [], set(inputs.cohort.subjects)
     for name, plan in inputs.splits.items():
@@ -36,12 +38,12 @@ def _splits(inputs: AuditInput) -> Finding:
     n = f"{looked} split{'s' if looked > 1 else ''}"
     numbers = {"splits": looked}
     if inputs.refused_splits:
-        fix = "deal the subjects anew: `bridgemil folds COHORT --out split.json`; delete what was run on this split"
-        message = f"A split is none ({n} looked at): what is tested may have been trained on."
+        fix = "make a new split (`bridgemil folds COHORT --out split.json`), and delete what was run on this one"
+        message = f"A split is invalid ({n} checked): test subjects may have been trained on."
         return Finding(NAME, "FAIL", message, shortened(inputs.refused_splits + strange_plans), fix, numbers)
     if strange_plans:
         message = f"A split is for other subjects than the cohort's ({n} looked at)."
-        fix = "deal the subjects anew: `bridgemil folds COHORT --out split.json`"
+        fix = "make a new split: `bridgemil folds COHORT --out split.json`"
         return Finding(NAME, "WARN", message, shortened(strange_plans), fix, numbers)
     return Finding(NAME, "PASS", f"Every subject is in one fold ({n} looked at).", numbers=numbers)
 

@@ -36,7 +36,7 @@ def _same_bytes(files: Sequence[Mapping[str, Any]]) -> Finding:
         return Finding("shared_files", "FAIL", message, shortened(lines), fix, {"files": len(twice)})
     if not owners:
         return Finding("shared_files", "SKIP", "The cohort records no hash of its files.")
-    message = f"No file is there under two subjects ({len(owners)} different files)."
+    message = f"No file is shared by two subjects ({len(owners)} different files)."
     return Finding("shared_files", "PASS", message, numbers={"files": len(owners)})
 
 
@@ -65,7 +65,7 @@ def _header(files: Sequence[Mapping[str, Any]]) -> list[Finding]:
 def _shared(key: str, groups: Sequence[set[str]], status: Status) -> Finding:
     """Subjects whose headers say the same; what they say may name a person: it is counted, not shown."""
     lines = [f"{', '.join(sorted(names))}: the same {key}" for names in groups]
-    fix = "find out whether they are one person; if so, join them into one subject and prepare again"
+    fix = "find out whether they are one person; if so, merge them into one subject and prepare again"
     message = f"{sum(map(len, groups))} subjects share the {key} of their files' headers with another one."
     return Finding("shared_header", status, message, shortened(lines), fix)
 

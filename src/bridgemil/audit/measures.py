@@ -34,6 +34,10 @@ class PersonMeasures:
         Log of the mean standard deviation of a window, in microvolts.
     line
         Log share of the power within 1 Hz of the mains, by its frequency in Hz; where the signal holds it.
+    peak
+        The largest absolute value, in microvolts.
+    spectrum
+        Median power of the same windows over windows and channels, in dB; one per bin of a window's spectrum.
     codes
         Of each window, n x ``TABLES``: equal for windows that are the same but for scale and sign; -1 if it is flat.
     """
@@ -42,6 +46,8 @@ class PersonMeasures:
     flat: float
     amplitude: float
     line: dict[int, float]
+    peak: float
+    spectrum: NDArray[np.float32]
     codes: NDArray[np.int32]
 
 
@@ -51,6 +57,7 @@ class Measures:
 
     people: dict[str, PersonMeasures]
     lines: tuple[int, ...]  # mains frequencies that the signal holds
+    top: float  # Hz up to which rate and low-pass have left the signal
 
 
 def match_bins(cohort: Cohort) -> NDArray[np.intp]:
@@ -81,12 +88,16 @@ def differences(values: NDArray[Any], channels: list[int]) -> NDArray[Any]:
     return np.diff(chosen, axis=-2) if len(channels) > 1 else chosen
 
 
+def held_top(cohort: Cohort) -> float:
+    """The frequency in Hz up to which native rate, rate and low-pass have left the signal."""
+    top = min(cohort.native_sfreq or cohort.sfreq, cohort.sfreq) / 2 - 1
+    high = cohort.preparation.get("high")
+    return top if high is None else min(top, float(high))
+
+
 def held_lines(cohort: Cohort) -> tuple[int, ...]:
     """The mains frequencies that rate, low-pass and notch have left in the signal."""
-    native = cohort.native_sfreq or cohort.sfreq
-    edge = min(native, cohort.sfreq) / 2 - 1
-    high = cohort.preparation.get("high")
-    edge = edge if high is None else min(edge, float(high))
+    edge = held_top(cohort)
     notch = [float(frequency) for frequency in cohort.preparation.get("notch") or ()]
     return tuple(line for line in LINES if line < edge and not any(abs(line - f) < 2 for f in notch))
 
@@ -121,7 +132,7 @@ def measure(cohort: Cohort) -> Measures:
     size = 2 * len(bins) * max(1, len(channels) - 1)
     planes = np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)
     people = {subject: _person(cohort, subject, lines, bins, channels, planes) for subject in cohort.subjects}
-    return Measures(people, lines)
+    return Measures(people, lines, held_top(cohort))
 
 
 def _person(
@@ -135,7 +146,7 @@ def _person(
     bag = cohort.windows(subject)
     frequencies = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
     chosen = np.unique(np.linspace(0, len(bag) - 1, min(len(bag), MOST_POWERS)).round().astype(int))
-    stds, codes, powers, total, at_line = [], [], [], 0.0, dict.fromkeys(lines, 0.0)
+    stds, codes, powers, logs, peak, total, at_line = [], [], [], [], 0.0, 0.0, dict.fromkeys(lines, 0.0)
     for first in range(0, len(bag), BLOCK):
         part = np.array(bag[first : first + BLOCK], dtype=np.float32)
         spectrum = spectra(part)
@@ -144,6 +155,8 @@ def _person(
         codes.append(_codes(unit_phases(differences(spectrum, channels)[..., bins]), planes, stds[-1]))
         kept = chosen[(chosen >= first) & (chosen < first + len(part))] - first
         powers.append(_band_powers(power[kept], frequencies))
+        logs.append(10 * np.log10(power[kept].reshape(-1, len(frequencies)) + 1e-9))
+        peak = max(peak, float(part.max()), -float(part.min()))
         if lines:
             total += float(power[..., frequencies >= 1].sum())
             for line in lines:
@@ -152,7 +165,8 @@ def _person(
     flat = float((std <= FLAT * np.maximum(np.median(std, axis=0), 1e-6)).mean())
     shares = {line: float(np.log10(max(at_line[line] / max(total, 1e-30), 1e-12))) for line in lines}
     amplitude = float(np.log(max(float(std.mean()), 1e-12)))
-    return PersonMeasures(np.concatenate(powers), flat, amplitude, shares, np.concatenate(codes))
+    spectrum = np.median(np.concatenate(logs), axis=0).astype(np.float32)
+    return PersonMeasures(np.concatenate(powers), flat, amplitude, shares, peak, spectrum, np.concatenate(codes))
 
 
 def _band_powers(power: NDArray[np.float32], frequencies: NDArray[np.floating]) -> NDArray[np.float32]:

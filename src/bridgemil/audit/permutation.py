@@ -76,7 +76,10 @@ def judge(reached: Sequence[float] | NDArray[np.float64], n_classes: int, method
     numbers = {"mean": mean, "standard_error": error, "chance": guess, "shuffles": len(values), "method": method}
     if mean > guess + ERRORS * error:
         message = "With shuffled labels the protocol is above chance: labels of test subjects reach the training."
-        fix = "do not believe its results; please report this with the cohort's shape and your own code, if any"
+        fix = (
+            "do not report results of this method; if its code is yours, fit everything on training subjects only; if "
+            "it is ours, open an issue with the cohort's shape"
+        )
         return Finding(NAME, "FAIL", message, (line,), fix, numbers)
     if mean < guess - ERRORS * error:
         message = "With shuffled labels the protocol is a little below chance, as stratified folds of few people are."

@@ -106,7 +106,7 @@ def _selection(inputs: AuditInput) -> Finding:
     ]
     if wrong:
         fix = "delete these runs and run them again on a split of `bridgemil folds`"
-        return Finding("selection", "FAIL", "Epochs were selected on the test.", shortened(wrong), fix)
+        return Finding("selection", "FAIL", "Epochs were selected on test subjects.", shortened(wrong), fix)
     sentences = []
     if n := len(trained) - len(last):
         sentences = [f"Epochs were selected on validation subjects, none of whom is tested by the same run ({n} runs)"]

@@ -24,7 +24,7 @@ def check(inputs: AuditInput) -> list[Finding]:
     files = cohort.about.get("files") or []
     if not files:
         message = "The cohort was made from arrays: it does not say which recordings its windows are of."
-        return [Finding(NAME, "SKIP", message, fix="see same_signal, which compares the signals themselves")]
+        return [Finding(NAME, "SKIP", message, fix="rely on same_signal, which compares the signals themselves")]
     wrong, shared = [], 0
     for recording, spans in _spans(cohort).items():
         for (first, one), (second, two) in combinations(sorted(spans.items()), 2):
@@ -35,7 +35,10 @@ def check(inputs: AuditInput) -> list[Finding]:
             else:
                 wrong.append(f"{first} and {second} hold different parts of {recording}: one person as two subjects?")
     if wrong:
-        message = f"{shared} pairs of subjects hold windows of one recording: apart, training sees the test."
+        message = (
+            f"{shared} pairs of subjects hold windows of one recording, which leaks test data into training when split "
+            "across folds."
+        )
         fix = "give every recording to one subject in the manifest or the BIDS folder, and prepare again"
         return [Finding(NAME, "FAIL", message, shortened(wrong), fix, {"pairs": shared})]
     overlap = float(cohort.preparation.get("overlap") or 0)

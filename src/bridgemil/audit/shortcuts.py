@@ -1,9 +1,11 @@
 """How well is the label predicted by what is no EEG: length, rate, amplitude, order, missing parts, age, sex, site?
 
-Each trait by itself predicts the label of people it was not fitted on: a number by a linear discriminant of its ranks
-(in one dimension the boundary of a logistic regression), a word by how often each class goes with it; a number that may
-be a code (sites 1, 2, 3) by both, and the better counts. The AUROC is that of the class told apart best. Its p-value is
-from the same, choice included, with the trait dealt anew among people; Holm over all traits, a code being one of them.
+Each trait by itself predicts the label of subjects it was not fitted on: a number by a linear discriminant of its ranks
+(in one dimension the boundary of a logistic regression) and by how often each class has a value of the same quantile
+bin, which sees what is not monotone (patients with 10 or 30 windows, controls with 20); a word by how often each class
+goes with it; a number of few values, which may be a code (sites 1, 2, 3), by all three. The best learner and the class
+told apart best count. The p-value is from the same, choices included, with the trait permuted among subjects; Holm's
+correction over all traits.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ FOLDS = 5
 PERMUTATIONS = 1000
 NOTICED, DAMNING, LEVEL = 0.65, 0.9, 0.05  # AUROC of a WARN, of a FAIL where it cannot be biology; significance
 UNSEEN = ("order", "channels", "date", "date_missing")  # in no window, so never a FAIL; what goes with them may be
+FEWEST_BINS, MOST_BINS, PER_BIN = 3, 10, 4  # quantile bins of a number, and subjects in one at least
+OF_SIGNAL = ("amplitude", "flatness", "line_50", "line_60")
 BLOCK = 2_000_000  # numbers ranked at once, which bounds the memory
 
 
@@ -31,7 +35,7 @@ def check(inputs: AuditInput) -> list[Finding]:
     y, k = inputs.cohort.y, len(inputs.cohort.classes)
     smallest = int(np.bincount(y, minlength=k).min())
     if k < 2 or smallest < 2:
-        message = "A class has fewer than 2 people: nothing can be said of shortcuts."
+        message = "A class has fewer than 2 subjects: shortcuts cannot be tested."
         return [Finding(NAME, "SKIP", message)]
     every = traits(inputs)
     known = [trait for trait in every if isinstance(trait, Trait)]
@@ -50,12 +54,12 @@ def check(inputs: AuditInput) -> list[Finding]:
         else:
             quiet.append(f"{trait.name} {auroc:.2f} (p {p:.3f})")
     if quiet or constant:
-        told = [f"Do not tell the label (AUROC over held-out people): {', '.join(quiet)}."] if quiet else []
-        told += [f"The same for everybody: {', '.join(constant)}."] if constant else []
+        told = [f"Do not predict the label (AUROC over held-out subjects): {', '.join(quiet)}."] if quiet else []
+        told += [f"The same for all subjects: {', '.join(constant)}."] if constant else []
         message = " ".join(told)
         findings.append(Finding(NAME, "PASS", message, numbers={"permutations": n_shuffles, "traits": len(known)}))
     if unknown:
-        message = "Could not be looked at: " + "; ".join(f"{u.name} ({u.why})" for u in unknown) + "."
+        message = "Not tested: " + "; ".join(f"{u.name} ({u.why})" for u in unknown) + "."
         findings.append(Finding(NAME, "SKIP", message))
     return findings
 
@@ -64,27 +68,41 @@ def _flagged(inputs: AuditInput, trait: Trait, auroc: float, best: int, p_holm: 
     damning = trait.technical and auroc >= DAMNING
     name = inputs.cohort.classes[best]
     whom = f"{name} from the rest" if len(inputs.cohort.classes) > 2 else " from ".join(inputs.cohort.classes)
-    message = f"The {trait.description} alone tells {whom}: AUROC {auroc:.2f} over held-out people."
+    message = f"The {trait.description} alone separates {whom}: AUROC {auroc:.2f} over held-out subjects."
     numbers = {"auroc": auroc, "p_holm": p_holm, "class": name, "technical": trait.technical}
-    fix = "match or balance the classes in it, or report results within its strata; say so beside every result"
-    if trait.technical:
-        fix = "record or cut the classes alike (same length, rate and rules), or leave out who differs; prepare again"
-    elif trait.name in UNSEEN:
-        fix = "no method here sees it; make sure that the classes were recorded at the same time and place, and alike"
-    evidence = (f"p = {p_holm:.3f} after Holm", _by_class(inputs, trait))
+    evidence = (f"Holm-corrected p = {p_holm:.3f}", _by_class(inputs, trait))
+    fix = _fix(trait)
     return Finding(f"shortcut_{trait.name}", "FAIL" if damning else "WARN", message, evidence, fix, numbers)
+
+
+def _fix(trait: Trait) -> str:
+    if trait.technical:
+        return "record or cut the classes alike (same length, rate and rules), or leave out who differs; prepare again"
+    if trait.name in UNSEEN:
+        return (
+            "check that the classes were recorded in the same period, place and way; if not, keep what was recorded "
+            "together in one fold (`evaluate --groups COLUMN`)"
+        )
+    if trait.name in OF_SIGNAL:
+        return (
+            "compare how the classes were recorded and cleaned (device, gain, reference, filters, artefact removal), "
+            "and prepare all recordings alike"
+        )
+    return "match the classes in it (leave subjects out), or report results within its strata and say so"
 
 
 def _by_class(inputs: AuditInput, trait: Trait) -> str:
     y, classes = inputs.cohort.y, inputs.cohort.classes
     if trait.is_number and not trait.is_code:
-        return "median " + ", ".join(f"{c}: {np.median(trait.values[y == i]):.4g}" for i, c in enumerate(classes))
+        of = {name: np.percentile(trait.values[y == i], (50, 5, 95)) for i, name in enumerate(classes)}
+        each = [f"{name}: {median:.4g} ({low:.4g} to {high:.4g})" for name, (median, low, high) in of.items()]
+        return f"median (5th to 95th percentile) {', '.join(each)}"
     parts, place = [], np.unique(trait.values, return_inverse=True)[1]
     for i, name in enumerate(classes):
         counts = np.bincount(place[y == i], minlength=len(trait.names))
         counted = [f"{n} with {word}" for word, n in zip(trait.names, counts, strict=True) if n]
         parts.append(f"{name}: {', '.join(counted)}")
-    return "people: " + "; ".join(parts)
+    return "subjects: " + "; ".join(parts)
 
 
 def _folds(y: NDArray[np.int64], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -105,9 +123,8 @@ def _test(
     from scipy.stats import rankdata
 
     values = rankdata(trait.values) / len(y) if trait.is_number else trait.values
-    ways = [
-        way for way, taken in ((_numbers, trait.is_number), (_words, trait.is_code or not trait.is_number)) if taken
-    ]
+    ways = [_numbers, _bins] if trait.is_number else []
+    ways += [_words] if trait.is_code or not trait.is_number else []
 
     def areas(x: Floats) -> Floats:
         """Of each class, by the way that tells it best."""
@@ -138,6 +155,12 @@ def _numbers(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int64]) 
         weight = np.exp(logit - logit.max(axis=2, keepdims=True))
         probabilities[:, folds == fold] = weight / weight.sum(axis=2, keepdims=True)
     return probabilities
+
+
+def _bins(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int64]) -> Floats:
+    """Probabilities of held-out people by how often each class is in the same quantile bin; x are ranks over n."""
+    n = min(MOST_BINS, max(FEWEST_BINS, len(y) // PER_BIN))
+    return _words(np.ceil(x * n - 1e-9), y, k, folds)
 
 
 def _words(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int64]) -> Floats:

@@ -25,18 +25,26 @@ def _balance(inputs: AuditInput) -> Finding:
     counted = ", ".join(f"{counts[name]} {name}" for name in inputs.cohort.classes)
     if len(counts) < 2:
         return Finding(
-            "balance", "FAIL", f"One class only ({counted}): there is nothing to tell apart.", fix="add people"
+            "balance",
+            "FAIL",
+            f"One class only ({counted}): nothing can be classified.",
+            fix="prepare subjects of another class too (`pool` joins cohorts)",
         )
     rate, low, high = chance(labels)
     guess = (
-        f"Always saying the largest class is right for {100 * rate:.1f} %; over so many people a guesser's accuracy "
-        f"lies between {100 * low:.1f} and {100 * high:.1f} % (95 %)"
+        f"Always predicting the largest class has an accuracy of {100 * rate:.1f} %; 95 % chance interval for this "
+        f"many subjects: {100 * low:.1f} to {100 * high:.1f} %"
     )
     numbers = {"counts": dict(counts), "chance": rate, "chance95": [low, high]}
     smallest = min(counts.values())
     if smallest < FEW or rate > LOPSIDED:
-        what = f"only {smallest} people in the smallest class" if smallest < FEW else f"{100 * rate:.0f} % in one class"
-        fix = "report balanced accuracy and AUROC with their intervals; accuracy above the range above is the least"
+        what = (
+            f"only {smallest} subjects in the smallest class" if smallest < FEW else f"{100 * rate:.0f} % in one class"
+        )
+        fix = (
+            "report balanced accuracy and AUROC with their intervals, claim no accuracy inside the chance interval, "
+            "and add subjects of the smaller classes if you can"
+        )
         return Finding("balance", "WARN", f"{counted}: {what}.", (guess,), fix, numbers)
     return Finding("balance", "PASS", f"{counted}. {guess}.", numbers=numbers)
 
@@ -69,14 +77,20 @@ def _enough(inputs: AuditInput) -> Finding:
     needed, width = people_needed(hope / 100), half_width(n)
     numbers = {"n": n, "hope": hope, "needed": needed, "interval_half_width": width, "discordant": DISCORDANT}
     line = (
-        f"to show {hope:g} points between two methods on the same people takes about {needed} of them (McNemar's test, "
-        f"5 %, power 80 %, methods that disagree on {100 * DISCORDANT:.0f} % of people)"
+        f"a difference of {hope:g} points between two methods needs about {needed} subjects (McNemar's test, 5 %, "
+        f"power 80 %, methods that disagree on {100 * DISCORDANT:.0f} % of subjects)"
     )
-    interval = f"an accuracy of {100 * USUAL_ACCURACY:.0f} % over {n} people is known to ± {100 * width:.1f} points"
+    interval = (
+        f"an accuracy of {100 * USUAL_ACCURACY:.0f} % over {n} subjects has a 95 % interval of ± {100 * width:.1f} "
+        "points"
+    )
     if n < needed:
-        message = f"Too few people for a claim of {hope:g} points: {interval}."
-        fix = "claim no smaller difference than the interval allows; compare on the same people and show the interval"
+        message = f"Too few subjects for a claim of {hope:g} points: {interval}."
+        fix = (
+            f"add subjects (about {needed} are needed), or claim no difference smaller than the interval; compare "
+            "methods on the same subjects and report the interval"
+        )
         return Finding("size", "WARN", message, (line,), fix, numbers)
     return Finding(
-        "size", "PASS", f"Enough people for a claim of {hope:g} points: {line}; {interval}.", (), "", numbers
+        "size", "PASS", f"Enough subjects for a claim of {hope:g} points: {line}; {interval}.", (), "", numbers
     )

@@ -82,12 +82,23 @@ def _trait(
     return Trait(name, description, numbers, technical=technical)
 
 
+def _count(
+    name: str, description: str, values: Sequence[float] | NDArray[Any], technical: bool = False
+) -> Trait | Unknown:
+    """A number that may as well be a category where it has few values: 10 and 30 windows against 20."""
+    trait = _trait(name, description, values, technical)
+    different = np.unique(np.asarray(values, dtype=np.float64))
+    if isinstance(trait, Unknown) or len(different) > MOST_CODES:
+        return trait
+    return replace(trait, is_code=True, names=tuple(f"{value:g}" for value in different))
+
+
 def _of_recordings(cohort: Cohort) -> list[Trait | Unknown]:
     records = list(cohort.records.values())
     order = _order(cohort)
     return [
-        _trait("length", "number of windows", [r.n_windows for r in records], technical=True),
-        _trait("recordings", "number of recordings", [len(r.recording_windows) for r in records], technical=True),
+        _count("length", "number of windows", [r.n_windows for r in records], technical=True),
+        _count("recordings", "number of recordings", [len(r.recording_windows) for r in records], technical=True),
         # Not called technical: no method here sees a name, and most data sets are numbered class by class.
         _trait("order", "place in the order of file names", order),
     ]
@@ -132,14 +143,14 @@ def _of_files(cohort: Cohort) -> list[Trait | Unknown]:
     def each(value: Callable[[Mapping[str, Any]], Any], join: Callable[[list[float]], float]) -> list[float]:
         return [join([float(value(file)) for file in files[subject]]) for subject in cohort.subjects]
 
-    found = [_trait("rate", "native rate", each(lambda f: f.get("native_sfreq", f["sfreq"]), min), technical=True)]
+    found = [_count("rate", "native rate", each(lambda f: f.get("native_sfreq", f["sfreq"]), min), technical=True)]
     dropped = each(lambda f: (f.get("dropped_marked_bad") or 0) + (f.get("dropped_amplitude") or 0), sum)
     found.append(_trait("missing", "number of windows left out", dropped, technical=True))
     every = [file for parts in files.values() for file in parts]
     if all(file.get("n_channels") is not None for file in every):
         # This and the days: not called technical, for no method here sees what the windows do not hold.
         description = "number of channels in the file"
-        found.append(_trait("channels", description, each(lambda f: f["n_channels"], min)))
+        found.append(_count("channels", description, each(lambda f: f["n_channels"], min)))
     else:
         found.append(Unknown("channels", f"how many each file had {NOT_RECORDED}"))
     parts = [files[subject] for subject in cohort.subjects]

@@ -15,10 +15,18 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def summary(audit: Audit) -> str:
-    """How many of each, in words."""
-    counts = ", ".join(f"{n} {status}" for status, n in audit.counts.items() if n)
-    return f"{counts}; {audit.seconds:.1f} s"
+def levels(audit: Audit) -> Iterator[tuple[str, str]]:
+    """One line per level, "3 WARN  shortcut_order, size …", with its colour; the level that needs a reader first.
+
+    Parameters
+    ----------
+    audit
+        What was found.
+    """
+    for status, n in audit.counts.items():
+        if n:
+            names = dict.fromkeys(finding.name for finding in audit.findings if finding.status == status)
+            yield printable(f"{n} {status}  {', '.join(names)}"), COLOURS[status]
 
 
 def lines(audit: Audit, width: int = 100) -> Iterator[tuple[str, str]]:

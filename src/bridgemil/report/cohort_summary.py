@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
+from bridgemil.audit.amplitude import channel_sd, implausible
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import Problem, grouped, plain
 
@@ -34,6 +37,7 @@ def summary(cohort: Cohort) -> dict[str, Any]:
         "sfreq": cohort.sfreq,
         "window_samples": cohort.n_times,
         "native_rates": sorted({file.get("native_sfreq") or file["sfreq"] for file in files}),
+        "median_channel_sd": float(np.median(channel_sd(cohort))),
         "folds": cohort.folds,
         "burn_in": cohort.burn_in,
         "settings": cohort.about["settings"],
@@ -71,6 +75,10 @@ def print_summary(cohort: Cohort) -> None:
         edges = f"{band['low'] or 0:g}-{band['high']:g} Hz" if band["high"] else f"above {band['low'] or 0:g} Hz"
         notch = f", notch {', '.join(f'{f:g}' for f in band['notch'])} Hz" if band["notch"] else ""
         console.print(f"band: {edges}{notch}; overlap {band['overlap']:.0%}; default folds {cohort.folds}")
+    wrong = implausible(facts["median_channel_sd"])
+    console.print(
+        f"[yellow]{wrong}: see `bridgemil audit`[/yellow]" if wrong else _amplitude(facts["median_channel_sd"])
+    )
     marked, dropped = facts["windows_marked_bad"], facts["windows_dropped_marked_bad"]
     if marked:
         console.print(f"windows touching a bad mark: {marked} ({'dropped' if dropped else 'kept'})")
@@ -89,6 +97,10 @@ def _grouped(lines: list[str]) -> list[str]:
         subject, comma, file = place.partition(", ")
         found.append(Problem(what, subject, file) if colon and comma else Problem(line))
     return grouped(found)
+
+
+def _amplitude(median_sd: float) -> str:
+    return f"amplitude: median channel SD {median_sd:.3g} µV"
 
 
 def _by_reason(left_out: list[dict[str, str]]) -> list[str]:

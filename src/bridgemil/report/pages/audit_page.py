@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridgemil.audit.findings import STATUSES, Audit
+from bridgemil.report.audit_text import levels
 from bridgemil.report.pages import render, write
 
 TITLES = {
-    "FAIL": "Do not believe results before these are mended",
-    "WARN": "To be said beside every result",
-    "INFO": "To know",
-    "SKIP": "Could not be checked",
-    "PASS": "Checked, and nothing found",
+    "FAIL": "Fix before reporting any result",
+    "WARN": "State beside every result",
+    "INFO": "Numbers to know",
+    "SKIP": "Not checked",
+    "PASS": "Checked, nothing found",
 }
 
 
@@ -45,4 +46,5 @@ def audit_page(audit: Audit) -> str:
         sections=[(group["id"], group["status"]) for group in groups],
         groups=groups,
         audit=audit,
+        levels=list(levels(audit)),
     )
