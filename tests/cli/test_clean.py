@@ -212,5 +212,5 @@ def test_the_command_says_what_goes_and_a_dry_run_touches_nothing(store: RunStor
     assert bridgemil("clean", store.root).stdout == "nothing to remove\n"
     assert bridgemil("clean", store.root, "--methods", "magic").returncode == 2
     nothing = bridgemil("clean", tmp_path / "nowhere")
-    assert nothing.returncode == 1
+    assert nothing.returncode == 2
     assert "no folder of runs" in nothing.stderr
