@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.measures import MATCH_BAND, PersonMeasures, differences, match_channels
+from bridgemil.audit.measures import (
+    MATCH_BAND,
+    PersonMeasures,
+    differences,
+    match_bins,
+    match_channels,
+    spectra,
+    unit_phases,
+)
 from bridgemil.audit.resemblance import (
     Cleaned,
     best_lag,
@@ -26,6 +34,7 @@ from bridgemil.audit.resemblance import (
 from bridgemil.cohort.store import Cohort
 
 SAME = 0.95  # correlation from which two windows are one signal
+WORTHWHILE = 0.5  # mean agreement of phases of two windows that are worth correlating
 STANDS_OUT = 6.5  # standard deviations of a pair's correlation over all offsets
 MOST_SECONDS = 1800.0  # of a person's timeline that are laid out
 MOST_PAIRS = 15_000  # correlations of recordings; more people than that allows are compared in groups
@@ -107,12 +116,24 @@ def _equal(table: NDArray[np.int32], owner: NDArray[np.intp]) -> list[tuple[int,
 
 def _windows_alike(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
     """The correlations of those of these pairs of windows that are the same."""
+    rows = rows[_agreement(cohort, first, second, rows) > WORTHWHILE]
     one, two = ([cohort.windows(subject)[row] for row in rows[:, side]] for side, subject in enumerate((first, second)))
     r = np.array([window_correlation(a, b, cohort.sfreq) for a, b in zip(one, two, strict=True)])
     same = np.abs(r) > SAME
     best = np.unique(rows[same][:, 0], return_index=True)[1]
     alike: NDArray[np.float64] = r[same][best]
     return alike
+
+
+def _agreement(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The mean agreement of phases of pairs of windows, whatever the sign: quick, and spoilt by artefacts only."""
+    bins, channels = match_bins(cohort), match_channels(cohort)
+    a, b = (
+        unit_phases(spectra(differences(np.array(cohort.windows(subject)[rows[:, side]]), channels))[..., bins])
+        for side, subject in enumerate((first, second))
+    )
+    agreement: NDArray[np.float64] = 2 * np.abs((a * b).sum(axis=1)) / a.shape[1]
+    return agreement
 
 
 def overlapping(cohort: Cohort) -> list[Copy]:
