@@ -125,9 +125,9 @@ def test_bad_use_ends_with_2_and_names_what_is_wrong(
     assert words in done.stderr
 
 
-def test_bad_data_ends_with_1(tmp_path: Path, cohort: Path) -> None:
+def test_bad_data_ends_with_1_and_a_missing_path_with_2(tmp_path: Path, cohort: Path) -> None:
     missing = bridgemil("evaluate", tmp_path / "nothing")
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert "no cohort there" in missing.stderr
     many = bridgemil("evaluate", cohort, "--folds", 5, "--out", tmp_path / "runs")
     assert many.returncode == 1

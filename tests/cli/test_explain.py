@@ -56,7 +56,7 @@ def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
     assert unknown.returncode == 2
     assert "no finished run held 'nobody' out" in unknown.stderr
     missing = bridgemil("explain", tmp_path / "none", "--subject", "x")
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert "no such folder" in missing.stderr
     model = next((runs / "runs").iterdir())
     wrong = bridgemil("explain", model, "--subject", "x")
