@@ -46,6 +46,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/people_spread.py
 	$(BIN)/python benchmarks/clinical_coverage.py
 	$(BIN)/python benchmarks/engine_speed.py
+	$(BIN)/python benchmarks/evaluate_speed.py
 	$(BIN)/python benchmarks/engine_regimes.py
 	$(BIN)/python benchmarks/large_cohort.py
 	$(BIN)/python benchmarks/predict_speed.py

@@ -82,7 +82,7 @@ def children(pid: int) -> list[int]:
                 words = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(words[1]) == pid and "spawn_main" in (entry / "cmdline").read_text():
+            if int(words[1]) == pid and "popen_loky" in (entry / "cmdline").read_text():
                 found.append(int(entry.name))
     return found
 

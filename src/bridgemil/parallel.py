@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any, TypeVar
 
 from bridgemil.errors import BridgeMILError
@@ -18,6 +20,7 @@ from bridgemil.errors import BridgeMILError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 WATCH = 0.5  # seconds between two looks at whether the parent is still there
+MOMENT = 0.2  # seconds over which the load of the machine is sampled
 
 
 def cores() -> int:
@@ -29,12 +32,13 @@ def cores() -> int:
 
 
 def peak_memory() -> int | None:
-    """Bytes of memory that this process held at most so far, where the system says it."""
+    """Bytes of memory that this process, or a worker of it that has ended, held at most; where the system says it."""
     try:
         import resource
     except ImportError:  # Windows
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    most = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return most * (1 if sys.platform == "darwin" else 1024)
 
 
 def machine_memory() -> int | None:
@@ -45,8 +49,44 @@ def machine_memory() -> int | None:
         return None
 
 
+def idle_cores() -> int:
+    """The cores this process may use that nobody else keeps busy now; never less than two, where there are two.
+
+    Sampled over a moment where the system counts it (Linux), all cores elsewhere. Two workers of one thread each take
+    no more than their share of a busy machine, and one alone would leave half of that share unused.
+    """
+    most = cores()
+    if most <= 2 or (before := _busy_seconds()) is None:
+        return most
+    begun = time.monotonic()
+    time.sleep(MOMENT)
+    after = _busy_seconds() or before
+    busy = (after - before) / (time.monotonic() - begun)
+    return max(2, most - round(busy))
+
+
+def _busy_seconds() -> float | None:
+    """Processor seconds that the cores of this process have spent on work since the machine started (Linux)."""
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+        ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        rows = [[int(value) for value in line.split()[1:]] for line in lines if line.split()[0] in ours]
+        return sum(sum(row[:3]) + sum(row[5:8]) for row in rows) / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, ValueError, IndexError):
+        return None
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that new processes may take, where the system says it."""
+    try:
+        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return int(found[1]) * 1024 if found else machine_memory()
+
+
 def default_threads() -> int:
-    """Threads for torch: what OMP_NUM_THREADS grants, or all the cores this process may use."""
+    """Threads for torch in a command that is one process: OMP_NUM_THREADS, or all the cores this process may use."""
     granted = os.environ.get("OMP_NUM_THREADS", "")
     return int(granted) if granted.isdigit() and int(granted) > 0 else cores()
 
@@ -126,10 +166,15 @@ def _executor(jobs: int) -> Any:
 
 
 def _start_worker() -> None:
-    """Give the worker one thread, and end it when its parent is gone: a killed command leaves nothing running."""
+    """Give the worker one thread, and end it with its parent."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1)
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """In a worker: end it when its parent is gone, so that a killed command leaves nothing running."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

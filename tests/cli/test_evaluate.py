@@ -98,7 +98,8 @@ def test_people_get_a_table_with_intervals_chance_and_the_baselines(cohort: Path
         "seeds averaged", "tangent", "bootstrap over subjects", "budget demo", "attention: subjects",
     ):  # fmt: skip
         assert words in plain, words
-    assert "6 runs: about" in done.stderr
+    assert "12 runs: 0 done, 12 to do; about" in done.stderr, "the baselines are counted"
+    assert "[12/12]" in done.stderr
     assert "GB of memory" in done.stderr
     assert max(len(line.rstrip()) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
 

@@ -10,7 +10,8 @@ import pytest
 
 from bridgemil import backbones, baselines, methods
 from bridgemil.cohort.store import Cohort
-from bridgemil.engine.benchmark import Where, expected_seconds, plan
+from bridgemil.engine.benchmark import Where, expect, plan
+from bridgemil.engine.forecast import BASELINE, START
 from bridgemil.engine.plan import Experiment, Job, Plan, grid
 from bridgemil.errors import BadData, BadUse, BridgeMILError
 from bridgemil.evaluation.protocol import fold_plan
@@ -123,20 +124,23 @@ def test_a_grid_follows_a_split_or_groups(cohort: Cohort, tmp_path: Path) -> Non
 def test_planning_makes_no_folder(cohort: Cohort, tmp_path: Path) -> None:
     planned = plan([cohort], ["attention"], out=tmp_path / "runs", folds=3)
     assert len(planned.todo) == 3
-    assert len(expected_seconds(planned, Where(device="cpu"))) == 3
+    assert len(expect(planned, Where(device="cpu")).seconds) == 3
     assert not (tmp_path / "runs").exists()
 
 
 def test_the_time_of_a_run_is_that_of_its_finished_siblings(cohort: Cohort, tmp_path: Path) -> None:
     from bridgemil.engine.benchmark import benchmark
 
-    one = plan([cohort], ["bandpower"], seeds=1, out=tmp_path / "runs", folds=3)
-    assert benchmark(one, Where(jobs=1, device="cpu"), progress=False).done == 3
-    more = plan([cohort], ["bandpower"], seeds=2, out=tmp_path / "runs", folds=3)
+    how = {"out": tmp_path / "runs", "folds": 3, "settings": {"stage2.epochs": 1, "stage2.burn_in": 0}}
+    one = plan([cohort], ["attention", "bandpower"], ["eegnet"], 1, "demo", **how)
+    assert benchmark(one, Where("inline", device="cpu"), progress=False).done == 6
+    more = plan([cohort], ["attention", "bandpower"], ["eegnet"], 2, "demo", **how)
     first = more.store.about(more.jobs[0].identity)["seconds"]
-    expected = expected_seconds(more, Where(device="cpu"))
-    assert set(expected) == {job.identity for job in more.todo}
-    assert expected[more.todo[0].identity] == first
+    expected = expect(more, Where(device="cpu"))
+    assert set(expected.seconds) == {job.identity for job in more.todo}
+    networks = {expected.seconds[job.identity] for job in more.todo if job.settings.is_network}
+    assert networks == {first + START}
+    assert set(expected.seconds.values()) - networks == {BASELINE}, "the baseline's features are there"
 
 
 def test_masking_is_left_out_where_a_front_end_leaves_nothing_to_mask(cohort: Cohort) -> None:

@@ -187,7 +187,7 @@ class Stop(Exception):
 def test_a_changed_network_takes_nothing_from_the_old_ones_checkpoint(
     phase: str, file: Path, cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bridgemil.engine import here as engine
+    from bridgemil.evaluation import run as engine
     from bridgemil.learning.loop import Moment
 
     honest = engine.Run.perform

@@ -145,8 +145,8 @@ def test_finished_runs_are_not_run_again(tmp_path: Path) -> None:
     first = quickly(cohort, "bridgemil", out=runs, baselines=True)
     stamps = {file: file.stat().st_mtime_ns for file in runs.rglob("*.parquet")}
     assert len(stamps) == 3 * (3 + 1 + 1), "predictions, curves and windows of the network, predictions of two more"
-    told: list[int] = []
-    again = quickly(cohort, "bridgemil", out=runs, baselines=True, announce=lambda one, todo, every: told.append(todo))
+    told: list[Any] = []
+    again = quickly(cohort, "bridgemil", out=runs, baselines=True, announce=lambda forecast: told.append(forecast))
     assert {file: file.stat().st_mtime_ns for file in runs.rglob("*.parquet")} == stamps
     assert not told
     pd.testing.assert_frame_equal(first.predictions, again.predictions)

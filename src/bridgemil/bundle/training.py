@@ -79,7 +79,8 @@ def train(
     cautions: Sequence[str] = (),
     recorded_reference: str | None = None,
     device: str = "auto",
-    threads: int | None = None,
+    threads: int = 1,
+    jobs: int | None = None,
     baselines: bool = True,
     overwrite: bool = False,
     progress: bool = True,
@@ -97,7 +98,7 @@ def train(
         A cohort or its folder.
     out
         The bundle's folder.
-    method, backbone, recipe, budget, settings, folds, split, groups, split_seed, device, threads, baselines, \
+    method, backbone, recipe, budget, settings, folds, split, groups, split_seed, device, threads, jobs, baselines, \
     announce, accept_risk, positive, prevalence
         As for ``bridgemil.evaluate``, which comes first.
     seed
@@ -128,8 +129,8 @@ def train(
     kept = Path(runs) if runs is not None else out.with_name(out.name + ".runs")
     results = evaluate(
         cohort, method, backbone, [seed], budget, kept, recipe=recipe, split=plan, device=device, threads=threads,
-        baselines=baselines, progress=progress, announce=announce, settings=settings, accept_risk=accept_risk,
-        positive=positive, prevalence=prevalence,
+        jobs=jobs, baselines=baselines, progress=progress, announce=announce, settings=settings,
+        accept_risk=accept_risk, positive=positive, prevalence=prevalence,
     )  # fmt: skip
     runs_store = open_store(kept)
     if single:

@@ -11,9 +11,7 @@ import typer
 from bridgemil.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bridgemil.engine.benchmark import Where
+    from collections.abc import Sequence
 
 NAME = "benchmark"
 
@@ -41,9 +39,9 @@ def run(
         list[str] | None, typer.Option(help="Several values of a setting, each run: stage2.retention=0,1e-5.")
     ] = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Only say what is done and what remains.")] = False,
-    engine: Annotated[str, running(help="local (processes of this machine) or ray.")] = "local",
+    engine: Annotated[str, running(help="local (processes of this machine), inline (this process) or ray.")] = "local",
     jobs: Annotated[
-        int | None, running(min=1, help="Runs at a time.  [default: as many as cores or GPUs allow]")
+        int | None, running(min=1, help="Runs at a time.  [default: as many as idle cores, memory or GPUs allow]")
     ] = None,
     threads: Annotated[int, running(min=1, help="Threads (Ray: CPUs) of each run.")] = 1,
     gpus_per_run: Annotated[float, running(help="Share of a GPU each run takes, where there are any.")] = 1.0,
@@ -58,8 +56,9 @@ def run(
 
     A failed run is kept with its error and tried again by the next call; it does not stop the others.
     """
-    from bridgemil.engine.benchmark import Where, benchmark, expected_seconds, plan
+    from bridgemil.engine.benchmark import benchmark, expect, plan
     from bridgemil.engine.display import say_auditing
+    from bridgemil.engine.execute import Where
     from bridgemil.evaluation.estimate import duration
     from bridgemil.report.benchmark_text import print_warnings
 
@@ -74,13 +73,12 @@ def run(
     }
     grid = plan(cohorts, *chosen, seeds, budget, out, recipe=recipe, **how)
     done = len(grid.jobs) - len(grid.todo)
-    expected = None if json else expected_seconds(grid, where)
+    expected = None if json else expect(grid, where)
     if expected is not None:
+        options.announce(expected)
         before = sum((out / "failed" / f"{job.identity}.json").is_file() for job in grid.todo)
-        again = f" ({before} failed before)" if before else ""
-        typer.echo(
-            f"{len(grid.jobs)} runs: {done} done, {len(grid.todo)} to do{again}{_time(expected, where)}", err=True
-        )
+        if before:
+            typer.echo(f"{before} of them failed before, and are tried again", err=True)
     if not json:
         print_warnings(grid.warnings)
     content: dict[str, Any] = {"runs": len(grid.jobs), "done": done, "todo": len(grid.todo), "out": str(out)}
@@ -107,17 +105,6 @@ def run(
             typer.echo(f"\nNext: bridgemil report {out}")
     if failed:
         raise typer.Exit(1)
-
-
-def _time(expected: Mapping[str, float], where: Where) -> str:
-    from bridgemil.evaluation.estimate import duration
-
-    if not expected:
-        return ""
-    seconds = sum(expected.values())
-    if where.engine == "ray" or where.at_once == 1:
-        return f"; about {duration(seconds)} of computing"
-    return f"; about {duration(seconds / where.at_once)} with {where.at_once} at a time"
 
 
 def _say_failures(failed: Sequence[tuple[str, str]], out: Path) -> None:

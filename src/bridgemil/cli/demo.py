@@ -36,7 +36,7 @@ def run(
     out: Annotated[Path, typer.Argument(help="Folder for everything the demo writes.")] = Path("bridgemil-demo"),
     methods: Annotated[str, typer.Option(help="Methods to compare.")] = ",".join(METHODS),
     budget: Annotated[str, typer.Option(help="How long to train: demo, laptop or paper.")] = "demo",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads.  [default: the cores available]")] = None,
+    threads: options.Threads = 1,
     truth: Annotated[bool, typer.Option("--truth/--no-truth", help="The simulated people too.")] = True,
     json: options.Json = False,
 ) -> None:
@@ -76,7 +76,7 @@ def run(
 
 
 def _real_people(
-    out: Path, chosen: Sequence[str], budget: str, threads: int | None, show: bool
+    out: Path, chosen: Sequence[str], budget: str, threads: int, show: bool
 ) -> tuple[Cohort, dict[str, Results]]:
     """Prepare the package's recordings and compare the methods on them."""
     from bridgemil.cohort.prepare import prepare
@@ -134,7 +134,7 @@ def _everybody_else(manifest: Path) -> Path:
     return manifest
 
 
-def _model(out: Path, cohort: Cohort, chosen: Sequence[str], budget: str, threads: int | None, show: bool) -> Trained:
+def _model(out: Path, cohort: Cohort, chosen: Sequence[str], budget: str, threads: int, show: bool) -> Trained:
     """A bundle of the folds' models that are there already: nothing is trained twice."""
     from bridgemil.bundle.training import train
 
@@ -181,7 +181,7 @@ def _methods_page(out: Path) -> None:
     write_report_page(out / "methods.html", build(runs), runs)
 
 
-def _planted(out: Path, budget: str, threads: int | None, show: bool) -> dict[str, EvidenceFound]:
+def _planted(out: Path, budget: str, threads: int, show: bool) -> dict[str, EvidenceFound]:
     """Simulated people with sharp waves at known places: do the gates of held-out patients point at them?"""
     from bridgemil.cohort.prepare import prepare
     from bridgemil.cohort.synthetic import SynthSettings, patients, synthesise, true_evidence

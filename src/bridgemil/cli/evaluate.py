@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from bridgemil.cli import options
-
-if TYPE_CHECKING:
-    from bridgemil.evaluation.estimate import Estimate
 
 NAME = "evaluate"
 
@@ -41,7 +38,8 @@ def run(
     groups: Annotated[str | None, folding(help="Column whose groups stay in one fold (site, family).")] = None,
     split_seed: Annotated[int, folding(help="Deals subjects to folds; not the seed of the weights.")] = 0,
     device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int | None, running(min=1, help="Threads.  [default: the cores available]")] = None,
+    threads: options.Threads = 1,
+    jobs: options.Jobs = None,
     baselines: Annotated[bool, running("--baselines/--no-baselines", help=BASELINES)] = True,
     accept_risk: options.AcceptRisk = None,
     positive: options.Positive = None,
@@ -62,9 +60,9 @@ def run(
 
     results = evaluate(
         cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,
-        split_seed=split_seed, device=device, threads=threads, baselines=baselines, progress=not json,
-        announce=None if json else _announce, settings=options.settings(set_ or []), accept_risk=accept_risk or (),
-        positive=positive, operating_point=operating_point, prevalence=prevalence,
+        split_seed=split_seed, device=device, threads=threads, jobs=jobs, baselines=baselines, progress=not json,
+        announce=None if json else options.announce, settings=options.settings(set_ or []),
+        accept_risk=accept_risk or (), positive=positive, operating_point=operating_point, prevalence=prevalence,
     )  # fmt: skip
     if json:
         options.print_json(results.to_dict() | {"out": str(out)})
@@ -73,17 +71,5 @@ def run(
     for name, why in results.missing_baselines.items():
         typer.echo(f"Not compared with {name}: {why}")
     peak = peak_memory()
-    memory = "" if peak is None else f"\nMemory at its peak: {peak / 1e9:.1f} GB"
+    memory = "" if peak is None else f"\nPeak memory: {peak / 1e9:.1f} GB (largest process)"
     typer.echo(f"{memory}\nRuns: {out}\nNext: bridgemil report {out}")
-
-
-def _announce(run_: Estimate, todo: int, every: int) -> None:
-    from bridgemil.evaluation.estimate import duration
-
-    done = f", {every - todo} are done" if every > todo else ""
-    features = f"; features once, {duration(run_.features)}" if run_.features > 1 else ""
-    typer.echo(
-        f"{every} runs{done}: about {duration(run_.seconds)} each, {duration(run_.seconds * todo + run_.features)} in "
-        f"all, {run_.memory / 1e9:.1f} GB of memory{features}",
-        err=True,
-    )

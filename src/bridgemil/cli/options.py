@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from bridgemil.engine.forecast import Forecast
 
 METHOD, BACKBONE, BUDGET = "tangent+bridgemil", "covariance", "laptop"  # a test compares them with the package's
 BACKBONES = (
@@ -18,6 +21,13 @@ AcceptRisk = Annotated[
     list[str] | None,
     typer.Option(help="Go on though the quick audit FAILs on this; written into every result.", metavar="NAME"),
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Runs at a time.  [default: as many as idle cores and memory allow]", rich_help_panel="Running"
+    ),
+]
+Threads = Annotated[int, typer.Option(min=1, help="Threads of each run.", rich_help_panel="Running")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Positive = Annotated[
     str | None,
@@ -63,6 +73,11 @@ def edge(text: str | None) -> float | str | None:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"expected a number in Hz or 'none', got {text!r}") from None
+
+
+def announce(forecast: Forecast) -> None:
+    """Say on standard error how many runs there are and how long they will take."""
+    typer.echo(str(forecast), err=True)
 
 
 def print_json(content: Any) -> None:

@@ -57,9 +57,9 @@ def run(
     ] = None,
     sizes: Annotated[str | None, single(help="learning_curve: numbers of training subjects, comma-separated.")] = None,
     draws: Annotated[int | None, single(min=1, help="learning_curve: draws of each number of subjects.")] = None,
-    engine: Annotated[str, running(help="local (processes of this machine) or ray.")] = "local",
+    engine: Annotated[str, running(help="local (processes of this machine), inline (this process) or ray.")] = "local",
     jobs: Annotated[
-        int | None, running(min=1, help="Runs at a time.  [default: as many as cores or GPUs allow]")
+        int | None, running(min=1, help="Runs at a time.  [default: as many as idle cores, memory or GPUs allow]")
     ] = None,
     threads: Annotated[int, running(min=1, help="Threads (Ray: CPUs) of each run.")] = 1,
     gpus_per_run: Annotated[float, running(help="Share of a GPU each run takes, where there are any.")] = 1.0,
@@ -75,7 +75,7 @@ def run(
     """
     from bridgemil import studies
     from bridgemil.cohort.store import Cohort
-    from bridgemil.engine.benchmark import Where
+    from bridgemil.engine.execute import Where
 
     chosen: dict[str, Any] = {
         "vary": options.values(vary) if vary else None,

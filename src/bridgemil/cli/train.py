@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridgemil.cli import options
-from bridgemil.cli.evaluate import BASELINES, METHODS, SET, _announce
+from bridgemil.cli.evaluate import BASELINES, METHODS, SET
 
 if TYPE_CHECKING:
     from bridgemil.bundle.training import Trained
@@ -42,7 +42,8 @@ def run(
     runs: Annotated[Path | None, running(help=RUNS)] = None,
     overwrite: Annotated[bool, running("--overwrite", help="Replace another model in OUT.")] = False,
     device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int | None, running(min=1, help="Threads.  [default: the cores available]")] = None,
+    threads: options.Threads = 1,
+    jobs: options.Jobs = None,
     baselines: Annotated[bool, running("--baselines/--no-baselines", help=BASELINES)] = True,
     accept_risk: options.AcceptRisk = None,
     positive: options.Positive = None,
@@ -63,9 +64,9 @@ def run(
     trained = train(
         cohort, out, method, backbone, recipe=recipe, budget=budget, seed=seed, single=single, folds=folds,
         split=split, groups=groups, split_seed=split_seed, runs=runs, name=name, device=device, threads=threads,
-        baselines=baselines, overwrite=overwrite, progress=not json, announce=None if json else _announce,
-        settings=options.settings(set_ or []), accept_risk=accept_risk or (), recorded_reference=recorded_reference,
-        positive=positive, prevalence=prevalence,
+        jobs=jobs, baselines=baselines, overwrite=overwrite, progress=not json,
+        announce=None if json else options.announce, settings=options.settings(set_ or []),
+        accept_risk=accept_risk or (), recorded_reference=recorded_reference, positive=positive, prevalence=prevalence,
     )  # fmt: skip
     if json:
         options.print_json(for_machines(trained, out))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from bridgemil.engine.forecast import Forecast
 from bridgemil.engine.plan import Job
 from bridgemil.engine.scheduler import Event
 from bridgemil.errors import plain
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from bridgemil.learning.loop import Moment
+    from bridgemil.runs import RunStore
 
 MOST_ROWS = 16
-TRUST = 0.1  # of all the work: until so much is done, the estimates weigh more than the pace that was seen
 
 
 def say_auditing(cohort: str) -> None:
@@ -34,19 +35,19 @@ def say_auditing(cohort: str) -> None:
 
 
 class Display:
-    """Counts and running runs; the time left is from estimates, corrected by what was seen."""
+    """Counts and running runs, and the time left by a forecast that every finished run corrects."""
 
-    def __init__(self, jobs: Sequence[Job], expected: Mapping[str, float], slots: int) -> None:
+    def __init__(self, forecast: Forecast, store: RunStore) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self.console = Console(stderr=True, highlight=False)
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
-        self.total, self.expected, self.slots = len(jobs), dict(expected), slots
-        self.counts = {"done": 0, "failed": 0, "lost": 0}
+        self.forecast, self.store = forecast, store
+        self.counts = {"done": forecast.runs - len(forecast.jobs), "failed": 0, "lost": 0}
         self.moments: dict[str, Moment] = {}
-        self.left = sum(self.expected.values())
-        self.all, self.begun, self.drawn = self.left, time.monotonic(), 0.0
+        self.began: dict[str, float] = {}  # when each of the running runs was first seen
+        self.drawn = 0.0
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -67,27 +68,31 @@ class Display:
         self.moments.pop(event.job.identity, None)
         if event.kind in self.counts:
             self.counts[event.kind] += 1
-        if event.kind in ("done", "failed"):
-            self.left -= self.expected.pop(event.job.identity, 0.0)
+        self.began.pop(event.job.identity, None)
+        if event.kind == "done":
+            self.forecast.finished(event.job, float(self.store.about(event.job.identity)["seconds"]))
+        elif event.kind == "failed":
+            self.forecast.finished(event.job)
         words = {
             "failed": f"failed: {event.words.splitlines()[-1] if event.words else ''}",
             "lost": f"lost ({event.words or 'with its node'}); run again",
         }
-        line = f"[{self.counts['done']}/{self.total}] {event.job}: {words.get(event.kind, event.kind)}"
+        line = f"[{self.counts['done']}/{self.forecast.runs}] {event.job}: {words.get(event.kind, event.kind)}"
         if not self.console.is_terminal or event.kind == "failed":
             self.console.print(f"{line}, {self._left()} left", markup=False, soft_wrap=True)
 
     def show(self, running: Sequence[Job], waiting: int) -> None:
         """Draw, at most twice a second."""
         now = time.monotonic()
+        for job in running:
+            self.began.setdefault(job.identity, now)
         if self.console.is_terminal and now - self.drawn > 0.5:
             self.drawn = now
             self.live.update(self._table(running, waiting), refresh=True)
 
     def _left(self) -> str:
-        done, trusted = self.all - self.left, TRUST * self.all or 1.0
-        pace = (time.monotonic() - self.begun + trusted / max(1, self.slots)) / (done + trusted)
-        return duration(max(0.0, self.left * pace))
+        now = time.monotonic()
+        return duration(self.forecast.left({identity: now - began for identity, began in self.began.items()}))
 
     def _table(self, running: Sequence[Job], waiting: int) -> Table:
         from rich.table import Table

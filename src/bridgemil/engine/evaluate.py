@@ -1,4 +1,4 @@
-"""``evaluate``: subject-level cross-validation of one method, a grid of one in this process, with its baselines."""
+"""``evaluate``: subject-level cross-validation of one method, with the simple baselines on the same folds."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from typing import Any
 
 from bridgemil import baselines, methods
 from bridgemil.audit import guard, keep
+from bridgemil.cohort.excerpt import Excerpt
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.store import Cohort
-from bridgemil.engine.display import Display, say_auditing
-from bridgemil.engine.here import ThisProcess
-from bridgemil.engine.plan import Experiment, Job, Plan
-from bridgemil.engine.scheduler import schedule
-from bridgemil.errors import BadData
+from bridgemil.engine.display import say_auditing
+from bridgemil.engine.execute import Where, execute
+from bridgemil.engine.forecast import Forecast, forecast
+from bridgemil.engine.plan import Experiment, Plan
+from bridgemil.engine.work import registered
+from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.clinical import ClinicalOptions
-from bridgemil.evaluation.estimate import Estimate, estimate, torch_threads
 from bridgemil.evaluation.protocol import fold_plan, seed_list
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.run import device_of
 from bridgemil.runs import RunStore, open_store
 
-Announce = Callable[[Estimate, int, int], None]  # of one run; runs to do; runs in all
+Announce = Callable[[Forecast], None]
+WORTH = 20.0  # seconds of work from which on workers, which take some seconds to start, are worth it
 
 
 def evaluate(
@@ -42,7 +44,8 @@ def evaluate(
     groups: str | None = None,
     split_seed: int = 0,
     device: str = "auto",
-    threads: int | None = None,
+    threads: int = 1,
+    jobs: int | None = None,
     baselines: bool = True,
     progress: bool = True,
     announce: Announce | None = None,
@@ -73,14 +76,20 @@ def evaluate(
         A saved split instead (see ``bridgemil folds``).
     groups
         A column of the cohort; subjects of one group stay in one fold.
-    device, threads
-        ``auto``, ``cpu`` or ``cuda``; how many threads torch may use (by default, the cores this process owns).
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+    threads
+        Of each run. The same number of threads gives bit-identical results, whatever ``jobs`` is.
+    jobs
+        Runs at a time, each in a worker process; 1 runs them one after the other in this process. By default as many
+        as idle cores and memory allow, but in this process where a worker could not do them (a cohort in memory, code
+        registered in this process), where a GPU is used, and where less than ``WORTH`` seconds of work are forecast.
     baselines
         Evaluate the simple baselines on the same folds too: ``results.baselines``.
     progress
         Show progress on standard error.
     announce
-        Called before the first run with the estimate of one run, the number of runs to do and of all runs.
+        Called before the first run with the forecast of all runs, the baselines' among them.
     settings
         Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
     accept_risk
@@ -100,23 +109,20 @@ def evaluate(
     plan = fold_plan(cohort, folds, split, groups, split_seed)
     chosen = methods.for_cohort(cohort, method, backbone, budget, settings, recipe=recipe)
     main = Experiment(cohort, plan, chosen, tuple(seed_list(seeds)))
-    where = device_of(device)
+    where = Where("local", jobs, threads, device)
+    device_of(device)  # a device that is not there is better noticed before the audit
     audited = guard({cohort: [plan]}, out, accept_risk, say_auditing if progress else None)[cohort.hash]
     main = replace(main, warnings=audited)
     compared, missing = _baselines(main) if baselines else ({}, {})
-    with _kept(out) as store, torch_threads(threads):
+    with _kept(out) as store:
         keep(cohort, store.root)
         work = Plan([main, *compared.values()], store)
-        jobs = [job for seed in main.seeds for job in main.jobs(seed)]
-        ours = {job.identity for job in jobs}
-        slow = {job.identity for job in jobs if job.settings.is_network} or ours  # a baseline's time is its features'
-        todo = [job for job in work.todo if job.identity in slow]
-        heard = progress or announce is not None
-        expected = estimate(cohort, todo[0].subjects, todo[0].settings, where) if todo and heard else None
+        work.note()
+        where, expected = _settled(work, where, forecasting=progress or announce is not None)
         if announce is not None and expected is not None:
-            announce(expected, len(todo), len(slow))
-        workers = ThisProcess({cohort.hash: cohort}, store, where, lambda job: job.identity not in ours)
-        failed = _do(work, workers, expected, progress)
+            announce(expected)
+        ours = {job.identity for seed in main.seeds for job in main.jobs(seed)}
+        failed = execute(work, where, expected, progress=progress, required=ours).failed
         for name, experiment in list(compared.items()):
             errors = [failed[job.identity] for job in experiment.jobs(0) if job.identity in failed]
             if errors:
@@ -144,20 +150,31 @@ def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]
     return compared, missing
 
 
-def _do(work: Plan, workers: ThisProcess, expected: Estimate | None, progress: bool) -> dict[str, str]:
-    """Do what remains; returns the errors of the runs that may fail."""
-    work.note()
-    if not work.todo:
-        return {}
-    if not progress:
-        return schedule(work.todo, work.store, workers).failed
-    with Display(work.todo, {job.identity: _seconds(job, expected) for job in work.todo}, 1) as display:
-        workers.listen(display.tell)
-        return schedule(work.todo, work.store, workers, display).failed
+def _settled(work: Plan, where: Where, *, forecasting: bool) -> tuple[Where, Forecast | None]:
+    """Where the runs are done, in workers or in this process, and their forecast where it is needed."""
+    inline, here = replace(where, engine="inline", jobs=None), _only_here(work)
+    if here and (where.jobs or 1) > 1:
+        raise BadUse(f"jobs = {where.jobs}: {here}")
+    alone = bool(here) or where.jobs == 1 or len(work.todo) < 2 or (where.jobs is None and where.gpus > 0)
+    if not work.todo or (alone and not forecasting):
+        return inline, None
+    expected = forecast(work, device_of(where.device), where.threads)
+    if alone or (where.jobs is None and expected.left() < WORTH):
+        return inline, expected
+    expected.at_once = min(where.at_once(expected.memory), len(work.todo))
+    return (inline if expected.at_once == 1 else replace(where, jobs=expected.at_once)), expected
 
 
-def _seconds(job: Job, expected: Estimate | None) -> float:
-    return expected.seconds if expected is not None and job.settings.is_network else 0.1
+def _only_here(work: Plan) -> str:
+    """Why a worker process could not do these runs; empty if it can."""
+    for experiment in work.experiments:
+        if experiment.cohort.path is None or isinstance(experiment.cohort, Excerpt):
+            return "workers open a cohort by its path; save it first: cohort.save(path)"
+        for settings in experiment.settings.each:
+            if registered(settings):
+                name = settings.backbone or settings.method
+                return f"{name} is known to this process only; put it in a file and name it path/to/file.py:NAME"
+    return ""
 
 
 @contextmanager

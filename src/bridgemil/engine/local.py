@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import threading
 import time
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -14,9 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 from bridgemil.engine.plan import Job
 from bridgemil.engine.scheduler import Event, Workers
 from bridgemil.errors import BridgeMILError
+from bridgemil.parallel import end_with_parent
 
 if TYPE_CHECKING:
-    from multiprocessing.context import SpawnProcess
+    from multiprocessing.process import BaseProcess
 
     from bridgemil.learning.loop import Moment
 
@@ -26,12 +25,17 @@ EPOCH_NEWS = 0.5  # seconds between two messages about epochs
 class LocalWorkers(Workers):
     """A process each; a process that dies is replaced when it is next needed."""
 
-    def __init__(self, out: str, jobs: int, threads: int, device: str = "auto", gpus: int = 0) -> None:
+    def __init__(
+        self, out: str, jobs: int, threads: int, device: str = "auto", gpus: int = 0, *, script: bool = False
+    ) -> None:
         self.out, self.jobs, self.threads, self.device, self.gpus = out, jobs, threads, device, gpus
-        self.busy: dict[Connection, tuple[SpawnProcess, Job, int]] = {}
-        self.idle: list[tuple[Connection, SpawnProcess, int]] = []
+        self.busy: dict[Connection, tuple[BaseProcess, Job, int]] = {}
+        self.idle: list[tuple[Connection, BaseProcess, int]] = []
         self.started: set[Connection] = set()  # those that have said a word
-        self.context = multiprocessing.get_context("spawn")
+        from joblib.externals.loky.backend import get_context
+
+        # Only what a script registers at its top needs the script, and so a ``__main__`` guard, in the workers.
+        self.context = get_context("loky_init_main" if script else "loky")
 
     @property
     def slots(self) -> int:
@@ -71,8 +75,8 @@ class LocalWorkers(Workers):
                 process.join()
                 if connection not in self.started and (process.exitcode or 0) > 0:
                     raise BridgeMILError(
-                        f"a worker could not start (exit code {process.exitcode}; its error is above). In a script, "
-                        "call benchmark() under `if __name__ == '__main__':`"
+                        f"a worker could not start (exit code {process.exitcode}; its error is above). In a script "
+                        "that registers its own code, call benchmark() under `if __name__ == '__main__':`"
                     ) from None
                 del self.busy[connection]
                 events.append(Event(job, "lost", f"exit code {process.exitcode}"))
@@ -91,7 +95,9 @@ class LocalWorkers(Workers):
     def close(self) -> None:
         """Kill what is running."""
         for process in [*(one[0] for one in self.busy.values()), *(one[1] for one in self.idle)]:
-            process.kill()
+            assert process.pid is not None
+            with suppress(OSError):  # it has ended
+                os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has the latter only
             process.join()
         self.busy, self.idle = {}, []
 
@@ -102,7 +108,7 @@ def _serve(connection: Connection, out: str, device: str, threads: int, gpu: int
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = _visible(gpu)
-    _end_with_parent()
+    end_with_parent()
     from bridgemil.engine.work import do
 
     connection.send(("started", ""))
@@ -127,14 +133,3 @@ def _visible(gpu: int) -> str:
     """The name of this machine's n-th visible GPU."""
     listed = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return listed[gpu % len(listed)] if listed else str(gpu)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def leave() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=leave, daemon=True).start()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -69,8 +69,14 @@ class Outcome:
     seconds: float = 0.0
 
 
-def schedule(jobs: Sequence[Job], store: RunStore, workers: Workers, display: Display | None = None) -> Outcome:
-    """Run the jobs that are not done."""
+def schedule(
+    jobs: Sequence[Job],
+    store: RunStore,
+    workers: Workers,
+    display: Display | None = None,
+    required: Collection[str] = (),
+) -> Outcome:
+    """Run the jobs that are not done; the error of a ``required`` one (by identity) ends the call."""
     waiting, running = remaining(jobs, store), dict[str, Job]()
     losses: Counter[str] = Counter()
     outcome, begun = Outcome(), time.monotonic()
@@ -85,7 +91,11 @@ def schedule(jobs: Sequence[Job], store: RunStore, workers: Workers, display: Di
             for event in workers.wait(1.0):
                 if event.kind != "epoch":
                     running.pop(event.job.identity, None)
-                    event = _settle(event, store, outcome, losses, waiting)
+                    if event.kind == "lost":
+                        event = _lost(event, outcome, losses, waiting)
+                    if event.kind == "failed" and event.job.identity in required:
+                        raise BridgeMILError(event.words)
+                    settle(event, store, outcome)
                 if display is not None:
                     display.tell(event)
             if display is not None:
@@ -110,17 +120,21 @@ def _next(waiting: list[Job], running: dict[str, Job], store: RunStore) -> Job |
     return None
 
 
-def _settle(event: Event, store: RunStore, outcome: Outcome, losses: Counter[str], waiting: list[Job]) -> Event:
-    """Draw the consequences; returns the event, or what it amounts to."""
+def _lost(event: Event, outcome: Outcome, losses: Counter[str], waiting: list[Job]) -> Event:
+    """Run it again, at once; returns the event, or that the run has failed where its workers are lost every time."""
     job = event.job
-    if event.kind == "lost":
-        losses[job.identity] += 1
-        outcome.lost += 1
-        if losses[job.identity] < MOST_LOSSES:
-            waiting.insert(0, job)
-            return event
-        words = f"its worker was lost {MOST_LOSSES} times ({event.words or 'with its node'}); out of memory?"
-        event = Event(job, "failed", words)
+    losses[job.identity] += 1
+    outcome.lost += 1
+    if losses[job.identity] < MOST_LOSSES:
+        waiting.insert(0, job)
+        return event
+    message = f"its worker was lost {MOST_LOSSES} times ({event.words or 'with its node'}); out of memory?"
+    return Event(job, "failed", message)
+
+
+def settle(event: Event, store: RunStore, outcome: Outcome) -> None:
+    """Count and keep how a run ended."""
+    job = event.job
     if event.kind == "done":
         _see(store, job)
         outcome.done += 1
@@ -137,7 +151,6 @@ def _settle(event: Event, store: RunStore, outcome: Outcome, losses: Counter[str
             f"{store.root}: cannot be written ({event.words}). What was finished is kept; make room or allow writing, "
             "and run the same command again"
         )
-    return event
 
 
 def _see(store: RunStore, job: Job) -> None:

@@ -16,18 +16,17 @@ from bridgemil.errors import STORAGE, BadData, BadUse, BridgeMILError
 from bridgemil.methods import Settings
 
 if TYPE_CHECKING:
+    import torch
+
     from bridgemil.learning.loop import Watch
+    from bridgemil.runs import RunStore
 
 
 def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None) -> tuple[str, str]:
-    """Perform a run; returns how it ended (an event's kind) and the words of its error."""
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    from bridgemil.evaluation.run import Run, device_of
+    """Perform a run in a worker; returns how it ended (an event's kind) and the message of its error."""
+    from bridgemil.evaluation.run import device_of
     from bridgemil.runs import RunStore
 
-    torch.set_num_threads(threads)
     store = RunStore(Path(out))
     if not store.root.is_dir():
         return "storage", f"{socket.gethostname()} has no such folder: it must be on a path that all nodes share"
@@ -36,9 +35,7 @@ def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None
         if cohort.hash != job.cohort_hash:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         _refuse_unknown(job.settings)
-        run = Run(cohort, job.subjects, job.settings, job.seed, job.split)
-        with threadpool_limits(threads):  # numpy's and scikit-learn's
-            run.perform(store, device_of(device), watch)
+        perform(job, cohort, store, device_of(device), threads, watch)
     except BridgeMILError as error:
         return "failed", str(error)
     except OSError as error:
@@ -49,6 +46,40 @@ def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None
     except Exception as error:  # kept with the run; it must not hide the others
         return "failed", _last_lines(error)
     return "done", ""
+
+
+def perform(
+    job: Job, cohort: Cohort, store: RunStore, device: torch.device, threads: int, watch: Watch | None = None
+) -> None:
+    """Perform a run with this number of threads: the same bits in this process and in a worker.
+
+    Parameters
+    ----------
+    job
+        The run.
+    cohort
+        Its cohort, which may be in memory.
+    store
+        Where the run is kept.
+    device, threads
+        What it may use.
+    watch
+        Called after every epoch.
+    """
+    from threadpoolctl import threadpool_limits
+
+    from bridgemil.evaluation.estimate import torch_threads
+    from bridgemil.evaluation.run import Run
+
+    run = Run(cohort, job.subjects, job.settings, job.seed, job.split)
+    with torch_threads(threads), threadpool_limits(threads):  # numpy's and scikit-learn's
+        run.perform(store, device, watch)
+
+
+def registered(settings: Settings) -> bool:
+    """Whether these name a backbone or baseline that is registered in this process, not one of a file or module."""
+    name = settings.backbone or settings.method
+    return settings.code is not None and (":" not in name or name.startswith("__main__:"))
 
 
 def _refuse_unknown(settings: Settings) -> None:

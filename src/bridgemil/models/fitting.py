@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,9 @@ class Shelf:
         if (key, signal_hash) not in self._arrays:
             self._arrays[key, signal_hash] = compute()
         return self._arrays[key, signal_hash]
+
+    def prepare_features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> None:
+        """Called for each person before ``features``: where processes share a shelf, they divide the work here."""
 
 
 @dataclass(frozen=True)
@@ -155,12 +159,8 @@ def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, shelf
     baseline = baselines.create(facts.settings.method, facts.settings.baseline or {}, facts.signal)
     key = baseline_key(facts.settings, baseline)
     ids = sorted(train)
-    rows = []
-    for subject in ids:
-        try:
-            rows.append(features_of(shelf, key, cohort, subject, baseline.features))
-        except BadData as error:
-            raise BadData(f"{subject}: {error}") from error
+    prepare_features(shelf, key, cohort, ids, baseline.features)
+    rows = [features_of(shelf, key, cohort, subject, baseline.features) for subject in ids]
     y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in ids])
     classifier = baseline.fit(np.stack(rows), y, len(facts.classes), facts.seed)
     return Fit(BaselineModel(facts, baseline, classifier), [], None, time.perf_counter() - begun, 1)
@@ -170,7 +170,31 @@ def features_of(
     shelf: Shelf, key: str, cohort: Cohort, subject: str, compute: Callable[[NDArray[np.float32]], NDArray[Any]]
 ) -> NDArray[Any]:
     """Features of one subject's windows, computed once for all fits that share a shelf."""
-    return shelf.features(key, cohort.records[subject].signal_hash, lambda: compute(cohort.windows(subject)))
+    with _naming(subject):
+        return shelf.features(key, cohort.records[subject].signal_hash, lambda: compute(cohort.windows(subject)))
+
+
+def prepare_features(
+    shelf: Shelf, key: str, cohort: Cohort, subjects: Sequence[str], compute: Callable[[NDArray[np.float32]], Any]
+) -> None:
+    """Let the processes that share a shelf compute the features of different people, and of none twice."""
+    for subject in subjects:
+
+        def now(subject: str = subject) -> NDArray[Any]:
+            made: NDArray[Any] = compute(cohort.windows(subject))
+            return made
+
+        with _naming(subject):
+            shelf.prepare_features(key, cohort.records[subject].signal_hash, now)
+
+
+@contextmanager
+def _naming(subject: str) -> Iterator[None]:
+    """Errors name the subject."""
+    try:
+        yield
+    except BadData as error:
+        raise BadData(f"{subject}: {error}") from error
 
 
 def _fit_network(
@@ -196,7 +220,7 @@ def _fit_network(
         refuse_changed_code(settings, facts.signal)
         here.streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
-        arrays = front_end_arrays(encoder, cohort, shelf)
+        arrays = front_end_arrays(encoder, cohort, shelf, [*ids, *sorted(validation)])
         scale = cohort.normalisation(ids) if arrays is None else None
         training = WindowSet.load(cohort, ids, scale, arrays)
         validating = WindowSet.load(cohort, sorted(validation), scale, arrays) if validation else None
@@ -209,10 +233,13 @@ def _fit_network(
     return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
 
 
-def front_end_arrays(encoder: nn.Module, cohort: Cohort, shelf: Shelf) -> Callable[[str], NDArray[np.float32]] | None:
+def front_end_arrays(
+    encoder: nn.Module, cohort: Cohort, shelf: Shelf, subjects: Sequence[str] = ()
+) -> Callable[[str], NDArray[np.float32]] | None:
     """Where the encoder has a front end: a function from a subject to its features (n x F); None elsewhere.
 
-    A front end is a function of the window alone, so one person's features depend on nobody else's.
+    A front end is a function of the window alone, so one person's features depend on nobody else's. Those of
+    ``subjects`` are computed at once, each by one of the processes that share the shelf.
     """
     front_end: Any = getattr(encoder, "front_end", None)
     if front_end is None:
@@ -221,12 +248,14 @@ def front_end_arrays(encoder: nn.Module, cohort: Cohort, shelf: Shelf) -> Callab
 
     whole = cohort.whole if isinstance(cohort, Excerpt) else cohort  # a window's features are its own
 
+    def compute(bag: NDArray[np.float32]) -> NDArray[np.float32]:
+        return front_end_features(front_end, bag)
+
+    prepare_features(shelf, key, whole, subjects, compute)
+
     def features(subject: str) -> NDArray[np.float32]:
-        try:
-            every = features_of(shelf, key, whole, subject, lambda bag: front_end_features(front_end, bag))
-            return cohort.part(subject, every) if isinstance(cohort, Excerpt) else every
-        except BadData as error:
-            raise BadData(f"{subject}: {error}") from error
+        every = features_of(shelf, key, whole, subject, compute)
+        return cohort.part(subject, every) if isinstance(cohort, Excerpt) else every
 
     return features
 

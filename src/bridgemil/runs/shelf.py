@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from bridgemil.disk import refuse_link
+from bridgemil.disk import Taken, lock, refuse_link
 from bridgemil.errors import BadData
 from bridgemil.methods import digest
 from bridgemil.models import Shelf
@@ -55,14 +56,29 @@ class RunShelf(Shelf):
         return read_encoder(file)
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """Computed once of each person, kept as an array that is memory-mapped."""
-        name = f"features/{digest(key)[:24]}/{signal_hash[:32]}.npy"
+        """Computed once of each person, kept as an array that is memory-mapped; who comes second waits."""
+        self._compute(key, signal_hash, compute, wait=True)
+        return read_features(self.store.root, self._name(key, signal_hash))
+
+    def prepare_features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> None:
+        """Compute them if they are missing and no other process computes them now."""
+        self._compute(key, signal_hash, compute, wait=False)
+
+    def _compute(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]], *, wait: bool) -> None:
+        name = self._name(key, signal_hash)
         file = self.store.root / name
         refuse_link(file.parent.parent, file.parent)
-        if not os.path.lexists(file) or not has_hash(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_hashed_array(file, compute(), name)
-        return read_features(self.store.root, name)
+        if _is_there(file):
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        guard = self.store.unfinished / f"{file.parent.name}-{file.stem}.lock"
+        with suppress(Taken), lock(guard, wait=wait):
+            if not _is_there(file):
+                write_hashed_array(file, compute(), name)
+
+    @staticmethod
+    def _name(key: str, signal_hash: str) -> str:
+        return f"features/{digest(key)[:24]}/{signal_hash[:32]}.npy"
 
 
 def read_encoder(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -81,6 +97,10 @@ def read_encoder(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def read_features(root: Path, name: str) -> NDArray[Any]:
     """Stored features of one person; ``name`` is the file's path below the folder of runs."""
     return StoredFolder(root, ADVICE).array(name, words=name, trailing=True)
+
+
+def _is_there(file: Path) -> bool:
+    return os.path.lexists(file) and has_hash(file)
 
 
 def has_hash(file: Path) -> bool:

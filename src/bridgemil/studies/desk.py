@@ -12,7 +12,8 @@ from bridgemil import backbones, methods
 from bridgemil.audit import guard
 from bridgemil.cohort.folds import FoldPlan, Round
 from bridgemil.cohort.store import Cohort
-from bridgemil.engine.benchmark import Where, benchmark
+from bridgemil.engine.benchmark import benchmark
+from bridgemil.engine.execute import Where
 from bridgemil.engine.plan import Experiment, Plan
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import fold_plan
