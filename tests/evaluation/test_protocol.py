@@ -280,7 +280,7 @@ def test_the_estimate_is_not_far_from_the_truth(tmp_path: Path) -> None:
 
 
 def test_the_estimate_counts_what_a_run_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridgemil.evaluation.estimate._measure", lambda *_: _Pace(1.0, 0.1, 0.0, 0.0, 0.0))
+    monkeypatch.setattr("bridgemil.evaluation.estimate._measure", lambda *_: _Pace(1.0, 0.1, 0.0, 0.0, 0.0, 1.0))
     cohort = people(9, windows=4)
     subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
     n, validating = (sum(cohort.records[s].n_windows for s in part) for part in (subjects.train, subjects.validation))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,12 +22,17 @@ from bridgemil.parallel import default_threads
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
+
+    from bridgemil.learning.window_set import WindowSet
 
 LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
 TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
 BASELINE = 15e-9  # seconds a byte of signal takes a baseline
-TRIED = 64  # windows a front end is tried on
+TRIED = 64  # windows that the front end and the encoder are tried on
+MOST = 100e6  # bytes of windows to try
+SUBJECTS = 8  # who are trained on for an epoch, and
+TRYING = 0.1  # seconds that one forward pass of all their windows may take
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class _Pace:
     kept: float  # bytes a window keeps for the gradient
     window: float  # bytes a window has
     front_end: float  # seconds a window takes the front end
+    stage1: float = 0.0  # seconds of Stage 1, a window that is encoded
 
 
 def estimate(cohort: Cohort, subjects: Round, settings: Settings, device: torch.device) -> Estimate:
@@ -72,13 +78,13 @@ def estimate(cohort: Cohort, subjects: Round, settings: Settings, device: torch.
         window_bytes = 4 * len(cohort.channels) * cohort.n_times
         return Estimate(0, BASELINE * cohort.n_windows * window_bytes, LIBRARIES + 200 * window_bytes)
     bag = int(np.median([record.n_windows for record in cohort.records.values()]))
-    bag = min(max(4 * bag, 64), 512)  # two of these are about a mini-batch of eight subjects
+    bag = min(max(bag, 8), int(MOST / (4 * SUBJECTS * len(cohort.channels) * cohort.n_times)) + 8)
     pace = _measure(settings.model_dump_json(), cohort.signal, bag, str(device))
     stage1, most = 0.0, 0
     if settings.stage1 is not None:
         per_epoch, most = _stage1_windows(settings.stage1, n["train"])
         steps = -(-n["train"] // settings.stage1.batch_windows)
-        stage1 = stretched(settings.stage1, steps).epochs * per_epoch * pace.step
+        stage1 = stretched(settings.stage1, steps).epochs * per_epoch * pace.stage1
     sizes = [cohort.records[s].n_windows for s in subjects.train]
     if isinstance(chosen, BagSettings):
         sizes = [min(size, chosen.bag_windows or size) for size in sizes]
@@ -108,6 +114,7 @@ def _stage1_windows(settings: Stage1Settings, n: int) -> tuple[int, int]:
 
 @cache
 def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
+    """Train for an epoch on a few random windows, as the run will: what a step costs beside the encoder counts too."""
     import torch
 
     from bridgemil import aggregators, backbones
@@ -122,26 +129,75 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
         return tensor
 
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        encoder = encoder_for(settings, signal)
-        head = aggregators.create("timemil" if slow else "mean", backbones.embedding_dim(encoder), 2)
-        model = BagModel(encoder, head).to(device)
-        x, front_end = torch.randn(2 * bag, signal.n_channels, signal.n_times, device=device), 0.0
+        encoder = encoder_for(settings, signal).to(device)
+        x, front_end = torch.randn(TRIED, signal.n_channels, signal.n_times, device=device), 0.0
         if (front := getattr(encoder, "front_end", None)) is not None:
-            front_end = _seconds(lambda: front(x[:TRIED]), device) / len(x[:TRIED])
-            x = front(x[:TRIED]).repeat(-(-len(x) // TRIED), 1)[: len(x)]
-
-        def step() -> None:
-            model.aggregate(model.encoder(x), [bag, bag]).logits.sum().backward()
+            front_end = _seconds(lambda: front(x), device) / len(x)
+            x = front(x)
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            head = aggregators.create("timemil" if slow else "mean", backbones.embedding_dim(encoder), 2).to(device)
+            BagModel(encoder, head).aggregate(encoder(x), [TRIED // 2, TRIED // 2]).logits.sum().backward()
 
         def forward() -> None:
             with torch.no_grad():
-                model.encoder(x)
+                encoder(x)
 
-        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-            loss = model.aggregate(model.encoder(x), [bag, bag]).logits.sum()
-        loss.backward()
-        paces = [_seconds(work, device) / len(x) for work in (step, forward)]
-        return _Pace(paces[0], paces[1], kept / len(x), 4.0 * x[0].numel(), front_end)
+        each = _seconds(forward, device) / len(x)
+        windows = _random_windows(x, signal, min(bag, max(8, int(TRYING / each) // SUBJECTS)))
+        stage1, step = _epochs(settings, encoder, windows, device)
+    return _Pace(step, each, kept / len(x), 4.0 * x[0].numel(), front_end, stage1)
+
+
+def _random_windows(x: Tensor, signal: Signal, bag: int) -> WindowSet:
+    """``SUBJECTS`` people of two classes with ``bag`` windows each; of a front end, features."""
+    from bridgemil.learning.window_set import WindowSet
+
+    shape = bag, signal.n_channels, signal.n_times
+    rng = np.random.default_rng(0)
+    noise = [rng.standard_normal(shape, dtype=np.float32) for _ in range(SUBJECTS)]
+    labels = [("a", "b")[i % 2] for i in range(SUBJECTS)]
+    channels = [str(i) for i in range(signal.n_channels)]
+    cohort = Cohort.from_arrays(noise, labels, sfreq=200.0, channels=channels)
+    rows = np.resize(x.cpu().numpy(), (bag, *x.shape[1:]))
+    return WindowSet.load(cohort, cohort.subjects, None, lambda _: rows)
+
+
+def _epochs(settings: Settings, encoder: nn.Module, windows: WindowSet, device: torch.device) -> tuple[float, float]:
+    """Seconds of one epoch of Stage 1 and of Stage 2, for each window that is encoded."""
+    from bridgemil.learning.fitting import Here, fit_network, pretrain
+    from bridgemil.learning.streams import Streams
+
+    here, n = Here(Streams.of(0, windows.subjects), device), len(windows)
+    assert settings.backbone is not None
+    assert settings.stage2 is not None
+    stage1 = 0.0
+    if settings.stage1 is not None:
+        share = min(1.0, n / settings.stage1.batch_windows)  # of a whole mini-batch, where the encoder is slow
+        once = _once(settings.stage1, share)
+        trained = [pretrain(encoder, settings.backbone, windows, once, here, None).seconds for _ in range(2)]
+        stage1 = min(trained) / _stage1_windows(once, n)[0]
+    final = _once(settings.stage2)
+    pretrained = settings.stage1 is not None
+    trained = [
+        fit_network(encoder, settings.backbone, windows, None, final, here, pretrained=pretrained)[1].seconds
+        for _ in range(2)
+    ]
+    return stage1, min(trained) / n
+
+
+def _once(settings: Any, share: float = 1.0) -> Any:
+    """The settings for one epoch in which everything is trained, without effect: no rate can break it down."""
+    once: dict[str, Any] = {
+        "epochs": 1,
+        "min_steps": 0,
+        "warmup_epochs": 0,
+        "freeze_epochs": 0,
+        "burn_in": 0,
+        "lr": 0.0,
+    }
+    once |= {"encoder_lr": None, "frozen": False, "bag_windows": None, "selection": "last"}
+    once["subbag_pairs"] = max(2, int(share * getattr(settings, "subbag_pairs", 0)))
+    return settings.model_copy(update={key: once[key] for key in once if key in type(settings).model_fields})
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
