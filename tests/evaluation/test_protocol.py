@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch import nn
 
 import bridgemil
 from bridgemil import backbones, baselines, methods
@@ -300,11 +302,20 @@ def test_the_estimate_counts_what_a_run_will_do(monkeypatch: pytest.MonkeyPatch)
     assert told("bridgemil", **two_stage, stage1_subbag_pairs=4).stage1 == pytest.approx(2 * (2 * n + 2 * 4 * 8))
 
 
-def test_a_registered_backbone_can_be_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch import nn
+class Flat(nn.Module):
+    """A user's own network."""
 
+    def __init__(self, n_channels: int, n_times: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(n_channels * n_times, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x.flatten(1))
+
+
+def test_a_registered_backbone_can_be_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backbones, "_REGISTERED", {})
-    backbones.register("flat", lambda channels, times: nn.Sequential(nn.Flatten(), nn.Linear(channels * times, 5)))
+    backbones.register("flat", Flat)
     assert bridgemil.evaluate is evaluate
     assert len(quickly(people(6, windows=3), "millet", "flat").predictions) == 6
 
