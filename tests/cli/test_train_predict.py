@@ -97,7 +97,7 @@ def test_train_goes_on_where_it_stopped_and_prints_json(folder: Path, tmp_path: 
         (("train", "COHORT", "--out", "COHORT"), 2, "is no bundle"),
         (("train", "COHORT", "--out", "m", "--method", "magic"), 2, "method must be one of"),
         (("train", "COHORT", "--out", "m", "--folds", "7", "--method", "bandpower"), 1, "fewer than the 7 folds"),
-        (("train", "nowhere", "--out", "m"), 1, "no cohort there"),
+        (("train", "nowhere", "--out", "m"), 2, "no cohort there"),
         (("predict", "COHORT", "x.edf"), 1, "no bundle there"),
         (("predict", "MODEL", "x.edf"), 1, "no such file"),
         (("predict", "MODEL", "x.edf", "--bad-channels", "guess"), 2, "must be stop or interpolate"),
