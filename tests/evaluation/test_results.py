@@ -11,6 +11,7 @@ import pytest
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import TOGETHER, Results
+from bridgemil.runs import warning_text
 from people import people
 
 COHORT = people(9, windows=3, classes=("a", "b"))
@@ -133,6 +134,8 @@ def test_results_say_what_they_are(attention: Results, ensemble: Results) -> Non
     assert first.startswith(f"attention, eegnet: accuracy {accuracy:.1%} (95 % ")
     assert "AUROC" in first
     assert "9 subjects of a, b, each held out once: 3 folds, split seed 0, 2 seeds" in second
-    assert [line.split()[1] for line in rest] == ["bandpower:", "tangent:"]
+    warnings = [f"  {warning_text(warning)}" for warning in attention.warnings]
+    assert rest[: len(warnings)] == warnings
+    assert [line.split()[1] for line in rest[len(warnings) :]] == ["bandpower:", "tangent:"]
     assert "seeds averaged" in repr(attention.ensemble)
     assert repr(ensemble).startswith("tangent+attention, eegnet: ")
