@@ -19,13 +19,13 @@ import numpy as np
 import torch
 
 from bridgemil import methods
+from bridgemil.cohort.folder import write_cohort, write_subject
 from bridgemil.cohort.folds import SubjectKFold
 from bridgemil.cohort.records import describe
-from bridgemil.cohort.store import FORMAT, Cohort
-from bridgemil.cohort.writing import array_hash, write_cohort, write_subject
+from bridgemil.cohort.store import Cohort
 from bridgemil.evaluation.run import Run
 from bridgemil.runs import open_store
-from bridgemil.stored.folder import forget_checks
+from bridgemil.storage.artifact import forget_verified
 
 CHANNELS, N_TIMES, RATE = 19, 200, 200.0
 RUNS = ("tangent:", "bridgemil:covariance", "bridgemil:eegnet")
@@ -34,23 +34,22 @@ RUNS = ("tangent:", "bridgemil:covariance", "bridgemil:eegnet")
 def write(folder: Path, people: int, windows: int) -> Path:
     """Noise of so many people, with the records that ``prepare`` keeps of their files."""
     rng = np.random.default_rng(0)
-    rows, files, starts_of = [], [], {}
+    rows, files = [], []
     for i in range(people):
         name, label = f"sub-{i:04d}", "AB"[i % 2]
         bag = 10 * rng.standard_normal((windows, CHANNELS, N_TIMES), dtype=np.float32)
         record = asdict(describe(name, label, bag, [f"{name}.edf"], [windows]))
         starts = np.arange(windows, dtype=np.float64)
         write_subject(folder, name, bag, starts, record)
-        starts_of[name] = array_hash(starts)
         rows.append(record | {"age": 60 + i % 20, "sex": "FM"[i % 3 % 2]})
         files.append({"subject": name, "file": f"{name}.edf", "sha256": record["signal_hash"], "sfreq": 500.0,
                       "native_sfreq": 500.0, "n_channels": CHANNELS, "identity": i + 1, "day": i})  # fmt: skip
     about = {
-        "format": FORMAT, "source": "noise", "channels": [f"E{c + 1}" for c in range(CHANNELS)], "sfreq": RATE,
+        "source": "noise", "channels": [f"E{c + 1}" for c in range(CHANNELS)], "sfreq": RATE,
         "n_times": N_TIMES, "folds": min(10, people // 4), "burn_in": 0, "settings": {}, "left_out": [],
         "notes": [], "files": files,
     }  # fmt: skip
-    write_cohort(folder, about, rows, starts_of)
+    write_cohort(folder, about, rows)
     return folder
 
 
@@ -65,7 +64,7 @@ def first_use(cohort: Cohort, rounds: int) -> tuple[float, float]:
     """What the check of everybody's signal adds to asking for it; the median of some rounds."""
     added = []
     for _ in range(rounds):
-        forget_checks()
+        forget_verified()
         first, again = (seconds(lambda: [cohort.windows(who) for who in cohort.subjects]) for _ in range(2))
         added.append((first[0] - again[0], first[1] - again[1]))
     return statistics.median(clock for clock, _ in added), statistics.median(used for _, used in added)

@@ -32,9 +32,8 @@ def write(folder: Path, gigabytes: float) -> None:
     """Two classes that differ in the size of the slow part; the same noise for all, so that it is quickly made."""
     import numpy as np
 
+    from bridgemil.cohort.folder import write_cohort, write_subject
     from bridgemil.cohort.records import describe
-    from bridgemil.cohort.store import FORMAT
-    from bridgemil.cohort.writing import write_cohort, write_subject
 
     rng = np.random.default_rng(0)
     shared = 10 * rng.standard_normal((WINDOWS, CHANNELS, N_TIMES), dtype=np.float32)
@@ -47,7 +46,7 @@ def write(folder: Path, gigabytes: float) -> None:
         write_subject(folder, name, windows, starts, record)
         rows.append(record)
     about = {
-        "format": FORMAT, "source": "noise", "channels": [f"E{c + 1}" for c in range(CHANNELS)], "sfreq": 200.0,
+        "source": "noise", "channels": [f"E{c + 1}" for c in range(CHANNELS)], "sfreq": 200.0,
         "n_times": N_TIMES, "folds": 10, "burn_in": 0, "settings": {}, "left_out": [], "notes": [], "files": [],
     }  # fmt: skip
     write_cohort(folder, about, rows)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.store import Cohort
-from bridgemil.stored import SEAL, file_hash, write_sealed
+from bridgemil.storage.artifact import visible_files, write_manifest
 
 Signals = dict[str, NDArray[np.float32]]  # by subject: channels x samples
 
@@ -128,12 +128,9 @@ def with_files(cohort: Cohort, **more: Callable[[str], Any]) -> Cohort:
     return Cohort(records, about, cohort._columns, arrays=cohort._arrays)
 
 
-def resealed(run: Path) -> None:
-    """Hash a run's files anew, as if the pipeline itself had written what is wrong with them."""
-    content = json.loads((run / "run.json").read_text("utf-8"))
-    content.pop(SEAL, None)
-    files = {file.name: file_hash(file) for file in run.iterdir() if file.name != "run.json"}
-    write_sealed(run / "run.json", content | {"files": files, "identity": run.name})
+def resealed(folder: Path, kind: str = "run") -> None:
+    """Write the manifest again, as if the pipeline itself had written what is wrong with the files."""
+    write_manifest(folder, kind, visible_files(folder))
 
 
 def edit(file: Path, change: Callable[[dict[str, Any]], None]) -> None:

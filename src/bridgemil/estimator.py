@@ -26,16 +26,16 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from bridgemil import methods, models
 from bridgemil.cohort.arrays import bags_of, is_missing, warn_of_volts
 from bridgemil.cohort.store import Cohort
-from bridgemil.disk import new_folder
 from bridgemil.errors import BadData, BadUse
-from bridgemil.stored import StoredFolder, write_sealed
+from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
+from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
     from bridgemil.models import Prediction
 
 Bag = NDArray[np.float32]
-FORMAT = 1
-ABOUT, MODEL = "estimator.json", "model"
+KIND = "classifier"
+METADATA, MODEL = "estimator.json", "model"
 LABEL_KINDS = "biufUO"  # numpy kinds of labels that JSON can hold: truth values, numbers, strings
 
 
@@ -187,14 +187,12 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "model_")
         folder = Path(path)
-        if folder.exists() and not (folder / ABOUT).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and not (folder / METADATA).is_file() and (not folder.is_dir() or any(folder.iterdir())):
             raise BadUse(f"{folder}: exists and is no classifier; choose another place")
         if self.classes_.dtype.kind not in LABEL_KINDS:
             raise BadUse(f"labels of type {self.classes_.dtype} cannot be saved; use strings or numbers")
         kind = self.classes_.dtype.kind
         content = {
-            "kind": "bridgemil classifier",
-            "format": FORMAT,
             "parameters": self.get_params(deep=False),
             "classes": {
                 "dtype": "object" if kind == "O" else self.classes_.dtype.str,
@@ -208,9 +206,9 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise BadUse(
                 f"a parameter or label cannot be saved ({error}); use plain numbers, strings and lists"
             ) from None
-        with new_folder(folder) as partial:
-            self.model_.save(partial / MODEL)
-            write_sealed(partial / ABOUT, content)
+        with new_artifact(folder, KIND) as partial:
+            self.model_.write(partial / MODEL)
+            write_json(partial / METADATA, content)
 
     @classmethod
     def load(cls, path: str | Path, *, backbone: str | None = None) -> Self:
@@ -224,26 +222,14 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Needed if it was trained with your own code: the same address again.
         """
         folder = Path(path)
-        stored = StoredFolder(folder, "save it again")
-        if not stored.has(ABOUT):
-            raise BadData(f"{folder}: no classifier there (no {ABOUT})")
-        try:
-            content = stored.json(ABOUT)
-            if content["kind"] != "bridgemil classifier" or content["format"] != FORMAT:
-                raise BadData(
-                    f"{folder}: kind {content['kind']!r}, format {content['format']}; this version reads {FORMAT}"
-                )
-            dtype = np.dtype(content["classes"]["dtype"])
-            if dtype.kind not in LABEL_KINDS:
-                raise ValueError(f"labels of type {dtype}")
-            made = cls(**content["parameters"])
-            made.classes_ = np.array(content["classes"]["values"], dtype=dtype)
-            made.validation_ = np.array(content["validation"], dtype=np.intp)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadData(f"{folder}: no classifier there, or a damaged one ({error})") from None
-        made.model_ = models.load(folder / MODEL, backbone=backbone)
-        if len(made.model_.facts.classes) != len(made.classes_):
-            raise BadData(f"{folder}: the labels and the model do not belong together")
+        if not is_artifact(folder):
+            raise BadData(f"{folder}: no classifier there; save one with `save`")
+        artifact = Artifact.open(folder, KIND, "save it again")
+        content = artifact.json(METADATA)
+        made = cls(**content["parameters"])
+        made.classes_ = np.array(content["classes"]["values"], dtype=np.dtype(content["classes"]["dtype"]))
+        made.validation_ = np.array(content["validation"], dtype=np.intp)
+        made.model_ = models.read_model(artifact, f"{MODEL}/", backbone=backbone)
         return made
 
     def _windows(self, X: Any) -> tuple[list[Bag], float, list[str] | None]:

@@ -39,8 +39,9 @@ from bridgemil.engine.benchmark import plan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.results import Results
-from bridgemil.integrity import verify
 from bridgemil.report.audit_text import lines
+from bridgemil.runs import RunStore
+from bridgemil.verify import verify
 from leaky import labelled, made, signals
 
 engine = importlib.import_module("bridgemil.engine.evaluate")  # the module, not the function of that name

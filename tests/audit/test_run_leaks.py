@@ -76,15 +76,16 @@ def _record_edited(folder: Path) -> None:
 
 
 def _noted_split_with_a_subject_twice(folder: Path) -> None:
-    file = next((folder / "runs" / "splits").glob("*.json"))
+    file = next((folder / "runs" / "splits").rglob("record.json"))
     edit(file, lambda content: content["folds"][0].append(content["folds"][1][0]))
+    resealed(file.parent, "split")
 
 
 def _encoder_saw_a_test_subject(folder: Path) -> None:
     tested = json.loads((_run_of(folder, "bridgemil") / "run.json").read_text())["test"]
-    for file in (folder / "runs" / "stage1").rglob("encoder.safetensors"):
-        tensors, note = checkpoint.read(file)
-        checkpoint.write(file, tensors, note | {"train": sorted({*note["train"], tested[0]})})
+    for file in (folder / "runs" / "stage1").rglob("encoder.json"):
+        edit(file, lambda note: note["train"].append(tested[0]))
+        resealed(file.parent, "encoder")
 
 
 def _encoder_damaged(folder: Path) -> None:
@@ -170,9 +171,9 @@ def _all_of(folder: Path, method: str) -> list[Path]:
 def _with_tensors(run: Path, changed: dict[str, Any]) -> None:
     import torch
 
-    tensors, about = checkpoint.read(run / "model.safetensors")
+    tensors = checkpoint.read_tensors(run / "model.safetensors")
     more = {name: torch.from_numpy(np.array(value)) for name, value in changed.items()}
-    checkpoint.write(run / "model.safetensors", tensors | more, about)
+    checkpoint.write_tensors(run / "model.safetensors", tensors | more)
 
 
 def _predict_again(folder: Path, run: Path) -> None:

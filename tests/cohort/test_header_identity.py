@@ -11,11 +11,12 @@ import mne
 import pytest
 
 from bridgemil.audit import audit
+from bridgemil.cohort.folder import METADATA, TABLE, subject_name
 from bridgemil.cohort.header_identity import identity_hash, recording_day
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.store import Cohort
-from bridgemil.integrity import verify
-from bridgemil.stored import seal
+from bridgemil.storage.artifact import write_manifest
+from bridgemil.verify import verify
 from recordings import MONTAGE, noise
 
 JANE = "MCH-0234567 F 02-MAY-1951 Jane_Roe"
@@ -126,7 +127,9 @@ def test_a_cohort_of_an_earlier_version_is_read_and_said_not_to_record_it(bids: 
     for file in content["files"]:
         for key in ("identity", "day", "n_channels"):
             del file[key]
-    (out / "cohort.json").write_text(json.dumps(seal(content)))
+    (out / "cohort.json").write_text(json.dumps(content))
+    subjects = [f"subjects/{subject_name(row['subject'])}/manifest.json" for row in content["files"]]
+    write_manifest(out, "cohort", {METADATA, TABLE, *subjects})
     looked = audit(out)
     (finding,) = looked.named("shared_header")
     assert finding.status == "SKIP"
@@ -135,5 +138,5 @@ def test_a_cohort_of_an_earlier_version_is_read_and_said_not_to_record_it(bids: 
     assert "channels (how many each file had is not recorded" in skipped[0]
     assert "date (the order of recording is not recorded" in skipped[0]
     assert "identity" not in prepared(bids, out).about["files"][0], "finished, it is left as it is"
-    (out / "cohort.json").unlink()
+    (out / "manifest.json").unlink()
     assert "identity" in prepared(bids, out).about["files"][0]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bridgemil import Cohort
+from bridgemil.cohort.folder import subject_folder, write_cohort
 from bridgemil.cohort.records import SubjectRecord
-from bridgemil.cohort.writing import subject_folder, write_cohort
 from bridgemil.errors import BadData, BadUse
 
 
@@ -156,6 +156,9 @@ def test_a_thousand_subjects_open_at_once_and_without_their_signal(tmp_path: Pat
         SubjectRecord(f"s{i}", "ab"[i % 2], ("f",), (300,), (0.0,) * 19, (1.0,) * 19, "0" * 64) for i in range(1000)
     ]
     cohort = Cohort(records, few.about | {"channels": channels}, {r.subject: {"site": "x"} for r in records})
+    for record in records:
+        subject_folder(tmp_path, record.subject).mkdir(parents=True)
+        (subject_folder(tmp_path, record.subject) / "manifest.json").write_text("{}")
     write_cohort(tmp_path, cohort.about, cohort.rows())
     times = []
     for _ in range(3):

@@ -393,8 +393,8 @@ def test_the_time_of_a_shared_stage_1_is_counted(tmp_path: Path) -> None:
     cohort = people(6, windows=3)
     quickly(cohort, "bridgemil", out=tmp_path)
     store, shared = open_store(tmp_path), quickly(cohort, "wo_retention", out=tmp_path)
-    files = (tmp_path / "stage1").rglob("encoder.safetensors")
-    stage1 = {tuple(note["train"]): note["seconds"] for note in (checkpoint.read(file)[1] for file in files)}
+    files = (tmp_path / "stage1").rglob("encoder.json")
+    stage1 = {tuple(note["train"]): note["seconds"] for note in (json.loads(file.read_text()) for file in files)}
     for identity in shared.runs:
         about = store.about(identity)
         assert about["seconds"] > stage1[tuple(sorted(about["train"]))] > 0

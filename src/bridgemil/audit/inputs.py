@@ -128,7 +128,8 @@ class AuditInput:
         for name in [] if self.store is None else self.store.names("splits"):
             assert self.store is not None
             try:
-                cohort_hash, plan = self.store.split(name)
+                record = self.store.record("splits", name)
+                cohort_hash, plan = record["cohort"], FoldPlan.from_json(record)
             except BridgeMILError as error:
                 (refused if name.startswith(self.cohort.hash[:12]) else damage).append(_sentence(error))
                 continue

@@ -28,8 +28,8 @@ def remembered(cohort: Cohort, runs: str | Path | None, check: Callable[[Cohort]
         Does the audit.
     """
     key = _key(cohort)
-    if key not in _KNOWN and runs is not None and f"{key}.json" in RunStore(Path(runs)).names("audits"):
-        _KNOWN[key] = [Finding.from_json(finding) for finding in RunStore(Path(runs)).audit(f"{key}.json")]
+    if key not in _KNOWN and runs is not None and key in RunStore(Path(runs)).names("audits"):
+        _KNOWN[key] = [Finding.from_json(finding) for finding in RunStore(Path(runs)).audit(key)]
     if key not in _KNOWN:
         _KNOWN[key] = check(cohort)
     return _KNOWN[key]
@@ -48,7 +48,7 @@ def keep(cohort: Cohort, runs: str | Path) -> None:
     key = _key(cohort)
     if key in _KNOWN:
         findings = [finding.for_json() for finding in _KNOWN[key]]
-        RunStore(Path(runs)).note_audit(f"{key}.json", cohort.hash, findings)
+        RunStore(Path(runs)).note_audit(key, cohort.hash, findings)
 
 
 def _key(cohort: Cohort) -> str:

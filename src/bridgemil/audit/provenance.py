@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,6 @@ from bridgemil.cohort.folds import Round
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.runs import RESULTS_VERSION, run_identity, stage1_identity
-from bridgemil.runs.store import ENCODER
 
 NAME = "provenance"
 
@@ -118,8 +116,6 @@ def _selection(inputs: AuditInput) -> Finding:
 
 def _stage1(inputs: AuditInput) -> Finding:
     """The Stage 1 encoder of a run was trained on the run's training subjects and on nobody else."""
-    from bridgemil.learning import checkpoint
-
     assert inputs.store is not None
     wrong, broken, absent, looked = [], [], 0, 0
     notes: dict[str, dict[str, Any] | None] = {}
@@ -131,10 +127,10 @@ def _stage1(inputs: AuditInput) -> Finding:
         encoder = stage1_identity(settings, inputs.cohort.hash, round_of(about), int(about["seed"]))
         if encoder is None:
             continue
-        file = inputs.store.stage1(encoder) / ENCODER
         try:
             if encoder not in notes:
-                notes[encoder] = checkpoint.check(file) if os.path.lexists(file) else None
+                present = inputs.store.stage1(encoder).exists()
+                notes[encoder] = inputs.store.encoder_metadata(encoder) if present else None
         except BadData as error:
             notes[encoder] = {"damage": str(error).splitlines()[0]}
         note = notes[encoder]
@@ -142,8 +138,8 @@ def _stage1(inputs: AuditInput) -> Finding:
             absent += 1
             continue
         looked += 1
-        if "damage" in note or not isinstance(note.get("train"), list):
-            broken.append(f"run {identity}: {note.get('damage') or f'{file}: does not say whom it was trained on'}")
+        if "damage" in note:
+            broken.append(f"run {identity}: {note['damage']}")
             continue
         seen = set(map(str, note["train"]))
         tested = sorted(seen & set(about["test"]))

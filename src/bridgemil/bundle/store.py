@@ -1,13 +1,14 @@
 """A bundle on disk: a trained, calibrated model with everything needed to use it on a new recording, and its card.
 
-    bundle.json             what it is: classes, signal, preparation, calibration, performance, provenance; hashes
+    bundle.json             classes, signal, preparation, calibration, performance, provenance
     card.md                 the same for people
-    reference.safetensors   statistics of the training subjects; no subject's own data
-    model/                  the fitted model (see ``bridgemil.models``), of an ensemble with a folder a member
+    reference.safetensors   statistics of the training subjects, without anybody's own data
+    model/                  the fitted model (see ``bridgemil.models``); of an ensemble one folder per member
+    manifest.json           checksums (see ``bridgemil.storage.artifact``)
 
-Nothing in it executes. Every file is checked against its hash before anything is built from it; a file that is missing,
-changed, cut short or not listed is refused. The hashes show damage and meddling by mistake: who wants to deceive can
-write a new bundle, so take bundles from people you trust.
+Nothing in it executes. Every file is compared with its checksum before anything is built from it; a file that is
+missing, changed, cut short or not listed is refused. Take bundles from people you trust: checksums find damage, not
+fraud.
 """
 
 from __future__ import annotations
@@ -24,16 +25,14 @@ from bridgemil import models
 from bridgemil.bundle.reference import Reference
 from bridgemil.bundle.shipped import locate
 from bridgemil.cohort.signal import Signal
-from bridgemil.disk import new_folder, refuse_link, write_json
 from bridgemil.errors import BadData, BadUse, BridgeMILError
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.calibration import Calibration
 from bridgemil.runs import AuditWarning
-from bridgemil.stored import StoredFolder, file_hash
-from bridgemil.stored.hashes import content_hash
+from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
+from bridgemil.storage.files import refuse_link, write_json, write_text
 
-FORMAT = 2
-KIND = "bridgemil bundle"
+KIND = "bundle"
 ABOUT, CARD, REFERENCE, MODEL = "bundle.json", "card.md", "reference.safetensors", "model"
 ADVICE = "get the bundle again"
 NOTICE = "Research use only: not a medical device, and no basis for a decision about a person."
@@ -58,6 +57,8 @@ class Bundle:
         The model card, Markdown.
     folder
         Where it was read from or written to.
+    checksum
+        Of everything in the folder: which model it is.
     """
 
     model: models.Model
@@ -66,6 +67,7 @@ class Bundle:
     about: Mapping[str, Any]
     card: str
     folder: Path | None = None
+    checksum: str = ""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ class Bundle:
     @property
     def title(self) -> str:
         """Name and hash: which model said something."""
-        return f"{self.name} {str(self.about.get('sha256', ''))[:12]}".strip()
+        return f"{self.name} {self.checksum[:12]}".strip()
 
     def probabilities(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
         """Calibrated probabilities of one person, K.
@@ -115,7 +117,7 @@ class Bundle:
         folder = Path(folder)
         refuse_taken(folder, overwrite)
         try:
-            with new_folder(folder) as partial:
+            with new_artifact(folder.absolute(), KIND) as partial:
                 self._fill(partial)
         except OSError as error:
             words = f"{folder}: cannot be written ({error.strerror}); make room, or choose another --out"
@@ -129,21 +131,19 @@ class Bundle:
     def _fill(self, folder: Path) -> None:
         import torch
 
-        from bridgemil.learning import checkpoint
+        from bridgemil.learning.checkpoint import write_tensors
 
-        self.model.save(folder / MODEL)
+        self.model.write(folder / MODEL)
         arrays = {name: torch.from_numpy(np.array(values)) for name, values in self.reference.tensors().items()}
-        checkpoint.write(folder / REFERENCE, arrays, {})
-        (folder / CARD).write_text(self.card, encoding="utf-8")
+        write_tensors(folder / REFERENCE, arrays)
+        write_text(folder / CARD, self.card)
         facts = self.model.facts.for_json()
         content = {
-            "kind": KIND, "format": FORMAT, "notice": NOTICE, **self.about,
+            "notice": NOTICE, **self.about,
             **{key: facts[key] for key in ("settings", "classes", "signal", "preparation", "seed", "versions")},
             "reference": {"bands": {name: list(band) for name, band in self.reference.bands.items()}},
-            "files": {name: file_hash(folder / name) for name in _inside(folder)},
         }  # fmt: skip
-        content.pop("sha256", None)
-        write_json(folder / ABOUT, content | {"sha256": content_hash(content)})
+        write_json(folder / ABOUT, content)
 
 
 def refuse_taken(folder: Path, overwrite: bool) -> None:
@@ -169,76 +169,28 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     device
         Where to predict.
     """
-    from bridgemil.learning import checkpoint
+    from bridgemil.learning.checkpoint import read_tensors
 
     folder = locate(folder)
-    about = read_about(folder)
-    check_files(folder, about["files"])
-    tensors, _ = checkpoint.read(folder / REFERENCE, ADVICE)
-    try:
-        bands, decision = about["reference"]["bands"], calibration.from_json(about["calibration"])
-        reference = Reference.from_tensors({name: value.numpy() for name, value in tensors.items()}, bands)
-    except BridgeMILError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        raise StoredFolder(folder, ADVICE).bad(ABOUT, "lacks a reference or calibration that can be read") from None
-    model = models.load(folder / MODEL, backbone=backbone, device=device)
-    if list(model.facts.classes) != about.get("classes") or model.facts.signal.for_json() != about.get("signal"):
-        raise BadData(f"{folder}: bundle.json and the model in it do not belong together")
-    card = (folder / CARD).read_text("utf-8")
-    return Bundle(model, decision, reference, about, card, folder)
+    artifact = open_bundle(folder)
+    about, strangers = artifact.json(ABOUT), artifact.strangers()
+    if strangers:
+        raise BadData(f"{folder}: {', '.join(strangers)} is not part of the bundle; remove it, or {ADVICE}")
+    tensors = read_tensors(artifact.path(REFERENCE))
+    numbers = {name: value.numpy() for name, value in tensors.items()}
+    return Bundle(
+        models.read_model(artifact, f"{MODEL}/", backbone=backbone, device=device),
+        calibration.from_json(about["calibration"]),
+        Reference.from_tensors(numbers, about["reference"]["bands"]),
+        about,
+        artifact.text(CARD),
+        folder,
+        artifact.checksum,
+    )
 
 
-def read_about(folder: Path) -> dict[str, Any]:
-    """The content of bundle.json, which must be whole and unchanged."""
-    file = folder / ABOUT
-    stored = StoredFolder(folder, ADVICE)
-    if not stored.has(ABOUT):
-        raise BadData(f"{folder}: no bundle there (no {ABOUT}); make one with `bridgemil train COHORT --out MODEL`")
-    about = stored.json(ABOUT)
-    try:
-        kind, form, stated, files = about["kind"], about["format"], about["sha256"], about["files"]
-    except KeyError as error:
-        raise stored.bad(ABOUT, f"is damaged, or no bundle's (no {error})") from None
-    if kind != KIND:
-        raise BadData(f"{file}: is of another program, not a {KIND}")
-    if form != FORMAT:
-        which = f"{form}" if isinstance(form, int) else "unknown"
-        raise BadData(f"{file}: bundle format {which}, this version reads {FORMAT}; use the version that wrote it")
-    if stated != content_hash({key: value for key, value in about.items() if key != "sha256"}):
-        raise BadData(f"{file}: was changed after the bundle was written; get the bundle again")
-    if not isinstance(files, dict) or not {CARD, REFERENCE, f"{MODEL}/{models.model.ABOUT}"} <= set(files):
-        raise BadData(f"{file}: does not list its files; it is no whole bundle")
-    return about
-
-
-def check_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Refuse a bundle of which a file is missing, changed, not listed or no regular file.
-
-    Parameters
-    ----------
-    folder
-        Where it is.
-    files
-        By name, the hash of each, as bundle.json states them.
-    """
-    present = _inside(folder)
-    missing, foreign = sorted(set(files) - set(present)), sorted(set(present) - set(files) - {ABOUT})
-    if missing:
-        raise BadData(f"{folder}: {', '.join(missing)} is missing; get the bundle again")
-    if foreign:
-        raise BadData(f"{folder}: {', '.join(foreign)} is not a part of the bundle; take it out, or get it again")
-    stored = StoredFolder(folder, ADVICE)
-    for name in files:
-        stored.file(name)
-    changed = [name for name, stated in files.items() if file_hash(folder / name) != stated]
-    if changed:
-        raise BadData(
-            f"{folder}: {', '.join(changed)} was changed or cut short since the bundle was written; get it again"
-        )
-
-
-def _inside(folder: Path) -> list[str]:
-    """Its files by name, but for hidden ones that file browsers leave."""
-    files = (file.relative_to(folder) for file in folder.rglob("*") if file.is_symlink() or not file.is_dir())
-    return sorted(file.as_posix() for file in files if not file.name.startswith("."))
+def open_bundle(folder: Path) -> Artifact:
+    """The artifact of a bundle, its manifest checked."""
+    if not is_artifact(folder):
+        raise BadData(f"{folder}: no bundle there; make one with `bridgemil train COHORT --out MODEL`")
+    return Artifact.open(folder, KIND, ADVICE)

@@ -166,11 +166,9 @@ def _has_names(baseline: Baseline) -> bool:
 
 def _is_the_same(out: Path, identity: str) -> bool:
     """Whether a bundle of this very training is there: the same call may be made again."""
-    if not (out / store.ABOUT).is_file():
-        return False
     try:
-        content: Mapping[str, Any] = store.read_about(out)["provenance"]
-    except (BridgeMILError, KeyError):
+        content: Mapping[str, Any] = store.open_bundle(out).json(store.ABOUT)["provenance"]
+    except BridgeMILError:
         return False
     return content.get("identity") == identity
 

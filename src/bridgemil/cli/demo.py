@@ -119,7 +119,7 @@ def _everybody_else(manifest: Path) -> Path:
     import csv
     import io
 
-    from bridgemil.disk import write_text
+    from bridgemil.storage.files import write_text
 
     with (_recordings() / "participants.tsv").open(encoding="utf-8", newline="") as stream:
         rows = [row for row in csv.DictReader(stream, delimiter="\t") if row["participant_id"] not in KEPT]

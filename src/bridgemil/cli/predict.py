@@ -146,7 +146,7 @@ def _write_csv(path: Path, rows: list[dict[str, Any]], bundle: Bundle) -> None:
     import csv
     import io
 
-    from bridgemil.disk import write_text
+    from bridgemil.storage.files import write_text
 
     columns = ["file", "predicted", *(f"p_{name}" for name in bundle.classes), "windows_used",
                "out_of_distribution_percentile", "warnings", "error", "model"]  # fmt: skip

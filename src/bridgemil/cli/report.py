@@ -55,7 +55,6 @@ def run(
     Writes report.md, LaTeX tables, and CSV files down to the predictions of every held-out subject (predictions.csv)
     and window (windows.csv).
     """
-    from bridgemil.disk import refuse_link
     from bridgemil.errors import BadUse, BridgeMILError, NotFound
     from bridgemil.evaluation.clinical import ClinicalOptions
     from bridgemil.report.benchmark_choice import Choice
@@ -64,6 +63,7 @@ def run(
     from bridgemil.report.benchmark_text import print_report
     from bridgemil.report.clinical_sheets import with_clinical_options
     from bridgemil.runs import find_store
+    from bridgemil.storage.files import refuse_link
 
     if not runs.is_dir():
         raise NotFound(f"{runs}: no such folder; name the --out of `bridgemil evaluate` or `benchmark`")

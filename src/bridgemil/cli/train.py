@@ -92,8 +92,12 @@ def run(
 def for_machines(trained: Trained, out: Path) -> dict[str, Any]:
     """What ``train --json`` prints."""
     about = trained.bundle.about
-    keys = ("name", "sha256", "ensemble", "classes", "performance", "calibration", "notice")
-    return {"model": str(out), "runs": str(trained.runs), **{key: about[key] for key in keys}} | {
+    keys = ("name", "ensemble", "classes", "performance", "calibration", "notice")
+    return {
+        "model": str(out),
+        "checksum": trained.bundle.checksum,
+        "runs": str(trained.runs),
+        **{key: about[key] for key in keys},
         "warnings": trained.results.warnings,
         "evaluation": trained.results.to_dict(),
     }

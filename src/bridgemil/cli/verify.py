@@ -15,29 +15,29 @@ def run(
     path: Annotated[str, typer.Argument(help="A cohort, a folder of runs, or a model (a bundle).")],
     json: options.Json = False,
 ) -> None:
-    """Check every file of a cohort, a folder of runs or a bundle against the hashes that were written along.
+    """Compare every file of a cohort, a folder of runs or a bundle with its checksum.
 
     Example: `bridgemil verify adftd.cohort`
 
     Example: `bridgemil verify runs --json`
 
-    Exit code 1 if anything was changed, cut short, is missing or is no regular file. Hashes show damage and edits; who
-    wants to deceive can write new ones.
+    Exit code 1 if anything was changed, cut short, is missing or is not a regular file. Checksums find damage and
+    edits, not fraud.
     """
-    from bridgemil.integrity import shown, verify
+    from bridgemil.verify import shown, verify
 
-    verdict = verify(path, progress=not json)
+    report = verify(path, progress=not json)
     if json:
-        options.print_json(verdict.for_json())
+        options.print_json(report.to_dict())
     else:
-        for line in verdict.findings:
+        for line in report.findings:
             typer.echo(f"WRONG  {line}")
-        for line in verdict.remarks_in_short:
+        for line in report.remarks:
             typer.echo(f"note   {line}")
-        kind = {"cohort": "cohort", "runs": "folder of runs", "bundle": "bundle"}[verdict.kind]
-        found = len(verdict.findings)
-        good = "nothing to check" if verdict.is_empty else "nothing wrong"
-        words = good if not found else "1 finding" if found == 1 else f"{found} findings"
-        typer.echo(f"{shown(str(verdict.path))}: {kind}, {verdict.checked} checks, {words}")
-    if verdict.findings:
+        kind = {"cohort": "cohort", "runs": "folder of runs", "bundle": "bundle"}[report.kind]
+        found = len(report.findings)
+        good = "nothing to compare" if report.is_empty else "nothing wrong"
+        outcome = good if not found else "1 finding" if found == 1 else f"{found} findings"
+        typer.echo(f"{shown(str(report.path))}: {kind}, {report.checked} artifacts, {outcome}")
+    if report.findings:
         raise typer.Exit(1)

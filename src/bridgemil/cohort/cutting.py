@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from bridgemil.cohort.folder import write_subject
 from bridgemil.cohort.preprocessing import Plan, cut
 from bridgemil.cohort.records import describe
-from bridgemil.cohort.writing import write_subject
 
 
 @dataclass(frozen=True)

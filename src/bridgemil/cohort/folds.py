@@ -18,8 +18,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.disk import write_text
 from bridgemil.errors import BadData, BadUse, NotFound
+from bridgemil.storage.files import write_text
 
 Scheme = Literal["array_split", "sklearn"]
 

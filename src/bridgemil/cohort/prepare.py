@@ -19,6 +19,7 @@ from bridgemil import __version__
 from bridgemil.cohort import sources
 from bridgemil.cohort.checks import Verdict, judge, native_rate
 from bridgemil.cohort.cutting import SubjectTask, cut_subject
+from bridgemil.cohort.folder import SUBJECTS, write_cohort
 from bridgemil.cohort.header_identity import header_records, with_headers
 from bridgemil.cohort.listing import Listing, Recording
 from bridgemil.cohort.preprocessing import Plan
@@ -27,12 +28,6 @@ from bridgemil.cohort.records import SubjectRecord, default_folds
 from bridgemil.cohort.resuming import already_done, is_finished, only_writer, refuse_foreign
 from bridgemil.cohort.settings import PRESETS, PrepareSettings
 from bridgemil.cohort.store import Cohort
-from bridgemil.cohort.writing import (
-    FORMAT,
-    SUBJECTS,
-    array_hash,
-    write_cohort,
-)
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
@@ -275,7 +270,6 @@ def _finish(
         if n < 3 and name
     ]
     about = {
-        "format": FORMAT,
         "source": listing.source,
         "channels": verdict.channels,
         "sfreq": settings.sfreq,
@@ -293,8 +287,7 @@ def _finish(
     clash = {name: f"{name}_source" for name in own}
     columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}
     cohort = Cohort(subjects, about, columns, out)
-    starts = {subject.subject: array_hash(cohort.window_starts(subject.subject)) for subject in subjects}
-    write_cohort(out, about | {"hash": cohort.hash}, cohort.rows(), starts)
+    write_cohort(out, about | {"hash": cohort.hash}, cohort.rows())
 
 
 def _distorted(records: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -9,13 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil.cohort.cutting import SubjectTask
+from bridgemil.cohort.folder import (
+    MARKER,
+    METADATA,
+    RECORD,
+    SUBJECTS,
+    is_whole,
+    mark,
+    open_cohort,
+    open_subject,
+    subject_folder,
+)  # fmt: skip
 from bridgemil.cohort.listing import Listing
-from bridgemil.cohort.opening import is_whole, read_about, read_record
-from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.store import Cohort
-from bridgemil.cohort.writing import ABOUT, MARKER, SUBJECTS, mark, subject_folder
-from bridgemil.disk import Taken, lock, refuse_link, remove
 from bridgemil.errors import BadData, BadUse
+from bridgemil.storage.artifact import MANIFEST, is_artifact
+from bridgemil.storage.files import Taken, lock, refuse_link, remove
 
 
 def refuse_foreign(out: Path, listing: Listing) -> None:
@@ -80,8 +89,8 @@ def is_finished(out: Path, recipe: str, tasks: list[SubjectTask], overwrite: boo
     overwrite
         Replace another cohort.
     """
-    about = out / ABOUT
-    if not about.is_file():
+    refuse_link(out / METADATA, out / MANIFEST)
+    if not is_artifact(out):
         if not overwrite and not _is_of_these(out, tasks, damaged_too=True):
             raise BadUse(
                 f"{out}: holds an unfinished cohort made from other files or settings; choose another OUT, or "
@@ -89,7 +98,7 @@ def is_finished(out: Path, recipe: str, tasks: list[SubjectTask], overwrite: boo
             )
         return False
     try:
-        known = read_about(out).get("recipe")
+        known = open_cohort(out).json(METADATA).get("recipe")
     except BadData:
         known = None
     if known == recipe:
@@ -99,11 +108,11 @@ def is_finished(out: Path, recipe: str, tasks: list[SubjectTask], overwrite: boo
         raise BadUse(f"{out}: holds a cohort made from other files or settings; choose another OUT, or --overwrite")
     elif not overwrite and not _is_of_these(out, tasks):
         raise BadUse(
-            f"{out}: holds a cohort whose {ABOUT} does not say how it was made (edited, damaged, saved from arrays, or "
-            "of another version), and subjects that are not known to be of these files and settings; choose another "
+            f"{out}: holds a cohort whose {METADATA} does not say how it was made (edited, damaged or saved from "
+            "arrays), and subjects that are not known to be of these files and settings; choose another "
             "OUT, or --overwrite"
         )
-    remove(about)  # from here on it is an unfinished cohort
+    remove(out / MANIFEST)  # from here on it is an unfinished cohort
     return False
 
 
@@ -115,11 +124,11 @@ def _is_of_these(out: Path, tasks: list[SubjectTask], damaged_too: bool = False)
     by_folder = {subject_folder(out, task.subject).name: task for task in tasks}
     folders = (out / SUBJECTS).iterdir() if (out / SUBJECTS).is_dir() else ()
     for folder in folders:
-        if folder.name.startswith(".") or (damaged_too and not (folder / "record.json").is_file()):
+        if folder.name.startswith(".") or (damaged_too and not is_artifact(folder)):
             continue
         task = by_folder.get(folder.name)
         try:
-            if task is None or read_record(out, task.subject).get("recipe") != task.recipe:
+            if task is None or open_subject(out, task.subject).json(RECORD).get("recipe") != task.recipe:
                 return False
         except BadData:
             if not damaged_too:
@@ -130,13 +139,9 @@ def _is_of_these(out: Path, tasks: list[SubjectTask], damaged_too: bool = False)
 def _is_whole(out: Path) -> bool:
     """Whether a finished cohort is as it was written; what is damaged is cut anew."""
     try:
-        cohort = Cohort.open(out)
-        for subject in cohort.subjects:
-            cohort.windows(subject)
-            cohort.window_starts(subject)
+        return all(is_whole(out, subject) for subject in Cohort.open(out).subjects)
     except BadData:
         return False
-    return True
 
 
 def already_done(out: Path, tasks: list[SubjectTask]) -> dict[str, dict[str, Any] | None]:
@@ -154,14 +159,13 @@ def already_done(out: Path, tasks: list[SubjectTask]) -> dict[str, dict[str, Any
         refuse_link(subject_folder(out, task.subject))
         if subject_folder(out, task.subject).is_dir():
             try:
-                record = read_record(out, task.subject)
+                record = open_subject(out, task.subject).json(RECORD)
             except BadData:
-                continue  # damaged, or not whole: it is cut anew
-            n_times, starts = task.plans[0].settings.window_samples, record.get("starts_hash")
-            if record.get("recipe") == task.recipe and is_whole(out, SubjectRecord.from_row(record), n_times, starts):
+                continue  # damaged or incomplete: it is segmented again
+            if record.get("recipe") == task.recipe and is_whole(out, task.subject):
                 done[task.subject] = record
     wanted = {subject_folder(out, subject).name for subject in done}
     for folder in (out / SUBJECTS).iterdir():
-        if folder.name not in wanted and ((folder / "record.json").is_file() or folder.suffix == ".part"):
+        if folder.name not in wanted and (is_artifact(folder) or folder.suffix == ".part"):
             remove(folder)
     return done

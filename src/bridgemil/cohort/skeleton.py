@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bridgemil.cohort import formats
 from bridgemil.cohort.listing import LeftOut
-from bridgemil.disk import write_text
 from bridgemil.errors import BadData, BadUse, plain
+from bridgemil.storage.files import write_text
 
 # What a file's name says of the recording and not of the person.
 _CONDITION = re.compile(

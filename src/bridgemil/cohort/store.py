@@ -3,12 +3,13 @@
 On disk it is a folder:
 
     cohort.json          channels, rate, classes, settings, versions, source files, what was left out
-    subjects.parquet     a row a subject: label, windows per recording, sums for normalisation, hash of the signal
+    subjects.parquet     one row per subject: label, windows per recording, sums for normalisation, hash of the signal
     subjects/<id>/       windows.npy (float32, windows x channels x time, microvolt), starts.npy, record.json
 
+    manifest.json        checksums; each subject's folder has its own
+
 A subject's folder appears in one rename, so an interrupted ``prepare`` never leaves half a subject. Opening a cohort
-reads the first two files only, and checks them against their hashes; a subject's signal is checked when it is first
-read.
+reads the manifest and the first two files only; a subject's signal is compared with its checksum when it is first read.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort import opening
+from bridgemil.cohort import folder
 from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.signal import Signal
-from bridgemil.cohort.writing import ABOUT, FORMAT, SUBJECTS, TABLE, array_hash, write_cohort, write_subject
-from bridgemil.disk import new_folder
-from bridgemil.errors import BadData, BadUse, NotFound
+from bridgemil.errors import BadData, BadUse
+from bridgemil.storage.artifact import Artifact
+from bridgemil.storage.files import new_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +67,8 @@ class Cohort:
         self.path = path
         self._columns = {subject: dict(values) for subject, values in columns.items()}
         self._arrays = arrays
+        self._artifact: Artifact | None = None
+        self._subjects: dict[str, Artifact] = {}
 
     @classmethod
     def open(cls, path: str | Path) -> Cohort:
@@ -77,20 +80,11 @@ class Cohort:
             The folder that ``prepare`` or ``save`` wrote.
         """
         path = Path(path)
-        folder = opening.stored(path)
-        missing = [name for name in (ABOUT, TABLE) if not folder.has(name)]
-        if missing:
-            unfinished = (path / SUBJECTS).is_dir()
-            advice = "its preparation was not finished: run the same `bridgemil prepare` again" if unfinished else (
-                "make one with `bridgemil prepare SOURCE OUT`"
-            )  # fmt: skip
-            kind = BadData if path.exists() else NotFound
-            raise kind(f"{path}: no cohort there (no {missing[0]}); {advice}")
-        about = opening.read_about(path)
-        records, columns = opening.read_subjects(path, about)
+        artifact = folder.open_cohort(path)
+        about = artifact.json(folder.METADATA)
+        records, columns = folder.read_subjects(artifact)
         cohort = cls(records, about, columns, path)
-        if about.get("hash", cohort.hash) != cohort.hash:
-            raise folder.bad(TABLE, "does not belong to cohort.json, or a label, boundary or hash in it was changed")
+        cohort._artifact = artifact
         return cohort
 
     @classmethod
@@ -135,7 +129,7 @@ class Cohort:
             bags, labels, subjects, sfreq, channels, columns=columns or {}, native_sfreq=native_sfreq, folds=folds,
             burn_in=burn_in,
         )  # fmt: skip
-        return cls(given.records, given.about | {"format": FORMAT}, given.columns, arrays=given.arrays)
+        return cls(given.records, given.about, given.columns, arrays=given.arrays)
 
     @property
     def subjects(self) -> list[str]:
@@ -227,11 +221,8 @@ class Cohort:
         self._known(subject)
         if self._arrays is not None:
             return self._arrays[subject]
-        assert self.path is not None
-        unsealed = self.about.get("contents") is None  # of an earlier version
-        return opening.read_windows(
-            self.path, self.records[subject], len(self.channels), self.n_times, any_order=unsealed
-        )
+        array: NDArray[np.float32] = self._subject(subject).array(folder.WINDOWS)
+        return array
 
     def window_starts(self, subject: str) -> NDArray[np.float64]:
         """Where each window begins.
@@ -248,8 +239,7 @@ class Cohort:
         """
         self._known(subject)
         if self._arrays is None:
-            assert self.path is not None
-            return opening.read_starts(self.path, self.records[subject], self._starts_hash(subject))
+            return np.array(self._subject(subject).array(folder.STARTS))
         lengths = self.records[subject].recording_windows
         return np.concatenate([np.arange(n) for n in lengths]) * self.n_times / self.sfreq
 
@@ -370,13 +360,11 @@ class Cohort:
         path = Path(path)
         if path.exists() and any(path.iterdir()):
             raise BadUse(f"{path}: exists and is not empty")
-        hashes = {}
         with new_folder(path.absolute()) as partial:
-            for record in self.records.values():
-                starts = self.window_starts(record.subject)
-                write_subject(partial, record.subject, self.windows(record.subject), starts, asdict(record))
-                hashes[record.subject] = array_hash(starts)
-            write_cohort(partial, self.about | {"hash": self.hash}, self.rows(), hashes)
+            for subject, record in self.records.items():
+                starts = self.window_starts(subject)
+                folder.write_subject(partial, subject, self.windows(subject), starts, asdict(record))
+            folder.write_cohort(partial, self.about | {"hash": self.hash}, self.rows())
         return Cohort.open(path)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -392,10 +380,11 @@ class Cohort:
         """A record that has the subject's sums."""
         return self._known(subject)
 
-    def _starts_hash(self, subject: str) -> str | None:
-        """None if an earlier version wrote none."""
-        starts: Mapping[str, str] = (self.about.get("contents") or {}).get("starts", {})
-        return starts.get(subject)
+    def _subject(self, subject: str) -> Artifact:
+        if subject not in self._subjects:
+            assert self.path is not None
+            self._subjects[subject] = folder.open_subject(self.path, subject, self._artifact)
+        return self._subjects[subject]
 
     def __len__(self) -> int:
         return len(self.records)

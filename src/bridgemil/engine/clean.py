@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridgemil.cohort.folds import Round
-from bridgemil.disk import Taken, lock, refuse_link, remove
 from bridgemil.engine.benchmark import collect
 from bridgemil.engine.scheduler import only_scheduler
 from bridgemil.errors import BridgeMILError, one_of
 from bridgemil.methods import Settings, short_name
 from bridgemil.runs import RESULTS_VERSION, RunStore, stage1_identity
-from bridgemil.runs.files import PARTS
+from bridgemil.runs.store import PARTS
+from bridgemil.storage.files import Taken, lock, refuse_link, remove
 
 
 @dataclass
@@ -42,8 +42,7 @@ class Leftovers:
                 remove(path)
                 continue
             with suppress(Taken), lock(path.with_name(f"{_identity(path)}.lock"), wait=False):
-                if path.suffix != ".lock":  # that goes when it is given back
-                    remove(path)
+                remove(path)
 
 
 def leftovers(
@@ -148,14 +147,12 @@ def _asides(folder: Path) -> list[Path]:
 
 
 def _free(path: Path) -> bool:
-    """Whether no living process holds the lock; looking removes a stale file, so it is made again to be counted."""
+    """Whether no living process holds the lock."""
     try:
         with lock(path, wait=False):
-            pass
+            return True
     except Taken:
         return False
-    path.touch()
-    return True
 
 
 def _size(path: Path) -> int:

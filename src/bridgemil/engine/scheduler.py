@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from bridgemil.disk import Taken, lock, write_json
 from bridgemil.engine.plan import Job, remaining
 from bridgemil.errors import STORAGE, BridgeMILError
 from bridgemil.runs import RunStore
+from bridgemil.storage.files import Taken, lock, write_json
 
 if TYPE_CHECKING:
     from bridgemil.engine.display import Display

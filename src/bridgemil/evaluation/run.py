@@ -12,11 +12,11 @@ from bridgemil.cohort.excerpt import excerpt
 from bridgemil.cohort.folds import Round
 from bridgemil.cohort.settings import changed_from_preset
 from bridgemil.cohort.store import Cohort
-from bridgemil.disk import write_json
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models import Fit, Model, Prediction, UnreadBag, fit
 from bridgemil.runs import RESULTS_VERSION, RunShelf, RunStore, run_identity, stage1_identity
+from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ class Run:
         identity = self.identity
         if not store.is_done(identity):
             if store.run(identity).exists() and not store.is_done(identity):
-                raise BadData(f"{store.run(identity)}: is damaged (no run.json); delete it and run again")
+                raise BadData(f"{store.run(identity)}: is damaged (no manifest.json); delete it and run again")
             with store.lock(identity):
                 if not store.is_done(identity):  # another process may have done it meanwhile
                     self._perform(store, identity, device, watch)
@@ -109,7 +109,7 @@ class Run:
         )  # fmt: skip
         # Only now are the test subjects' windows read.
         predictions = {subject: self._predict(fitted.model, subject, shelf) for subject in subjects.test}
-        with store.writing(store.run(identity)) as folder:
+        with store.writing("runs", identity) as folder:
             self._record(folder, fitted, predictions, device)
 
     def _predict(self, model: Model, subject: str, shelf: RunShelf) -> Prediction:
@@ -129,7 +129,7 @@ class Run:
     def _record(self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device) -> None:
         import pandas as pd
 
-        fitted.model.save(folder)
+        fitted.model.write(folder)
         rows = self._rows(predictions)
         rows.to_parquet(folder / "predictions.parquet")
         windows = [self._window_rows(subject, said) for subject, said in predictions.items()]

@@ -1,6 +1,7 @@
-"""Tensors and what is known of them in one safetensors file: a loop's state, an encoder, a model's weights.
+"""Tensors on disk: the weights in an artifact, and the checkpoint of an unfinished loop.
 
-It is written to one side, then renamed, so it is whole or absent; and it holds the hash of its own bytes.
+A checkpoint is one safetensors file, because it must be replaced in one step after every epoch; its metadata hold a
+checksum of its content.
 """
 
 from __future__ import annotations
@@ -16,95 +17,77 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from bridgemil.disk import new_file
-from bridgemil.stored import SEAL, StoredFolder
-from bridgemil.stored.hashes import BLOCK, KIND, is_sealed
-from bridgemil.stored.headers import WrongHeader, read_tensor_header
+from bridgemil.errors import BadData
+from bridgemil.storage.artifact import regular_file
+from bridgemil.storage.files import new_file
 
 ADVICE = "delete it and run the same command again"
-EMPTY = KIND + "0" * 64  # stands for the hash while it is computed
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Replace the file at ``path``.
-
-    Parameters
-    ----------
-    path
-        A safetensors file, there or not.
-    tensors
-        Of any shape, by name.
-    about
-        What else to keep; anything JSON can hold.
-    """
-    whole: dict[str, Tensor] = {}
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors of any shape to a safetensors file, in one step."""
+    separate: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
         plain = tensor.detach().contiguous()
         place = plain.untyped_storage().data_ptr()
-        whole[name] = plain.clone() if place in seen else plain  # safetensors refuses shared memory
+        separate[name] = plain.clone() if place in seen else plain  # safetensors refuses shared memory
         seen.add(place)
-    content = save(whole, metadata={"about": json.dumps({SEAL: EMPTY} | dict(about))})
-    start = content.index(EMPTY.encode())  # the seal is the first thing in the header
-    digest = KIND + hashlib.sha256(content).hexdigest()
+    content = save(separate, metadata=None if metadata is None else dict(metadata))
     with new_file(path) as stream:  # a full disk is an OSError this way
-        for part in (content[:start], digest.encode(), content[start + len(EMPTY) :]):
-            stream.write(part)
+        stream.write(content)
 
 
-def read(path: Path, advice: str = ADVICE) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors, on the CPU, and what was written about them; the file's hash is checked if it holds one.
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, on the CPU."""
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """Replace the checkpoint at ``path``.
 
     Parameters
     ----------
     path
-        What ``write`` wrote; earlier versions wrote no hash.
-    advice
-        What to do if it is damaged.
+        A safetensors file, existing or not.
+    tensors
+        Of any shape, by name.
+    metadata
+        What else to keep; anything JSON can hold.
     """
-    about = check(path, advice)
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, ValueError):
-        raise StoredFolder(path.parent, advice).bad(path.name, "is damaged: its tensors cannot be read") from None
-    about.pop(SEAL, None)
-    return tensors, about
+    text = json.dumps(dict(metadata))
+    write_tensors(path, tensors, {"metadata": text, "checksum": _checksum(tensors, text)})
 
 
-def check(path: Path, advice: str = ADVICE) -> dict[str, Any]:
-    """Refuse a file that is not whole, or not as it was written; what was written about its tensors.
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a checkpoint, on the CPU, and its metadata; a damaged file is refused.
 
     Parameters
     ----------
-    path, advice
-        As of ``read``.
+    path
+        What ``write`` wrote.
     """
-    folder = StoredFolder(path.parent, advice)
-    folder.file(path.name)
+    regular_file(path.parent, path.name, ADVICE)
     try:
-        notes, length = read_tensor_header(path)
-        about = json.loads(notes.get("about", "{}"))
-        if not isinstance(about, dict) or not set(notes) <= {"about"}:
-            raise WrongHeader("is damaged: it was changed since it was written")
-        if is_sealed(about) and about.get(SEAL) != _file_hash(path, length, str(about.get(SEAL))):
-            raise WrongHeader("is damaged: it was changed since it was written")
-    except WrongHeader as error:
-        raise folder.bad(path.name, str(error)) from None
-    except OSError as error:
-        raise folder.bad(path.name, f"cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError):
-        raise folder.bad(path.name, "is damaged: what is written about its tensors is no JSON") from None
-    return about
+        tensors = read_tensors(path)
+        with safe_open(path, framework="pt") as file:
+            stored = file.metadata() or {}
+        if stored["checksum"] != _checksum(tensors, stored["metadata"]):
+            raise ValueError
+    except (SafetensorError, OSError, ValueError, KeyError):
+        raise BadData(f"{path}: is damaged; {ADVICE}") from None
+    metadata: dict[str, Any] = json.loads(stored["metadata"])
+    return tensors, metadata
 
 
-def _file_hash(path: Path, length: int, stated: str) -> str:
-    """Of the file as it was before the hash was put in."""
-    with path.open("rb") as stream:
-        digest = hashlib.sha256(stream.read(8 + length).replace(stated.encode(), EMPTY.encode(), 1))
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    return KIND + digest.hexdigest()
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

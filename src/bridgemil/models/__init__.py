@@ -13,7 +13,7 @@ Nothing in it executes. A network whose backbone is the user's own code is loade
 from __future__ import annotations
 
 from bridgemil.models.fitting import Fit, Shelf, features_of, fit, fit_whole, front_end_arrays, roles
-from bridgemil.models.loading import build, encoder_for, load, load_encoder
+from bridgemil.models.loading import build, build_encoder, encoder_for, load, read_model
 from bridgemil.models.model import (
     BaselineModel,
     EnsembleModel,
@@ -36,6 +36,7 @@ __all__ = [
     "Shelf",
     "UnreadBag",
     "build",
+    "build_encoder",
     "encoder_for",
     "features_of",
     "fit",
@@ -43,6 +44,6 @@ __all__ = [
     "front_end_arrays",
     "front_end_features",
     "load",
-    "load_encoder",
+    "read_model",
     "roles",
 ]

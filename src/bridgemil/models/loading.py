@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import ValidationError
 
 from bridgemil import backbones, baselines
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadData, BadUse, BridgeMILError
+from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models.model import ABOUT, FORMAT, WEIGHTS, BaselineModel, EnsembleModel, Model, ModelFacts, NetworkModel
-from bridgemil.stored import StoredFolder
-from bridgemil.stored.schema import Schema
+from bridgemil.models.model import ABOUT, KIND, WEIGHTS, BaselineModel, EnsembleModel, Model, ModelFacts, NetworkModel
+from bridgemil.storage.artifact import Artifact, is_artifact
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from bridgemil.learning.bags import BagModel
     from bridgemil.learning.windows import WindowModel
@@ -26,21 +24,8 @@ if TYPE_CHECKING:
 ADVICE = "save or train it again"
 
 
-class ModelFile(Schema):
-    """model.json."""
-
-    settings: dict[str, Any]
-    classes: list[str] = Field(min_length=2)
-    signal: dict[str, Any]
-    preparation: dict[str, Any]
-    seed: int
-    versions: dict[str, str]
-    members: list[str] | None = None
-    classifier: Any = None
-
-
 def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu") -> Model:
-    """Read a model that ``save`` wrote, or a finished run's.
+    """Read a model that ``save`` wrote.
 
     Parameters
     ----------
@@ -52,74 +37,66 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     device
         Where to predict.
     """
-    folder = Path(folder)
-    facts, about = _facts(folder)
-    try:
-        return _load(folder, facts, about, backbone, device)
-    except BridgeMILError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        raise BadData(f"{folder / ABOUT}: does not fit the numbers beside it; {ADVICE}") from None
+    if not is_artifact(Path(folder)):
+        raise BadData(f"{folder}: no model there; {ADVICE}")
+    return read_model(Artifact.open(Path(folder), KIND, ADVICE), "", backbone=backbone, device=device)
 
 
-def _load(folder: Path, facts: ModelFacts, about: dict[str, Any], backbone: str | None, device: str) -> Model:
+def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = None, device: str = "cpu") -> Model:
+    """Read a model that is part of an artifact: of a run, a bundle, a classifier.
+
+    Parameters
+    ----------
+    artifact
+        What holds it.
+    below
+        The model's folder in it, with ``/`` at its end.
+    backbone, device
+        As of ``load``.
+    """
     import torch
 
-    from bridgemil.learning import checkpoint
+    from bridgemil.learning.checkpoint import read_tensors, under
 
-    if "members" in about:
-        names = [_plain_name(folder, name) for name in about["members"]]
-        return EnsembleModel(facts, {name: load(folder / name, backbone=backbone, device=device) for name in names})
-    if not StoredFolder(folder, ADVICE).has(WEIGHTS):
-        raise BadData(f"{folder / WEIGHTS}: is not there; the model is not whole")
-    tensors, _ = checkpoint.read(folder / WEIGHTS, ADVICE)
-    settings = facts.settings
+    metadata = artifact.json(f"{below}{ABOUT}")
+    facts = _facts(artifact, metadata)
+    if "members" in metadata:
+        members = {
+            name: read_model(artifact, f"{below}{name}/", backbone=backbone, device=device)
+            for name in metadata["members"]
+        }
+        return EnsembleModel(facts, members)
+    tensors, settings = read_tensors(artifact.path(f"{below}{WEIGHTS}")), facts.settings
     if not settings.is_network:
         from bridgemil.baselines.classifiers import rebuild
 
         baseline = baselines.create(settings.method, settings.baseline or {}, facts.signal)
         numbers = {name: value.numpy() for name, value in tensors.items()}
-        return BaselineModel(facts, baseline, rebuild(about["classifier"], numbers))
+        return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers))
     chosen = _backbone(settings, facts.signal, backbone)
     network = build(chosen, facts.signal, len(facts.classes))
     try:
-        network.load_state_dict(checkpoint.under("network", tensors))
+        network.load_state_dict(under("network", tensors))
     except RuntimeError as error:
-        raise BadData(f"{folder / WEIGHTS}: does not fit its settings ({str(error).splitlines()[0]})") from None
+        raise artifact.bad(f"{below}{WEIGHTS}", f"does not fit its settings ({str(error).splitlines()[0]})") from None
     scale = (tensors["scale.mean"].numpy(), tensors["scale.std"].numpy()) if "scale.mean" in tensors else None
     where = torch.device(device)
     return NetworkModel(facts, network.to(where).eval(), scale, where)
 
 
-def _plain_name(folder: Path, name: Any) -> str:
-    """A member's name, which must not lead out of the ensemble's folder."""
-    if not isinstance(name, str) or re.fullmatch(r"[\w+-][\w+.-]*", name) is None:
-        raise BadData(f"{folder / ABOUT}: {name!r} is no name of a member; the file was changed or is not ours")
-    return name
-
-
-def _facts(folder: Path) -> tuple[ModelFacts, dict[str, Any]]:
-    stored = StoredFolder(folder, ADVICE)
-    if not stored.has(ABOUT):
-        raise BadData(f"{folder}: no model there, or a damaged one (no {ABOUT}); {ADVICE}")
-    about = stored.json(ABOUT)
-    if about.get("format") != FORMAT:
-        said = about.get("format")
-        which = f"{said}" if isinstance(said, int) else "unknown"
-        raise BadData(f"{folder}: model format {which}, this version reads {FORMAT}")
-    stored.fit(ABOUT, about, ModelFile)
+def _facts(artifact: Artifact, metadata: dict[str, Any]) -> ModelFacts:
     try:
-        facts = ModelFacts(
-            Settings.model_validate(about["settings"]),
-            tuple(about["classes"]),
-            Signal.from_json(about["signal"]),
-            about["preparation"],
-            int(about["seed"]),
-            about["versions"],
-        )
-    except (ValueError, KeyError, TypeError):
-        raise stored.bad(ABOUT, "its settings or its signal are none of this version's") from None
-    return facts, about
+        settings = Settings.model_validate(metadata["settings"])
+    except ValidationError:
+        raise artifact.bad(ABOUT, "has settings that this version does not know") from None
+    return ModelFacts(
+        settings,
+        tuple(metadata["classes"]),
+        Signal.from_json(metadata["signal"]),
+        metadata["preparation"],
+        int(metadata["seed"]),
+        metadata["versions"],
+    )
 
 
 def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings:
@@ -151,13 +128,13 @@ def encoder_for(settings: Settings, signal: Signal) -> nn.Module:
     return backbones.for_signal(settings.backbone, signal, settings.backbone_options)
 
 
-def load_encoder(file: Path, settings: Settings, signal: Signal) -> nn.Module:
-    """A Stage 1 encoder that a run kept, in evaluation mode on the CPU.
+def build_encoder(tensors: dict[str, Tensor], settings: Settings, signal: Signal) -> nn.Module:
+    """A stored Stage 1 encoder, in evaluation mode on the CPU.
 
     Parameters
     ----------
-    file
-        Of a folder of runs.
+    tensors
+        Its weights.
     settings
         Of a run that started from it; a backbone of the user's must be the code it was trained with.
     signal
@@ -165,17 +142,13 @@ def load_encoder(file: Path, settings: Settings, signal: Signal) -> nn.Module:
     """
     import torch
 
-    from bridgemil.learning import checkpoint
-
-    if not file.is_file():
-        raise BadData(f"{file}: the Stage 1 encoder is not there; delete the runs that used it and run again")
     refuse_changed_code(settings, signal)
     with torch.random.fork_rng([]):
         encoder = encoder_for(settings, signal)
     try:
-        encoder.load_state_dict(checkpoint.read(file)[0])
+        encoder.load_state_dict(tensors)
     except RuntimeError as error:
-        raise BadData(f"{file}: does not fit {settings.backbone} ({str(error).splitlines()[0]})") from None
+        raise BadData(f"the stored encoder does not fit {settings.backbone} ({str(error).splitlines()[0]})") from None
     return encoder.eval()
 
 

@@ -16,7 +16,8 @@ from bridgemil import baselines
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.stored import write_sealed
+from bridgemil.storage.artifact import new_artifact
+from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from bridgemil.learning.reading import Scale
     from bridgemil.learning.windows import WindowModel
 
-FORMAT = 1
+KIND = "model"  # of an artifact that holds nothing else
 ABOUT, WEIGHTS = "model.json", "model.safetensors"
 # Gives an array computed of one person's windows: by its key if it is remembered, else by computing it.
 Remember = Callable[[str, Callable[[], NDArray[Any]]], NDArray[Any]]
@@ -96,7 +97,6 @@ class ModelFacts:
     def for_json(self) -> dict[str, Any]:
         """As ``model.json`` holds it."""
         return {
-            "format": FORMAT,
             "settings": self.settings.model_dump(mode="json"),
             "classes": list(self.classes),
             "signal": self.signal.for_json(),
@@ -138,13 +138,17 @@ class Model(ABC):
         return {}
 
     def save(self, folder: str | Path) -> None:
-        """Write the model into a folder, which is made if it is not there."""
-        from bridgemil.learning import checkpoint
+        """Write the model as an artifact, replacing what is in the folder."""
+        with new_artifact(Path(folder).absolute(), KIND) as partial:
+            self.write(partial)
 
-        folder = Path(folder)
+    def write(self, folder: Path) -> None:
+        """Write the model's files into a folder that becomes an artifact."""
+        from bridgemil.learning.checkpoint import write_tensors
+
         folder.mkdir(parents=True, exist_ok=True)
-        checkpoint.write(folder / WEIGHTS, self.tensors(), {})
-        write_sealed(folder / ABOUT, self.facts.for_json() | self.more())
+        write_tensors(folder / WEIGHTS, self.tensors())
+        write_json(folder / ABOUT, self.facts.for_json() | self.more())
 
     def _check(self, bag: Bag) -> None:
         signal = self.facts.signal
@@ -291,12 +295,11 @@ class EnsembleModel(Model):
         """None but its members'."""
         return {}
 
-    def save(self, folder: str | Path) -> None:
-        """Write the ensemble into a folder, each member into one of its own below."""
-        folder = Path(folder)
+    def write(self, folder: Path) -> None:
+        """Write each member into a folder of its own below."""
         for name, member in self.members.items():
-            member.save(folder / name)
-        write_sealed(folder / ABOUT, self.facts.for_json() | {"members": list(self.members)})
+            member.write(folder / name)
+        write_json(folder / ABOUT, self.facts.for_json() | {"members": list(self.members)})
 
 
 def _mean_of_those_given(values: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.disk import new_file
 from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_splits import as_table, over_splits
@@ -17,6 +16,7 @@ from bridgemil.report.clinical_sheets import block_sheets
 from bridgemil.report.markdown import md_lines, md_sheet, md_table, md_warnings
 from bridgemil.report.markdown import md_text as _md
 from bridgemil.runs import TITLE, warning_names
+from bridgemil.storage.files import new_file
 
 if TYPE_CHECKING:
     import pandas as pd

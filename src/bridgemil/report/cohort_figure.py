@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.store import Cohort
-from bridgemil.disk import new_file
+from bridgemil.storage.files import new_file
 
 MOST_WINDOWS = 200  # a subject's spectrum is settled long before that
 

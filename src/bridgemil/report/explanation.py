@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.disk import write_text
 from bridgemil.errors import BadData
 from bridgemil.models import Model
 from bridgemil.models.model import in_memory
 from bridgemil.report.scalp import electrode_table, pair_table
 from bridgemil.report.window_values import Floats, Index, Reading, against_others, leaves, read
+from bridgemil.storage.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd

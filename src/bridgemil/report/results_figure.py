@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.disk import new_file
+from bridgemil.storage.files import new_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

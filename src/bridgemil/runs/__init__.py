@@ -1,18 +1,17 @@
 """Runs on disk: their identity, their folders, their checkpoints, reading them back; and what runs share.
 
-    RUNS/runs/<identity>/      run.json, predictions.parquet, curves.parquet, windows.parquet, and the fitted model
-    RUNS/stage1/<identity>/    encoder.safetensors (with its settings and curve)
-    RUNS/features/<key>/       what is computed once of each person's windows: front-end and baseline features
-    RUNS/splits/               the splits that were planned here, each with the audit warnings of its cohort
-    RUNS/ensembles/            the ensembles that were planned here
-    RUNS/audits/               the quick audits of the cohorts
-    RUNS/unfinished/           checkpoints, locks, and folders being written
-    RUNS/failed/               the errors of runs that failed
+    RUNS/runs/<identity>/             run.json, predictions.parquet, curves.parquet, windows.parquet, the fitted model
+    RUNS/stage1/<identity>/           encoder.safetensors, encoder.json
+    RUNS/features/<key>/<signal>/     features.npy: what is computed once per subject
+    RUNS/splits/                      the splits that were planned here, each with the audit warnings of its cohort
+    RUNS/ensembles/                   the ensembles that were planned here
+    RUNS/audits/                      the quick audits of the cohorts
+    RUNS/unfinished/                  checkpoints, locks, and folders being written
+    RUNS/failed/                      the errors of runs that failed
 
-A run's folder appears in one rename: it is whole or absent. run.json, written last, holds the hash of every file
-beside it and of itself; encoders and features hold their own; all are checked when they are read. Runs of earlier
-versions have no hashes and are read without. Nothing here is ever unpickled, and nothing is written or removed through
-a link.
+All but the last two are artifacts (see ``bridgemil.storage.artifact``): a folder appears in one rename with a manifest
+of checksums, which are compared when a file is read. Nothing here is ever unpickled, and nothing is written or removed
+through a link.
 """
 
 from bridgemil.runs.identity import IDENTITY, RESULTS_VERSION, run_identity, stage1_identity

@@ -1,4 +1,4 @@
-"""What runs share in their folder: Stage 1 encoders, and features computed once of each person."""
+"""What runs share in their folder: Stage 1 encoders, and features computed once per subject."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from bridgemil.disk import Taken, lock, refuse_link
-from bridgemil.errors import BadData
 from bridgemil.methods import digest
 from bridgemil.models import Shelf
-from bridgemil.runs.files import ADVICE, RUN_ADVICE
-from bridgemil.runs.store import ENCODER, RunStore
-from bridgemil.stored import StoredFolder
-from bridgemil.stored.hashes import write_hashed_array
-from bridgemil.stored.headers import WrongHeader, read_array_header
+from bridgemil.runs.store import ADVICE, KINDS, NOTE, WEIGHTS, RunStore
+from bridgemil.storage.artifact import Artifact, new_artifact
+from bridgemil.storage.files import Taken, lock, refuse_link, write_json
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+FEATURES = "features.npy"
 
 
 @dataclass(frozen=True)
@@ -42,71 +40,41 @@ class RunShelf(Shelf):
         self, train: Callable[[Path | None], tuple[dict[str, Tensor], dict[str, Any]]]
     ) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The stored encoder; whoever comes first trains it while the others wait."""
-        from bridgemil.learning import checkpoint
+        from bridgemil.learning.checkpoint import write_tensors
 
         identity = self.stage1_identity
         assert identity is not None
-        file = self.store.stage1(identity) / ENCODER
-        refuse_link(file.parent.parent, file.parent)
+        place = self.store.stage1(identity)
+        refuse_link(place.parent, place)
         with self.store.lock(identity):
-            if not os.path.lexists(file):
+            if not place.exists():
                 tensors, made = train(self.store.checkpoint(identity))
-                with self.store.writing(file.parent) as folder:
-                    checkpoint.write(folder / file.name, tensors, dict(self.note) | made | {"identity": identity})
-        return read_encoder(file)
+                with self.store.writing("stage1", identity) as folder:
+                    write_tensors(folder / WEIGHTS, tensors)
+                    write_json(folder / NOTE, dict(self.note) | made)
+        return self.store.encoder_tensors(identity)
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """Computed once of each person, kept as an array that is memory-mapped; who comes second waits."""
+        """Computed once per subject, stored as an array that is memory-mapped; a second process waits for the first."""
         self._compute(key, signal_hash, compute, wait=True)
-        return read_features(self.store.root, self._name(key, signal_hash))
+        place = self._place(key, signal_hash)
+        return Artifact.open(place, KINDS["features"], ADVICE, named=True).array(FEATURES)
 
     def prepare_features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> None:
         """Compute them if they are missing and no other process computes them now."""
         self._compute(key, signal_hash, compute, wait=False)
 
     def _compute(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]], *, wait: bool) -> None:
-        name = self._name(key, signal_hash)
-        file = self.store.root / name
-        refuse_link(file.parent.parent, file.parent)
-        if _is_there(file):
+        import numpy as np
+
+        place = self._place(key, signal_hash)
+        refuse_link(place.parent.parent, place.parent, place)
+        if os.path.lexists(place):
             return
-        file.parent.mkdir(parents=True, exist_ok=True)
-        guard = self.store.unfinished / f"{file.parent.name}-{file.stem}.lock"
-        with suppress(Taken), lock(guard, wait=wait):
-            if not _is_there(file):
-                write_hashed_array(file, compute(), name)
+        with suppress(Taken), lock(self.store.lock_file(f"{place.parent.name}-{place.name}"), wait=wait):
+            if not os.path.lexists(place):
+                with new_artifact(place, KINDS["features"]) as folder:
+                    np.save(folder / FEATURES, np.ascontiguousarray(compute()), allow_pickle=False)
 
-    @staticmethod
-    def _name(key: str, signal_hash: str) -> str:
-        return f"features/{digest(key)[:24]}/{signal_hash[:32]}.npy"
-
-
-def read_encoder(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A stored Stage 1 encoder and what is known of it: seconds and curve."""
-    from bridgemil.learning import checkpoint
-
-    tensors, about = checkpoint.read(file, RUN_ADVICE)
-    folder = StoredFolder(file.parent, RUN_ADVICE)
-    if about.get("identity", file.parent.name) != file.parent.name:
-        raise folder.bad(file.name, "is another encoder than its folder says")
-    if not isinstance(about.get("curve"), list) or not isinstance(about.get("seconds"), int | float):
-        raise folder.bad(file.name, "is no Stage 1 encoder: its curve or seconds are missing")
-    return tensors, about
-
-
-def read_features(root: Path, name: str) -> NDArray[Any]:
-    """Stored features of one person; ``name`` is the file's path below the folder of runs."""
-    return StoredFolder(root, ADVICE).array(name, words=name, trailing=True)
-
-
-def _is_there(file: Path) -> bool:
-    return os.path.lexists(file) and has_hash(file)
-
-
-def has_hash(file: Path) -> bool:
-    """Whether stored features have a hash; those of earlier versions have none and are computed anew."""
-    try:
-        StoredFolder(file.parent, ADVICE).file(file.name)
-        return read_array_header(file).more > 0
-    except (WrongHeader, BadData, OSError):
-        return True  # damaged: who reads it says so
+    def _place(self, key: str, signal_hash: str) -> Path:
+        return self.store.root / "features" / digest(key)[:24] / signal_hash[:32]

@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.disk import lock, new_folder, refuse_link
 from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
 from bridgemil.methods import Settings
-from bridgemil.models import Model, load, load_encoder
-from bridgemil.runs.files import (
-    ABOUT,
-    ADVICE,
-    PARTS,
-    PREDICTIONS,
-    RUN_ADVICE,
-    TABLES,
-    WINDOWS,
-    AuditFile,
-    FailureFile,
-    RunFile,
-    SplitFile,
-)
-from bridgemil.runs.identity import IDENTITY, RESULTS_VERSION
+from bridgemil.models import Model, build_encoder, read_model
+from bridgemil.runs.identity import IDENTITY
 from bridgemil.runs.warnings import AuditWarning, merged
-from bridgemil.stored import StoredFolder, file_hash, write_sealed
+from bridgemil.storage.artifact import MANIFEST, Artifact, new_artifact
+from bridgemil.storage.files import lock, refuse_link, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import nn
+    from torch import Tensor, nn
 
     from bridgemil.cohort.signal import Signal
 
-ENCODER = "encoder.safetensors"
+PARTS = ("runs", "stage1", "features", "splits", "ensembles", "audits", "unfinished", "failed")
+KINDS = {  # what the artifacts in each part are
+    "runs": "run", "stage1": "encoder", "features": "features", "splits": "split", "ensembles": "ensemble",
+    "audits": "audit",
+}  # fmt: skip
+METADATA = "run.json"
+WEIGHTS, NOTE = "encoder.safetensors", "encoder.json"
+RECORD = "record.json"
+ADVICE = "delete the folder it lies in and run again"
 
 
 @dataclass(frozen=True)
@@ -64,13 +59,11 @@ class RunStore:
 
     def is_done(self, identity: str) -> bool:
         """Whether the run is finished."""
-        return (self.run(identity) / ABOUT).is_file()
+        return (self.run(identity) / MANIFEST).is_file()
 
     def finished(self) -> set[str]:
-        """The identities of all finished runs: a run's folder is there only when it is whole."""
-        folder = self.root / "runs"
-        entries = folder.iterdir() if folder.is_dir() else ()
-        return {entry.name for entry in entries if IDENTITY.fullmatch(entry.name)}
+        """The identities of all finished runs: a run's folder is there only when it is complete."""
+        return {name for name in self.names("runs") if IDENTITY.fullmatch(name)}
 
     def checkpoint(self, identity: str) -> Path:
         """Where an unfinished loop keeps its state."""
@@ -81,98 +74,78 @@ class RunStore:
         """Wait until nobody else works on this run or encoder; a dead owner holds nothing."""
 
         def told() -> None:
-            words = f"{self.root}: another process is doing {identity}; waiting for it"
-            warnings.warn(words, BridgeMILWarning, stacklevel=5)
+            message = f"{self.root}: another process is doing {identity}; waiting for it"
+            warnings.warn(message, BridgeMILWarning, stacklevel=5)
 
         with lock(self.unfinished / f"{identity}.lock", told=told):
             yield
 
     @contextmanager
-    def writing(self, final: Path) -> Iterator[Path]:
-        """A folder to fill; it takes its place when it is whole, and its checkpoint goes."""
-        refuse_link(final.parent)
-        with new_folder(final, self.unfinished / f"{final.name}.folder") as folder:
+    def writing(self, part: str, identity: str) -> Iterator[Path]:
+        """The folder of a run or encoder to fill; it takes its place when it is complete, and its checkpoint goes."""
+        refuse_link(self.root / part)
+        final = self.root / part / identity
+        with new_artifact(final, KINDS[part], self.unfinished / f"{identity}.folder") as folder:
             yield folder
-            if (folder / ABOUT).is_file():
-                _seal_run(folder, final.name)
-        self.checkpoint(final.name).unlink(missing_ok=True)
+        self.checkpoint(identity).unlink(missing_ok=True)
+
+    def artifact(self, part: str, name: str) -> Artifact:
+        """One of the artifacts in a part of the folder, its manifest checked."""
+        refuse_link(self.root / part, self.root / part / name)
+        return Artifact.open(self.root / part / name, KINDS[part], ADVICE, named=True)
 
     def about(self, identity: str) -> dict[str, Any]:
         """What run.json says."""
-        folder = self._folder(identity)
-        if not folder.has(ABOUT):
-            raise BadData(f"{self.run(identity)}: is damaged (no run.json); {ADVICE}")
-        content = folder.json(ABOUT, RunFile)
-        if content.get("identity", identity) != identity:
-            raise folder.bad(ABOUT, "is the record of another run")
-        if content["results_version"] == RESULTS_VERSION:
-            try:
-                Settings.model_validate(content["settings"])
-            except ValidationError:
-                raise folder.bad(ABOUT, "its settings are none of this version's") from None
-        return content
-
-    def hashes(self, identity: str) -> dict[str, str] | None:
-        """The hash of every file beside run.json, as it states them; None if an earlier version wrote none."""
-        status = self._folder(identity).file(ABOUT)
-        return _stated(self.run(identity), status.st_size, status.st_mtime_ns, status.st_ino)
-
-    def _folder(self, identity: str) -> StoredFolder:
-        refuse_link(self.root / "runs", self.run(identity))
-        return StoredFolder(self.run(identity), RUN_ADVICE)
+        return self.artifact("runs", identity).json(METADATA)
 
     def predictions(self, identity: str) -> pd.DataFrame:
         """The held-out predictions of a run: seed, fold, subject, label, predicted, p_<class>…"""
-        table = self._table(identity, "predictions.parquet", PREDICTIONS)
-        shares = table[[name for name in table.columns if name.startswith("p_")]]
-        if table.empty or shares.empty or not ((shares >= 0) & (shares <= 1)).all(axis=None):
-            raise self._folder(identity).bad("predictions.parquet", "holds no predictions, or no probabilities")
-        return table
+        return self.artifact("runs", identity).frame("predictions.parquet")
 
     def curves(self, identity: str) -> pd.DataFrame:
-        """A row an epoch of either stage; empty for a baseline."""
-        return self._table(identity, "curves.parquet", {}, may_lack=True)
+        """One row per epoch of either stage; empty for a baseline."""
+        return self._table(identity, "curves.parquet")
 
     def windows(self, identity: str) -> pd.DataFrame:
-        """A row a window of the test subjects: subject, window, second, and gate, contributions or probabilities.
+        """One row per window of the test subjects: subject, window, second, and gate, contributions or probabilities.
 
         Empty for a baseline, which does not look at windows one by one.
         """
-        return self._table(identity, "windows.parquet", WINDOWS, may_lack=True)
+        return self._table(identity, "windows.parquet")
+
+    def _table(self, identity: str, name: str) -> pd.DataFrame:
+        import pandas as pd
+
+        artifact = self.artifact("runs", identity)
+        return artifact.frame(name) if name in artifact.files else pd.DataFrame()
 
     def model(self, identity: str, **how: Any) -> Model:
         """The fitted model of a run; ``how`` as for ``bridgemil.models.load``."""
-        self.check_model(identity)
-        return load(self.run(identity), **how)
-
-    def encoder(self, identity: str, settings: Settings, signal: Signal) -> nn.Module:
-        """The Stage 1 encoder of this identity; ``settings`` and ``signal`` are those of a run that started from it."""
-        return load_encoder(self.stage1(identity) / ENCODER, settings, signal)
-
-    def check_model(self, identity: str) -> None:
-        """Refuse a model whose files are not those that the run left."""
-        folder, hashes = self._folder(identity), self.hashes(identity) or {}
-        for name in sorted(set(hashes) - set(TABLES)):
-            folder.file(name)
-            if file_hash(folder.root / name) != hashes[name]:
-                raise folder.bad(name, "was changed or cut short since it was written")
+        return read_model(self.artifact("runs", identity), **how)
 
     def model_facts(self, identity: str) -> dict[str, Any]:
         """What model.json says."""
-        return self._folder(identity).json("model.json", sha256=(self.hashes(identity) or {}).get("model.json"))
+        return self.artifact("runs", identity).json("model.json")
 
-    def _table(self, identity: str, name: str, columns: Mapping[str, str], *, may_lack: bool = False) -> pd.DataFrame:
-        import pandas as pd
+    def encoder_tensors(self, identity: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The weights of a Stage 1 encoder, and its metadata: seconds, curve, training subjects."""
+        from bridgemil.learning.checkpoint import read_tensors
 
-        folder, hashes = self._folder(identity), self.hashes(identity)
-        if may_lack and not folder.has(name) and name not in (hashes or {}):
-            return pd.DataFrame()
-        if hashes is not None and name not in hashes:
-            raise folder.bad(name, "is not a part of this run")
-        return folder.frame(name, columns, None if hashes is None else hashes[name])
+        artifact, metadata = self.artifact("stage1", identity), self.encoder_metadata(identity)
+        return read_tensors(artifact.path(WEIGHTS)), metadata
+
+    def encoder_metadata(self, identity: str) -> dict[str, Any]:
+        """What is known of a Stage 1 encoder beside its weights."""
+        artifact = self.artifact("stage1", identity)
+        artifact.path(WEIGHTS)
+        return artifact.json(NOTE)
+
+    def encoder(self, identity: str, settings: Settings, signal: Signal) -> nn.Module:
+        """The Stage 1 encoder of this identity; ``settings`` and ``signal`` are those of a run that started from it."""
+        return build_encoder(self.encoder_tensors(identity)[0], settings, signal)
 
     def note_split(self, cohort_hash: str, plan: FoldPlan, found: Sequence[AuditWarning] = ()) -> None:
-        """Write down a split that runs here follow, so that a report can tell which runs belong together.
+        """Record a split that runs here follow, so that a report can tell which runs belong together.
 
         Parameters
         ----------
@@ -182,74 +155,72 @@ class RunStore:
             Audit warnings of this cohort and split. They stay, and are those of every result on it, also of runs that
             were finished before the warning was known or the risk accepted.
         """
-        file = self._made("splits") / _split_name(cohort_hash, plan.hash)
+        name = _split_name(cohort_hash, plan.hash)
         before = self.warnings(cohort_hash, plan.hash)
-        if file.is_file() and merged(before, found) == before:
+        if name in self.names("splits") and merged(before, found) == before:
             return
-        with lock(self.unfinished / f"{file.stem}.lock"):  # two calls at once may each find something
+        with lock(self.unfinished / f"{name}.lock"):  # two calls at once may each find something
             every = merged(self.warnings(cohort_hash, plan.hash), found)
-            write_sealed(file, plan.for_json() | {"cohort": cohort_hash, "warnings": every})
+            self._note("splits", name, plan.for_json() | {"cohort": cohort_hash, "warnings": every})
 
     def warnings(self, cohort_hash: str, split_hash: str) -> list[AuditWarning]:
-        """The audit warnings of a cohort and split; none where the split was not written down."""
+        """The audit warnings of a cohort and split; none where the split was not recorded."""
         name = _split_name(cohort_hash, split_hash)
-        if name not in self.names("splits"):
-            return []
-        content = StoredFolder(self.root, ADVICE).json(f"splits/{name}", SplitFile)
-        return [dict(warning) for warning in content.get("warnings", ())]
-
-    def note_ensemble(self, settings: Settings) -> None:
-        """Write down an ensemble whose members are run here, so that a report can show it."""
-        write_sealed(self._made("ensembles") / f"{settings.hash[:24]}.json", settings.model_dump(mode="json"))
-
-    def ensembles(self) -> list[Settings]:
-        """The ensembles that were planned here."""
-        return [self.ensemble(name) for name in self.names("ensembles")]
-
-    def ensemble(self, name: str) -> Settings:
-        """The settings in one of the files of ``ensembles/``."""
-        folder = StoredFolder(self.root, ADVICE)
-        try:
-            return Settings.model_validate(folder.json(f"ensembles/{name}"))
-        except ValidationError:
-            raise folder.bad(f"ensembles/{name}", "is no ensemble of this version's methods") from None
+        return list(self.record("splits", name)["warnings"]) if name in self.names("splits") else []
 
     def splits(self) -> list[tuple[str, FoldPlan]]:
         """The splits that were planned here, each with its cohort's hash."""
-        return [self.split(name) for name in self.names("splits")]
+        records = [self.record("splits", name) for name in self.names("splits")]
+        return [(str(record["cohort"]), FoldPlan.from_json(record)) for record in records]
 
-    def split(self, name: str) -> tuple[str, FoldPlan]:
-        """The split in one of the files of ``splits/``, and its cohort's hash."""
-        folder = StoredFolder(self.root, ADVICE)
-        content = folder.json(f"splits/{name}", SplitFile)
-        try:
-            return str(content["cohort"]), FoldPlan.from_json(content)
-        except BridgeMILError as error:
-            raise folder.bad(f"splits/{name}", f"is no split ({error})") from None
+    def note_ensemble(self, settings: Settings) -> None:
+        """Record an ensemble whose members are run here, so that a report can show it."""
+        if settings.hash[:24] not in self.names("ensembles"):
+            self._note("ensembles", settings.hash[:24], settings.model_dump(mode="json"))
+
+    def ensembles(self) -> list[Settings]:
+        """The ensembles that were planned here."""
+        found = []
+        for name in self.names("ensembles"):
+            try:
+                found.append(Settings.model_validate(self.record("ensembles", name)))
+            except ValidationError:
+                place = self.root / "ensembles" / name
+                raise BadData(f"{place}: is no ensemble of this version's methods; delete it and run again") from None
+        return found
 
     def note_audit(self, name: str, cohort_hash: str, findings: list[dict[str, Any]]) -> None:
         """Keep the quick audit of a cohort, unless it is there."""
-        file = self._made("audits") / name
-        if not file.is_file():
-            write_sealed(file, {"cohort": cohort_hash, "findings": findings})
+        if name not in self.names("audits"):
+            self._note("audits", name, {"cohort": cohort_hash, "findings": findings})
 
     def audit(self, name: str) -> list[dict[str, Any]]:
-        """The findings in one of the files of ``audits/``."""
-        content = StoredFolder(self.root, ADVICE).json(f"audits/{name}", AuditFile, must_be_sealed=True)
-        findings: list[dict[str, Any]] = content["findings"]
+        """The findings of one of the audits."""
+        findings: list[dict[str, Any]] = self.record("audits", name)["findings"]
         return findings
 
-    def failures(self) -> list[dict[str, Any]]:
-        """What is written down of runs that failed: ``experiment``, ``error``."""
-        folder = StoredFolder(self.root, "delete it to forget the failure")
-        return [folder.json(f"failed/{name}", FailureFile) for name in self.names("failed")]
+    def record(self, part: str, name: str) -> dict[str, Any]:
+        """The content of a split, ensemble or audit."""
+        return self.artifact(part, name).json(RECORD)
 
-    def names(self, part: str, suffix: str = ".json") -> list[str]:
-        """The files in one of the folder's parts."""
+    def _note(self, part: str, name: str, content: Mapping[str, Any]) -> None:
+        with new_artifact(self._made(part) / name, KINDS[part]) as folder:
+            write_json(folder / RECORD, content)
+
+    def failures(self) -> list[dict[str, Any]]:
+        """What is recorded of runs that failed: ``experiment``, ``error``."""
+        files = [self.root / "failed" / name for name in self.names("failed")]
+        try:
+            return [json.loads(file.read_text("utf-8")) for file in files]
+        except (OSError, ValueError) as error:
+            raise BadData(f"{self.root / 'failed'}: a record cannot be read ({error}); delete it") from None
+
+    def names(self, part: str) -> list[str]:
+        """What is in one of the folder's parts."""
         folder = self.root / part
         refuse_link(folder)
         entries = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        return sorted(name for name in entries if name.endswith(suffix) and not name.startswith("."))
+        return sorted(name for name in entries if not name.startswith("."))
 
     def _made(self, part: str) -> Path:
         """One of the folder's parts, made if it is not there."""
@@ -260,22 +231,7 @@ class RunStore:
 
 
 def _split_name(cohort_hash: str, split_hash: str) -> str:
-    return f"{cohort_hash[:12]}-{split_hash[:12]}.json"
-
-
-@lru_cache(maxsize=2**14)
-def _stated(folder: Path, *written: int) -> dict[str, str] | None:
-    """The hashes that run.json states; read once as long as it is not written anew."""
-    files: dict[str, str] | None = StoredFolder(folder, RUN_ADVICE).json(ABOUT, RunFile).get("files")
-    return files
-
-
-def _seal_run(folder: Path, identity: str) -> None:
-    """Write into run.json whose record it is and the hash of every file beside it."""
-    beside = sorted(file for file in folder.rglob("*") if file.is_file() and file != folder / ABOUT)
-    files = {file.relative_to(folder).as_posix(): file_hash(file) for file in beside}
-    content = StoredFolder(folder, ADVICE).json(ABOUT)
-    write_sealed(folder / ABOUT, content | {"identity": identity, "files": files})
+    return f"{cohort_hash[:12]}-{split_hash[:12]}"
 
 
 def find_store(folder: Path) -> RunStore:

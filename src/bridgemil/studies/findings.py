@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.disk import new_file
 from bridgemil.report.markdown import md_text, md_warnings
 from bridgemil.runs import AuditWarning
+from bridgemil.storage.files import new_file
 
 if TYPE_CHECKING:
     import pandas as pd

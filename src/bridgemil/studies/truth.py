@@ -12,7 +12,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, plain
 from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.results import Results
-from bridgemil.stored import file_hash
+from bridgemil.storage.artifact import file_checksum
 from bridgemil.studies.desk import Desk
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _same_files(desk: Desk, cohort: Cohort) -> None:
         raise BadUse("--truth needs a cohort that was prepared from the folder's recordings, not from arrays")
     for file in files:
         path = desk.truth / file["file"]
-        if not path.is_file() or path.stat().st_size != file["bytes"] or file_hash(path) != file["sha256"]:
+        if not path.is_file() or path.stat().st_size != file["bytes"] or file_checksum(path) != file["sha256"]:
             raise BadUse(f"--truth {desk.truth}: {cohort.path} was not made of its recordings ({file['file']} differs)")
 
 

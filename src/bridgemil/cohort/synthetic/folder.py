@@ -11,9 +11,9 @@ import numpy as np
 from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.synthetic.people import simulate
 from bridgemil.cohort.synthetic.scenario import CLASSES, SynthSettings
-from bridgemil.disk import new_file, write_json, write_text
 from bridgemil.errors import BadUse
 from bridgemil.parallel import cores, each
+from bridgemil.storage.files import new_file, write_json, write_text
 
 
 def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None, progress: bool = True) -> Path:

@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.disk import write_text
 from bridgemil.errors import BridgeMILError
 from bridgemil.report import colours
 from bridgemil.runs import TITLE, warning_text
+from bridgemil.storage.files import write_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

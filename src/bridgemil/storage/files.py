@@ -1,13 +1,12 @@
-"""Writing files and folders in one step, and locks that a dead process does not hold.
+"""Atomic files and folders, and locks that a dead process does not hold.
 
-Whatever is written appears whole or not at all: to a name aside, to the disk, then renamed. Nothing is written or
-removed through a link: what lies behind it is not ours. Every file of this package is written here: a test finds what
-is written past it. An error of the disk names the file that was to be, not the name aside.
+A file or folder is written under a temporary name, flushed to the disk and renamed, so that it is complete or absent.
+Nothing is written or removed through a symbolic link. All files of this package are written by this module (a test
+finds exceptions). An error of the disk names the final file, not the temporary one.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import glob
 import json
@@ -15,19 +14,14 @@ import os
 import re
 import secrets
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from bridgemil.errors import BadData, BadUse
 
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
-
 _CUT_SHORT = re.compile(r"requested and \d+ written")  # what numpy says of a full disk
-_HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
 
 
 def aside(path: Path) -> Path:
@@ -119,80 +113,65 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 @contextmanager
 def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
-    """A folder to fill; it takes its place when it is whole, in the place of what was there.
+    """A folder to fill; it takes its place when it is complete, replacing what was there.
+
+    A process that is killed while it replaces a folder may leave the old one under a temporary name: ``restore`` puts
+    it back, here and wherever a folder is opened.
 
     Parameters
     ----------
     final
         The folder.
     partial
-        Where it is filled; a name beside ``final`` by default.
+        Where it is filled; a temporary name beside ``final`` by default.
     """
-    place = partial or final
-    partial = partial or aside(final)
-    refuse_link(final, partial)
-    with _blaming(final, partial):
-        _put_back(final, place)
-        if partial.exists():
-            remove(partial)
-        partial.mkdir(parents=True)
+    filled = partial or aside(final)
+    refuse_link(final, filled)
+    with _blaming(final, filled):
+        restore(final)
+        if filled.exists():
+            remove(filled)
+        filled.mkdir(parents=True)
         try:
-            yield partial
-            for file in partial.rglob("*"):
+            yield filled
+            for file in filled.rglob("*"):
                 if file.is_file():
                     with file.open("r+b") as stream:
                         os.fsync(stream.fileno())
             final.parent.mkdir(parents=True, exist_ok=True)
-            _put_in_place(partial, final, place)
+            _put_in_place(filled, final)
         except BaseException:
-            if place is final:  # nobody will come back to that name
-                shutil.rmtree(partial, ignore_errors=True)
+            if partial is None:  # nobody will resume under that name
+                shutil.rmtree(filled, ignore_errors=True)
             raise
 
 
-def _put_in_place(partial: Path, final: Path, place: Path) -> None:
-    """Give a whole folder the name ``final``; what was there goes aside (beside ``place``) and is removed last."""
-    old = aside(place.with_name(f"{place.name}.old"))
+def _put_in_place(filled: Path, final: Path) -> None:
     refuse_link(final)
-    if not os.path.lexists(final):
-        partial.replace(final)
-    elif _exchange(partial, final):
-        partial.replace(old)
-    else:
-        # Whoever is killed between the two renames leaves the name empty; ``_put_back`` is for the next call.
+    if os.path.lexists(final):
+        old = aside(final.with_name(f"{final.name}.old"))
         final.replace(old)
         try:
-            partial.replace(final)
+            filled.replace(final)
         except OSError:
             old.replace(final)
             raise
-    for replaced in _replaced(place):
-        with suppress(OSError):  # the new folder is in its place; what cannot be removed now goes with the next
+    else:
+        filled.replace(final)
+    for replaced in _replaced(final):
+        with suppress(OSError):  # the new folder is in place; what cannot be removed now goes with the next
             remove(replaced)
 
 
-def _replaced(place: Path) -> list[Path]:
-    """What was replaced by a folder that is filled at ``place``, and not removed yet."""
-    found = sorted(place.parent.glob(f".{glob.escape(place.name)}.old.*.part"))
+def _replaced(final: Path) -> list[Path]:
+    found = sorted(final.parent.glob(f".{glob.escape(final.name)}.old.*.part"))
     return [path for path in found if not path.is_symlink()]
 
 
-def _put_back(final: Path, place: Path) -> None:
-    """Undo the first of two renames, if a process was killed before the second."""
-    if not os.path.lexists(final) and (replaced := _replaced(place)):
-        final.parent.mkdir(parents=True, exist_ok=True)
+def restore(final: Path) -> None:
+    """Put a folder back whose replacement was interrupted between its two renames."""
+    if not os.path.lexists(final) and (replaced := _replaced(final)):
         replaced[-1].replace(final)
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    """Swap two names in one step; False where the system or the file system cannot (only Linux can be asked)."""
-    if sys.platform != "linux":
-        return False
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        return False
-    return bool(rename(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _SWAP) == 0)
 
 
 class Taken(Exception):
@@ -201,12 +180,12 @@ class Taken(Exception):
 
 @contextmanager
 def lock(path: Path, *, wait: bool = True, told: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a lock named by a file, which is gone again afterwards.
+    """Hold a lock named by a file. The operating system releases it when its holder ends; the empty file stays.
 
     Parameters
     ----------
     path
-        The lock's file; its folder must be there.
+        The lock's file; its folder must exist.
     wait
         Wait until it is free; otherwise raise ``Taken``.
     told
@@ -215,34 +194,16 @@ def lock(path: Path, *, wait: bool = True, told: Callable[[], None] | None = Non
     from filelock import FileLock, Timeout
 
     refuse_link(path)
-    while True:
-        held = FileLock(path)
-        try:
-            held.acquire(timeout=1 if wait else 0)
-        except Timeout:
-            if not wait:
-                raise Taken(path) from None
-            if told is not None:
-                told()
-                told = None
-            held.acquire()
-        if _is_ours(held, path):
-            break
-        held.release()  # its last holder removed the file while we waited for it: another one counts now
+    held = FileLock(path)
+    try:
+        held.acquire(timeout=1 if wait else 0)
+    except Timeout:
+        if not wait:
+            raise Taken(path) from None
+        if told is not None:
+            told()
+        held.acquire()
     try:
         yield
     finally:
-        if sys.platform != "win32":  # there the library removes it
-            path.unlink(missing_ok=True)
         held.release()
-
-
-def _is_ours(held: BaseFileLock, path: Path) -> bool:
-    """Whether the file we hold is still the one that others see by its name."""
-    handle = getattr(getattr(held, "_context", None), "lock_file_fd", None)
-    if handle is None or sys.platform == "win32":
-        return True
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False

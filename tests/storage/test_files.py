@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all; locks are held by the living only, and leave nothing behind."""
+"""Files and folders appear whole or not at all; locks are held by the living only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bridgemil import disk
-from bridgemil.disk import Taken, aside, lock, new_file, new_folder, remove, write_json, write_text
 from bridgemil.errors import BadUse
+from bridgemil.storage.files import Taken, aside, lock, new_file, new_folder, remove, write_json, write_text
 
 
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
@@ -48,7 +47,6 @@ def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeyp
     with pytest.raises(RuntimeError, match="half way"), new_folder(final) as folder:
         raise RuntimeError("half way")
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
-    monkeypatch.setattr(disk, "_exchange", lambda first, second: False)
     rename = Path.replace
     refusing = {"left": 1}
 
@@ -66,13 +64,13 @@ def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeyp
 
 def test_what_a_killed_process_left_of_the_old_folder_goes_with_the_next(tmp_path: Path) -> None:
     final, unfinished = tmp_path / "runs" / "aa", tmp_path / "unfinished" / "aa.folder"
-    left = unfinished.with_name(".aa.folder.old.77-00.part")
+    left = final.with_name(".aa.old.77-00.part")
     left.mkdir(parents=True)
     for text in ("one", "two"):
         with new_folder(final, unfinished) as folder:
             (folder / f"{text}.txt").touch()
     assert [entry.name for entry in final.iterdir()] == ["two.txt"]
-    assert list(unfinished.parent.iterdir()) == []
+    assert [entry.name for entry in final.parent.iterdir()] == ["aa"]
 
 
 def killed_while_replacing(final: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,36 +86,12 @@ def killed_while_replacing(final: Path, monkeypatch: pytest.MonkeyPatch) -> None
         return rename(self, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "_exchange", lambda first, second: False)
         patch.setattr(Path, "replace", replace)
         with pytest.raises(Killed), new_folder(final) as folder:
             (folder / "new.txt").touch()
 
 
-def test_the_name_is_never_empty_while_a_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where names can be exchanged, whoever looks between any two steps finds one folder or the other."""
-    final, seen = tmp_path / "folder", []
-    for text in ("old", "new"):
-        for name in ("replace", "unlink"):
-            step = getattr(Path, name)
-
-            def watched(self: Path, *more: object, step: object = step, **options: object) -> object:
-                result = step(self, *more, **options)
-                seen.append([entry.name for entry in final.iterdir()] if final.exists() else None)
-                return result
-
-            monkeypatch.setattr(Path, name, watched)
-        with new_folder(final) as folder:
-            (folder / f"{text}.txt").touch()
-        if text == "old" and not disk._exchange(final, final):
-            pytest.skip("this file system cannot exchange names")
-    first = seen.index(["old.txt"])
-    assert None not in seen[first:]
-    assert seen[-1] == ["new.txt"]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
-
-
-def test_where_names_cannot_be_exchanged_the_next_call_puts_the_old_folder_back(
+def test_after_a_kill_between_the_two_renames_the_old_folder_is_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     final = tmp_path / "folder"
@@ -177,22 +151,17 @@ def test_two_processes_of_one_number_write_to_two_names(tmp_path: Path) -> None:
     assert all(name.startswith(".a.json.") and name.endswith(".part") for name in names)
 
 
-def test_a_lock_leaves_no_file_and_a_dead_owner_holds_nothing(tmp_path: Path) -> None:
+def test_a_dead_owner_holds_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "x.lock"
     with lock(path):
         assert path.exists()
         with pytest.raises(Taken), lock(path, wait=False):
             pass
-    assert not path.exists()
-    code = (
-        f"import os, signal\nfrom pathlib import Path\nfrom bridgemil.disk import lock\nwith lock(Path({str(path)!r})):"
-    )
-    code += " os.kill(os.getpid(), signal.SIGKILL)"
+    code = "import os, signal\nfrom pathlib import Path\nfrom bridgemil.storage.files import lock\n"
+    code += f"with lock(Path({str(path)!r})): os.kill(os.getpid(), signal.SIGKILL)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    assert path.exists(), "the dead could not tidy up"
     with lock(path, wait=False):
         pass
-    assert not path.exists()
 
 
 def test_many_who_want_one_lock_get_it_one_at_a_time(tmp_path: Path) -> None:
@@ -214,4 +183,3 @@ def test_many_who_want_one_lock_get_it_one_at_a_time(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert (most, total) == (1, 20)
-    assert not (tmp_path / "x.lock").exists()

@@ -1,0 +1,1 @@
+"""Storage: atomic files and locks, and artifacts (folders with one manifest of checksums)."""

@@ -1,0 +1,255 @@
+"""An artifact: a folder of this package with one manifest of the checksums of its files.
+
+Cohorts, subjects, runs, encoders, features, bundles, models and records are artifacts. ``manifest.json`` is written
+last; it states the kind, format and name of the artifact, the SHA-256 of every file and a checksum of itself. A file is
+compared with its checksum before it is used, once per process as long as it is not written again. The checksums find
+damage and edits, not fraud: whoever wants to deceive can write a new manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from bridgemil.errors import BadData
+from bridgemil.storage.files import new_folder, restore, write_json
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+MANIFEST = "manifest.json"
+FORMAT = 2  # raised by hand when what is stored changes its form
+MAX_MANIFEST = 2**28  # bytes
+TYPES = {
+    stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link",
+}  # fmt: skip
+_verified: dict[str, tuple[int | str, ...]] = {}  # path -> size, time, inode, device and checksum when it was compared
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A folder with a manifest.
+
+    Parameters
+    ----------
+    root
+        The folder; it may be a link itself, but nothing in it may be one.
+    kind
+        ``cohort``, ``run``, ``bundle``, …
+    files
+        Name below ``root`` (with ``/``) to the SHA-256 of each file.
+    checksum
+        Of the manifest, and so of everything in the artifact.
+    advice
+        What to do if a file is damaged: ``prepare the cohort again``.
+    """
+
+    root: Path
+    kind: str
+    files: Mapping[str, str]
+    checksum: str
+    advice: str
+
+    @classmethod
+    def open(cls, root: Path, kind: str, advice: str, *, named: bool = False) -> Artifact:
+        """Read and check the manifest; no other file is read.
+
+        Parameters
+        ----------
+        root, kind, advice
+            As of the class; another kind is refused.
+        named
+            Whether the folder's name is part of what it is: a run, an encoder, a subject. A copy under another name is
+            refused then.
+        """
+        restore(root)
+        file = root / MANIFEST
+        status = regular_file(root, MANIFEST, advice)
+        try:
+            content: dict[str, Any] = json.loads(file.read_bytes() if status.st_size < MAX_MANIFEST else b"")
+            checksum = content.pop("checksum")
+            intact = checksum == _checksum(content)
+        except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError):
+            raise BadData(f"{file}: is damaged; {advice}") from None
+        if not intact:
+            raise BadData(f"{file}: was changed since it was written; {advice}")
+        if content["kind"] != kind or content["format"] != FORMAT:
+            found, expected = f"{content['kind']} in format {content['format']}", f"{kind} in format {FORMAT}"
+            raise BadData(f"{root}: is a {found}, and a {expected} is expected; {advice}")
+        if named and content["name"] != root.name:
+            raise BadData(f"{root}: is the folder of another {kind} ({content['name']}); {advice}")
+        return cls(root, kind, content["files"], checksum, advice)
+
+    def bad(self, name: str, problem: str) -> BadData:
+        """The error that names one of the files."""
+        return BadData(f"{self.root / name}: {problem}; {self.advice}")
+
+    def path(self, name: str) -> Path:
+        """A file, once it was compared with its checksum.
+
+        Parameters
+        ----------
+        name
+            Path below ``root``, with ``/``.
+        """
+        if name not in self.files:
+            raise self.bad(name, f"is not part of this {self.kind}")
+        path, status = self.root / name, regular_file(self.root, name, self.advice)
+        stamp = (status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev, self.files[name])
+        if _verified.get(str(path)) != stamp:
+            try:
+                found = file_checksum(path)
+            except OSError as error:
+                raise self.bad(name, f"cannot be read ({error.strerror})") from None
+            if found != self.files[name]:
+                raise self.bad(name, "was changed since it was written")
+            _verified[str(path)] = stamp
+        return path
+
+    def text(self, name: str) -> str:
+        """A text file (UTF-8)."""
+        return self.path(name).read_text("utf-8")
+
+    def json(self, name: str) -> dict[str, Any]:
+        """A JSON object."""
+        content: dict[str, Any] = json.loads(self.path(name).read_bytes())
+        return content
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """A parquet table."""
+        import pyarrow.parquet as pq
+
+        path = self.path(name)
+        # In this thread: Arrow's own threads may still hold the file when Python ends, and then abort the process.
+        table = pq.ParquetFile(path).read(use_threads=False)
+        frame: pd.DataFrame = table.to_pandas(use_threads=False)
+        return frame
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A memory-mapped, read-only array."""
+        import numpy as np
+
+        array: NDArray[np.generic] = np.load(self.path(name), mmap_mode="r", allow_pickle=False)
+        return array
+
+    def verify(self) -> list[str]:
+        """Compare every file with its checksum; sentences that name what is damaged, missing or does not belong."""
+        problems = []
+        for name in self.files:
+            try:
+                _verified.pop(str(self.root / name), None)
+                self.path(name)
+            except BadData as error:
+                problems.append(str(error))
+        return problems
+
+    def strangers(self) -> list[str]:
+        """Files below ``root`` that neither this manifest nor one below it lists; hidden ones are ignored."""
+        own = {MANIFEST, *self.files}
+        below = {str(PurePosixPath(name).parent) for name in own if name.endswith(f"/{MANIFEST}")}
+        return [name for name in visible_files(self.root) if name not in own and _folder(name) not in below]
+
+
+def _folder(name: str) -> str:
+    return str(PurePosixPath(name).parent)
+
+
+@contextmanager
+def new_artifact(final: Path, kind: str, partial: Path | None = None) -> Iterator[Path]:
+    """A folder to fill; its manifest is written and it takes its place when it is complete.
+
+    Parameters
+    ----------
+    final, partial
+        As of ``new_folder``.
+    kind
+        What it is.
+    """
+    with new_folder(final, partial) as folder:
+        yield folder
+        write_manifest(folder, kind, visible_files(folder), final.name)
+
+
+def write_manifest(folder: Path, kind: str, names: Iterable[str], name: str | None = None) -> None:
+    """Write the manifest of a folder whose other files are complete.
+
+    Parameters
+    ----------
+    folder, kind
+        As of ``Artifact``.
+    names
+        The files that belong to it.
+    name
+        What the folder will be called; as it is called now by default.
+    """
+    files = {file: file_checksum(folder / file) for file in sorted(names) if file != MANIFEST}
+    content = {"kind": kind, "format": FORMAT, "name": name or folder.name, "files": files}
+    write_json(folder / MANIFEST, content | {"checksum": _checksum(content)})
+
+
+def is_artifact(folder: Path) -> bool:
+    """Whether a folder has a manifest, valid or not."""
+    restore(folder)
+    return os.path.lexists(folder / MANIFEST)
+
+
+def visible_files(root: Path) -> list[str]:
+    """All files below a folder by name, but for hidden ones; links are not followed."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        links = [name for name in folders if (Path(folder) / name).is_symlink()]
+        found += [Path(folder, name).relative_to(root).as_posix() for name in sorted([*files, *links])]
+    return [name for name in found if not PurePosixPath(name).name.startswith(".")]
+
+
+def regular_file(root: Path, name: str, advice: str) -> os.stat_result:
+    """Refuse anything that is not a regular file within a folder: links, pipes, devices, folders.
+
+    Parameters
+    ----------
+    root, name
+        The folder, and the path below it.
+    advice
+        What to do.
+    """
+    place = root
+    try:
+        for part in PurePosixPath(name).parts:
+            place = place / part
+            status = os.lstat(place)
+            if stat.S_ISLNK(status.st_mode):
+                break
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadData(f"{root / name}: is missing; {advice}") from None
+    except OSError as error:
+        raise BadData(f"{root / name}: cannot be read ({error.strerror}); {advice}") from None
+    if not stat.S_ISREG(status.st_mode):
+        kind = TYPES.get(stat.S_IFMT(status.st_mode), "something else")
+        raise BadData(f"{place}: is not a regular file but {kind}; {advice}")
+    return status
+
+
+def file_checksum(path: Path) -> str:
+    """The SHA-256 of a file, read a block at a time."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def forget_verified() -> None:
+    """Compare every file again when it is used next."""
+    _verified.clear()

@@ -1,0 +1,179 @@
+"""Compare everything in a cohort, a folder of runs or a bundle with its checksums."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bridgemil.bundle import store as bundles
+from bridgemil.bundle.shipped import locate
+from bridgemil.cohort import folder as cohorts
+from bridgemil.cohort.store import Cohort
+from bridgemil.errors import BadData, BadUse, BridgeMILError, plain
+from bridgemil.methods import Settings
+from bridgemil.parallel import each
+from bridgemil.runs.store import ADVICE, KINDS, PARTS, RunStore
+from bridgemil.storage.artifact import MANIFEST, Artifact, regular_file
+from bridgemil.storage.files import refuse_link
+
+OWN_FILES = {"inspect.png"}  # what `bridgemil inspect` puts beside a cohort's files
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder that must be an artifact."""
+
+    folder: Path
+    kind: str
+    advice: str
+    parent: Artifact | None = None  # whose manifest lists this one's
+
+
+@dataclass
+class VerificationReport:
+    """What was compared, and what is wrong.
+
+    Parameters
+    ----------
+    kind
+        ``cohort``, ``runs`` or ``bundle``.
+    path
+        The folder.
+    checked
+        How many artifacts were compared.
+    findings
+        Sentences that name what is wrong.
+    remarks
+        Files that do not belong there.
+    is_empty
+        Whether there was nothing to compare: a folder of runs without a finished run, encoder or feature.
+    """
+
+    kind: str
+    path: Path
+    checked: int = 0
+    findings: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    is_empty: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        whole = not self.findings and not self.is_empty
+        counts = {"kind": self.kind, "path": shown(str(self.path)), "checked": self.checked, "whole": whole}
+        return counts | {"empty": self.is_empty, "findings": self.findings, "remarks": self.remarks}
+
+
+def shown(name: str) -> str:
+    """A file's name on one line, without characters that a terminal would interpret."""
+    return plain(name).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
+    """Compare every file of a cohort, a folder of runs or a bundle with its checksum.
+
+    Parameters
+    ----------
+    path
+        The folder (of runs also the folder of a study, whose runs are below it), or the name of a model that comes with
+        the package.
+    progress
+        Draw a progress bar on standard error.
+    """
+    folder = Path(path) if os.path.lexists(path) else locate(path)
+    kind = kind_of(folder)
+    if kind == "runs" and _is_study(folder):
+        folder = folder / "runs"
+    report = VerificationReport(kind, folder)
+    try:
+        places = list({"cohort": _cohort, "runs": _runs, "bundle": _bundle}[kind](folder))
+    except BridgeMILError as error:
+        report.findings.append(str(error))
+        return report
+    for _, (findings, remarks) in each(_compare, places, jobs=1, label="verifying", show=progress):
+        report.checked += 1
+        report.findings += findings
+        report.remarks += remarks
+    if kind == "runs" and not any(place.kind in ("run", "encoder", "features") for place in places):
+        report.is_empty = True
+        report.remarks.append("runs: no finished run, encoder or feature is there: nothing could be compared")
+    if kind == "bundle" and not report.findings:
+        _load(folder, report)
+    return report
+
+
+def kind_of(folder: Path) -> str:
+    """What a folder is, by the files in it."""
+    if any(os.path.lexists(folder / name) for name in (bundles.ABOUT, bundles.REFERENCE)):
+        return "bundle"
+    if any(os.path.lexists(folder / name) for name in (cohorts.METADATA, cohorts.TABLE, cohorts.SUBJECTS)):
+        return "cohort"
+    if os.path.lexists(folder / "runs"):
+        return "runs"
+    raise BadUse(f"{folder}: is not a cohort, a folder of runs or a bundle (by the files in it); name one of these")
+
+
+def _is_study(folder: Path) -> bool:
+    """Whether a folder has its runs one level deeper, as a study writes them."""
+    below = folder / "runs"
+    return (below / "runs").is_dir() and not below.is_symlink() and not RunStore(folder).finished()
+
+
+def _compare(place: Place) -> tuple[list[str], list[str]]:
+    """What is wrong with an artifact, and which files do not belong to it."""
+    try:
+        if place.parent is not None:
+            place.parent.path((place.folder / MANIFEST).relative_to(place.parent.root).as_posix())
+        named = place.kind not in (cohorts.KIND, bundles.KIND)  # those may be renamed
+        artifact = Artifact.open(place.folder, place.kind, place.advice, named=named)
+    except BadData as error:
+        return [str(error)], []
+    findings, remarks = artifact.verify(), []
+    for name in artifact.strangers():
+        try:
+            regular_file(place.folder, name, place.advice)
+        except BadData as error:
+            findings.append(str(error))
+        else:
+            remarks += [] if name in OWN_FILES else [f"{shown(name)}: does not belong there"]
+    return findings, remarks
+
+
+def _cohort(path: Path) -> Iterator[Place]:
+    yield Place(path, cohorts.KIND, cohorts.ADVICE)
+    try:
+        artifact, subjects = cohorts.open_cohort(path), Cohort.open(path).subjects
+    except BadData:
+        return  # what is wrong with the cohort's own files is found there
+    for subject in subjects:
+        yield Place(cohorts.subject_folder(path, subject), cohorts.SUBJECT_KIND, cohorts.ADVICE, artifact)
+
+
+def _runs(path: Path) -> Iterator[Place]:
+    refuse_link(*(path / part for part in PARTS))
+    store = RunStore(path)
+    store.failures()
+    for part, kind in KINDS.items():
+        for name in store.names(part):
+            below = store.names(f"{part}/{name}") if part == "features" else [""]
+            for inner in below:
+                yield Place(path / part / name / inner, kind, ADVICE)
+
+
+def _bundle(path: Path) -> Iterator[Place]:
+    yield Place(path, bundles.KIND, bundles.ADVICE)
+
+
+def _load(folder: Path, report: VerificationReport) -> None:
+    """Load a bundle; one with the user's own code is not, since looking at a folder must not run code."""
+    try:
+        settings = Settings.model_validate(bundles.open_bundle(folder).json(bundles.ABOUT)["settings"])
+        if not any(member.code for member in settings.each):
+            bundles.load(folder)
+    except ValueError:
+        message = "has settings that this version does not know; use the version that wrote it"
+        report.findings.append(f"{folder / bundles.ABOUT}: {message}")
+    except BridgeMILError as error:
+        report.findings.append(str(error))
