@@ -29,6 +29,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.learning import checkpoint
 from bridgemil.report.explanation import Ranking, Removal, top_windows
+from leaky import resealed
 from people import people
 from recordings import MONTAGE, noise, write_edf
 
@@ -99,7 +100,8 @@ def test_a_bundle_holds_what_is_needed_and_nothing_of_a_person(made: Path, cohor
     assert {"sensitivity", "specificity", "ppv", "npv"} <= set(clinical)
     assert "roc" not in clinical, "curves are of single people"
     assert set(about["calibration"]["error"]) == {"before", "after"}
-    assert set(about["files"]) == {
+    assert set(json.loads((made / "manifest.json").read_text())["files"]) == {
+        "bundle.json",
         "card.md",
         "reference.safetensors",
         "model/model.json",
@@ -136,23 +138,17 @@ def damage() -> dict[str, tuple[Callable[[Path], Any], str]]:
 
     weights = "model/fold-02/model.safetensors"
     return {
-        "weights changed": (edit(weights, lambda b: b[:-1] + bytes([b[-1] ^ 1])), f"{weights} was changed"),
-        "weights cut short": (edit(weights, lambda b: b[:-50]), f"{weights} was changed or cut short"),
+        "weights changed": (edit(weights, lambda b: b[:-1] + bytes([b[-1] ^ 1])), f"{weights}: was changed"),
+        "weights cut short": (edit(weights, lambda b: b[:-50]), f"{weights}: was changed"),
         "weights gone": (lambda folder: (folder / weights).unlink(), "is missing"),
-        "card changed": (edit("card.md", lambda b: b.replace(b"Research", b"Clinical")), "card.md was changed"),
-        "foreign file": (lambda folder: (folder / "model/evil.pkl").write_bytes(b"x"), "model/evil.pkl is not a part"),
-        "classes renamed": (edit("bundle.json", lambda b: b.replace(b'"patient"', b'"someone"')), "was changed after"),
-        "json cut short": (edit("bundle.json", lambda b: b[:-20]), "is damaged"),
-        "json empty": (edit("bundle.json", lambda b: b"{}"), "is damaged, or no bundle's"),
-        "of another program": (
-            edit("bundle.json", lambda b: b.replace(b"bridgemil bundle", b"some model")),
-            "another program",
-        ),
-        "of the future": (
-            edit("bundle.json", lambda b: b.replace(b'"format": 2', b'"format": 3', 1)),
-            "bundle format 3",
-        ),
-        "no bundle": (lambda folder: (folder / "bundle.json").unlink(), "no bundle there"),
+        "card changed": (edit("card.md", lambda b: b.replace(b"Research", b"Clinical")), "card.md: was changed"),
+        "foreign file": (lambda folder: (folder / "model/evil.pkl").write_bytes(b"x"), "model/evil.pkl is not part"),
+        "classes renamed": (edit("bundle.json", lambda b: b.replace(b'"patient"', b'"someone"')), "json: was changed"),
+        "json cut short": (edit("bundle.json", lambda b: b[:-20]), "json: was changed"),
+        "json empty": (edit("bundle.json", lambda b: b"{}"), "json: was changed"),
+        "another kind": (lambda folder: resealed(folder, "run"), "is a run in format .*, and a bundle in format"),
+        "manifest damaged": (edit("manifest.json", lambda b: b[:-20]), r"manifest.json: is damaged"),
+        "no bundle": (lambda folder: (folder / "manifest.json").unlink(), "no bundle there"),
     }
 
 
@@ -186,7 +182,7 @@ def test_the_same_training_again_is_the_same_bundle_and_another_needs_leave(coho
     how: dict[str, Any] = {"folds": 3, "baselines": False, "progress": False}
     first = train(cohort, tmp_path / "m", "bandpower", **how)
     again = train(cohort, tmp_path / "m", "bandpower", **how)
-    assert again.bundle.about["files"] == first.bundle.about["files"]
+    assert again.bundle.checksum == first.bundle.checksum
     with pytest.raises(BadUse, match="holds a bundle already"):
         train(cohort, tmp_path / "m", "tangent", **how)
     assert (

@@ -327,13 +327,8 @@ def test_saving_and_loading_refuse_what_is_not_theirs(tmp_path: Path) -> None:
         BridgeMILClassifier.load(tmp_path / "thesis")
     clf.save(tmp_path / "clf")
     file = tmp_path / "clf" / "estimator.json"
-    file.write_text(file.read_text().replace('"format": 1', '"format": 9'))
+    file.write_text(file.read_text().replace("bandpower", "tangent"))
     with pytest.raises(BadData, match=r"estimator\.json: was changed since it was written"):
-        BridgeMILClassifier.load(tmp_path / "clf")
-    content = json.loads(file.read_text())
-    content.pop("seal")
-    file.write_text(json.dumps(content))
-    with pytest.raises(BadData, match="format 9"):
         BridgeMILClassifier.load(tmp_path / "clf")
     with pytest.raises(NotFittedError):
         BridgeMILClassifier().save(tmp_path / "new")

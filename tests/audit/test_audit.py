@@ -168,10 +168,10 @@ def test_a_cohort_is_audited_once_for_a_folder_of_runs(tmp_path: Path, monkeypat
     assert len(done) == 1
     guard({made(signals(10, seconds=6, n_channels=3), columns={"age": [3] * 10}): []}, tmp_path)
     assert len(done) == 2, "other columns are another cohort to the audit"
-    for file in (tmp_path / "audits").iterdir():
+    for file in (tmp_path / "audits").rglob("record.json"):
         file.write_text("{")
     monkeypatch.setattr(memory, "_KNOWN", {})
-    with pytest.raises(BadData, match=r"audits.*\.json: is damaged"):
+    with pytest.raises(BadData, match=r"audits.*\.json: was changed"):
         guard({cohort: []}, tmp_path)
 
 

@@ -104,7 +104,7 @@ def _split_of_nobody_knows_whom(folder: Path) -> None:
 
 
 def _noted_split_is_a_pipe(folder: Path) -> None:
-    file = next((folder / "runs" / "splits").glob("*.json"))
+    file = next((folder / "runs" / "splits").rglob("record.json"))
     file.unlink()
     os.mkfifo(file)
 
@@ -120,14 +120,14 @@ def _scale_of_everybody(folder: Path) -> None:
 def _fitted_on_everybody(folder: Path) -> None:
     cohort, run = Cohort.open(folder / "cohort"), _run_of(folder, "bandpower")
     about = json.loads((run / "run.json").read_text())
-    fit(cohort, cohort.subjects, [], methods.Settings.model_validate(about["settings"])).model.save(run)
+    fit(cohort, cohort.subjects, [], methods.Settings.model_validate(about["settings"])).model.write(run)
     _predict_again(folder, run)
 
 
 def _tangent_fitted_on_everybody(folder: Path) -> None:
     cohort, run = Cohort.open(folder / "cohort"), _run_of(folder, "tangent")
     about = json.loads((run / "run.json").read_text())
-    fit(cohort, cohort.subjects, [], methods.Settings.model_validate(about["settings"])).model.save(run)
+    fit(cohort, cohort.subjects, [], methods.Settings.model_validate(about["settings"])).model.write(run)
     _predict_again(folder, run)
 
 
@@ -151,11 +151,12 @@ def _predictions_of_training_subjects(folder: Path) -> None:
 def _features_of_somebody_else(folder: Path) -> None:
     cohort = Cohort.open(folder / "cohort")
     for key in (folder / "runs" / "features").iterdir():
-        files = [key / f"{record.signal_hash[:32]}.npy" for record in cohort.records.values()]
+        files = [key / record.signal_hash[:32] / "features.npy" for record in cohort.records.values()]
         there = [file for file in files if file.is_file()]
         arrays = [np.load(file) for file in there]
         for file, array in zip(there, arrays[1:] + arrays[:1], strict=True):
             np.save(file, array)
+            resealed(file.parent, "features")
 
 
 def _predictions_that_are_no_table(folder: Path) -> None:
@@ -249,7 +250,7 @@ def test_a_damaged_encoder_is_called_damaged(honest: Path, tmp_path: Path) -> No
     case = AuditInput(Cohort.open(folder / "cohort"), RunStore(folder / "runs"))
     (finding,) = [f for f in provenance.check(case) if f.name == "stage1"]
     assert finding.message == "Stage 1 encoders are damaged."
-    assert all("is damaged: it was changed" in line for line in finding.evidence)
+    assert all("encoder.safetensors: was changed" in line for line in finding.evidence)
 
 
 def test_runs_of_another_cohort_are_left_alone(honest: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_damaged_cohort_is_mended(bids: Path, tmp_path: Path) -> None:
     assert mended.hash == whole
     assert len(mended.windows("sub-01")) == len(mended.windows("sub-02")) == 8
     (tmp_path / "c/cohort.json").write_text("{")
-    with pytest.raises(BadData, match="is damaged"):
+    with pytest.raises(BadData, match="was changed since it was written"):
         Cohort.open(tmp_path / "c")
     assert quiet(bids, tmp_path / "c").hash == whole
 

@@ -97,11 +97,8 @@ def open_cohort(cohort: Path) -> Artifact:
 
 def read_subjects(artifact: Artifact) -> tuple[list[SubjectRecord], dict[str, dict[str, Any]]]:
     """The rows of subjects.parquet: records, and by subject what else is known."""
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(artifact.path(TABLE)).read(use_threads=False)  # see ``Artifact.frame``
     own, records, columns = SubjectRecord.__dataclass_fields__, [], {}
-    for row in table.to_pylist():
+    for row in artifact.table(TABLE).to_pylist():
         record = SubjectRecord.from_row(row)
         records.append(record)
         columns[record.subject] = {key: value for key, value in row.items() if key not in own}

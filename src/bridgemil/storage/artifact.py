@@ -24,6 +24,7 @@ from bridgemil.storage.files import new_folder, restore, write_json
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 MANIFEST = "manifest.json"
@@ -49,7 +50,7 @@ class Artifact:
     files
         Name below ``root`` (with ``/``) to the SHA-256 of each file.
     checksum
-        Of the manifest, and so of everything in the artifact.
+        Of the names and checksums of all files: which content it is, under whatever name.
     advice
         What to do if a file is damaged: ``prepare the cohort again``.
     """
@@ -77,8 +78,7 @@ class Artifact:
         status = regular_file(root, MANIFEST, advice)
         try:
             content: dict[str, Any] = json.loads(file.read_bytes() if status.st_size < MAX_MANIFEST else b"")
-            checksum = content.pop("checksum")
-            intact = checksum == _checksum(content)
+            intact = content.pop("checksum") == _checksum(content)
         except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError):
             raise BadData(f"{file}: is damaged; {advice}") from None
         if not intact:
@@ -88,7 +88,7 @@ class Artifact:
             raise BadData(f"{root}: is a {found}, and a {expected} is expected; {advice}")
         if named and content["name"] != root.name:
             raise BadData(f"{root}: is the folder of another {kind} ({content['name']}); {advice}")
-        return cls(root, kind, content["files"], checksum, advice)
+        return cls(root, kind, content["files"], _checksum(content["files"]), advice)
 
     def bad(self, name: str, problem: str) -> BadData:
         """The error that names one of the files."""
@@ -127,13 +127,17 @@ class Artifact:
 
     def frame(self, name: str) -> pd.DataFrame:
         """A parquet table."""
+        frame: pd.DataFrame = self.table(name).to_pandas(use_threads=False)
+        return frame
+
+    def table(self, name: str) -> pa.Table:
+        """A parquet table, as Arrow has it."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        path = self.path(name)
         # In this thread: Arrow's own threads may still hold the file when Python ends, and then abort the process.
-        table = pq.ParquetFile(path).read(use_threads=False)
-        frame: pd.DataFrame = table.to_pandas(use_threads=False)
-        return frame
+        data = pa.BufferReader(self.path(name).read_bytes())
+        return pq.ParquetFile(data).read(use_threads=False)
 
     def array(self, name: str) -> NDArray[Any]:
         """A memory-mapped, read-only array."""
