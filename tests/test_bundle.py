@@ -27,7 +27,6 @@ from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
-from bridgemil.learning import checkpoint
 from bridgemil.report.explanation import Ranking, Removal, top_windows
 from leaky import resealed
 from people import people

@@ -40,7 +40,6 @@ from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.results import Results
 from bridgemil.report.audit_text import lines
-from bridgemil.runs import RunStore
 from bridgemil.verify import verify
 from leaky import labelled, made, signals
 
