@@ -21,7 +21,7 @@ def test_whoever_waits_for_anothers_run_is_told(tmp_path: Path) -> None:
     held, freed = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with FileLock(tmp_path / "unfinished" / "abc.lock"):
+        with FileLock(store.lock_file("abc")):
             held.set()
             time.sleep(1.5)
             freed.set()

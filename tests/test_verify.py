@@ -98,7 +98,7 @@ def kinds_of_files(folder: Path) -> dict[str, Path]:
     kinds = {}
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
-        if file.is_file() and not file.name.startswith(".") and not name.startswith("unfinished/"):
+        if file.is_file() and not name.startswith((".", "unfinished/")) and "/." not in name:
             pattern = re.sub(r"[0-9a-f]{12,}(-[0-9a-f]+)?|subject-\d+|fold-\d+", "*", name)
             is_network = (file.parent / "curves.parquet").exists()
             kinds[f"{pattern}{' of a network' if is_network else ''}"] = file.relative_to(folder)
@@ -302,7 +302,7 @@ def test_runs_write_and_remove_nothing_through_a_link(whole: Path, tmp_path: Pat
     assert [part in line for line in verify(root, progress=False).findings] == [True]
 
 
-@pytest.mark.parametrize("name", ["unfinished/aa.folder", "unfinished/aa.lock", "stage1/aa"])
+@pytest.mark.parametrize("name", ["unfinished/aa.folder", ".locks/aa.lock", "stage1/aa"])
 def test_clean_removes_nothing_through_a_link(tmp_path: Path, outside: Path, name: str) -> None:
     store = open_store(tmp_path / "runs")
     (store.root / name).parent.mkdir()
@@ -412,7 +412,7 @@ def test_names_that_a_terminal_would_obey_are_shown_as_codes(copy: Path) -> None
 def test_what_a_running_benchmark_writes_is_no_finding(copy: Path) -> None:
     (copy / "runs/features/.x.1-aa.part").mkdir()
     (copy / "runs/unfinished").mkdir(exist_ok=True)
-    os.mkfifo(copy / "runs/unfinished/aa.lock")
+    os.mkfifo(copy / "runs/unfinished/aa.folder")
     assert verify(copy / "runs", progress=False).findings == []
 
 

@@ -17,6 +17,7 @@ from bridgemil.engine.clean import clean, leftovers
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.runs import RunStore, open_store
+from leaky import resealed
 from people import people
 
 QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
@@ -39,7 +40,7 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def contents(store: RunStore) -> set[str]:
-    return {str(path.relative_to(store.root)) for path in store.root.rglob("*") if path.is_file()}
+    return {str(path.relative_to(store.root)) for path in store.root.rglob("*") if path.suffix != ".lock" and path.is_file()}
 
 
 HOLD = """
@@ -62,10 +63,9 @@ def holder(store: RunStore) -> Iterator[subprocess.Popen[str]]:
         process.stdin.close()
 
 
-def test_runs_leave_no_locks_and_nothing_unfinished(store: RunStore) -> None:
+def test_runs_leave_nothing_unfinished(store: RunStore) -> None:
     run(people(6, windows=2), "bridgemil", store.root, baselines=True)
     assert list(store.unfinished.iterdir()) == []
-    assert not list(store.root.rglob("*.lock"))
     before = contents(store)
     assert leftovers(store, failed=True, unfinished=True).parts == {}
     clean(store, leftovers(store, failed=True, unfinished=True))
@@ -73,13 +73,12 @@ def test_runs_leave_no_locks_and_nothing_unfinished(store: RunStore) -> None:
 
 
 def test_what_somebody_has_begun_since_it_was_looked_at_stays(store: RunStore) -> None:
-    checkpoint, lock = (store.unfinished / f"aaaa{ending}" for ending in (".safetensors", ".lock"))
-    for file in (checkpoint, lock, store.unfinished / "bbbb.safetensors"):
-        file.write_bytes(b"")
+    for name in ("aaaa", "bbbb"):
+        store.checkpoint(name).write_bytes(b"")
     going = leftovers(store, unfinished=True)
     with store.lock("aaaa"):
         clean(store, going)
-        assert [file.name for file in sorted(store.unfinished.iterdir())] == ["aaaa.lock", "aaaa.safetensors"]
+        assert [file.name for file in sorted(store.unfinished.iterdir())] == ["aaaa.safetensors"]
     clean(store, leftovers(store, unfinished=True))
     assert list(store.unfinished.iterdir()) == []
 
@@ -136,14 +135,10 @@ def test_what_a_killed_process_left_goes_without_being_asked_for(store: RunStore
     half = store.unfinished / "aaaa.folder"
     half.mkdir()
     (half / "model.safetensors").write_bytes(b"123")
-    (store.unfinished / "aaaa.lock").touch()
     (store.unfinished / ".aaaa.safetensors.77.part").write_bytes(b"12")
     store.checkpoint("aaaa").write_bytes(b"12345")
     going = leftovers(store)
-    assert {kind: len(paths) for kind, paths in going.parts.items()} == {
-        "lock files nobody holds": 1,
-        "half-written files": 2,
-    }
+    assert {kind: len(paths) for kind, paths in going.parts.items()} == {"half-written files": 2}
     assert going.size == 5
     clean(store, going)
     assert contents(store) == {"unfinished/aaaa.safetensors"}, "a run goes on from its checkpoint"
@@ -155,12 +150,11 @@ def test_what_a_living_process_works_on_stays(store: RunStore) -> None:
         (store.unfinished / f"{name}.folder").mkdir()
         (store.unfinished / f"{name}.folder" / "run.json").touch()
         (store.unfinished / f".{name}.safetensors.77.part").touch()
-        (store.unfinished / f"{name}.lock").touch()
         store.checkpoint(name).touch()
     (store.root / "failed").mkdir()
     (store.root / "failed" / "aaaa.json").write_text("{}")  # it failed before, and is tried again now
     clean(store, leftovers(store, failed=True, unfinished=True))
-    files = ("aaaa.folder/run.json", ".aaaa.safetensors.77.part", "aaaa.lock", "aaaa.safetensors")
+    files = ("aaaa.folder/run.json", ".aaaa.safetensors.77.part", "aaaa.safetensors")
     assert contents(store) == {f"unfinished/{name}" for name in files}
     with pytest.raises(BridgeMILError, match="another process is working on this folder; wait, or without --unused"):
         leftovers(store, unused=True)
@@ -190,7 +184,8 @@ def test_runs_of_another_version_need_no_encoder(store: RunStore) -> None:
     for identity in store.finished():
         file = store.run(identity) / "run.json"
         content = json.loads(file.read_text()) | {"results_version": 1}
-        file.write_text(json.dumps({key: value for key, value in content.items() if key not in ("split", "seal")}))
+        file.write_text(json.dumps({key: value for key, value in content.items() if key != "split"}))
+        resealed(file.parent)
     assert len(leftovers(store, unused=True).parts["Stage 1 encoders"]) == 3
     assert len(leftovers(store, ["bridgemil"]).parts["runs"]) == 3
 

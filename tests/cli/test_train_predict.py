@@ -98,7 +98,7 @@ def test_train_goes_on_where_it_stopped_and_prints_json(folder: Path, tmp_path: 
         (("train", "COHORT", "--out", "m", "--method", "magic"), 2, "method must be one of"),
         (("train", "COHORT", "--out", "m", "--folds", "7", "--method", "bandpower"), 1, "fewer than the 7 folds"),
         (("train", "nowhere", "--out", "m"), 2, "no cohort there"),
-        (("predict", "COHORT", "x.edf"), 1, "no bundle there"),
+        (("predict", "COHORT", "x.edf"), 1, "is a cohort in format"),
         (("predict", "MODEL", "x.edf"), 1, "no such file"),
         (("predict", "MODEL", "x.edf", "--bad-channels", "guess"), 2, "must be stop or interpolate"),
         (("predict", "MODEL", "x.edf", "--csv", "nowhere/said.csv"), 2, "--csv nowhere/said.csv: no folder nowhere"),

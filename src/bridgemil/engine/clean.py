@@ -41,7 +41,7 @@ class Leftovers:
             if path.parent.name != "unfinished":
                 remove(path)
                 continue
-            with suppress(Taken), lock(path.with_name(f"{_identity(path)}.lock"), wait=False):
+            with suppress(Taken), lock(RunStore(path.parents[1]).lock_file(_identity(path)), wait=False):
                 remove(path)
 
 
@@ -78,10 +78,10 @@ def leftovers(
     aside = store.root / "unfinished"
     entries = sorted(aside.iterdir()) if aside.is_dir() else []
     refuse_link(*entries)
-    free = [entry for entry in entries if entry.suffix == ".lock" and _free(entry)]
-    alive = {entry.stem for entry in entries if entry.suffix == ".lock" and entry not in free}
+    locks = sorted((store.root / ".locks").glob("*.lock"))
+    refuse_link(*locks)
+    alive = {file.stem for file in locks if not _free(file)} - {"scheduler"}
     left = [entry for entry in entries if _identity(entry) not in alive]
-    going.add("lock files nobody holds", free)
     going.add("half-written files", [e for e in left if e.suffix == ".folder" or e.name.endswith(".part")])
     going.add("half-removed folders", [entry for part in ("runs", "stage1") for entry in _asides(store.root / part)])
     checkpoints = [entry for entry in left if entry.suffix == ".safetensors"]

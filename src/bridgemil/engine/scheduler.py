@@ -173,7 +173,7 @@ def forget_failure(store: RunStore, job: Job) -> None:
 def only_scheduler(store: RunStore) -> Iterator[None]:
     """One scheduler a folder; the lock is the operating system's, so a dead owner does not hold it."""
     try:
-        with lock(store.root / "scheduler.lock", wait=False):
+        with lock(store.lock_file("scheduler"), wait=False):
             yield
     except Taken:
         raise BridgeMILError(f"{store.root}: another benchmark is running on this folder; wait for it") from None

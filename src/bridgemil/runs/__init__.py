@@ -6,7 +6,7 @@
     RUNS/splits/                      the splits that were planned here, each with the audit warnings of its cohort
     RUNS/ensembles/                   the ensembles that were planned here
     RUNS/audits/                      the quick audits of the cohorts
-    RUNS/unfinished/                  checkpoints, locks, and folders being written
+    RUNS/unfinished/                  checkpoints, and folders being written
     RUNS/failed/                      the errors of runs that failed
 
 All but the last two are artifacts (see ``bridgemil.storage.artifact``): a folder appears in one rename with a manifest

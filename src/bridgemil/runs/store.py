@@ -46,7 +46,7 @@ class RunStore:
 
     @property
     def unfinished(self) -> Path:
-        """Where checkpoints, locks and folders being written are; made if it is not there."""
+        """Where checkpoints and folders being written are; made if it is not there."""
         return self._made("unfinished")
 
     def run(self, identity: str) -> Path:
@@ -77,8 +77,12 @@ class RunStore:
             message = f"{self.root}: another process is doing {identity}; waiting for it"
             warnings.warn(message, BridgeMILWarning, stacklevel=5)
 
-        with lock(self.unfinished / f"{identity}.lock", told=told):
+        with lock(self.lock_file(identity), told=told):
             yield
+
+    def lock_file(self, name: str) -> Path:
+        """The lock of a run, an encoder or another piece of work; the empty files stay, out of sight."""
+        return self._made(".locks") / f"{name}.lock"
 
     @contextmanager
     def writing(self, part: str, identity: str) -> Iterator[Path]:
@@ -159,7 +163,7 @@ class RunStore:
         before = self.warnings(cohort_hash, plan.hash)
         if name in self.names("splits") and merged(before, found) == before:
             return
-        with lock(self.unfinished / f"{name}.lock"):  # two calls at once may each find something
+        with lock(self.lock_file(name)):  # two calls at once may each find something
             every = merged(self.warnings(cohort_hash, plan.hash), found)
             self._note("splits", name, plan.for_json() | {"cohort": cohort_hash, "warnings": every})
 
