@@ -40,7 +40,9 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def contents(store: RunStore) -> set[str]:
-    return {str(path.relative_to(store.root)) for path in store.root.rglob("*") if path.suffix != ".lock" and path.is_file()}
+    return {
+        str(path.relative_to(store.root)) for path in store.root.rglob("*") if path.suffix != ".lock" and path.is_file()
+    }
 
 
 HOLD = """
