@@ -20,6 +20,7 @@ from bridgemil.runs import RunStore, warning_text
 from recordings import MONTAGE, noise, write_edf
 
 HOW = ("--folds", "3", "--out")
+STUDY = ("study", "learning_curve", "--method", "bandpower", "--folds", 3, "--sizes", 8, "--draws", 1)
 
 
 def run(*arguments: object) -> str:
@@ -57,6 +58,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "report --json": run("report", root / "runs", "--json"),
         "explain": run("explain", root / "runs", "--subject", "p03", "--out", root / "explain.html"),
         "predict": run("predict", root / "model", root / "p03.edf", "--report", root / "page.html"),
+        "study": run(*STUDY, root / "cohort", "--out", root / "studies"),
+        "study --json": run(*STUDY, root / "cohort", "--out", root / "studies", "--json"),
         "predict --json": run("predict", root / "model", root / "p03.edf", "--json"),
         "benchmark --json": run(
             "benchmark", root / "cohort", "--methods", "bandpower", "--seeds", 1, *HOW, root / "runs", "--json"
@@ -83,16 +86,23 @@ def _demo(root: Path) -> str:
 
 PLACES: dict[str, Callable[[Path], str]] = {
     **{name: _printed(name) for name in ("evaluate", "evaluate again", "benchmark", "train", "report")},
-    **{name: _printed(name) for name in ("explain", "predict")},
+    **{name: _printed(name) for name in ("explain", "predict", "study")},
     "report.md": _file("runs/report/report.md"),
     "report.html": _file("runs/report/report.html"),
     "checklist.md": _file("runs/report/checklist.md"),
     "checklist.html": _file("runs/report/checklist.html"),
+    "findings.md": _file("studies/learning_curve/findings.md"),
     "card": _file("model/card.md"),
     "page of a held-out person": _file("explain.html"),
     "page of a recording": _file("page.html"),
     "demo page": _demo,
 }
+
+
+JSON = (
+    "evaluate --json", "benchmark --json", "train --json", "report --json", "study --json", "predict --json",
+    "bundle.json",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -110,16 +120,16 @@ def test_a_warning_of_the_audit_stands_everywhere(work: Path, planted: dict[str,
     assert read(warning_text(planted)) in read(PLACES[place](work))
 
 
-@pytest.mark.parametrize("place", ["report.md", "card", "report.html", "page of a recording", "demo page"])
+@pytest.mark.parametrize(
+    "place", ["report.md", "card", "report.html", "checklist.html", "page of a recording", "demo page"]
+)
 def test_it_stands_at_the_top(work: Path, planted: dict[str, str], place: str) -> None:
     text = read(PLACES[place](work))
     first = min(text.index(mark) for mark in ("## ", "<section id=") if mark in text)
     assert text.index(read(warning_text(planted))) < first
 
 
-@pytest.mark.parametrize(
-    "name", ["evaluate --json", "benchmark --json", "train --json", "report --json", "bundle.json", "predict --json"]
-)
+@pytest.mark.parametrize("name", JSON)
 def test_machines_are_told(work: Path, planted: dict[str, str], name: str) -> None:
     text = (work / "model/bundle.json").read_text() if name == "bundle.json" else _printed(name)(work)
     content: Any = json.loads(text)

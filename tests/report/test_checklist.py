@@ -193,7 +193,7 @@ def test_an_accepted_risk_is_shown_and_makes_its_domain_high(tmp_path: Path) -> 
     )
     checklist = build_checklist(build(RunStore(tmp_path / "runs")))
     (section,) = checklist.sections
-    assert "same_signal" in section.warnings[0]
+    assert checklist.warnings[0]["check"] == "same_signal"
     assert section.judgements[0].risk == "high"
     assert "--accept-risk" in section.judgements[0].evidence[0]
     assert "sub-02 and sub-07" in " ".join(section.judgements[0].evidence)

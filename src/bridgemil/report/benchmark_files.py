@@ -15,7 +15,7 @@ from bridgemil.report.benchmark_table import BenchmarkReport, Cell, counted, run
 from bridgemil.report.clinical_sheets import block_sheets
 from bridgemil.report.markdown import md_lines, md_sheet, md_table, md_warnings
 from bridgemil.report.markdown import md_text as _md
-from bridgemil.runs import TITLE, warning_names
+from bridgemil.runs import warning_names
 from bridgemil.storage.files import new_file
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def latex(report: BenchmarkReport) -> dict[str, str]:
         "splits": [*means, *less],
     }  # fmt: skip
     feet = {"table": "", "scores": sheets.INTERVAL, "clinical": "", "splits": sheets.SPLITS, "comparisons": POINTS}
-    found = f"{TITLE} (report.md): {warning_names(report.warnings)}." if report.warnings else ""
+    found = f"Audit warnings (see report.md): {warning_names(report.warnings)}." if report.warnings else ""
     return {name: _tex_file(sheet, f"{found} {feet[name]}".strip()) for name, sheet in tables.items()}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 AuditWarning = dict[str, str]  # check, level (WARN or FAIL) and message; where several cohorts are shown, cohort
-TITLE = "Audit warnings"
+TITLE = "Audit warnings of the cohort"
 
 
 def merged(*groups: Iterable[Mapping[str, str]]) -> list[AuditWarning]:

@@ -18,7 +18,7 @@ from bridgemil.report.checklist import data_items, model_items, performance_item
 from bridgemil.report.checklist.bias import Judgement, judged
 from bridgemil.report.checklist.dossier import Dossier, dossiers
 from bridgemil.report.checklist.entries import STATES, Answer, Entry, entry, items, safe, safe_text
-from bridgemil.runs import warning_text
+from bridgemil.runs import AuditWarning
 
 __all__ = ["Checklist", "Section", "build_checklist"]
 
@@ -38,7 +38,7 @@ class Section:
     judgements
         The four domains of risk of bias.
     warnings
-        What must stand above it: the audit warnings, a cohort that is not at hand.
+        What must stand above it: a cohort that is not at hand.
     """
 
     name: str
@@ -55,11 +55,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Checklist:
-    """A section for each cohort, and what the report could not show."""
+    """A section for each cohort, what the report could not show, and the audit warnings of the cohorts."""
 
     name: str
     sections: tuple[Section, ...]
     remarks: tuple[str, ...]
+    warnings: tuple[AuditWarning, ...]
 
 
 def build_checklist(report: BenchmarkReport, cohorts: Sequence[Path] = ()) -> Checklist:
@@ -73,12 +74,12 @@ def build_checklist(report: BenchmarkReport, cohorts: Sequence[Path] = ()) -> Ch
         Folders of cohorts that are no longer where the runs found them.
     """
     sections = tuple(_section(known) for known in dossiers(report, cohorts))
-    return Checklist(safe_text(report.store.root.resolve().name), sections, safe(report.remarks))
+    warnings = tuple({key: safe_text(value) for key, value in warning.items()} for warning in report.warnings)
+    return Checklist(safe_text(report.store.root.resolve().name), sections, safe(report.remarks), warnings)
 
 
 def _section(known: Dossier) -> Section:
-    warnings = [warning_text(warning) for warning in known.warnings]
-    warnings += [f"Filled in from the runs alone: {known.absent}."] if known.cohort is None else []
+    warnings = [f"Filled in from the runs alone: {known.absent}."] if known.cohort is None else []
     fillers = {item: FILLERS.get(item.number) for item in items()}
     entries = tuple(entry(item, fill(known) if fill else Answer()) for item, fill in fillers.items())
     return Section(safe_text(known.name), entries, tuple(judged(known)), safe(warnings))

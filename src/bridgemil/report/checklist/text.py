@@ -7,7 +7,7 @@ from pathlib import Path
 from bridgemil.report.checklist import Checklist, Section
 from bridgemil.report.checklist.bias import CAVEAT, NOT_DONE, Judgement
 from bridgemil.report.checklist.entries import STATES, Entry
-from bridgemil.report.markdown import md_lines, md_sheet, md_text
+from bridgemil.report.markdown import md_lines, md_sheet, md_text, md_warnings
 from bridgemil.report.pages import write
 from bridgemil.report.pages.checklist_page import LEAD, write_checklist_page
 
@@ -35,7 +35,12 @@ def markdown(checklist: Checklist) -> str:
     checklist
         From ``build_checklist``.
     """
-    lines = [f"# Reporting checklist of {md_text(checklist.name)}", *md_lines([LEAD]), ""]
+    lines = [
+        f"# Reporting checklist of {md_text(checklist.name)}",
+        *md_warnings(checklist.warnings),
+        *md_lines([LEAD]),
+        "",
+    ]
     lines += [f"- **{state}**: {words}" for state, words in STATES.items()]
     for section in checklist.sections:
         lines += _section(section)

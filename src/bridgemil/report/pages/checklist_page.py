@@ -43,6 +43,7 @@ def checklist_page(checklist: Checklist) -> str:
         title=f"Reporting checklist of {checklist.name}: bridgemil",
         heading=f"Reporting checklist of {checklist.name}",
         sections=[*links, *([("remarks", "Not in this checklist")] if checklist.remarks else [])],
+        audit_warnings=checklist.warnings,
         lead=LEAD,
         states=STATES,
         groups=groups,
