@@ -101,7 +101,9 @@ def test_people_get_a_table_with_intervals_chance_and_the_baselines(cohort: Path
     assert "12 runs: 0 done, 12 to do; about" in done.stderr, "the baselines are counted"
     assert "[12/12]" in done.stderr
     assert "GB of memory" in done.stderr
-    assert max(len(line.rstrip()) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
+    unwrapped = (str(tmp_path), "WARN ")  # paths and audit warnings: one line each
+    lines = [line.rstrip() for line in done.stdout.splitlines() if not any(part in line for part in unwrapped)]
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(
