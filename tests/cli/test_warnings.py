@@ -108,8 +108,9 @@ JSON = (
 @pytest.fixture(scope="module")
 def planted(work: Path) -> dict[str, str]:
     """The warning, as it is stored with the runs."""
-    (name,) = RunStore(work / "runs").names("splits")
-    found = json.loads((work / "runs/splits" / name).read_text())["warnings"]
+    store = RunStore(work / "runs")
+    (name,) = store.names("splits")
+    found = store.record("splits", name)["warnings"]
     (warning,) = [warning for warning in found if warning["check"] == "shortcut_age"]
     assert warning["level"] == "WARN"
     return warning
