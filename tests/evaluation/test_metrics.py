@@ -25,8 +25,10 @@ def table(labels: str, said: str, folds: list[int], p: list[float] | None = None
     )
 
 
-def test_accuracy_is_the_mean_of_folds_not_of_subjects() -> None:
-    assert metrics.seed_accuracy(table("AABB", "AAAB", [0, 0, 0, 1])) == pytest.approx((2 / 3 + 1) / 2)
+def test_accuracy_is_pooled_and_the_mean_of_folds_is_another_number() -> None:
+    predictions = table("AABB", "AAAB", [0, 0, 0, 1])
+    assert metrics.accuracy(predictions) == pytest.approx(3 / 4)
+    assert metrics.fold_mean(predictions) == pytest.approx((2 / 3 + 1) / 2)
 
 
 def test_scores_of_a_known_case() -> None:
@@ -50,22 +52,21 @@ def test_the_bootstrap_interval_matches_theory_for_many_subjects() -> None:
     assert high == pytest.approx(0.7 + half, abs=0.01)
 
 
-def test_the_interval_is_of_the_reported_number_with_unequal_folds() -> None:
+def test_the_interval_is_wilsons_of_the_pooled_accuracy() -> None:
     predictions = table("A" * 12, "A" * 10 + "BB", [0] * 10 + [1, 1])
-    assert metrics.seed_accuracy(predictions) == 0.5
-    low, high = metrics.accuracy_interval(predictions)
-    assert low < 0.5 < high
+    assert metrics.accuracy_interval(predictions) == pytest.approx(metrics.wilson(10 / 12, 12))
     assert metrics.accuracy_interval(table("AAAA", "AAAA", [0, 0, 1, 1])) == metrics.wilson(1.0, 4)
 
 
-def test_a_difference_is_paired_by_subject() -> None:
-    one, other = table("AABB", "AABB", [0, 0, 1, 1]), table("AABB", "AABA", [0, 0, 1, 1])
-    gain, low, high = metrics.difference(one, other.sample(frac=1, random_state=0))
-    assert gain == pytest.approx(0.25)
-    assert low == 0
-    assert high > 0.25
-    with pytest.raises(ValueError, match="same subjects"):
-        metrics.difference(one, other.iloc[:3])
+def test_seeds_narrow_the_interval_only_where_they_differ() -> None:
+    one, other = table("AAAA", "AABB", [0, 0, 1, 1]), table("AAAA", "BBAA", [0, 0, 1, 1])
+    same, apart = (pd.concat([one, more.assign(seed=1)]) for more in (one, other))
+    assert metrics.accuracy_interval(same) == pytest.approx(metrics.wilson(0.5, 4))
+    half = table("AAAA", "AAAB", [0, 0, 1, 1])
+    low, high = metrics.accuracy_interval(pd.concat([one, half.assign(seed=1)]))
+    assert metrics.effective_size(np.array([1, 1, 0.5, 0]), 2) > 4
+    assert high - low < np.diff(metrics.wilson(5 / 8, 4))[0]
+    assert metrics.accuracy(apart) == 0.5
 
 
 def test_chance_is_the_largest_class_with_its_range() -> None:

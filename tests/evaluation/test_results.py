@@ -106,17 +106,19 @@ def test_a_method_is_compared_with_its_baseline_on_all_its_seeds(attention: Resu
     compared = attention.compare(baseline)
     assert (compared.one, compared.other, compared.seeds) == ("attention", "bandpower", 2)
     expected = attention.summary["accuracy"][0] - baseline.summary["accuracy"][0]
-    assert compared.gain == pytest.approx(expected)
+    assert compared.difference == pytest.approx(expected)
     back = baseline.compare(attention)
-    assert back.gain == pytest.approx(-expected)
+    assert back.difference == pytest.approx(-expected)
     assert back.p == pytest.approx(compared.p)
     assert attention.ensemble.compare(baseline).seeds == 1
 
 
 def test_a_method_compared_with_itself_shows_nothing(attention: Results) -> None:
     compared = attention.compare(attention)
-    assert (compared.gain, compared.low, compared.high, compared.p) == (0, 0, 0, 1)
-    assert compared.sentence.startswith("No difference between attention (1) and attention (2) is shown (+0.0 points")
+    assert (compared.difference, compared.p) == (0, 1)
+    assert compared.low == -compared.high < 0
+    words = "No significant difference between attention (1) and attention (2) (+0.0 points"
+    assert compared.sentence.startswith(words)
 
 
 def test_what_cannot_be_compared_is_refused_in_a_sentence(attention: Results) -> None:

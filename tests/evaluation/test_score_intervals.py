@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from bridgemil.evaluation.metrics import wilson
-from bridgemil.evaluation.score_intervals import RESAMPLES, score_intervals
+from bridgemil.evaluation.score_intervals import auroc_interval, score_intervals
 
 CLASSES = ["a", "b", "c"]
 
@@ -29,20 +29,30 @@ def predicted(n: int, seeds: int, rng: np.random.Generator) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def test_a_plain_loop_over_draws_of_people_gives_the_same_intervals() -> None:
-    table = predicted(12, 2, np.random.default_rng(1))
+def test_intervals_are_about_those_of_a_bootstrap_where_scores_are_in_the_middle() -> None:
+    table = predicted(90, 2, np.random.default_rng(1))
     seeds = [rows.set_index("subject") for _, rows in table.groupby("seed")]
-    order = seeds[0].index
-    balanced, auroc = [], []
-    for drawn in np.random.default_rng(0).integers(0, 12, (RESAMPLES, 12)):
+    order, balanced, auroc = seeds[0].index, [], []
+    for drawn in np.random.default_rng(0).integers(0, 90, (400, 90)):
         parts = [seed.loc[order[drawn]] for seed in seeds]
-        if parts[0]["label"].nunique() < 3:
-            continue
         balanced.append(np.mean([balanced_accuracy_score(part["label"], part["predicted"]) for part in parts]))
         auroc.append(np.mean([roc_auc_score(part["label"] == k, part[f"p_{k}"]) for part in parts for k in CLASSES]))
     found = score_intervals(table, CLASSES)
-    assert found["balanced_accuracy"] == pytest.approx(np.quantile(balanced, [0.025, 0.975]))
-    assert found["auroc"] == pytest.approx(np.quantile(auroc, [0.025, 0.975]))
+    assert found["balanced_accuracy"] == pytest.approx(np.quantile(balanced, [0.025, 0.975]), abs=0.025)
+    assert found["auroc"] == pytest.approx(np.quantile(auroc, [0.025, 0.975]), abs=0.025)
+
+
+def test_the_auroc_interval_has_delongs_variance() -> None:
+    rng = np.random.default_rng(0)
+    y, scores = rng.random(60) < 0.4, rng.normal(size=60)
+    scores[y] += 1
+    beats = scores[y][:, None] > scores[~y][None]
+    variance = beats.mean(1).var(ddof=1) / y.sum() + beats.mean(0).var(ddof=1) / (~y).sum()
+    low, high = auroc_interval(np.stack([-scores, scores], axis=1)[None], np.stack([~y, y]))
+    area = beats.mean()
+    middle = np.log(area / (1 - area))
+    half = 1.96 * np.sqrt(variance) / (area * (1 - area))
+    assert np.log([low / (1 - low), high / (1 - high)]) == pytest.approx([middle - half, middle + half])
 
 
 def test_wilsons_interval_is_scipys_and_stays_wide_where_all_are_right() -> None:
@@ -56,4 +66,7 @@ def test_all_right_is_no_certainty() -> None:
     table = predicted(9, 1, np.random.default_rng(0))
     sure = {f"p_{name}": (table["label"] == name).astype(float) for name in CLASSES}
     found = score_intervals(table.assign(predicted=table["label"], **sure), CLASSES)
-    assert found == {"balanced_accuracy": wilson(1.0, 3), "auroc": wilson(1.0, 3)}
+    assert found["auroc"] == wilson(1.0, 3)
+    low, high = found["balanced_accuracy"]
+    assert low == pytest.approx(1 - (1 - wilson(1.0, 3)[0]) / np.sqrt(3))
+    assert high == 1

@@ -128,7 +128,7 @@ def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Sec
         assert row[4] == f"{summary['auroc']:.3f} ({intervals['auroc'][0]:.3f} - {intervals['auroc'][1]:.3f})"
         error = calibration_summary(cell.results.predictions, cell.results.classes)
         assert calibrated[2] == f"{error['value']:.3f} ({error['low']:.3f} - {error['high']:.3f})"
-    assert f"Always guessing the largest class: {100 * summary['chance']:.1f}" in words(item(section, "23a"))
+    assert f"Chance level (largest class): {100 * summary['chance']:.1f}" in words(item(section, "23a"))
 
 
 def test_results_by_sex_age_and_site_have_their_numbers_and_say_where_people_are_too_few(

@@ -16,7 +16,7 @@ from bridgemil import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.report.benchmark_files import latex, markdown, write_files
 from bridgemil.report.benchmark_sheets import split_differences, splits
-from bridgemil.report.benchmark_splits import as_table, over_splits
+from bridgemil.report.benchmark_splits import as_table, over_splits, split_pairs
 from bridgemil.report.benchmark_table import build
 from bridgemil.report.benchmark_text import print_report
 from bridgemil.runs import open_store
@@ -35,9 +35,9 @@ def by_hand(runs: Path, method: str) -> dict[int, tuple[float, float, float]]:
     for split_seed, tables in on_split.items():
         seeds = []
         for _, rows in pd.concat(tables).groupby("seed"):
-            right = [(fold["label"] == fold["predicted"]).mean() for _, fold in rows.groupby("fold")]
+            right = (rows["label"] == rows["predicted"]).mean()
             balanced = balanced_accuracy_score(rows["label"], rows["predicted"])
-            seeds.append((100 * np.mean(right), balanced, roc_auc_score(rows["label"] == "patient", rows["p_patient"])))
+            seeds.append((100 * right, balanced, roc_auc_score(rows["label"] == "patient", rows["p_patient"])))
         scores[split_seed] = tuple(np.mean(seeds, axis=0))
     return scores
 
@@ -56,14 +56,17 @@ def test_means_spread_and_paired_differences_are_right(many: Path) -> None:
         for place, score in enumerate(("accuracy", "balanced_accuracy", "auroc")):
             assert row[score] == pytest.approx(values[:, place].mean())
             assert row[f"{score}_std"] == pytest.approx(values[:, place].std())
-            for baseline in {"bandpower", "tangent"} - {method}:
-                shared = sorted(set(scores) & set(hand[baseline]))
-                gains = [scores[seed][place] - hand[baseline][seed][place] for seed in shared]
-                assert row[f"splits_with_{baseline}"] == len(shared)
-                assert row[f"{score}_less_{baseline}"] == pytest.approx(np.mean(gains))
-                assert row[f"{score}_ahead_of_{baseline}"] == sum(gain > 1e-9 for gain in gains)
-                assert row[f"{score}_equal_to_{baseline}"] == sum(abs(gain) <= 1e-9 for gain in gains)
-    assert pd.isna(rows.loc["bandpower", "accuracy_less_bandpower"])
+    pairs = split_pairs(tables).set_index(["one", "other"])
+    assert set(pairs.index) >= {("attention", "bandpower"), ("attention", "tangent")}
+    for method, baseline in (("attention", "tangent"), ("attention", "bandpower")):
+        row = pairs.loc[method, baseline]
+        shared = sorted(set(hand[method]) & set(hand[baseline]))
+        gains = [hand[method][seed][0] - hand[baseline][seed][0] for seed in shared]
+        assert row["splits"] == len(shared) == 3
+        assert row["difference"] == pytest.approx(np.mean(gains))
+        assert row["ci95_low"] <= row["difference"] <= row["ci95_high"]
+        assert row["p_holm"] >= row["p"]
+    assert not any("ahead" in name for name in [*rows.columns, *pairs.columns])
     assert rows.loc["attention", "seeds"] == "2"
     assert "attention, seeds averaged" in rows.index
 
@@ -74,13 +77,15 @@ def test_every_format_shows_the_same_numbers(many: Path, tmp_path: Path) -> None
     written = {file.name: file for file in write_files(report, tmp_path)}
     csv = pd.read_csv(written["splits.csv"]).set_index("name")
     words = f"{csv.loc['attention', 'accuracy']:.1f} ± {csv.loc['attention', 'accuracy_std']:.1f}"
-    less = round(csv.loc["attention", "accuracy_less_tangent"], 1) + 0.0
+    pairs = pd.read_csv(written["split_comparisons.csv"]).set_index(["one", "other"])
+    less = round(pairs.loc[("attention", "tangent"), "difference"], 1) + 0.0
     assert words in markdown(report)
     assert words.replace("±", r"$\pm$") in latex(report)["splits"]
     assert f"${less:+.1f}$" in latex(report)["splits"]
     sheet = splits(table)[1]
     assert sheet.rows[0][:2] == ["attention", words]
-    assert split_differences(table)[1].rows[0][3] == f"{less:+.1f}"
+    differences = {row[0]: row[1] for row in split_differences(table)[0].rows}
+    assert differences["attention - tangent"] == f"{less:+.1f}"
     command = [sys.executable, "-m", "bridgemil", "report", str(many), "--out", str(tmp_path / "x"), "--no-windows"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert words in printed
@@ -120,7 +125,7 @@ def test_a_failed_audit_is_said_wherever_a_number_of_many_splits_stands(
     print_report(report)
     assert "FAIL same_signal (accepted" in capsys.readouterr().out
     assert "FAIL same_signal (accepted" in markdown(report).split("\n## ")[0], "above the first table"
-    nothing_to_show = {"comparisons.csv", "comparisons.tex", "windows.csv"}  # one baseline: no pairs, no gates
+    nothing_to_show = {"comparisons.csv", "split_comparisons.csv", "comparisons.tex", "windows.csv"}  # one baseline
     for file in write_files(report, tmp_path / "report"):
         words = "same\\_signal" if file.suffix == ".tex" else "same_signal"
         assert words in file.read_text("utf-8") or file.name in nothing_to_show, file.name

@@ -1,4 +1,4 @@
-"""What ``evaluate`` prints beside its table: does the method reach the simple baselines?"""
+"""What ``evaluate`` prints with its table: the comparison of the method with each baseline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from bridgemil import methods
 from bridgemil.evaluation.results import Results
-from bridgemil.report.results_table import against_baseline, print_results
+from bridgemil.report.results_table import print_results
 
 
 def made(method: str, right: list[int], seeds: int = 1) -> Results:
@@ -29,19 +29,22 @@ def made(method: str, right: list[int], seeds: int = 1) -> Results:
 @pytest.mark.parametrize(
     ("right", "words"),
     [
-        (range(30), "attention is better than bandpower on these subjects (+50.0 points"),
-        (range(19), "attention is not shown to be better than bandpower (+13.3 points, 95 % +3.3 to"),  # by four people
-        (range(16), "attention is not shown to be better than bandpower (+3.3 points"),
-        (range(15), "attention and bandpower are equally accurate on these subjects (95 % +0.0 to +0.0)."),
-        (range(15, 30), "attention and bandpower are equally accurate on these subjects (95 % -"),
-        (range(14), "attention does NOT reach bandpower (-3.3 points"),
-        ([], "attention does NOT reach bandpower: it is worse on these subjects (-50.0 points"),
+        (range(30), "attention is more accurate than bandpower (+50.0 points"),
+        (range(19), "No significant difference between attention and bandpower (+13.3 points"),  # by four subjects
+        (range(15), "No significant difference between attention and bandpower (+0.0 points"),
+        (range(14), "No significant difference between bandpower and attention (+3.3 points"),
+        ([], "bandpower is more accurate than attention (+50.0 points"),
     ],
 )
-def test_the_sentence_says_what_is_shown(right: list[int], words: str) -> None:
-    baseline = made("bandpower", list(range(15)))
-    sentence = against_baseline(made("attention", list(right)), baseline)
+def test_the_sentence_says_what_is_shown(right: list[int], words: str, capsys: pytest.CaptureFixture) -> None:
+    baseline, result = made("bandpower", list(range(15))), made("attention", list(right))
+    sentence = result.compare(baseline).sentence
     assert sentence.startswith(words)
+    assert "max of sign-flip and corrected resampled t-test" in sentence
+    print_results([result], [baseline])
+    out = " ".join(capsys.readouterr().out.split())
+    assert sentence in out
+    assert "intervals do not include retraining variance" in out
     assert "-0.0" not in sentence
 
 

@@ -75,24 +75,22 @@ def test_every_ablation_is_compared_with_the_whole(found: studies.Findings) -> N
 def test_a_gain_is_paired_by_subject_and_nothing_against_itself(cohort: Cohort, out: Path) -> None:
     desk = quick_desk(cohort, out)
     whole, without = desk.perform([desk.experiment(cohort, name) for name in ("bridgemil", "wo_variance_covariance")])
-    assert scores.gain([whole], [whole]) == {"gain": 0, "gain95_low": 0, "gain95_high": 0, "p": 1}
-    forth, back = scores.gain([whole], [without]), scores.gain([without], [whole])
-    assert forth["gain"] == pytest.approx(-back["gain"])
-    assert forth["gain95_low"] == pytest.approx(-back["gain95_high"], abs=3)
+    same = scores.compared([whole], [whole])
+    assert (same.difference, same.p) == (0, 1)
+    forth, back = scores.compared([whole], [without]), scores.compared([without], [whole])
+    assert forth.difference == pytest.approx(-back.difference)
+    assert (forth.low, forth.high) == pytest.approx((-back.high, -back.low))
     without_order = replace(whole, predictions=whole.predictions.sample(frac=1, random_state=0))
-    assert scores.gain([without_order], [whole])["gain95_high"] == 0, "rows are matched by subject, not by place"
+    assert scores.compared([without_order], [whole]).difference == 0, "rows are matched by subject, not by place"
 
 
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ({"gain": 2.0, "gain95_low": -1.0, "gain95_high": 5.0, "p_holm": 0.01}, "no difference is shown"),
-        ({"gain": 4.0, "gain95_low": 1.0, "gain95_high": 9.0, "p_holm": 0.2}, "perhaps more, not confirmed (p = 0.20)"),
-        ({"gain": -9.0, "gain95_low": -14.0, "gain95_high": -3.0, "p_holm": 0.004}, "less"),
-    ],
-)  # fmt: skip
-def test_a_difference_is_shown_where_interval_and_test_agree(row: dict[str, float], words: str) -> None:
-    assert scores.verdict(row, "more", "less") == words
+def test_the_study_says_the_sentence_of_the_pair(cohort: Cohort, out: Path, found: studies.Findings) -> None:
+    desk = quick_desk(cohort, out)
+    whole, without = desk.perform([desk.experiment(cohort, name) for name in ("bridgemil", "wo_variance_covariance")])
+    pair = without.compare(whole)
+    (said,) = [sentence for sentence in found.sentences if ", wo_variance_covariance (" in sentence]
+    assert pair.sentence in said
+    assert found.tables["ablation"].set_index("variant").loc["wo_variance_covariance", "p"] == pytest.approx(pair.p)
 
 
 def test_retention_and_its_ablation_start_from_one_encoder(cohort: Cohort, out: Path, found: studies.Findings) -> None:

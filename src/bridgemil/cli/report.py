@@ -93,10 +93,11 @@ def run(
 
         written += write_checklist(build_checklist(report, cohort or ()), folder)
     if json:
-        from bridgemil.report.benchmark_splits import as_table, over_splits
+        from bridgemil.report.benchmark_splits import as_table, over_splits, split_pairs
 
         averages, remarks = over_splits(report.cells)
         tables = {"experiments": report.table, "comparisons": report.pairs, "splits": as_table(averages)}
+        tables["split_comparisons"] = split_pairs(averages)
         content = {name: _rows(_shares(table)) for name, table in tables.items()}
         content["clinical"] = _rows(clinical_table(report))
         more: dict[str, Any] = {"warnings": report.warnings}
@@ -121,8 +122,7 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
     """Accuracies as shares of 1, as ``evaluate --json`` has them; the CSV files have percent."""
     from bridgemil.report.benchmark_table import PERCENT
 
-    known = {*PERCENT, "paper", "paper_std", "difference", "gain"}
-    percent = [name for name in table if name in known or str(name).startswith("accuracy_less_")]
+    percent = [name for name in table if name in {*PERCENT, "paper", "paper_std", "difference"}]
     return table.assign(**{str(name): table[name].astype(float) / 100 for name in percent})
 
 

@@ -1,4 +1,4 @@
-"""What held-out predictions show: accuracy as the protocol defines it, the usual scores, and how sure they are."""
+"""Scores of held-out predictions: accuracy pooled over subjects, the usual scores, and their intervals."""
 
 from __future__ import annotations
 
@@ -14,10 +14,24 @@ if TYPE_CHECKING:
 RESAMPLES = 10_000
 
 
-def seed_accuracy(predictions: pd.DataFrame) -> float:
-    """Accuracy of one seed: the mean over folds of the fold's subject accuracy."""
-    correct = predictions["label"] == predictions["predicted"]
-    return float(correct.groupby(predictions["fold"]).mean().mean())
+def accuracy(predictions: pd.DataFrame) -> float:
+    """Accuracy pooled over held-out subjects; with several seeds or splits, of each subject's mean correctness."""
+    return float(correctness(predictions).mean())
+
+
+def fold_mean(predictions: pd.DataFrame) -> float:
+    """Mean over folds of the fold's subject accuracy, mean over seeds: how the paper reports accuracy.
+
+    Folds of unequal size weigh subjects unequally; it is reported beside the paper's numbers only.
+    """
+    correct = (predictions["label"] == predictions["predicted"]).astype(float)
+    return float(correct.groupby([predictions["seed"], predictions["fold"]]).mean().groupby(level=0).mean().mean())
+
+
+def correctness(predictions: pd.DataFrame) -> pd.Series:
+    """By subject: the share of its predictions that are correct, over seeds and splits."""
+    correct = (predictions["label"] == predictions["predicted"]).astype(float)
+    return correct.groupby(predictions["subject"]).mean()
 
 
 def scores(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float]:
@@ -36,74 +50,46 @@ def scores(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float
     }
 
 
-def bootstrap(values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> tuple[float, float]:
-    """A 95 % percentile interval of the (weighted) mean, subjects drawn with replacement."""
-    weights = np.ones(len(values)) if weights is None else weights
+def accuracy_interval(predictions: pd.DataFrame) -> tuple[float, float]:
+    """A 95 % Wilson interval of the accuracy over subjects.
+
+    A percentile bootstrap covers less than it says where accuracy is high (``benchmarks/null_simulation.py``). With
+    several seeds or splits a subject counts with its mean correctness, whose variance sets the effective number of
+    subjects. The interval does not include retraining variance.
+    """
+    correct = correctness(predictions).to_numpy(dtype=np.float64)
+    return wilson(float(correct.mean()), effective_size(correct, len(predictions) / len(correct)))
+
+
+def effective_size(correct: NDArray[np.float64], repeats: float) -> float:
+    """How many independent subjects have a mean as certain as this one: share (1 - share) / variance of the mean.
+
+    Parameters
+    ----------
+    correct
+        Mean correctness of each subject, 0 to 1.
+    repeats
+        Predictions per subject; the size is at most that many times the subjects.
+    """
+    share, variance, n = float(correct.mean()), float(correct.var()), len(correct)
+    return n * min(repeats, share * (1 - share) / variance) if variance > 0 else float(n)
+
+
+def bootstrap(values: NDArray[np.float64]) -> tuple[float, float]:
+    """A 95 % percentile interval of the mean of one value per subject, subjects drawn with replacement.
+
+    Parameters
+    ----------
+    values
+        One value per subject.
+    """
     drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    means = (values * weights)[drawn].sum(axis=1) / weights[drawn].sum(axis=1)
-    low, high = np.round(np.quantile(means, [0.025, 0.975]), 12) + 0.0  # rounding is no difference; and no -0.0
+    low, high = np.round(np.quantile(values[drawn].mean(axis=1), [0.025, 0.975]), 12) + 0.0  # no -0.0
     return float(low), float(high)
 
 
-def accuracy_interval(predictions: pd.DataFrame) -> tuple[float, float]:
-    """A 95 % bootstrap interval of the accuracy over subjects.
-
-    A subject counts with its mean over seeds and the weight its fold gives it, so that the interval is that of the
-    reported number. It says how far another draw of test subjects could move it; it does not retrain. Where all are
-    right, or all wrong, it is Wilson's.
-    """
-    people = _people(predictions)
-    correct = people["correct"].to_numpy(dtype=float)
-    if correct.min() == correct.max():  # all right, or all wrong: to draw them anew shows nothing
-        return wilson(float(correct[0]), len(correct))
-    return bootstrap(correct, people["weight"].to_numpy(dtype=float))
-
-
-def difference(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float, float]:
-    """How much more accurate the first is than the second on the same subjects, with a paired 95 % interval."""
-    gains, weights = _gains(one, other)
-    return float(np.average(gains, weights=weights)), *bootstrap(gains, weights)
-
-
-def sign_flip_test(one: pd.DataFrame, other: pd.DataFrame) -> float:
-    """Two-sided p of the difference, were each subject's gain as likely to have the other sign.
-
-    Where few subjects differ, the interval of ``difference`` is too narrow and this test is not.
-    """
-    gains, weights = _gains(one, other)
-    parts = (gains * weights)[gains != 0]
-    exact = 2 ** len(parts) <= RESAMPLES  # then every pattern of signs is looked at
-    if exact:
-        patterns = np.arange(2 ** len(parts))[:, None] >> np.arange(len(parts)) & 1
-    else:
-        patterns = np.random.default_rng(0).integers(0, 2, (RESAMPLES, len(parts)))
-    as_large = np.abs((2.0 * patterns - 1) @ parts) >= abs(parts.sum()) - 1e-12
-    return float(as_large.mean() if exact else (1 + as_large.sum()) / (1 + RESAMPLES))
-
-
-def _gains(one: pd.DataFrame, other: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How much more often each subject is right with the first, and what the subject weighs."""
-    first, second = _people(one), _people(other)
-    if set(first.index) != set(second.index):
-        raise ValueError("the two were not evaluated on the same subjects")
-    gains = first["correct"] - second["correct"].reindex(first.index)
-    return gains.to_numpy(dtype=np.float64), first["weight"].to_numpy(dtype=np.float64)
-
-
-def _people(predictions: pd.DataFrame) -> pd.DataFrame:
-    """A row a subject: how often it was right over seeds, and the weight its folds give it in the accuracy.
-
-    Seeds may be of several splits: their weighted mean is the mean over seeds of the accuracy of each.
-    """
-    sizes = predictions.groupby(["seed", "fold"])["subject"].transform("size")
-    correct = (predictions["label"] == predictions["predicted"]).astype(float)
-    table = predictions[["subject"]].assign(weight=1 / sizes, correct=correct / sizes)
-    people = table.groupby("subject")[["correct", "weight"]].sum()
-    return people.assign(correct=people["correct"] / people["weight"])
-
-
 def chance(labels: Sequence[str]) -> tuple[float, float, float]:
-    """What guessing the largest class gives, and the 95 % range of a guesser with that rate on so many subjects."""
+    """Chance level (the share of the largest class) and its 95 % chance interval for this number of subjects."""
     from scipy.stats import binom
 
     n = len(labels)
@@ -113,14 +99,14 @@ def chance(labels: Sequence[str]) -> tuple[float, float, float]:
 
 
 def wilson(share: float, n: float, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share: it stays wide where few people were all right or all wrong.
+    """Wilson's 95 % interval of a share: it stays wide where all subjects, or none, were correctly classified.
 
     Parameters
     ----------
     share
-        Of people said right.
+        Of subjects correctly classified.
     n
-        How many people.
+        Number of subjects.
     """
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
-from bridgemil.evaluation.statistics import Comparison, compare
+from bridgemil.evaluation.statistics import Comparison, compare, corrected
 from bridgemil.methods import Settings
 from bridgemil.runs import AuditWarning, merged, warning_text
 
@@ -28,6 +28,7 @@ BASELINE_KEYS = (
     "auroc",
     "mcc",
     "ci95",
+    "fold_mean",
     "sensitivity",
     "specificity",
     "ppv",
@@ -92,11 +93,15 @@ class Results:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """One row: accuracy (mean and standard deviation over seeds), the other scores, intervals, settings."""
+        """One row: accuracy pooled over subjects, its mean over folds, the other scores, intervals, settings.
+
+        Means and standard deviations are over seeds.
+        """
         import pandas as pd
 
         per_seed = [seed_rows for _, seed_rows in self.predictions.groupby("seed")]
-        accuracy = [metrics.seed_accuracy(seed_rows) for seed_rows in per_seed]
+        accuracy = [metrics.accuracy(seed_rows) for seed_rows in per_seed]
+        fold_means = [metrics.fold_mean(seed_rows) for seed_rows in per_seed]
         scores = pd.DataFrame([metrics.scores(seed_rows, self.classes) for seed_rows in per_seed]).mean()
         low, high = metrics.accuracy_interval(self.predictions)
         level, chance_low, chance_high = metrics.chance(self.labels)
@@ -108,6 +113,8 @@ class Results:
             "subbag_pairs": subbag_pairs(self.settings),
             "accuracy": float(np.mean(accuracy)),
             "accuracy_std": float(np.std(accuracy)),
+            "fold_mean": float(np.mean(fold_means)),
+            "fold_mean_std": float(np.std(fold_means)),
             **scores.to_dict(),
             "ci95_low": low,
             "ci95_high": high,
@@ -156,27 +163,31 @@ class Results:
         )
 
     def compare(self, other: Results) -> Comparison:
-        """This method against another on the same subjects and folds: the difference, and whether it may be chance.
+        """This method against another on the same subjects and folds, by the one test of the package.
 
-        Seeds that both have are compared; a baseline that was run with one seed stands against each of the other's.
+        Seeds that both have are compared; a baseline that was run with one seed is compared with each of the other's.
 
         Parameters
         ----------
         other
             Results on the same split of the same cohort.
+
+        See Also
+        --------
+        compare_splits : the same over several splits.
         """
-        mine, theirs = _for_each_seed(self, other), _for_each_seed(other, self)
-        shared = set(mine["seed"]) & set(theirs["seed"])
-        if not shared:
-            raise BadUse(f"{self.name} and {other.name} share no seed; run both with the same --seeds")
-        names = (self.name, other.name) if self.name != other.name else (f"{self.name} (1)", f"{other.name} (2)")
-        try:
-            return compare(mine[mine["seed"].isin(shared)], theirs[theirs["seed"].isin(shared)], names)
-        except ValueError:
-            raise BadUse(
-                f"{names[0]} and {names[1]} were not held out on the same folds ({self._split_title} and "
-                f"{other._split_title}); only results on one split of one cohort can be compared"
-            ) from None
+        return compare_splits([self], [other])
+
+    @cached_property
+    def comparisons(self) -> dict[str, Comparison]:
+        """This method against each of its baselines; Holm-corrected for their number."""
+        compared = [self.compare(baseline) for baseline in self.baselines.values()]
+        return dict(zip(self.baselines, corrected(compared), strict=True))
+
+    @property
+    def test_to_train(self) -> float:
+        """Test subjects of a fold over its training subjects: a fold to test, and one to select on where one does."""
+        return 1 / max(1, self.folds - (2 if self.settings.selects else 1))
 
     @property
     def _split_title(self) -> str:
@@ -190,6 +201,7 @@ class Results:
             "backbone": row["backbone"],
             "recipe": row["recipe"],
             "accuracy": {"mean": row["accuracy"], "std": row["accuracy_std"]},
+            "fold_mean": {"mean": row["fold_mean"], "std": row["fold_mean_std"]},
             **{name: row[name] for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")},
             "ci95": [row["ci95_low"], row["ci95_high"]],
             "chance": row["chance"],
@@ -207,7 +219,7 @@ class Results:
             "missing_baselines": dict(self.missing_baselines),
             "baselines": {
                 name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
-                | {"comparison": self.compare(baseline).to_dict()}
+                | {"comparison": self.comparisons[name].to_dict()}
                 for name, baseline in self.baselines.items()
             },
         }
@@ -227,6 +239,52 @@ class Results:
         for baseline in self.baselines.values():
             lines.append(f"  baseline {baseline.name}: {baseline.summary['accuracy'][0]:.1%}")
         return "\n".join(lines)
+
+
+def compare_splits(one: Sequence[Results], other: Sequence[Results]) -> Comparison:
+    """Compare two methods over several splits of one cohort: see ``bridgemil.evaluation.statistics.compare``.
+
+    Parameters
+    ----------
+    one, other
+        Results of one method each, on the same splits in the same order.
+    """
+    names = (one[0].name, other[0].name)
+    names = names if names[0] != names[1] else (f"{names[0]} (1)", f"{names[1]} (2)")
+    return compare_tables(one, other, names, [_paired(*pair, names) for pair in zip(one, other, strict=True)])
+
+
+def compare_tables(
+    one: Sequence[Results],
+    other: Sequence[Results],
+    names: tuple[str, str],
+    pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]],
+) -> Comparison:
+    """``compare`` of these pairs of the results' predictions; results of one split and several seeds are one split."""
+    import pandas as pd
+
+    splits = [str(results.split.get("hash", i)) for i, results in enumerate(one)]
+    mine, theirs = (
+        pd.concat([table.assign(split=split) for split, table in zip(splits, tables, strict=True)])
+        for tables in zip(*pairs, strict=True)
+    )
+    return compare(mine, theirs, names, max(results.test_to_train for results in (*one, *other)))
+
+
+def _paired(one: Results, other: Results, names: tuple[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The predictions of both for the seeds that both have; refused where folds or subjects differ."""
+    tables = _for_each_seed(one, other), _for_each_seed(other, one)
+    shared = set(tables[0]["seed"]) & set(tables[1]["seed"])
+    if not shared:
+        raise BadUse(f"{names[0]} and {names[1]} share no seed; run both with the same --seeds")
+    mine, theirs = (table[table["seed"].isin(shared)] for table in tables)
+    keys = ["seed", "fold", "subject"]
+    if set(map(tuple, mine[keys].to_numpy())) != set(map(tuple, theirs[keys].to_numpy())):
+        raise BadUse(
+            f"{names[0]} and {names[1]} were not held out on the same folds ({one._split_title} and "
+            f"{other._split_title}); only results on one split of one cohort can be compared"
+        )
+    return mine, theirs
 
 
 def _for_each_seed(results: Results, beside: Results) -> pd.DataFrame:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
-from bridgemil.report.benchmark_splits import as_table, over_splits
-from bridgemil.report.benchmark_table import BenchmarkReport, Cell, counted, runs_of
+from bridgemil.report.benchmark_splits import as_table, over_splits, split_pairs
+from bridgemil.report.benchmark_table import BenchmarkReport, Cell, runs_of
 from bridgemil.report.clinical_sheets import block_sheets
 from bridgemil.report.markdown import md_lines, md_sheet, md_table, md_warnings
 from bridgemil.report.markdown import md_text as _md
@@ -21,7 +22,7 @@ from bridgemil.storage.files import new_file
 if TYPE_CHECKING:
     import pandas as pd
 
-POINTS = "Points: the first method's accuracy minus the second's."
+POINTS = f"Points: the first method's accuracy minus the second's. {COMPARED}"
 LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "[": "{[}", "]": "{]}", "*": "{*}",
@@ -49,6 +50,7 @@ def write_files(report: BenchmarkReport, folder: Path, windows: bool = True) -> 
         "table.csv": _csv(report.table),
         "comparisons.csv": _csv(report.pairs),
         "splits.csv": _csv(as_table(averages)),
+        "split_comparisons.csv": _csv(split_pairs(averages)),
         "clinical.csv": _csv(clinical_table(report)),
         "predictions.csv": _csv(predictions(report)),
     }

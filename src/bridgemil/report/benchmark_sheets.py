@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bridgemil.evaluation.statistics import Comparison, points
+from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, Comparison, points
 from bridgemil.report.benchmark_splits import OverSplits, SplitRow
 from bridgemil.report.benchmark_table import AVERAGED, BenchmarkReport, Cell, Place
 
 Mark = Literal["best", "second"]
 Block = Mapping[Place, Sequence[Cell]]  # the sections of a cohort and split
 INTERVAL = (
-    "95 %: bootstrap over subjects; what training anew or another split would change is not in it. ±: standard "
-    "deviation over seeds (ddof 0)."
+    f"{SCORE_INTERVALS} ±: standard deviation over seeds (ddof 0). Fold mean: mean over folds of the fold's accuracy, "
+    "as the paper reports it."
 )
 SPLITS = (
-    "Mean ± standard deviation over splits (ddof 0); of each split, its mean over seeds. The splits deal the same "
-    "people anew: ± shows what the deal changes, and is no standard error."
+    "Mean ± standard deviation over splits (ddof 0); of each split, its mean over seeds. All splits hold the same "
+    "subjects, assigned to folds with a new seed: ± is not a standard error."
 )
 
 
@@ -47,11 +47,11 @@ def ranks(cells: Sequence[Cell]) -> dict[int, Mark]:
     return marks
 
 
-def accuracy(cell: Cell) -> str:
-    """``mean ± std`` in percent; no spread where there is none to have."""
+def accuracy(cell: Cell, what: str = "accuracy") -> str:
+    """``mean ± std`` in percent; no spread where there is none. ``what``: ``accuracy`` or ``fold_mean``."""
     row = cell.row
     alone = cell.averaged or row["seeds"] == 1 or (cell.is_baseline and row["accuracy_std"] == 0)
-    return f"{row['accuracy']:.2f}" + ("" if alone else f" ± {row['accuracy_std']:.2f}")
+    return f"{row[what]:.2f}" + ("" if alone else f" ± {row[what + '_std']:.2f}")
 
 
 def _interval(cell: Cell) -> str:
@@ -59,11 +59,11 @@ def _interval(cell: Cell) -> str:
 
 
 def _beside(cell: Cell) -> tuple[str, str]:
-    """The paper's number, and ours less it."""
+    """The paper's number, and our fold mean minus it."""
     if cell.published is None:
         return "", ""
     mean, std = cell.published
-    return f"{mean:.2f} ± {std:.2f}", f"{cell.row['accuracy'] - mean:+.2f}"
+    return f"{mean:.2f} ± {std:.2f}", f"{cell.row['fold_mean'] - mean:+.2f}"
 
 
 def scores(block: Block) -> list[Sheet]:
@@ -74,12 +74,13 @@ def scores(block: Block) -> list[Sheet]:
         rows = [
             [
                 f"  {AVERAGED[2:]}" if cell.averaged else cell.label, accuracy(cell), _interval(cell),
+                f"{cell.row['fold_mean']:.2f}",
                 f"{cell.row['balanced_accuracy']:.3f}", f"{cell.row['auroc']:.3f}", str(cell.row["seeds"]),
             ]
             for cell in cells
         ]  # fmt: skip
         here: dict[tuple[int, int], Mark] = {(i, 1): marks[start + i] for i in range(len(cells)) if start + i in marks}
-        columns = ["method", "accuracy", "95 %", "balanced", "AUROC", "seeds"]
+        columns = ["method", "accuracy", "95 %", "fold mean", "balanced", "AUROC", "seeds"]
         sheets.append(Sheet(place.title, columns, rows, here, after=changes(cells)))
         start += len(cells)
     return sheets
@@ -91,8 +92,9 @@ def beside_the_paper(block: Block) -> list[Sheet]:
     for place, cells in block.items():
         known = [cell for cell in cells if cell.published]
         if known:
-            rows = [[cell.label, accuracy(cell), *_beside(cell)] for cell in known]
-            sheets.append(Sheet(f"{place.title}, beside the paper", ["method", "ours", "paper", "ours - paper"], rows))
+            rows = [[cell.label, accuracy(cell, "fold_mean"), *_beside(cell)] for cell in known]
+            columns = ["method", "ours (fold mean)", "paper", "ours - paper"]
+            sheets.append(Sheet(f"{place.title}, and the paper's", columns, rows))
     return sheets
 
 
@@ -108,7 +110,7 @@ def table1(report: BenchmarkReport) -> list[Sheet]:
                 marks |= {(len(rows), 1 + names.index(cells[i].label)): mark for i, mark in ranks(cells).items()}
                 rows += _table1_rows(place.title, cells, names)
         baselines = [f"{cell.label} {accuracy(cell)}" for cell in _every(block) if cell.is_baseline]
-        before = [f"No network: {', '.join(baselines)}."] if baselines else []
+        before = [f"Baselines: {', '.join(baselines)}."] if baselines else []
         after = [*facts(_every(block)), INTERVAL, *caveats(_every(block))]
         sheets.append(Sheet(f"{cohort}, {split}", ["backbone", *names], rows, marks, before, after))
     return sheets
@@ -119,29 +121,25 @@ def _table1_rows(title: str, cells: Sequence[Cell], names: Sequence[str]) -> lis
     rows = {title: {cell.label: accuracy(cell) for cell in cells}}
     rows["95 %"] = {cell.label: _interval(cell) for cell in cells}
     if any(cell.published for cell in cells):
+        rows["fold mean"] = {cell.label: accuracy(cell, "fold_mean") for cell in cells}
         rows["paper"] = {cell.label: _beside(cell)[0] for cell in cells}
         rows["ours - paper"] = {cell.label: _beside(cell)[1] for cell in cells}
     return [[name, *(row.get(label, "") for label in names)] for name, row in rows.items()]
 
 
 def comparisons(compared: Sequence[Comparison], title: str) -> Sheet:
-    """A row a pair."""
+    """One row per pair."""
     rows = [
         [
-            f"{c.one} - {c.other}", points(c.gain), f"{points(c.low)} to {points(c.high)}", f"{c.p:.3f}",
-            f"{c.p_holm:.3f}", str(c.seeds), verdict(c),
+            f"{c.one} - {c.other}", points(c.difference), f"{points(c.low)} to {points(c.high)}", f"{c.p:.3f}",
+            f"{c.p_holm:.3f}", str(c.splits), str(c.seeds),
+            "n.s." if not c.significant else "higher" if c.difference > 0 else "lower",
         ]
         for c in compared
     ]  # fmt: skip
-    return Sheet(title, ["pair", "points", "95 %", "p", "p, Holm", "seeds", "shown"], rows)
-
-
-def verdict(comparison: Comparison) -> str:
-    """What a comparison shows, in few words."""
-    if comparison.low <= 0 <= comparison.high:
-        return "no difference"
-    better = comparison.one if comparison.gain > 0 else comparison.other
-    return f"{better} is better" if comparison.p_holm < 0.05 else f"{better} may be better"
+    columns = ["pair", "points", "95 %", "p", "p, Holm", "splits", "seeds", "verdict"]
+    verdicts = "Verdict by the Holm-corrected p: the first method is higher, lower, or not significantly different."
+    return Sheet(title, columns, rows, after=[f"{COMPARED} {verdicts}"])
 
 
 def splits(table: OverSplits) -> list[Sheet]:
@@ -159,28 +157,14 @@ def splits(table: OverSplits) -> list[Sheet]:
 
 
 def split_differences(table: OverSplits) -> list[Sheet]:
-    """Accuracy less each baseline's, paired split by split, a sheet for each section."""
-    if not table.baselines:
-        return []
-    columns = ["method", *(words for name in table.baselines for words in (f"less {name}", "ahead"))]
-    sheets = []
-    for place, rows in table.rows.items():
-        cells = [
-            [_split_name(row), *(word for f in table.baselines.values() for word in _less(row, f))] for row in rows
-        ]
-        if any(any(words[1:]) for words in cells):
-            sheets.append(Sheet(f"{place.title}, less the baselines", columns, cells))
-    return sheets
+    """Each method minus each baseline over the splits that both have, a sheet for the cohort."""
+    return [comparisons(table.comparisons, "differences to the baselines, over splits")] if table.comparisons else []
 
 
 def split_facts(table: OverSplits) -> list[str]:
     """What the means over splits are to be read with."""
-    uneven = "Not every method was run on every split: compare them by the differences, which are of shared splits."
-    return [
-        SPLITS,
-        "Less: points of accuracy, split by split. Ahead: on how many splits; (1 =): on one it is equal.",
-        *([] if table.is_even else [uneven]),
-    ]
+    uneven = "Not every method was run on every split: compare them by the differences, which are over shared splits."
+    return [SPLITS, *([] if table.is_even else [uneven])]
 
 
 def _split_name(row: SplitRow) -> str:
@@ -192,15 +176,6 @@ def _spread(row: SplitRow, score: str, digits: int) -> str:
     return f"{row.mean(score):.{digits}f}{spread}"
 
 
-def _less(row: SplitRow, baseline: SplitRow) -> tuple[str, str]:
-    less = row.less(baseline)
-    if less is None:
-        return "", ""
-    equal = less.equal["accuracy"]
-    words = f"{less.ahead['accuracy']} of {less.splits}" + (f" ({equal} =)" if equal else "")
-    return points(less.mean["accuracy"] / 100), words
-
-
 def _every(block: Block) -> list[Cell]:
     return [cell for cells in block.values() for cell in cells]
 
@@ -209,8 +184,8 @@ def facts(cells: Sequence[Cell]) -> list[str]:
     """What every number of a cohort and split is to be read with."""
     row = cells[0].row
     return [
-        f"{row['n_subjects']} subjects, each held out once. Always guessing the largest class: {row['chance']:.1f} (a "
-        f"guesser on so many subjects: {row['chance95_low']:.1f} to {row['chance95_high']:.1f})."
+        f"{row['n_subjects']} subjects, each held out once. Chance level (largest class): {row['chance']:.1f}; 95 % "
+        f"chance interval for n = {row['n_subjects']}: {row['chance95_low']:.1f} to {row['chance95_high']:.1f}."
     ]
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bridgemil.baselines import defaults
-from bridgemil.report.benchmark_table import Cell, Place, method_order
+from bridgemil.errors import BadUse
+from bridgemil.evaluation.results import compare_splits
+from bridgemil.evaluation.statistics import Comparison, corrected
+from bridgemil.report.benchmark_table import COMPARISON, Cell, Place, comparison_row, method_order
 from bridgemil.runs import merged, warning_names
 
 if TYPE_CHECKING:
@@ -19,17 +22,6 @@ if TYPE_CHECKING:
 
 Pool = tuple[str, str, str]  # cohort, how many folds in words, how they were dealt
 SCORES = ("accuracy", "balanced_accuracy", "auroc")
-EQUAL = 1e-9  # scores closer than this differ by rounding only
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A method less a baseline, over the splits that both have."""
-
-    mean: Mapping[str, float]  # by score; accuracy in points
-    ahead: Mapping[str, int]  # by score: on how many splits
-    equal: Mapping[str, int]
-    splits: int
 
 
 @dataclass(frozen=True)
@@ -68,21 +60,16 @@ class SplitRow:
         """Over splits (ddof 0)."""
         return float(np.std([cell.row[score] for cell in self.cells.values()]))
 
-    def less(self, baseline: SplitRow) -> Difference | None:
-        """Paired split by split; None where they share no split."""
-        shared = [key for key in self.cells if key in baseline.cells]
-        if not shared or baseline is self:
+    def compare(self, other: SplitRow) -> Comparison | None:
+        """This method minus another over the splits that both have; None where they share none or are one."""
+        shared = [key for key in self.cells if key in other.cells]
+        if not shared or other is self:
             return None
-        gains = {
-            score: np.array([self.cells[key].row[score] - baseline.cells[key].row[score] for key in shared])
-            for score in SCORES
-        }
-        return Difference(
-            {score: float(values.mean()) for score, values in gains.items()},
-            {score: int((values > EQUAL).sum()) for score, values in gains.items()},
-            {score: int((np.abs(values) <= EQUAL).sum()) for score, values in gains.items()},
-            len(shared),
-        )
+        try:
+            found = compare_splits(*([row.cells[key].results for key in shared] for row in (self, other)))
+        except BadUse:  # no seed in common
+            return None
+        return replace(found, one=self.first.label, other=other.first.label)
 
 
 @dataclass(frozen=True)
@@ -118,6 +105,14 @@ class OverSplits:
             for row in rows
             if row.first.method in known and not row.first.changed and not row.first.averaged
         }
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """Each method minus each baseline over the splits that both have; Holm-corrected for all of them."""
+        baselines = self.baselines.values()
+        each = [row.compare(baseline) for rows in self.rows.values() for row in rows for baseline in baselines]
+        found = {frozenset((c.one, c.other)): c for c in each if c is not None}  # two baselines are one pair
+        return corrected(list(found.values()))
 
     @property
     def is_even(self) -> bool:
@@ -178,9 +173,19 @@ def as_table(tables: Sequence[OverSplits]) -> pd.DataFrame:
             rows += [_csv_row(cohort, place, row) for row in methods]
     if not rows:
         return pd.DataFrame(columns=names)
-    table = pd.DataFrame(rows)
-    counts = [name for name in table if re.search("^splits_with_|_ahead_of_|_equal_to_", str(name))]
-    return table.astype(dict.fromkeys(counts, "Int64"))
+    return pd.DataFrame(rows)
+
+
+def split_pairs(tables: Sequence[OverSplits]) -> pd.DataFrame:
+    """One row per method and baseline: the comparison over splits; differences in points of accuracy."""
+    import pandas as pd
+
+    rows = [
+        {"cohort": table.cohort, "folds": table.dealt} | comparison_row(comparison)
+        for table in tables
+        for comparison in table.comparisons
+    ]
+    return pd.DataFrame(rows, columns=["cohort", "folds", *COMPARISON])
 
 
 def _csv_row(table: OverSplits, place: Place, row: SplitRow) -> dict[str, Any]:
@@ -192,15 +197,6 @@ def _csv_row(table: OverSplits, place: Place, row: SplitRow) -> dict[str, Any]:
     }  # fmt: skip
     for score in SCORES:
         content |= {score: row.mean(score), f"{score}_std": row.std(score)}
-    for name, baseline in table.baselines.items():
-        less = row.less(baseline)
-        content[f"splits_with_{name}"] = None if less is None else less.splits
-        for score in SCORES:
-            content |= {
-                f"{score}_less_{name}": None if less is None else less.mean[score],
-                f"{score}_ahead_of_{name}": None if less is None else less.ahead[score],
-                f"{score}_equal_to_{name}": None if less is None else less.equal[score],
-            }
     found = merged(*(cell.results.warnings for cell in row.cells.values()))
     hashes = {"settings_hash": row.first.row["settings_hash"], "cohort_hash": row.first.source["hash"]}
     return content | {"warnings": warning_names(found)} | hashes

@@ -20,7 +20,7 @@ from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import gather
 from bridgemil.evaluation.results import GROUPED, Results, averaged
-from bridgemil.evaluation.statistics import Comparison, holm
+from bridgemil.evaluation.statistics import Comparison, corrected, counted
 from bridgemil.methods import Settings, changed_from_budget, order, short_name
 from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged, run_identity, warning_names
 
@@ -31,7 +31,22 @@ if TYPE_CHECKING:
 
 NO_NETWORK = "no network"  # the title of a section of baselines
 AVERAGED = ", seeds averaged"
-PERCENT = ("accuracy", "accuracy_std", "ci95_low", "ci95_high", "chance", "chance95_low", "chance95_high")
+PERCENT = (
+    "accuracy",
+    "accuracy_std",
+    "fold_mean",
+    "fold_mean_std",
+    "ci95_low",
+    "ci95_high",
+    "chance",
+    "chance95_low",
+    "chance95_high",
+)
+
+
+COMPARISON = (
+    "one", "other", "difference", "ci95_low", "ci95_high", "p", "p_holm", "test", "seeds", "splits", "sentence",
+)  # fmt: skip
 
 
 class Place(NamedTuple):
@@ -61,9 +76,11 @@ def paper() -> dict[str, Any]:
     return content
 
 
-def counted(number: int, thing: str) -> str:
-    """``1 seed``, ``2 seeds``."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+def comparison_row(comparison: Comparison) -> dict[str, Any]:
+    """A comparison as a row of a CSV file; differences in points of accuracy."""
+    c = comparison
+    values = (c.one, c.other, 100 * c.difference, 100 * c.low, 100 * c.high, c.p, c.p_holm, c.test, c.seeds, c.splits)
+    return dict(zip(COMPARISON, (*values, c.sentence), strict=True))
 
 
 @dataclass(frozen=True)
@@ -103,7 +120,7 @@ class Cell:
         row = {str(name): value for name, value in self.results.summary.iloc[0].items()}
         row |= {name: 100 * row[name] for name in PERCENT}
         row |= {"backbone": self.place.backbone or None, "settings_hash": row["settings_hash"][:12]}
-        return row | ({"seeds": self.averaged, "accuracy_std": None} if self.averaged else {})
+        return row | ({"seeds": self.averaged, "accuracy_std": None, "fold_mean_std": None} if self.averaged else {})
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -168,7 +185,7 @@ class BenchmarkReport:
             beside = {
                 "paper": None if published is None else published[0],
                 "paper_std": None if published is None else published[1],
-                "difference": None if published is None else cell.row["accuracy"] - published[0],
+                "difference": None if published is None else cell.row["fold_mean"] - published[0],
                 "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
                 "changed": "; ".join(f"{key} = {value}" for key, value in cell.changed.items()),
                 "own_code": own_code(cell),
@@ -182,15 +199,15 @@ class BenchmarkReport:
 
     @property
     def pairs(self) -> pd.DataFrame:
-        """A row a comparison; gains in points of accuracy."""
+        """One row per comparison; differences in points of accuracy."""
         import pandas as pd
 
-        columns = [*Place._fields, "one", "other", "gain", "ci95_low", "ci95_high", "p", "p_holm", "seeds"]
         rows = [
-            [*place, c.one, c.other, 100 * c.gain, 100 * c.low, 100 * c.high, c.p, c.p_holm, c.seeds]
+            place._asdict() | comparison_row(comparison)
             for place, compared in self.comparisons.items()
-            for c in compared
+            for comparison in compared
         ]
+        columns = [*Place._fields, *COMPARISON]
         return pd.DataFrame(rows, columns=columns)
 
     def sections(self) -> dict[Place, list[Cell]]:
@@ -254,7 +271,7 @@ def _compare(report: BenchmarkReport) -> None:
     for block in report.blocks().values():
         baselines = next((cells for place, cells in block.items() if not place.backbone), [])
         for place, cells in block.items():
-            pairs = [*((b, c) for b in baselines for c in cells if place.backbone), *combinations(cells, 2)]
+            pairs = [*((c, b) for b in baselines for c in cells if place.backbone), *combinations(cells, 2)]
             compared = []
             for first, second in pairs:
                 try:
@@ -264,8 +281,7 @@ def _compare(report: BenchmarkReport) -> None:
                 else:
                     compared.append(replace(comparison, one=first.label, other=second.label))
             if compared:
-                adjusted = holm([comparison.p for comparison in compared])
-                report.comparisons[place] = [replace(c, p_holm=p) for c, p in zip(compared, adjusted, strict=True)]
+                report.comparisons[place] = corrected(compared)
 
 
 def _together(cell: Cell) -> list[Cell]:

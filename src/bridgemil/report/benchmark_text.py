@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bridgemil.errors import plain
-from bridgemil.evaluation.statistics import Comparison, points
+from bridgemil.evaluation.statistics import COMPARED, TEST, Comparison, counted, p_text, points
 from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_splits import OverSplits, over_splits, pool_of
-from bridgemil.report.benchmark_table import BenchmarkReport, counted
+from bridgemil.report.benchmark_table import BenchmarkReport
 from bridgemil.report.clinical_sheets import block_sheets
 from bridgemil.runs import TITLE, AuditWarning, warning_text
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MANY_SPLITS = 3  # more of one cohort are shown together only
 MANY_PAIRS = 3  # of more, those with a difference are said one by one
-SURE = 0.05  # p after Holm
 STYLES = {"best": "bold", "second": "underline"}
 
 
@@ -105,32 +104,23 @@ def _print_comparisons(console: Console, title: str, compared: Sequence[Comparis
     """Each pair in a sentence; many of them, gathered by what they show."""
     if not compared:
         return
-    said = [f"- {c.sentence}" for c in compared] if len(compared) <= MANY_PAIRS else _gathered(compared)
-    _say(console, [f"{title}, on the same subjects and folds:", *said])
+    said = [f"- {c.corrected_sentence}" for c in compared] if len(compared) <= MANY_PAIRS else _gathered(compared)
+    _say(console, [f"{title}, on the same subjects and folds:", *said, COMPARED])
 
 
 def _gathered(compared: Sequence[Comparison]) -> list[str]:
-    """A line for each method that is, or may be, better than others; and how many pairs show no difference."""
-    better: dict[tuple[bool, str], list[str]] = {}
-    rest = 0
+    """A line for each method that is better than others; and how many pairs show no significant difference."""
+    better: dict[str, list[str]] = {}
     for c in compared:
-        if c.low <= 0 <= c.high:
-            rest += 1
-        else:
-            winner, loser = (c.one, c.other) if c.gain > 0 else (c.other, c.one)
-            better.setdefault((c.p_holm < SURE, winner), []).append(f"{loser} ({points(abs(c.gain))})")
-    lines = [
-        f"- {winner} {'is' if sure else 'may be'} more accurate than {', '.join(losers)}."
-        for (sure, winner), losers in sorted(better.items(), reverse=True)
-    ]
+        if c.significant:
+            winner, loser = c.ahead
+            better.setdefault(winner, []).append(f"{loser} ({points(abs(c.difference))}, {p_text(c.p_holm)})")
+    lines = [f"- {winner} is more accurate than {', '.join(losers)}." for winner, losers in sorted(better.items())]
+    rest = sum(not c.significant for c in compared)
     if rest:
         others = counted(rest, "other pair") if better else f"any of the {rest} pairs"
-        lines.append(f"- No difference is shown between {others}.")
-    unsure = (
-        'Each pair is in report.md. "May be": the interval over subjects leaves zero out, but the tests, after Holm, '
-        "do not confirm it."
-    )
-    return [*lines, unsure if any(not sure for sure, _ in better) else "Each pair is in report.md."]
+        lines.append(f"- No significant difference between {others}.")
+    return [*lines, f"p: {TEST}, Holm-corrected for {len(compared)} comparisons. Each pair is in report.md."]
 
 
 def _title(console: Console, words: str) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.report.results_table import against_baseline, recipe
+from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, corrected
+from bridgemil.report.results_table import recipe
 from bridgemil.runs import merged
 
 if TYPE_CHECKING:
@@ -66,7 +67,12 @@ def write_page(
         found=found,
         people=people,
         pictures=embedded,
-        sentences=[against_baseline(result, baseline) for result in networks for baseline in baselines],
+        sentences=[
+            comparison.corrected_sentence
+            for result in networks
+            for comparison in corrected([result.compare(baseline) for baseline in baselines])
+        ],
+        notes=[SCORE_INTERVALS, COMPARED],
         recipes=[recipe(result) for result in results],
     )
     write(path, text)

@@ -240,16 +240,16 @@ def calibration(predictions: pd.DataFrame, subject: str, class_name: str, p: flo
 
 def doubts(predictions: pd.DataFrame) -> list[str]:
     """What stands against believing a method at all, from its held-out predictions."""
-    from bridgemil.evaluation.metrics import accuracy_interval, chance, seed_accuracy
+    from bridgemil.evaluation.metrics import accuracy, accuracy_interval, chance
 
     low, high = accuracy_interval(predictions)
     level, _, _ = chance(predictions["label"].tolist())
     if low > level:
         return []
     return [
-        f"This method is not shown to be better than guessing: {seed_accuracy(predictions):.0%} of "
-        f"{predictions['subject'].nunique()} held-out people right (95 % {low:.0%} to {high:.0%}); always saying the "
-        f"largest class gives {level:.0%}. An explanation of its predictions explains little."
+        f"This method is not better than chance: {accuracy(predictions):.0%} of "
+        f"{predictions['subject'].nunique()} held-out subjects correctly classified (95 % {low:.0%} to {high:.0%}); "
+        f"chance level {level:.0%}. An explanation of its predictions explains little."
     ]
 
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridgemil.evaluation.estimate import duration
-from bridgemil.evaluation.metrics import difference, sign_flip_test
 from bridgemil.evaluation.results import GROUPED, TOGETHER
-from bridgemil.evaluation.statistics import p_text, points
+from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, corrected
 from bridgemil.methods import changed_from_budget
 from bridgemil.report.benchmark_text import print_sheet, print_warnings
 from bridgemil.report.clinical_sheets import clinical_sheets
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
     from bridgemil.evaluation.evidence import EvidenceFound
     from bridgemil.evaluation.results import Results
-
-EQUAL = 5e-4  # accuracies closer than this are printed as the same number
 
 
 def print_results(results: Sequence[Results], baselines: Sequence[Results] = ()) -> None:
@@ -38,15 +35,17 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
         console.print(f"  {recipe(result)}", markup=False)
     facts = results[0].summary.iloc[0]
     console.print(
-        f"Always guessing the largest class: {facts['chance']:.1%} (a guesser on {facts['n_subjects']} subjects: "
-        f"{facts['chance95_low']:.1%} to {facts['chance95_high']:.1%}).",
+        f"Chance level (largest class): {facts['chance']:.1%}; 95 % chance interval for n = {facts['n_subjects']}: "
+        f"{facts['chance95_low']:.1%} to {facts['chance95_high']:.1%}.",
     )
-    console.print("Intervals: 95 %, bootstrap over subjects; what training anew would change is not in them.")
+    console.print(SCORE_INTERVALS)
     if results[0].split.get("kind") == "groups":
         console.print(GROUPED)
+    if baselines:
+        console.print(COMPARED)
     for result in results:
-        for baseline in baselines:
-            console.print(against_baseline(result, baseline), markup=False)
+        for comparison in corrected([result.compare(baseline) for baseline in baselines]):
+            console.print(comparison.corrected_sentence, markup=False)
     for sheet in clinical_sheets([(_label(row), row) for row in [*rows, *baselines]]):
         print_sheet(console, sheet)
     for result in results:
@@ -57,23 +56,6 @@ def _label(result: Results) -> str:
     return "  seeds averaged" if result.predictions["seed"].iloc[0] == TOGETHER else result.name
 
 
-def against_baseline(result: Results, baseline: Results) -> str:
-    """One sentence: does the method reach this baseline?"""
-    gain, low, high = difference(result.predictions, baseline.predictions)
-    p = sign_flip_test(result.predictions, baseline.predictions)
-    name, interval = result.name, f"95 % {points(low)} to {points(high)}"
-    span = f"{points(gain)} points, {interval}, {p_text(p)}"
-    if low > 0 and p < 0.05:
-        return f"{name} is better than {baseline.name} on these subjects ({span})."
-    if high < 0 and p < 0.05:
-        return f"{name} does NOT reach {baseline.name}: it is worse on these subjects ({span})."
-    if abs(gain) < EQUAL:
-        return f"{name} and {baseline.name} are equally accurate on these subjects ({interval})."
-    if gain < 0:
-        return f"{name} does NOT reach {baseline.name} ({span}; the difference may be chance)."
-    return f"{name} is not shown to be better than {baseline.name} ({span})."
-
-
 def _table(results: Sequence[Results]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
@@ -81,7 +63,7 @@ def _table(results: Sequence[Results]) -> Table:
 
     table = Table(title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("method", overflow="fold")  # in a narrow terminal a name is broken, never a number
-    for name in ("accuracy", "95 %", "balanced", "F1", "AUROC", "MCC"):
+    for name in ("accuracy", "95 %", "fold\nmean", "bal.\nacc.", "F1", "AUROC", "MCC"):
         table.add_column(name, no_wrap=True, justify="right")
     for result in results:
         row = result.summary.iloc[0]
@@ -90,6 +72,7 @@ def _table(results: Sequence[Results]) -> Table:
             escape(_label(result)),
             f"{100 * row['accuracy']:.1f}{spread}",
             f"{100 * row['ci95_low']:.1f} - {100 * row['ci95_high']:.1f}",
+            f"{100 * row['fold_mean']:.1f}",
             *(f"{row[name]:.3f}" for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")),
         )
     first = results[0].summary.iloc[0]
@@ -114,9 +97,9 @@ def _print_confusion(console: Console, result: Results) -> None:
     from rich.table import Table
 
     table = Table(
-        "true \\ said",
+        "true \\ predicted",
         *map(escape, result.classes),
-        title=escape(f"{result.name}: subjects (accuracy above is the mean over folds)"),
+        title=escape(f"{result.name}: confusion matrix of subjects"),
         title_justify="left",
     )
     for name, row in result.confusion.iterrows():

@@ -13,17 +13,14 @@ from typing import Any
 from bridgemil import methods
 from bridgemil.errors import one_of
 from bridgemil.evaluation.results import GROUPED, subbag_pairs
-from bridgemil.report.benchmark_table import counted
+from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.runs import merged
 from bridgemil.studies import drawing, published, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.findings import Findings
 
-INTERVALS = "Intervals are over subjects: how far another draw of people could move a number. They do not retrain."
-TESTS = (
-    "p: a sign-flip test of the gain over subjects; p_holm: corrected for the comparisons on the cohort. Where few "
-    "people differ the interval is too narrow, so a difference is called shown only where both agree."
-)
+INTERVALS = "Intervals of scores are over subjects; intervals do not include retraining variance."
+TESTS = f"{COMPARED} p_holm: Holm-corrected for the comparisons on the cohort; significant where below .05."
 _STUDIES = ("reliability", "scarcity", "representation", "ablation", "sensitivity", "learning_curve")
 
 

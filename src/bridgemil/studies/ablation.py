@@ -13,6 +13,7 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.errors import one_of
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results
+from bridgemil.evaluation.statistics import Comparison, corrected
 from bridgemil.studies import drawing, published, scores, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.findings import Findings
@@ -37,10 +38,13 @@ def perform(desk: Desk) -> Findings:
     rows, sentences = [], []
     for cohort in desk.cohorts:
         whole = found[cohort.hash, WHOLE]
-        mine = [_row(desk, cohort, name, found[cohort.hash, name], whole) for name in variants]
-        scores.correct(mine[1:])
-        rows += mine
-        sentences += [_sentence(row) for row in mine[1:]]
+        compared = corrected([scores.compared(found[cohort.hash, name], whole) for name in variants[1:]])
+        against = dict(zip(variants[1:], compared, strict=True))
+        rows += [_row(desk, cohort, name, found[cohort.hash, name], against.get(name)) for name in variants]
+        sentences += [
+            f"{desk.name(cohort)}, {name} ({methods.ABLATIONS[name].about}): {comparison.corrected_sentence}"
+            for name, comparison in against.items()
+        ]
     tables = {"ablation": pd.DataFrame(rows)}
     tables |= truth.tables(desk, found)
     return Findings(
@@ -49,17 +53,11 @@ def perform(desk: Desk) -> Findings:
     )  # fmt: skip
 
 
-def _row(desk: Desk, cohort: Cohort, name: str, results: list[Results], whole: list[Results]) -> dict[str, Any]:
+def _row(desk: Desk, cohort: Cohort, name: str, results: list[Results], against: Comparison | None) -> dict[str, Any]:
     row: dict[str, Any] = {"cohort": desk.name(cohort), "variant": name} | scores.score(results)
-    row |= {} if name == WHOLE else scores.gain(results, whole)
+    row |= {} if against is None else scores.columns(against)
     number = published.number(desk, cohort, "main" if name == WHOLE else "ablation", name)
     return row | ({} if number is None else {"paper": number[0], "paper_sd": number[1]})
-
-
-def _sentence(row: dict[str, Any]) -> str:
-    name = row["variant"]
-    said = scores.verdict(row, "more accurate than the whole", "less accurate than the whole")
-    return f"{row['cohort']}, {name} ({methods.ABLATIONS[name].about}): {scores.shown(row)} against bridgemil; {said}."
 
 
 def _figure(desk: Desk, rows: list[dict[str, Any]], variants: list[str], found: Any) -> Any:

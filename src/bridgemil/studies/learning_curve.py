@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OPTIONS = ("method", "sizes", "draws")
 DRAWS, STEPS, RESAMPLES = 3, 5, 300
 LEAST_OF_A_CLASS = 2
-MULTIPLES = (1.5, 2.0, 3.0)  # of the people there are now, to forecast
+MULTIPLES = (1.5, 2.0)  # of the subjects there are now, to forecast
 
 
 @dataclass(frozen=True)
@@ -70,26 +70,20 @@ class Curve:
     points
         From few people to all.
     forecast
-        What more might give.
+        The gain to expect of more; None where too few numbers were tried.
     """
 
     cohort: Cohort
     points: list[Point]
-    forecast: Forecast
-
-    @property
-    def beyond(self) -> list[float]:
-        """The numbers of people to forecast."""
-        return _beyond(self.points)
+    forecast: Forecast | None
 
     @cached_property
     def drawn(self) -> tuple[NDArray[np.float64], ...] | None:
-        """The fitted curve as it is drawn: numbers of people, value, and the bounds of its 95 %; None if none fits."""
-        if self.forecast.law is None:
+        """The fitted curve as it is drawn: subjects, value, and the bounds of its 95 %; None if too few sizes."""
+        if self.forecast is None:
             return None
-        useful = [] if self.forecast.why_not else [n for n in self.beyond if self.forecast.is_useful(n)]
-        n: NDArray[np.float64] = np.geomspace(self.points[0].n, max([self.points[-1].n, *useful]), 200)
-        return n, *self.forecast.at(n)
+        n: NDArray[np.float64] = np.geomspace(self.points[0].n, MULTIPLES[-1] * self.points[-1].n, 200)
+        return n, *self.forecast.fitted(n)
 
 
 def thinned(cohort: Cohort, fold_round: Round, n: int, rng: np.random.Generator) -> Round:
@@ -165,20 +159,23 @@ def perform(desk: Desk) -> Findings:
     tables = {"learning_curve": pd.DataFrame(rows), "fit": pd.DataFrame([_fit_row(desk, curve) for curve in curves])}
     forecasts = [row for curve in curves for row in _forecast_rows(desk, curve)]
     tables |= {"forecast": pd.DataFrame(forecasts)} if forecasts else {}
+    several = any(len(point.draws) > 1 for curve in curves for point in curve.points)
     told = {(c.cohort.hash, f"{method}, {_people(p)}"): p.results for c in curves for p in c.points}
     return Findings(
         f"Learning curve of {desk.title(method)}", sentences,
         tables | truth.tables(desk, told), {"learning_curve": _figure(desk, curves, rows, method)},
         _drawn_curves(desk, curves),
         footnotes=[
-            "A forecast is no promise: it assumes that more people are of the same kind, recorded in the same way, and "
-            "that the curve goes on as it began.",
+            "A forecast is no promise: it assumes that more subjects are of the same kind, recorded in the same way, "
+            "and that the curve continues as a power law. It is made whether or not the rise is significant: "
+            "forecasting significant rises only would be biased upwards. The fitted curve cannot fall, so the expected "
+            "gain is never below zero; a forecast is today's observed value plus the expected gain.",
             "training_subjects are the subjects a model was trained on: of a split's k folds, all but the test fold "
             "and, where an epoch is selected, the validation fold. Test and validation subjects are the same for "
             "every number.",
-            "Intervals are over test subjects within their class; sd is over draws of training subjects. The "
-            "forecast's interval is of curves fitted anew to test subjects drawn anew: it leaves out which training "
-            "subjects were drawn and how a fold's model came out, and so is too narrow by these.",
+            "Intervals of the points are over test subjects within their class; sd is over draws of training subjects. "
+            "Intervals of gain and forecast are of curves refitted to test subjects drawn anew and to the variance "
+            "over draws of training subjects" + ("." if several else ", which one draw does not show: use --draws 3."),
         ],
     )  # fmt: skip
 
@@ -249,14 +246,17 @@ def _curve(cohort: Cohort, points: list[Point]) -> Curve:
         raise BadData("the runs of a learning curve did not test the same people; delete them and run again")
     right = np.stack([table["right"].to_numpy(dtype=np.float64) for table in tables], axis=1)
     observed, resampled = scores.balanced_resamples(right, labels.tolist(), RESAMPLES)
+    draws = [_of_draws(point, labels.tolist()) for point in points]
+    resampled = power_law.with_draws(resampled, draws, np.random.default_rng(0))
     n = np.array([point.n for point in points])
     weights = np.array([float(len(point.draws)) for point in points])
-    return Curve(cohort, points, power_law.forecast(n, observed, resampled, weights, _beyond(points)))
+    return Curve(cohort, points, power_law.forecast(n, observed, resampled, weights))
 
 
-def _beyond(points: Sequence[Point]) -> list[float]:
-    """The numbers of people to forecast."""
-    return [times * points[-1].n for times in MULTIPLES]
+def _of_draws(point: Point, labels: list[str]) -> NDArray[np.float64]:
+    """Balanced accuracy of each draw of training subjects."""
+    right = [scores.right_of_each(draw)["right"].to_numpy(dtype=np.float64) for draw in point.draws]
+    return scores.balanced_resamples(np.stack(right, axis=1), labels, 1)[0]
 
 
 def _row(desk: Desk, curve: Curve, point: Point) -> dict[str, Any]:
@@ -273,54 +273,52 @@ def _row(desk: Desk, curve: Curve, point: Point) -> dict[str, Any]:
 
 
 def _fit_row(desk: Desk, curve: Curve) -> dict[str, Any]:
-    law = curve.forecast.law
-    numbers = {} if law is None else {"a": law.ceiling, "b": law.scale, "c": law.rate}
-    blank = dict.fromkeys(("a", "b", "c"))
-    return {
-        "cohort": desk.name(curve.cohort), "curve": "a - b n^-c", **(blank | numbers),
-        "no_forecast": curve.forecast.why_not,
-    }  # fmt: skip
+    row: dict[str, Any] = {"cohort": desk.name(curve.cohort), "curve": "a - b n^-c"}
+    if curve.forecast is None:
+        return row | dict.fromkeys(("a", "b", "c", "rise", "rise95_low", "rise95_high"))
+    law, rise = curve.forecast.law, curve.forecast.rise
+    ceiling, gap, rate = (float(values[0]) for values in (law.ceiling, law.gap, law.rate))
+    row |= {"a": ceiling, "b": gap * law.largest**rate, "c": rate}
+    return row | dict(zip(("rise", "rise95_low", "rise95_high"), rise, strict=True))
 
 
 def _forecast_rows(desk: Desk, curve: Curve) -> list[dict[str, Any]]:
-    if curve.forecast.law is None:
+    """The gain to expect of more subjects, and today's value with it."""
+    if curve.forecast is None:
         return []
     rows = []
-    for times, n in zip(MULTIPLES, curve.beyond, strict=True):
-        value, low, high = map(float, curve.forecast.at(n))
-        more, more_low, more_high = curve.forecast.more(n)
-        rows.append({
-            "cohort": desk.name(curve.cohort), "times": times, "training_subjects": n, "balanced_accuracy": value,
-            "balanced_accuracy95_low": low, "balanced_accuracy95_high": high,
-            "more": more, "more95_low": more_low, "more95_high": more_high, "useful": curve.forecast.is_useful(n),
-        })  # fmt: skip
+    for times in MULTIPLES:
+        n = times * curve.points[-1].n
+        row: dict[str, Any] = {"cohort": desk.name(curve.cohort), "times": times, "training_subjects": n}
+        for name, found in (("gain", curve.forecast.gain(n)), ("balanced_accuracy", curve.forecast.score(n))):
+            row |= dict(zip((name, f"{name}95_low", f"{name}95_high"), found, strict=True))
+        rows.append(row)
     return rows
 
 
 def _sentences(desk: Desk, curve: Curve, rows: list[dict[str, Any]]) -> list[str]:
     name, first, last = desk.name(curve.cohort), curve.points[0], curve.points[-1]
-    said = [f"{name}: balanced accuracy {_said(rows[-1])} with {_people(last)}"]
-    said[0] += f", {_said(rows[0])} with {_people(first)}." if first is not last else "; no smaller number was tried."
-    if curve.forecast.why_not:
-        return [*said, f"{name}: no forecast: {curve.forecast.why_not}."]
-    for row in _forecast_rows(desk, curve):
-        much = f"{name}: with {row['times']:g}x as many people ({row['training_subjects']:.0f} to train on)"
-        if not row["useful"]:
-            said.append(f"{much} no forecast: its interval, {_span(row, 'balanced_accuracy')}, is too wide.")
-            continue
-        more = f"{row['more']:+.2f} on the curve's value now (95 % {_span(row, 'more')})"
-        said.append(f"{much} about {_said(row)}, {more}, if the curve goes on.")
-    half, law = curve.forecast.half_gap(), curve.forecast.law
-    if half is not None and law is not None:
-        said.append(
-            f"{name}: half of what is missing to the fitted ceiling ({law.ceiling:.2f}) would take about "
-            f"{half[0]:.0f} people to train on (95 % {half[1]:.0f} to {half[2]:.0f}); now {last.n:.0f}."
-        )
+    sentences = [
+        f"{name}: with {row['times']:g} times as many subjects ({row['training_subjects']:.0f} to train on) the "
+        f"expected gain is {row['gain']:+.2f} (95 % {_span(row, 'gain')}): balanced accuracy from "
+        f"{rows[-1]['balanced_accuracy']:.2f} now to {_said(row)}."
+        for row in _forecast_rows(desk, curve)
+    ]
+    if curve.forecast is None:
+        few = f"a curve needs at least {power_law.LEAST_SIZES} numbers of subjects, and {len(curve.points)} were tried"
+        sentences.append(f"{name}: no forecast: {few} (choose more: --sizes).")
     else:
-        said.append(
-            f"{name}: how many people would halve what is missing to the ceiling cannot be told from this curve."
+        value, low, high = curve.forecast.rise
+        verdict = "excludes zero" if low > 0 or high < 0 else "does not exclude zero: no significant rise"
+        sentences.append(
+            f"{name}: {value:+.3f} for every doubling of subjects so far (95 % {low:+.3f} to {high:+.3f}, which "
+            f"{verdict})."
         )
-    return said
+        if value < 0:
+            sentences.append(f"{name}: the score does not rise with more subjects here, so the expected gain is zero.")
+    observed = f"{name}: balanced accuracy {_said(rows[-1])} with {_people(last)}"
+    observed += f", {_said(rows[0])} with {_people(first)}." if first is not last else "; no smaller number was tried."
+    return [*sentences, observed]
 
 
 def _said(row: dict[str, Any]) -> str:
@@ -328,7 +326,7 @@ def _said(row: dict[str, Any]) -> str:
 
 
 def _span(row: dict[str, Any], what: str) -> str:
-    sign = "+" if what == "more" else ""
+    sign = "+" if what == "gain" else ""
     return f"{row[what + '95_low']:{sign}.2f} to {row[what + '95_high']:{sign}.2f}"
 
 
@@ -348,9 +346,7 @@ def _figure(desk: Desk, curves: list[Curve], rows: list[dict[str, Any]], method:
         classes = len(curve.cohort.classes)
         ax.axhline(1 / classes, color="0.45", linewidth=1, linestyle=":", label=f"chance, 1/{classes}", zorder=1)
         _people_axis(ax, curve)
-        why_not = curve.forecast.why_not.partition(" (")[0]
-        below = f"\nno forecast: {why_not}" if why_not else ""
-        ax.set_title(f"{desk.name(curve.cohort)}: {desk.title(method)}{below}", fontsize=9)
+        ax.set_title(f"{desk.name(curve.cohort)}: {desk.title(method)}", fontsize=9)
         ax.margins(y=0.08)
         ax.set_ylabel("balanced accuracy of held-out subjects, 95 %")
         ax.legend(frameon=False, fontsize=8, loc="best")
@@ -399,8 +395,8 @@ def _people_axis(ax: Axes, curve: Curve) -> None:
     from matplotlib.ticker import NullLocator
 
     shown = [point.n for point in curve.points]
-    if not curve.forecast.why_not:
-        shown += [n for n in curve.beyond if curve.forecast.is_useful(n)]
+    if curve.forecast is not None:
+        shown += [times * curve.points[-1].n for times in MULTIPLES]
     ax.set_xscale("log")
     ax.set_xticks(shown, [f"{n:.0f}" for n in shown])
     ax.xaxis.set_minor_locator(NullLocator())

@@ -1,10 +1,8 @@
-"""How a score grows with the number of people, and how far that may be drawn out: score(n) = a - b n^-c."""
+"""How a score grows with the number of training subjects, and the gain to expect of more: score(n) = a - b n^-c."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,184 +10,158 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEAST_SIZES = 4  # three parameters go through any three points
-WIDEST = 0.2  # an interval wider than this says nothing
-FARTHEST = 100.0  # times the people there are; what lies beyond is called endless
-SLOWEST, FASTEST = 0.01, 2.0  # of c
+RATES = np.geomspace(0.01, 2.0, 150)  # of c
 
 
 @dataclass(frozen=True)
-class PowerLaw:
-    """score(n) = a - b n^-c, with a <= 1, b >= 0 and 0 < c <= 2.
+class PowerLaws:
+    """Fits score(n) = a - b n^-c with a <= 1 and b >= 0, one per row of scores.
 
     Parameters
     ----------
-    ceiling
-        a: what endlessly many people would give.
-    gap
-        What is missing to the ceiling at ``largest`` people: b largest^-c.
-    rate
-        c.
-    largest
-        The number of people that ``gap`` belongs to.
+    ceiling : array (rows)
+        a.
+    gap : array (rows)
+        What is missing to the ceiling at ``largest`` subjects: b largest^-c.
+    rate : array (rows)
+        c, from 0.01 to 2.
+    largest : float
+        The number of subjects that ``gap`` belongs to.
     """
 
-    ceiling: float
-    gap: float
-    rate: float
+    ceiling: Floats
+    gap: Floats
+    rate: Floats
     largest: float
 
-    def __call__(self, n: Floats | float) -> Floats:
-        """The score with so many people.
+    def at(self, n: float) -> Floats:
+        """The scores with n subjects, (rows)."""
+        return np.asarray(self.ceiling - self.gap * (n / self.largest) ** -self.rate)
 
-        Parameters
-        ----------
-        n
-            People.
-        """
-        return np.asarray(self.ceiling - self.gap * (np.asarray(n) / self.largest) ** -self.rate)
-
-    @property
-    def scale(self) -> float:
-        """b."""
-        return float(self.gap * self.largest**self.rate)
-
-    @property
-    def half_gap(self) -> float:
-        """How many people halve what is missing to the ceiling; infinite where nothing is, or it takes far too many."""
-        times = 2 ** (1 / self.rate) if self.gap > 1e-6 else np.inf
-        return float(self.largest * times) if times <= FARTHEST else np.inf
+    def gain(self, n: float) -> Floats:
+        """How much more n subjects give than the largest number tried, (rows)."""
+        return np.asarray(self.at(n) - self.at(self.largest))
 
 
-def fit(n: Floats, score: Floats, weights: Floats) -> PowerLaw:
-    """The power law that comes nearest, by weighted least squares.
+def fit(n: Floats, scores: Floats, weights: Floats) -> PowerLaws:
+    """Fit a power law to each row by weighted least squares: linear in a and b, c from a grid.
 
     Parameters
     ----------
-    n
-        People, (sizes).
-    score
-        0 to 1, (sizes).
-    weights
-        Of the squared errors, (sizes).
+    n : array (sizes)
+        Training subjects.
+    scores : array (rows, sizes)
+        0 to 1.
+    weights : array (sizes)
+        Of the squared errors.
     """
-    from scipy.optimize import least_squares
-
-    x, root = n / n.max(), np.sqrt(weights)
-
-    def errors(p: Floats) -> Floats:
-        return np.asarray(root * (p[0] - p[1] * x ** -p[2] - score))
-
-    def slopes(p: Floats) -> Floats:
-        power = x ** -p[2]
-        return np.asarray(root[:, None] * np.stack([np.ones_like(x), -power, p[1] * power * np.log(x)], axis=1))
-
-    top = float(np.clip(score.max(), 0.05, 0.9))
-    solved: list[Any] = [
-        least_squares(errors, [top + 0.05, 0.05, rate], slopes, bounds=([0, 0, SLOWEST], [1, 1, FASTEST]))
-        for rate in (0.3, 1.0)
-    ]
-    best = min(solved, key=lambda solution: float(solution.cost))
-    ceiling, gap, rate = map(float, best.x)
-    return PowerLaw(ceiling, gap, rate, float(n.max()))
+    share, largest = weights / weights.sum(), float(n.max())
+    x = (n / largest) ** -RATES[:, None]  # rates x sizes
+    centred = x - (x * share).sum(axis=1, keepdims=True)
+    mean = (scores * share).sum(axis=1)
+    gap = np.maximum(0, -(scores * share) @ centred.T / (share * centred**2).sum(axis=1))  # rows x rates
+    ceiling = mean[:, None] + gap * (x * share).sum(axis=1)
+    # Where the ceiling would be above 1 it is 1, and the gap is fitted alone.
+    alone = np.maximum(0, ((1 - scores) * share) @ x.T / (share * x**2).sum(axis=1))
+    gap, ceiling = np.where(ceiling > 1, alone, gap), np.minimum(ceiling, 1.0)
+    errors = ((ceiling[:, :, None] - gap[:, :, None] * x - scores[:, None]) ** 2 * share).sum(axis=2)
+    best = errors.argmin(axis=1)
+    rows = np.arange(len(scores))
+    return PowerLaws(ceiling[rows, best], gap[rows, best], RATES[best], largest)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """A learning curve, and what it lets one expect of more people.
+    """A learning curve, and the gain to expect of more subjects.
 
     Parameters
     ----------
-    law
-        The fit; None where the scores do not rise.
-    refits
-        Of people drawn anew.
-    why_not
-        Why nothing is forecast; empty where something is.
+    now : float
+        The score with the largest number of subjects, as observed.
+    nows : array (resamples)
+        The same of subjects and training sets drawn anew.
+    law : PowerLaws
+        Of the observed scores, one row.
+    refits : PowerLaws
+        Of the resampled scores.
+    rise : tuple
+        The straight-line gain per doubling of subjects, and the ends of its 95 % interval.
     """
 
-    law: PowerLaw | None
-    refits: tuple[PowerLaw, ...]
-    why_not: str
+    now: float
+    nows: Floats
+    law: PowerLaws
+    refits: PowerLaws
+    rise: tuple[float, float, float]
 
-    def at(self, n: Floats | float) -> tuple[Floats, Floats, Floats]:
-        """The score with so many people, and its 95 % interval.
+    def gain(self, n: float) -> tuple[float, float, float]:
+        """The expected gain of n subjects over those there are now, with its 95 % interval."""
+        return float(self.law.gain(n)[0]), *_interval(self.refits.gain(n))
 
-        Parameters
-        ----------
-        n
-            People.
-        """
-        assert self.law is not None
-        low, high = np.quantile([refit(n) for refit in self.refits], [0.025, 0.975], axis=0)
-        return self.law(n), low, high
+    def score(self, n: float) -> tuple[float, float, float]:
+        """Today's score and the expected gain, with the 95 % interval of their sum; at most 1."""
+        expected = min(1.0, self.now + float(self.law.gain(n)[0]))
+        return expected, *_interval(np.minimum(1, self.nows + self.refits.gain(n)))
 
-    def more(self, n: float) -> tuple[float, float, float]:
-        """By how much the curve is higher with n people than with all there are now, with its 95 % interval.
-
-        Parameters
-        ----------
-        n
-            People.
-        """
-        assert self.law is not None
-        each = [float(refit(n) - refit(self.law.largest)) for refit in self.refits]
-        low, high = np.quantile(each, [0.025, 0.975])
-        return float(self.law(n) - self.law(self.law.largest)), float(low), float(high)
-
-    def is_useful(self, n: float) -> bool:
-        """Whether the interval at n people is narrow enough to say something."""
-        if self.law is None:
-            return False
-        _, low, high = self.at(n)
-        return bool(high - low <= WIDEST)
-
-    def half_gap(self) -> tuple[float, float, float] | None:
-        """How many people halve what is missing to the ceiling, with a 95 % interval; None where it has no end."""
-        if self.law is None or self.why_not:
-            return None
-        # Not between two values: an endless one beside a finite one has no middle.
-        each = [refit.half_gap for refit in self.refits]
-        low, high = np.quantile(each, [0.025, 0.975], method="inverted_cdf")
-        return (self.law.half_gap, float(low), float(high)) if np.isfinite([self.law.half_gap, high]).all() else None
+    def fitted(self, n: Floats) -> tuple[Floats, Floats, Floats]:
+        """The fitted curve and the bounds of its 95 % interval, (n) each."""
+        every = np.array([self.refits.at(float(one)) for one in n])
+        low, high = np.quantile(every, [0.025, 0.975], axis=1)
+        return np.array([float(self.law.at(float(one))[0]) for one in n]), low, high
 
 
-def forecast(n: Floats, score: Floats, resampled: Floats, weights: Floats, beyond: Sequence[float]) -> Forecast:
-    """Fit the curve, refit it on people drawn anew, and judge whether it may be drawn out.
+def _interval(values: Floats) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def forecast(n: Floats, score: Floats, resampled: Floats, weights: Floats) -> Forecast | None:
+    """Fit the curve, and refit it on resampled scores; None where too few sizes were tried.
+
+    It forecasts whether or not the rise is significant: a forecast of significant rises only is biased upwards. A curve
+    that does not rise has a gain of zero.
 
     Parameters
     ----------
-    n, score, weights
-        As ``fit``.
-    resampled
-        Scores of the same models on people drawn anew, (resamples, sizes).
-    beyond
-        The numbers of people to forecast.
+    n, score, weights : array (sizes)
+        Training subjects, observed scores, weights of the squared errors.
+    resampled : array (resamples, sizes)
+        Scores of test subjects and training sets drawn anew.
     """
     if len(n) < LEAST_SIZES:
-        return Forecast(
-            None,
-            (),
-            f"a curve needs at least {LEAST_SIZES} numbers of people, and {len(n)} were tried (choose more: --sizes)",
-        )
-    low, high = np.quantile(_rise(n, resampled, weights), [0.025, 0.975])
-    span = f"{_rise(n, score[None], weights)[0]:+.3f} for every doubling, 95 % {low:+.3f} to {high:+.3f}"
-    if high < 0:
-        return Forecast(None, (), f"the score falls with more people ({span})")
-    if low <= 0:
-        return Forecast(None, (), f"these people do not show that more of them help ({span})")
-    law = fit(n, score, weights)
-    made = Forecast(law, tuple(fit(n, row, weights) for row in resampled), "")
-    if any(made.is_useful(more) for more in beyond):
-        return made
-    _, below, above = made.at(min(beyond))
+        return None
+    now = int(n.argmax())
+    rises = _rise(n, resampled, weights)
     return Forecast(
-        law,
-        made.refits,
-        f"its interval would be useless ({float(below):.2f} to {float(above):.2f} with {min(beyond):.0f} people)",
-    )
+        float(score[now]), resampled[:, now], fit(n, score[None], weights), fit(n, resampled, weights),
+        (float(_rise(n, score[None], weights)[0]), *_interval(rises)),
+    )  # fmt: skip
+
+
+def with_draws(resampled: Floats, draws: list[Floats], rng: np.random.Generator) -> Floats:
+    """Resampled scores with the variance of which training subjects were drawn.
+
+    The variance over draws, pooled over the sizes that have several, is added to each size as that of its mean.
+
+    Parameters
+    ----------
+    resampled : array (resamples, sizes)
+        Scores of test subjects drawn anew; the models as they are.
+    draws : list of arrays
+        The score of each draw of training subjects, by size.
+    rng
+        Of the noise.
+    """
+    several = [values for values in draws if len(values) > 1]
+    if not several:
+        return resampled
+    freedom = sum(len(values) - 1 for values in several)
+    variance = sum(float(((values - values.mean()) ** 2).sum()) for values in several) / freedom
+    spread = np.sqrt(variance / np.array([len(values) for values in draws]))
+    return np.asarray(resampled + rng.normal(size=resampled.shape) * spread)
 
 
 def _rise(n: Floats, scores: Floats, weights: Floats) -> Floats:
-    """By how much each row of scores rises when the people double: the slope of a straight line, (rows)."""
+    """By how much each row of scores rises when the subjects double: the slope of a straight line, (rows)."""
     x = np.log2(n) - np.average(np.log2(n), weights=weights)
     return np.asarray((scores * weights * x).sum(axis=1) / (weights * x**2).sum())

@@ -8,7 +8,7 @@ never saw the test subjects.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,8 @@ from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.metrics import bootstrap, chance
 from bridgemil.evaluation.results import Results
-from bridgemil.report.benchmark_table import counted, paper
+from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected, counted
+from bridgemil.report.benchmark_table import paper
 from bridgemil.studies import kept_windows, published, scores, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.findings import Findings
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 OPTIONS = ("top", "nested")
 TOP = (20, 50, 100, 200)
 VOTE, GATED, ADDS = "majority_vote", "bridgemil", "additive"
+
+
+Pair = tuple[Choice, Choice]
 
 
 class Case(NamedTuple):
@@ -67,9 +71,10 @@ def perform(desk: Desk) -> Findings:
     by_class = _by_class(desk, agreement)
     rows, sentences = list[dict[str, Any]](), list[str]()
     for cohort in desk.cohorts:
-        mine = {choice: _row(desk, cohort, choice, trained, known.get(cohort.hash)) for choice in chosen}
-        rows += mine.values()
-        sentences += _sentences(desk.name(cohort), mine, {choice: trained[cohort.hash, choice] for choice in chosen})
+        mine = {choice: trained[cohort.hash, choice] for choice in chosen}
+        against = _compared(mine)
+        rows += [_row(desk, cohort, choice, mine[choice], against, known.get(cohort.hash)) for choice in chosen]
+        sentences += _sentences(desk.name(cohort), mine, against)
     tables = {"agreement_by_class": by_class, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])}
     looked: dict[tuple[str, str], list[Results]] = {}
     for case, vote, gate in zip(cases, votes, gated, strict=True):
@@ -177,12 +182,11 @@ def _reduced(case: Case, choice: Choice, gates: Sequence[Gates], rounds: list[Ro
 
 
 def _row(
-    desk: Desk, cohort: Cohort, choice: Choice, trained: dict[tuple[str, Choice], Trained], known: Any
+    desk: Desk, cohort: Cohort, choice: Choice, mine: Trained, against: Mapping[Pair, Comparison], known: Any
 ) -> dict[str, Any]:
-    mine, everything = trained[cohort.hash, choice], trained[cohort.hash, ALL]
     row: dict[str, Any] = {"cohort": desk.name(cohort), "gates": choice.gates, "windows": choice.words}
     row |= {"rule": choice.rule, "k": choice.k or None} | scores.score(mine.results)
-    row |= {} if choice == ALL else scores.gain(mine.results, everything.results)
+    row |= scores.columns(against[choice, ALL]) if (choice, ALL) in against else {}
     if known is not None:
         row["true_evidence"] = kept_windows.evidence_share(mine.rounds, known)
     number = _published(desk, cohort, choice)
@@ -249,36 +253,38 @@ def _not_above_chance(desk: Desk, rows: Sequence[dict[str, Any]]) -> list[str]:
         row = next(row for row in rows if row["cohort"] == desk.name(cohort) and row["rule"] == "all")
         if row["ci95_low"] <= level:
             sentences.append(
-                f"{desk.name(cohort)}: with all windows the vote is not shown to beat guessing ("
-                f"{row['accuracy']:.1f} %, 95 % {row['ci95_low']:.1f} to {row['ci95_high']:.1f}; "
-                f"guessing {level:.1f} %), so what follows and the agreement say little of the labels here."
+                f"{desk.name(cohort)}: with all windows the vote is not better than chance ({row['accuracy']:.1f} %, "
+                f"95 % {row['ci95_low']:.1f} to {row['ci95_high']:.1f}; chance level {level:.1f} %), so what follows "
+                "and the agreement say little of the labels here."
             )
     return sentences
 
 
-def _sentences(name: str, rows: dict[Choice, dict[str, Any]], trained: dict[Choice, Trained]) -> list[str]:
-    """Each Top-K against all windows, the same number of the lowest, and of random ones; corrected as one family."""
-    gains: dict[Choice, dict[str, dict[str, Any]]] = {}
+def _compared(trained: Mapping[Choice, Trained]) -> dict[Pair, Comparison]:
+    """Each choice against all windows, and each Top-K against as many of the lowest and of random ones: one family.
+
+    A choice that leaves no window out compares nothing.
+    """
+    reduced = [choice for choice, mine in trained.items() if any(outer.kept for outer in mine.rounds)]
+    pairs = [(choice, ALL) for choice in reduced]
+    for choice in (choice for choice in reduced if choice.rule == "top"):
+        pairs += [(choice, choice._replace(rule="bottom")), (choice, Choice("none", "random", choice.k))]
+    found = [scores.compared(trained[a].results, trained[b].results, (a.words, b.words)) for a, b in pairs]
+    return dict(zip(pairs, corrected(found), strict=True))
+
+
+def _sentences(name: str, trained: Mapping[Choice, Trained], against: Mapping[Pair, Comparison]) -> list[str]:
+    """Each Top-K against all windows, the same number of the lowest, and of random ones."""
     sentences = []
-    for choice in (choice for choice in rows if choice.rule == "top"):
-        if any(outer.kept for outer in trained[choice].rounds):
-            rivals = choice._replace(rule="bottom"), Choice("none", "random", choice.k)
-            mine = trained[choice].results
-            against = {rival.words: scores.gain(mine, trained[rival].results) for rival in rivals}
-            gains[choice] = {"all windows": rows[choice]} | against
+    for choice in (choice for choice in trained if choice.rule == "top"):
+        compared = [comparison for (one, _), comparison in against.items() if one == choice]
+        apart = [c.corrected_sentence for c in compared if c.p < LEVEL]
+        others = ", ".join(c.other for c in compared if c.p >= LEVEL)
+        if compared:
+            rest = [f"No significant difference to {others}."] if others else []
+            sentences.append(f"{name}, top {choice.k} by {choice.gates} gates: {' '.join([*apart, *rest])}")
         elif choice.gates == "plain":
-            sentences.append(f"{name}: nobody has more than {choice.k} windows; nothing is left out.")
-    between = [gain for against in gains.values() for words, gain in against.items() if words != "all windows"]
-    with_all = [row for choice, row in rows.items() if any(outer.kept for outer in trained[choice].rounds)]
-    scores.correct([*with_all, *between])  # a choice that leaves nothing out compares nothing
-    for choice, against in gains.items():
-        verdicts = {words: scores.verdict(gain, "better", "worse") for words, gain in against.items()}
-        apart = [f"against {words}: {verdict}" for words, verdict in verdicts.items() if verdict != scores.NOT_SHOWN]
-        sentences.append(
-            f"{name}, top {choice.k} by {choice.gates} gates: "
-            + "; ".join(f"{scores.shown(gain)} against {words}" for words, gain in against.items())
-            + (f". {'; '.join(apart).capitalize()}." if apart else ". No difference is shown.")
-        )
+            sentences.append(f"{name}: no subject has more than {choice.k} windows; nothing is left out.")
     return sentences
 
 

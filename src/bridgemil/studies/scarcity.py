@@ -6,7 +6,7 @@ windows stays, in training, validation and test. All methods see the same folds 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.statistics import points
+from bridgemil.evaluation.results import Results, compare_tables
+from bridgemil.evaluation.statistics import Comparison, corrected, points
 from bridgemil.report.benchmark_table import paper
 from bridgemil.studies import drawing, published, scores, truth
 from bridgemil.studies.desk import Desk
@@ -144,13 +144,17 @@ def perform(desk: Desk) -> Findings:
     for cohort in desk.cohorts:
         mine = [condition for condition in conditions if condition.cohort is cohort]
         rows += [_row(desk, condition) for condition in mine]
+        lost: dict[str, list[tuple[dict[str, Any], Comparison | None]]] = {}
         for method in METHODS:
-            lost = [_loss(desk, mine, method, what) for what in (SUBJECTS, WINDOWS)]
-            losses += [row for row in lost if row is not None]
-            sentences += _sentences(desk, mine, method, lost)
+            lost[method] = [_loss(desk, mine, method, what) for what in (SUBJECTS, WINDOWS)]
         against = _few_against_few(desk, mine)
-        scores.correct([*(row for row in losses if row["cohort"] == desk.name(cohort)), *against.values()])
-        sentences += _which_costs_more(against)
+        family = [c for several in lost.values() for _, c in several if c is not None]
+        adjusted = iter(corrected([*family, *against.values()]))
+        for method, several in lost.items():
+            rows_of = [None if c is None else row | scores.columns(next(adjusted)) for row, c in several]
+            losses += [row for row in rows_of if row is not None]
+            sentences += _sentences(desk, mine, method, rows_of)
+        sentences += [f"{words}: {next(adjusted).corrected_sentence}" for words in against]
     sentences += _caution(desk, losses)
     tables = {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)}
     told = {(c.cohort.hash, _title(c)): c.results for c in conditions}
@@ -219,38 +223,43 @@ def _ends(conditions: Iterable[Condition], method: str, what: str) -> tuple[Cond
     return max(mine, key=lambda c: c.amount.value), min(mine, key=lambda c: c.amount.value)
 
 
-def same_people(results: Sequence[Results], reference: Sequence[Results]) -> dict[str, Any]:
-    """The gain over the reference, on the people whom the same draw of both tested."""
-    mine, theirs = scores.pooled(results), scores.pooled(reference)
-    return scores.paired(_shared(mine, theirs), _shared(theirs, mine))
+def same_people(results: Sequence[Results], reference: Sequence[Results], names: tuple[str, str]) -> Comparison:
+    """A condition against its reference, on the subjects that the same draw of both tested."""
+    pairs = [
+        (_shared(one.predictions, other.predictions), _shared(other.predictions, one.predictions))
+        for one, other in zip(results, reference, strict=True)
+    ]
+    return compare_tables(results, reference, names, pairs)
 
 
 def _shared(predictions: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     return predictions.merge(others[["seed", "subject"]], on=["seed", "subject"])
 
 
-def _loss(desk: Desk, conditions: list[Condition], method: str, what: str) -> dict[str, Any] | None:
-    """From all to the least; None where there is no less."""
+def _loss(desk: Desk, conditions: list[Condition], method: str, what: str) -> tuple[dict[str, Any], Comparison | None]:
+    """From all to the least, and the comparison of the two; no comparison where there is no less."""
     full, least = _ends(conditions, method, what)
     if full is least:
-        return None
-    changes = _accuracies(least.results) - _accuracies(full.results)
+        return {}, None
+    changes = _each(least.results, metrics.accuracy) - _each(full.results, metrics.accuracy)
     before, after = full.sizes(), least.sizes()
     counted = "train_subjects" if what == SUBJECTS else "windows"
     row = {
         "cohort": desk.name(full.cohort), "method": method, "what": what, "amount": least.amount.text,
         "from": before[counted], "to": after[counted], "change": 100 * float(changes.mean()),
         "change_sd": 100 * float(changes.std()) if len(changes) > 1 else None,
-        **same_people(least.results, full.results), "draws": len(changes),
+        "draws": len(changes),
     }  # fmt: skip
     if published.comparable(desk, full.cohort):
         place = paper()["scarcity"].get(full.cohort.about["source"], {}).get(what, {})
-        row |= {"paper": float(place[method])} if method in place else {}
-    return row
+        by_fold = _each(least.results, metrics.fold_mean) - _each(full.results, metrics.fold_mean)
+        numbers = {"fold_mean_change": 100 * float(by_fold.mean())}
+        row |= numbers | {"paper": float(place[method])} if method in place else {}
+    return row, same_people(least.results, full.results, (least.amount.text, f"all {what}"))
 
 
-def _accuracies(results: Sequence[Results]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array([metrics.seed_accuracy(result.predictions) for result in results])
+def _each(results: Sequence[Results], score: Callable[[pd.DataFrame], float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.array([score(result.predictions) for result in results])
 
 
 def _sentences(
@@ -278,7 +287,7 @@ def _sentences(
     ]
 
 
-def _few_against_few(desk: Desk, conditions: list[Condition]) -> dict[str, dict[str, Any]]:
+def _few_against_few(desk: Desk, conditions: list[Condition]) -> dict[str, Comparison]:
     """The least of the people against the least of the windows, for every method that was run with both; in words."""
     gains = {}
     for method in METHODS:
@@ -286,21 +295,9 @@ def _few_against_few(desk: Desk, conditions: list[Condition]) -> dict[str, dict[
         if few_people is not people and few_windows is not windows:
             shares = [few_people.sizes()["train_subjects"] / people.sizes()["train_subjects"]]
             shares.append(few_windows.sizes()["windows"] / windows.sizes()["windows"])
-            words = (
-                f"{desk.name(people.cohort)}, {method}: {100 * shares[0]:.0f} % of the training subjects against "
-                f"{100 * shares[1]:.0f} % of the windows, on the same people"
-            )
-            gains[words] = same_people(few_people.results, few_windows.results)
+            names = f"{100 * shares[0]:.0f} % of the training subjects", f"{100 * shares[1]:.0f} % of the windows"
+            gains[f"{desk.name(people.cohort)}, {method}"] = same_people(few_people.results, few_windows.results, names)
     return gains
-
-
-def _which_costs_more(gains: Mapping[str, dict[str, Any]]) -> list[str]:
-    sentences = []
-    for words, gain in gains.items():
-        said = scores.verdict(gain, "fewer windows cost more", "fewer subjects cost more")
-        said = "which costs more is not shown" if said == scores.NOT_SHOWN else said
-        sentences.append(f"{words}: {scores.shown(gain)}; {said}.")
-    return sentences
 
 
 def _nothing_to_lose(name: str, full: Condition) -> list[str]:
@@ -310,8 +307,8 @@ def _nothing_to_lose(name: str, full: Condition) -> list[str]:
         return []
     return [
         f"{name}: with all subjects and windows {score['accuracy']:.1f} % (95 % {score['ci95_low']:.1f} to "
-        f"{score['ci95_high']:.1f}), not shown to be more than guessing ({full.chance:.1f} %): there is nothing to "
-        "lose, and the losses below say little."
+        f"{score['ci95_high']:.1f}), not better than chance ({full.chance:.1f} %): there is nothing to lose, and the "
+        "losses below say little."
     ]
 
 
@@ -375,8 +372,8 @@ def _footnotes(desk: Desk) -> list[str]:
     notes = [
         "Fewer subjects: each seed (of each split) draws its folds, for all methods the same; fewer folds are among "
         "the more. Every fold of a draw is test once, so fewer people are tested too.",
-        "change: the plain difference of the accuracies, as the paper gives it; with fewer folds it is between "
-        "different people. gain: on the people whom the same draw tested with all and with the least, paired.",
+        "change: the plain difference of the accuracies; with fewer folds it is between different subjects. gain: on "
+        "the subjects that the same draw tested with all and with the least, paired.",
         "The least of the subjects and of the windows are not the same share: read a loss with what was left out.",
     ]
     if not any(published.comparable(desk, cohort) for cohort in desk.cohorts):

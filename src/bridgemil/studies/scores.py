@@ -1,21 +1,20 @@
-"""Scores of several results taken together: seeds, and splits dealt by several split seeds."""
+"""Scores of several results taken together: seeds, and splits of several split seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.statistics import holm, points
+from bridgemil.evaluation.results import Results, compare_splits
+from bridgemil.evaluation.statistics import Comparison
 
 if TYPE_CHECKING:
     import pandas as pd
-
-NOT_SHOWN = "no difference is shown"
 
 
 def pooled(results: Sequence[Results]) -> pd.DataFrame:
@@ -34,60 +33,34 @@ def score(results: Sequence[Results]) -> dict[str, Any]:
     """Accuracy in percent with its spread over seeds and splits and a 95 % interval over subjects; and the others."""
     predictions, classes = pooled(results), results[0].classes
     per_seed = [rows for _, rows in predictions.groupby("seed")]
-    accuracy = [metrics.seed_accuracy(rows) for rows in per_seed]
+    each = [metrics.accuracy(rows) for rows in per_seed]
     others = [metrics.scores(rows, classes) for rows in per_seed]
     low, high = metrics.accuracy_interval(predictions)
     return {
-        "accuracy": 100 * float(np.mean(accuracy)),
-        "sd": round(100 * float(np.std(accuracy)), 9),  # rounding is no spread
+        "accuracy": 100 * metrics.accuracy(predictions),
+        "sd": round(100 * float(np.std(each)), 9),  # rounding is no spread
         "ci95_low": 100 * low,
         "ci95_high": 100 * high,
+        "fold_mean": 100 * metrics.fold_mean(predictions),
         **{name: float(np.mean([row[name] for row in others])) for name in ("balanced_accuracy", "auroc")},
         "subjects": int(predictions["subject"].nunique()),
         "runs_of_all_folds": len(per_seed),
     }
 
 
-def gain(results: Sequence[Results], reference: Sequence[Results]) -> dict[str, Any]:
-    """Points more than the reference on the same subjects, seeds and splits: see ``paired``."""
-    return paired(pooled(results), pooled(reference))
+def compared(
+    results: Sequence[Results], reference: Sequence[Results], names: tuple[str, str] | None = None
+) -> Comparison:
+    """A condition against its reference on the same subjects, seeds and splits, by the one test of the package."""
+    found = compare_splits(results, reference)
+    return found if names is None else replace(found, one=names[0], other=names[1])
 
 
-def paired(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, Any]:
-    """Points more on the same rows of predictions, with a 95 % interval over subjects and p of the sign-flip test."""
-    value, low, high = metrics.difference(mine, theirs)
-    p = metrics.sign_flip_test(mine, theirs)
-    return {"gain": 100 * value, "gain95_low": 100 * low, "gain95_high": 100 * high, "p": p}
-
-
-def correct(family: Sequence[dict[str, Any]]) -> None:
-    """Give each gain of a family its ``p_holm``, corrected for how many they are."""
-    for row, p in zip(family, holm([row["p"] for row in family]), strict=True):
-        row["p_holm"] = p
-
-
-def verdict(row: dict[str, Any], more: str, less: str) -> str:
-    """What a corrected gain shows.
-
-    Few people who change make the interval over subjects too narrow, so the sign-flip test must agree with it.
-
-    Parameters
-    ----------
-    row
-        With the gain, its interval and ``p_holm``.
-    more, less
-        What it is called where the gain is above or below zero.
-    """
-    if row["gain95_low"] <= 0 <= row["gain95_high"]:
-        return NOT_SHOWN
-    which = more if row["gain"] > 0 else less
-    return which if row["p_holm"] < 0.05 else f"perhaps {which}, not confirmed (p = {row['p_holm']:.2f})"
-
-
-def shown(row: dict[str, Any]) -> str:
-    """A gain in words."""
-    span = f"{points(row['gain95_low'] / 100)} to {points(row['gain95_high'] / 100)}"
-    return f"{points(row['gain'] / 100)} points (95 % {span})"
+def columns(comparison: Comparison) -> dict[str, Any]:
+    """A comparison as columns of a table; differences in points."""
+    c = comparison
+    gains = {"gain": 100 * c.difference, "gain95_low": 100 * c.low, "gain95_high": 100 * c.high}
+    return gains | {"p": c.p, "p_holm": c.p_holm}
 
 
 def right_of_each(results: Sequence[Results]) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results
+from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected
 from bridgemil.studies import drawing, published, scores, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.findings import Findings
@@ -25,7 +26,7 @@ USUAL: dict[str, list[Any]] = {
     "stage1.subbag_size": [4, 8, 16],
     "stage1.subbag_pairs": [16, 64, 256],
 }
-RATIO, AS_USUAL = "retention_gradient_ratio", "as usual"
+RATIO, AS_USUAL, USUAL_VALUE = "retention_gradient_ratio", "as usual", "the usual value"
 
 
 Key = tuple[str, str, Any]  # cohort hash, setting and value; no setting and None: everything as usual
@@ -38,20 +39,16 @@ def perform(desk: Desk) -> Findings:
     method = desk.option("method", "bridgemil")
     vary = _values_to_try(desk, method)
     results = _run_all(desk, method, vary)
-    rows = [
-        row
-        for cohort in desk.cohorts
-        for key, values in vary.items()
-        for row in _rows(desk, cohort, key, values, results)
-    ]
+    rows, against = list[dict[str, Any]](), dict[Key, Comparison]()
     for cohort in desk.cohorts:
-        scores.correct([row for row in rows if row["cohort"] == desk.name(cohort) and not row["usual"]])
+        against |= _compared(cohort, results)
+        rows += [row for key, values in vary.items() for row in _rows(desk, cohort, key, values, results, against)]
     tables = {"sensitivity": pd.DataFrame(rows)}
     tables |= truth.tables(
         desk, {(cohort, f"{key} = {value}" if key else AS_USUAL): r for (cohort, key, value), r in results.items()}
     )
     return Findings(
-        f"Sensitivity of {desk.title(method)}", _sentences(rows), tables,
+        f"Sensitivity of {desk.title(method)}", _sentences(desk, rows, against), tables,
         {"sensitivity": _figure(desk, vary, rows, results)},
         footnotes=[
             "One setting is varied at a time; gains are against the usual value on the same subjects, paired.",
@@ -169,23 +166,33 @@ def gradient_ratio(results: Sequence[Results]) -> float | None:
     return float(measured.median()) if len(measured) else None
 
 
+def _compared(cohort: Cohort, results: Mapping[Key, list[Results]]) -> dict[Key, Comparison]:
+    """Every value of a cohort that is not the usual one against it, as one family."""
+    usual = results[cohort.hash, "", None]
+    others = [
+        name for name, r in results.items() if name[0] == cohort.hash and r[0].settings.hash != usual[0].settings.hash
+    ]
+    found = [scores.compared(results[name], usual, (f"{name[1]} = {text(name[2])}", USUAL_VALUE)) for name in others]
+    return dict(zip(others, corrected(found), strict=True))
+
+
 def _rows(
-    desk: Desk, cohort: Cohort, key: str, values: Sequence[Any], results: Mapping[Key, list[Results]]
-) -> list[dict[str, Any]]:
+    desk: Desk, cohort: Cohort, key: str, values: Sequence[Any], results: Mapping[Key, list[Results]],
+    against: Mapping[Key, Comparison],
+) -> list[dict[str, Any]]:  # fmt: skip
     """A row a value; where none of them is the usual one, everything as usual stands first."""
     usual = results[cohort.hash, "", None]
-    rows = [_row(desk, cohort, key, value, results[cohort.hash, key, value], usual) for value in values]
+    names = [(cohort.hash, key, value) for value in values]
+    rows = [_row(desk, cohort, name, results[name], against.get(name)) for name in names]
     if not any(row["usual"] for row in rows):
-        rows.insert(0, _row(desk, cohort, key, AS_USUAL, usual, usual))
+        rows.insert(0, _row(desk, cohort, (cohort.hash, key, AS_USUAL), usual, None))
     return rows
 
 
-def _row(
-    desk: Desk, cohort: Cohort, key: str, value: Any, results: list[Results], usual: list[Results]
-) -> dict[str, Any]:
-    is_usual = results[0].settings == usual[0].settings
-    row: dict[str, Any] = {"cohort": desk.name(cohort), "setting": key, "value": text(value), "usual": is_usual}
-    row |= scores.score(results) | scores.gain(results, usual)
+def _row(desk: Desk, cohort: Cohort, name: Key, results: list[Results], against: Comparison | None) -> dict[str, Any]:
+    _, key, value = name
+    row: dict[str, Any] = {"cohort": desk.name(cohort), "setting": key, "value": text(value), "usual": against is None}
+    row |= scores.score(results) | ({} if against is None else scores.columns(against))
     row["gradient_ratio"] = gradient_ratio(results)
     number = None
     if results[0].settings.method == "bridgemil":
@@ -193,24 +200,20 @@ def _row(
     return row | ({} if number is None else {"paper": number[0], "paper_sd": number[1]})
 
 
-def _sentences(rows: list[dict[str, Any]]) -> list[str]:
-    sentences = []
+def _sentences(desk: Desk, rows: list[dict[str, Any]], against: Mapping[Key, Comparison]) -> list[str]:
+    sentences, names = [], {cohort.hash: desk.name(cohort) for cohort in desk.cohorts}
     for cohort, key in dict.fromkeys((row["cohort"], row["setting"]) for row in rows):
         mine = [row for row in rows if (row["cohort"], row["setting"]) == (cohort, key)]
         best, worst = max(mine, key=lambda r: r["accuracy"]), min(mine, key=lambda r: r["accuracy"])
-        verdicts = {
-            row["value"]: scores.verdict(row, "more accurate", "less accurate") for row in mine if not row["usual"]
-        }
-        apart = [row for row in mine if verdicts.get(row["value"], scores.NOT_SHOWN) != scores.NOT_SHOWN]
+        compared = [c for (h, setting, _), c in against.items() if (names[h], setting) == (cohort, key)]
+        apart = [c.corrected_sentence for c in compared if c.p < LEVEL]
         span = f"{worst['accuracy']:.1f} % ({worst['value']}) to {best['accuracy']:.1f} % ({best['value']})"
         if best["accuracy"] == worst["accuracy"]:
             span = f"{best['accuracy']:.1f} % at every value"
         sentences.append(
             f"{cohort}, {key}: {span}; "
-            + ("no value is shown to differ from the usual one" if not apart else "not as the usual one: "
-               + ", ".join(f"{row['value']} ({scores.shown(row)}; {verdicts[row['value']]})" for row in apart))
-            + "."
-        )  # fmt: skip
+            + (" ".join(apart) if apart else f"no significant difference between any value and {USUAL_VALUE}.")
+        )
         ratios = [row for row in mine if row["gradient_ratio"] is not None]
         if key == "stage2.retention" and ratios:
             words = ", ".join(f"{row['value']}: {row['gradient_ratio']:.1e}" for row in ratios)

@@ -10,8 +10,8 @@ from bridgemil.audit.size import half_width
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.tables import MISSING
+from bridgemil.evaluation.statistics import counted
 from bridgemil.report.benchmark_sheets import Sheet
-from bridgemil.report.benchmark_table import counted
 from bridgemil.report.checklist import people
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer

@@ -15,7 +15,8 @@ from bridgemil.audit import Finding, quick
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILError
-from bridgemil.report.benchmark_table import BenchmarkReport, Cell, counted
+from bridgemil.evaluation.statistics import counted
+from bridgemil.report.benchmark_table import BenchmarkReport, Cell
 from bridgemil.report.cohort_place import cohort_place
 from bridgemil.runs import AuditWarning, RunStore, merged
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from bridgemil import baselines
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.evaluation.clinical import INTERVALS
+from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.methods import Settings
 from bridgemil.report.benchmark_sheets import Sheet
-from bridgemil.report.benchmark_table import Cell, counted
+from bridgemil.report.benchmark_table import Cell
 from bridgemil.report.checklist import people
 from bridgemil.report.checklist.data_items import classes_words
 from bridgemil.report.checklist.dossier import Dossier
@@ -113,20 +114,18 @@ def clusters(known: Dossier) -> Answer:
 def measures(known: Dossier) -> Answer:
     """Item 12e."""
     lines = [
-        "Accuracy: mean over folds of the share of held-out people said right, mean over seeds; 95 % interval by a "
-        "bootstrap over people. Balanced accuracy (mean over classes of the share said right) and AUROC (one class "
-        "against the rest, mean over classes): over all held-out people of a seed, mean over seeds; intervals alike.",
+        "Accuracy: share of held-out subjects correctly classified, mean over seeds; 95 % Wilson interval over "
+        "subjects. Balanced accuracy (mean over classes of the share correctly classified; Wilson intervals joined by "
+        "MOVER, Zou and Donner 2008) and AUROC (one class against the rest, mean over classes; DeLong's variance on "
+        "the logit scale): over all held-out subjects of a seed, mean over seeds.",
         "Calibration: expected calibration error of the predicted class, bins of equal numbers of people, with its "
         "interval and what exactly right probabilities would show by chance. Calibration curves: report --html.",
         f"{known.cells[0].results.clinical.method} {INTERVALS} ROC, precision-recall and decision curves: report "
         "--html.",
-        "No interval holds what training anew or another split would change.",
+        "Intervals of scores do not include retraining variance.",
     ]
     if len(known.cells) > 1:
-        lines.append(
-            "Pairs of methods: paired bootstrap over people, and the larger p of a corrected resampled t-test over "
-            "folds (Nadeau and Bengio 2003) and of a sign-flip test over people, Holm-corrected; in report.md."
-        )
+        lines.append(f"{COMPARED} Holm-corrected; in report.md.")
     return Answer(tuple(lines))
 
 

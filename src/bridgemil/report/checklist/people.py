@@ -10,7 +10,8 @@ import numpy as np
 
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.tables import MISSING, folded
-from bridgemil.evaluation.metrics import scores, wilson
+from bridgemil.evaluation.metrics import accuracy as pooled_accuracy
+from bridgemil.evaluation.metrics import accuracy_interval, scores
 from bridgemil.evaluation.score_intervals import score_intervals
 from bridgemil.report.benchmark_table import Cell
 
@@ -117,7 +118,7 @@ def _groups(cohort: Cohort, column: str | None) -> list[Group]:
 def group_row(cell: Cell, group: Group) -> list[str]:
     """People, classes, accuracy and balanced accuracy of a group, each with its 95 % interval, in words.
 
-    Accuracy is the share of the group's people said right, mean over seeds, with Wilson's interval.
+    Accuracy is the share of the group's subjects correctly classified, mean over seeds, with Wilson's interval.
 
     Parameters
     ----------
@@ -133,9 +134,8 @@ def group_row(cell: Cell, group: Group) -> list[str]:
     mixture = ", ".join(f"{counts[name]} {name}" for name in classes)
     if n < FEW:
         return [str(n), mixture, f"too few (under {FEW}) to say", ""]
-    right = float((rows["label"] == rows["predicted"]).mean())
-    low, high = wilson(right, n)
-    accuracy = f"{100 * right:.1f} ({100 * low:.1f} - {100 * high:.1f})"
+    low, high = accuracy_interval(rows)
+    accuracy = f"{100 * pooled_accuracy(rows):.1f} ({100 * low:.1f} - {100 * high:.1f})"
     if min(counts[name] for name in classes) < FEW_OF_A_CLASS:
         return [str(n), mixture, accuracy, f"too few (under {FEW_OF_A_CLASS}) of a class"]
     balanced = np.mean([scores(seed, classes)["balanced_accuracy"] for _, seed in rows.groupby("seed")])

@@ -76,9 +76,9 @@ def _by_group(cells: Sequence[Cell], groups: Sequence[people.Group], title: str)
     ]
     columns = ["experiment", "split", "people", "n", "classes", "accuracy %", "balanced accuracy"]
     note = (
-        "Share of the group's people said right, with Wilson's interval; balanced accuracy with a bootstrap over "
-        "people. Groups hold other shares of the classes, which alone changes accuracy. No difference between groups "
-        "was tested; with so few people an equal result is no proof of fairness."
+        "Share of the group's subjects correctly classified, with Wilson's interval; balanced accuracy with Wilson's "
+        "intervals of the classes joined. Groups hold other shares of the classes, which alone changes accuracy. No "
+        "difference between groups was tested; with so few subjects an equal result is no proof of fairness."
     )
     return Sheet(title, columns, rows, after=[f"{INTERVAL} {note}"])
 

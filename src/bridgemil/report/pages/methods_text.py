@@ -169,13 +169,15 @@ def _statistics(cells: Sequence[Cell], model: Mapping[str, Any]) -> str:
         f"{cell.label} {cell.row['accuracy']:.1f} % ({cell.row['ci95_low']:.1f} to {cell.row['ci95_high']:.1f})"
         for cell in cells
     )
-    guesser = f"{row['chance95_low']:.1f} to {row['chance95_high']:.1f} for a guesser on {row['n_subjects']} people"
+    chance = (
+        f"95 % chance interval for n = {row['n_subjects']}: {row['chance95_low']:.1f} to {row['chance95_high']:.1f}"
+    )
     versions = ", ".join(f"{name} {version}" for name, version in model["versions"].items())
     return (
-        f"Results. Accuracy is the mean over folds of the share of people said right, over seeds; in brackets its 95 % "
-        f"interval, a bootstrap over people, which does not hold what training anew would change: {results}. Always "
-        f"saying the largest class gives {row['chance']:.1f} % ({guesser}). Pairs of methods were compared by a paired "
-        "bootstrap over people and the larger p of a corrected resampled t-test over folds (Nadeau and Bengio 2003) "
-        "and of a sign-flip test over people, Holm-corrected. "
+        f"Results. Accuracy is the share of held-out subjects correctly classified, mean over seeds; in brackets its "
+        f"95 % Wilson interval over subjects, which does not include retraining variance: {results}. The chance level "
+        f"(largest class) is {row['chance']:.1f} % ({chance}). Pairs of methods were compared by their pooled accuracy "
+        "on the same subjects; p is the larger of a sign-flip test over subjects and a corrected resampled t-test over "
+        "folds (Nadeau and Bengio 2003), Holm-corrected for the pairs compared. "
         f"Computed with {versions}."
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil.evaluation.score_intervals import calibration_summary
+from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS
 from bridgemil.report.benchmark_sheets import caveats
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, Place
 from bridgemil.report.colours import method as colour_of
@@ -52,6 +53,8 @@ def report_page(report: BenchmarkReport, store: RunStore) -> str:
         audit_warnings=report.warnings,
         groups=groups,
         remarks=report.remarks,
+        score_intervals=SCORE_INTERVALS,
+        compared=COMPARED,
     )
 
 
@@ -67,7 +70,7 @@ def _group(
         "split": cells[0].split.title,
         "classes": cells[0].results.classes,
         "caveats": caveats(cells),
-        "comparisons": [comparison.sentence for comparison in report.comparisons.get(place, [])],
+        "comparisons": [comparison.corrected_sentence for comparison in report.comparisons.get(place, [])],
         "clinical": clinical_part(cells),
         "confusions": [_confusion(cell) for cell in cells],
         "calibrations": [_calibration(cell) for cell in cells],
