@@ -94,8 +94,9 @@ def test_people_get_a_table_with_intervals_chance_and_the_baselines(cohort: Path
     assert done.returncode == 0, done.stderr
     plain = " ".join(done.stdout.split())
     for words in (
-        "6 subjects, each held out once: 3 folds, split seed 0, 2 seeds", "Always guessing the largest class",
-        "seeds averaged", "tangent", "bootstrap over subjects", "budget demo", "attention: subjects",
+        "6 subjects, each held out once: 3 folds, split seed 0, 2 seeds", "Chance level (largest class)",
+        "seeds averaged", "tangent", "intervals do not include retraining variance", "budget demo",
+        "attention: confusion matrix",
     ):  # fmt: skip
         assert words in plain, words
     assert "12 runs: 0 done, 12 to do; about" in done.stderr, "the baselines are counted"

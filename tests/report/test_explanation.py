@@ -313,7 +313,7 @@ def test_calibration_counts_other_people_near_the_probability() -> None:
 def test_a_method_no_better_than_guessing_is_doubted() -> None:
     good = pd.DataFrame({"seed": 0, "fold": [0, 1] * 10, "subject": range(20), "label": ["a", "b"] * 10})
     assert doubts(good.assign(predicted=good["label"])) == []
-    assert "not shown to be better than guessing" in doubts(good.assign(predicted="a"))[0]
+    assert "not better than chance" in doubts(good.assign(predicted="a"))[0]
 
 
 def test_band_shares_are_percent_of_the_power() -> None:

@@ -18,6 +18,7 @@ from bridgemil.cohort.folds import FoldPlan, Round
 from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap
+from bridgemil.evaluation.statistics import Comparison
 from bridgemil.studies import Findings, drawing, kept_windows, published, reliability, reliability_figure, truth
 from bridgemil.studies.desk import Desk
 from bridgemil.studies.kept_windows import ALL, Choice
@@ -148,10 +149,11 @@ def test_who_has_fewer_windows_keeps_all_and_nothing_is_run_twice_for_it(done: D
     assert len(table) == 1 + 2 + 2 * 4
     for gates, rule in [("none", "random"), ("plain", "top"), ("plain", "bottom"), ("nested", "top")]:
         row = table.loc[(gates, f"{rule} {PLENTY}")]
-        assert (row["accuracy"], row["gain"]) == (table.loc[("none", "all"), "accuracy"], 0)
+        assert row["accuracy"] == table.loc[("none", "all"), "accuracy"]
+        assert pd.isna(row["gain"]), "nothing is left out: nothing is compared"
     assert not [run for run in done.runs if str(PLENTY) in run["split"].get("part", "")]
     assert len(done.part(None)) == FOLDS, "the whole runs carry no part: report reads them"
-    assert any(f"nobody has more than {PLENTY} windows" in sentence for sentence in done.findings.sentences)
+    assert any(f"no subject has more than {PLENTY} windows" in sentence for sentence in done.findings.sentences)
     assert any(f"K = {PLENTY}: 8 of 8 subjects have no more windows" in note for note in done.findings.footnotes)
 
 
@@ -164,12 +166,12 @@ def test_leaks_controls_and_cost_are_said(done: Done) -> None:
         for low in (50, 51)
     ]
     shown = [reliability._not_above_chance(done.desk, [row]) for row in rows]
-    assert "not shown to beat guessing (70.0 %" in shown[0][0]
+    assert "not better than chance (70.0 %" in shown[0][0]
     assert shown[1] == []
     assert f"{FOLDS * (FOLDS - 2)} runs more of bridgemil, where plain gates need {FOLDS}" in notes
     for kind in ("plain", "nested"):
         (sentence,) = [text for text in done.findings.sentences if f"top {K} by {kind} gates" in text]
-        assert all(f"against {rival}" in sentence for rival in ("all windows", f"bottom {K}", f"random {K}"))
+        assert all(rival in sentence for rival in ("all", f"bottom {K}", f"random {K}"))
 
 
 def test_a_second_call_runs_nothing_and_writes_the_same_bytes_and_so_does_one_after_a_kill(done: Done) -> None:
@@ -290,13 +292,15 @@ def test_a_class_whose_people_agree_alike_is_drawn() -> None:
 
 
 def test_choices_that_leave_nothing_out_are_no_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    families: list[list[Any]] = []
-    monkeypatch.setattr(reliability.scores, "correct", lambda rows: families.append([row["of"] for row in rows]))
-    monkeypatch.setattr(reliability.scores, "gain", lambda *_: {"of": "between"} | gain)
-    gain = {"gain": 0.0, "gain95_low": -1.0, "gain95_high": 1.0, "p": 1.0}
+    found = Comparison("a", "b", 0.0, -1.0, 1.0, p=1.0, p_holm=1.0, seeds=1)
+    monkeypatch.setattr(reliability.scores, "compared", lambda *_: found)
     some, none = Round(1, ("a",), (), (), {"a": (0,)}), Round(1, ("a",), (), ())
     chosen = kept_windows.choices([5, 500], nested=False)
     trained: Any = {c: reliability.Trained([], [some if c.k == 5 else none]) for c in chosen}
-    sentences = reliability._sentences("c", {c: {"of": c.words} | gain for c in chosen}, trained)
-    assert families == [["random 5", "top 5", "bottom 5", "between", "between"]]
-    assert any("nobody has more than 500 windows" in words for words in sentences)
+    against = reliability._compared(trained)
+    assert [(one.words, other.words) for one, other in against] == [
+        ("random 5", "all"), ("top 5", "all"), ("bottom 5", "all"), ("top 5", "bottom 5"), ("top 5", "random 5"),
+    ]  # fmt: skip
+    assert {comparison.family for comparison in against.values()} == {5}
+    sentences = reliability._sentences("c", trained, against)
+    assert any("no subject has more than 500 windows" in words for words in sentences)

@@ -20,7 +20,7 @@ from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.metrics import bootstrap, chance
 from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected, counted
+from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected, counted, p_text, points
 from bridgemil.report.benchmark_table import paper
 from bridgemil.studies import kept_windows, published, scores, truth
 from bridgemil.studies.desk import Desk
@@ -279,7 +279,9 @@ def _sentences(name: str, trained: Mapping[Choice, Trained], against: Mapping[Pa
     for choice in (choice for choice in trained if choice.rule == "top"):
         compared = [comparison for (one, _), comparison in against.items() if one == choice]
         apart = [c.corrected_sentence for c in compared if c.p < LEVEL]
-        others = ", ".join(c.other for c in compared if c.p >= LEVEL)
+        others = ", ".join(
+            f"{c.other} ({points(c.difference)} points, {p_text(c.p)})" for c in compared if c.p >= LEVEL
+        )
         if compared:
             rest = [f"No significant difference to {others}."] if others else []
             sentences.append(f"{name}, top {choice.k} by {choice.gates} gates: {' '.join([*apart, *rest])}")
