@@ -12,7 +12,7 @@ from pyriemann.geometry.base import logm
 from pyriemann.geometry.tangentspace import tangent_space, upper
 
 from bridgemil import backbones
-from bridgemil.backbones.covariance import BANDS, Covariance, FrontEnd, choose_bands, head
+from bridgemil.backbones.covariance import BANDS, Covariance, FrontEnd, head
 from bridgemil.backbones.electrodes import check_windows, thin
 from bridgemil.cohort.channels import ADFTD_ORDER, ROCKHILL2021_ORDER, electrode
 from bridgemil.errors import BadData, BadUse
@@ -138,27 +138,30 @@ def test_windows_and_channels_without_signal_give_numbers(value: float) -> None:
         front_end(windows)
 
 
-def test_a_band_that_the_rate_cannot_hold() -> None:
+def test_bands_that_rate_or_window_do_not_hold_are_left_out_and_listed() -> None:
     assert FrontEnd(3, 200, 200.0, native_sfreq=90.0).left_out == {}
-    with pytest.raises(
-        BadData, match=r"the band 30-45 Hz: recordings made at 80 Hz hold nothing above 40 .*bands=held"
-    ):
-        FrontEnd(3, 200, 200.0, native_sfreq=80.0)
-    with pytest.raises(BadData, match=r"windows sampled at 80 Hz"):
-        FrontEnd(3, 80, 80.0, native_sfreq=500.0)
-    front_end = FrontEnd(3, 200, 200.0, native_sfreq=50.0, bands="held")
-    assert list(front_end.left_out) == ["30-45 Hz", "20-30 Hz"][::-1]
+    front_end = FrontEnd(3, 200, 200.0, native_sfreq=50.0)
+    assert front_end.left_out == {"30-45 Hz": "recordings made at 50 Hz hold nothing above 25 Hz"}
+    assert front_end.bands[-1] == (20, 25), "narrowed to what is held"
+    front_end = FrontEnd(3, 200, 200.0, native_sfreq=48.0)
+    assert list(front_end.left_out) == ["20-30 Hz", "30-45 Hz"]
     windows = eeg(2, 3)
     kept = [i for i, name in enumerate(FrontEnd(3, 200).names) if name.band not in front_end.left_out]
     expected = plain_features(windows)[:, kept][:, front_end.covariance]
     np.testing.assert_allclose(front_end(torch.from_numpy(windows))[:, front_end.covariance], expected, atol=2e-5)
-    with pytest.raises(BadData, match=r"1-4 Hz: the spectrum of a window of 0.25 s has no frequency in it"):
-        FrontEnd(3, 50, 200.0)
-    assert list(FrontEnd(3, 50, 200.0, bands="held").left_out) == ["1-4 Hz"]
-    with pytest.raises(BadData, match=r"higher rate or longer windows$"):
-        choose_bands("held", 6.0)
-    with pytest.raises(BadUse, match="bands must be 'all' or 'held', got 'some'"):
-        choose_bands("some", 200.0)  # type: ignore[arg-type]
+    assert FrontEnd(3, 50, 200.0).left_out == {"1-4 Hz": "the spectrum of a window of 0.25 s has no frequency in it"}
+    with pytest.raises(BadData, match=r"hold nothing above 1 Hz.* higher rate, a wider band-pass or longer windows$"):
+        FrontEnd(3, 200, 2.0)
+
+
+def test_bands_that_the_filters_removed_are_no_features() -> None:
+    front_end = FrontEnd(3, 200, low=0.5, high=20.0)
+    assert front_end.left_out == dict.fromkeys(["20-30 Hz", "30-45 Hz"], "the low-pass at 20 Hz removed it")
+    assert {name.band for name in front_end.names} == {"1-4 Hz", "4-8 Hz", "8-13 Hz", "13-20 Hz"}
+    windows = torch.from_numpy(eeg(2, 3))
+    residue = torch.zeros_like(windows)
+    residue[:, 0] = torch.sin(2 * np.pi * 25 * torch.arange(200) / 200)
+    torch.testing.assert_close(front_end(windows + residue), front_end(windows), atol=1e-4, rtol=1e-4)
 
 
 def test_the_key_says_what_decides_the_features() -> None:
@@ -169,11 +172,12 @@ def test_the_key_says_what_decides_the_features() -> None:
             FrontEnd(19, 400),
             FrontEnd(18, 200),
             FrontEnd(19, 200, 250.0),
-            FrontEnd(19, 200, native_sfreq=50.0, bands="held"),
+            FrontEnd(19, 200, native_sfreq=50.0),
+            FrontEnd(19, 200, high=40.0),
         )
     ]
     assert len(set(keys)) == len(keys)
-    assert json.dumps(FrontEnd(ADFTD_ORDER, 200, native_sfreq=500.0, bands="held").key) == keys[0]
+    assert json.dumps(FrontEnd(ADFTD_ORDER, 200, native_sfreq=500.0, low=0.5, high=45.0).key) == keys[0]
 
 
 def test_a_wrong_size_is_refused() -> None:
@@ -289,9 +293,7 @@ def test_threads_are_left_as_they_were_and_change_nothing() -> None:
 
 def test_created_by_name_with_its_options() -> None:
     assert "covariance" in backbones.names()
-    backbone = backbones.create(
-        "covariance", 4, 200, native_sfreq=50.0, bands="held", channels=["Fz", "Cz", "Pz", "Oz"]
-    )
+    backbone = backbones.create("covariance", 4, 200, native_sfreq=48.0, channels=["Fz", "Cz", "Pz", "Oz"])
     assert backbone.front_end.electrodes == ("Fz", "Cz", "Pz", "Oz")
     assert backbones.create_head("covariance", 64, 2)(torch.zeros(1, 64)).shape == (1, 2)
     with pytest.raises(BadUse, match="2 channel names for 4 channels"):

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from bridgemil.baselines import Signal
-from bridgemil.baselines.bandpower import BANDS, BandPower, features
+from bridgemil.baselines.bandpower import BandPower
+from bridgemil.baselines.bandpower import features as features_of
+from bridgemil.cohort.signal import CLINICAL_BANDS as BANDS
 from bridgemil.errors import BadData
+
+
+def features(bag: np.ndarray, sfreq: float) -> np.ndarray:
+    return features_of(bag, sfreq, tuple(BANDS.values()))
 
 
 def test_a_rhythm_shows_in_its_band_and_channel() -> None:
@@ -26,9 +32,13 @@ def test_features_do_not_depend_on_scale_or_block_size(monkeypatch: pytest.Monke
     np.testing.assert_allclose(features(bag, 200), whole, rtol=1e-6)
 
 
-def test_too_low_a_rate_is_refused() -> None:
-    with pytest.raises(BadData, match="60 Hz or more"):
-        features(np.zeros((1, 1, 50), dtype=np.float32), 50)
+def test_bands_that_the_filters_removed_are_no_features() -> None:
+    signal = Signal(("Fz", "Cz"), 200.0, 200, low=0.5, high=20.0)
+    baseline = BandPower(BandPower.Settings(), signal)
+    assert list(baseline.left_out) == ["beta", "gamma"], "less than half of 13-30 Hz is left"
+    bag = np.random.default_rng(1).normal(0, 1, (5, 2, 200)).astype(np.float32)
+    assert np.array_equal(baseline.features(bag), features_of(bag, 200, [(1, 4), (4, 8), (8, 13)]))
+    assert baseline.features_key != BandPower(BandPower.Settings(), Signal(("Fz", "Cz"), 200.0, 200)).features_key
 
 
 def test_the_class_gives_the_functions_features_and_scikit_learns_probabilities() -> None:

@@ -57,10 +57,10 @@ def test_the_two_regressions_are_scikit_learns() -> None:
 
 
 def test_what_it_cannot_do_is_refused_before_any_work() -> None:
-    with pytest.raises(BadData, match="30-45 Hz: recordings made at 64 Hz"):
-        Tangent(SETTINGS, replace(SIGNAL, native_sfreq=64.0))
-    tangent = Tangent(Tangent.Settings(bands="held"), replace(SIGNAL, native_sfreq=64.0))
-    assert list(tangent.front_end.left_out) == ["30-45 Hz"]
+    with pytest.raises(BadData, match="the band 1-4 Hz: windows sampled at 4 Hz"):
+        Tangent(SETTINGS, replace(SIGNAL, sfreq=4.0))
+    tangent = Tangent(SETTINGS, replace(SIGNAL, native_sfreq=64.0))
+    assert list(tangent.left_out) == ["30-45 Hz"]
     assert tangent.features(bag(3)).shape == (5 * (190 + 19),)
     assert tangent.features_key != Tangent(SETTINGS, SIGNAL).features_key
     with pytest.raises(BadUse, match="windows x 19 channels x time, got 3 x 18 x 200"):
@@ -93,7 +93,7 @@ def test_average_reference_and_high_density_work() -> None:
 
 
 def test_short_windows_split_their_features_where_they_should() -> None:
-    tangent = Tangent(Tangent.Settings(bands="held"), replace(SIGNAL, n_times=50))
+    tangent = Tangent(SETTINGS, replace(SIGNAL, n_times=50))
     features = np.stack([tangent.features(bag(5, n_times=50, seed=seed)) for seed in range(4)])
     assert features.shape[1] == 5 * (190 + 19)  # a quarter of a second has no frequency from 1 to 4 Hz
     fitted: Any = tangent.fit(features, np.array([0, 1, 0, 1]), 2, seed=0)

@@ -26,6 +26,7 @@ from bridgemil.evaluation.estimate import Estimate, _measure, _Pace, estimate
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.run import Run, device_of
 from bridgemil.learning import checkpoint
+from bridgemil.report.results_table import print_results
 from bridgemil.runs import open_store, run_identity, stage1_identity
 from people import people
 
@@ -399,3 +400,19 @@ def test_the_time_of_a_shared_stage_1_is_counted(tmp_path: Path) -> None:
     for identity in shared.runs:
         about = store.about(identity)
         assert about["seconds"] > stage1[tuple(sorted(about["train"]))] > 0
+
+
+@pytest.mark.parametrize(("method", "bands"), [("tangent", ["20-30 Hz", "30-45 Hz"]), ("bandpower", ["beta", "gamma"])])
+def test_bands_that_the_preparation_removed_are_listed_with_the_result(
+    method: str, bands: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cohort = people(9, windows=4)
+    cohort.about["settings"] = {"low": 0.5, "high": 20.0, "notch": []}
+    results = evaluate(cohort, method, folds=3, progress=False, baselines=False)
+    assert list(results.bands_left_out) == bands
+    assert results.to_dict()["bands_left_out"][bands[-1]] == "the low-pass at 20 Hz removed it"
+    print_results([results])
+    assert f"leaves out the bands that are not held: {', '.join(bands)} (the low-pass" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert evaluate(people(9, windows=4), method, folds=3, progress=False, baselines=False).bands_left_out == {}

@@ -12,6 +12,7 @@ import torch
 
 from bridgemil.backbones.covariance import Feature
 from bridgemil.cohort.folds import Round
+from bridgemil.cohort.signal import CLINICAL_BANDS
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.run import Run
@@ -319,7 +320,7 @@ def test_a_method_no_better_than_guessing_is_doubted() -> None:
 def test_band_shares_are_percent_of_the_power() -> None:
     time = np.arange(200) / 200
     bag = (np.sin(2 * np.pi * 10 * time) * np.ones((5, 3, 1))).astype(np.float32)
-    shares = band_shares(bag, 200.0)
+    shares = band_shares(bag, 200.0, tuple(CLINICAL_BANDS.values()))
     assert shares.sum() == pytest.approx(100)
     assert shares[2] > 95
 

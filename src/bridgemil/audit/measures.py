@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands
 from bridgemil.cohort.store import Cohort
 
-BANDS = ((1, 4), (4, 8), (8, 13), (13, 30), (30, 45))  # Hz; the upper edge belongs to the next band
 LINES = (50, 60)  # Hz: the mains of the world
 FLAT = 0.02  # a window's channel is flat below this share of the channel's usual standard deviation
 BLOCK = 512  # windows transformed at once, which bounds the memory
@@ -145,6 +146,7 @@ def _person(
 ) -> PersonMeasures:
     bag = cohort.windows(subject)
     frequencies = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
+    bands, _ = held_bands(CLINICAL_BANDS, cohort.signal)
     chosen = np.unique(np.linspace(0, len(bag) - 1, min(len(bag), MOST_POWERS)).round().astype(int))
     stds, codes, powers, logs, peak, total, at_line = [], [], [], [], 0.0, 0.0, dict.fromkeys(lines, 0.0)
     for first in range(0, len(bag), BLOCK):
@@ -154,7 +156,7 @@ def _person(
         stds.append(part.std(axis=-1))
         codes.append(_codes(unit_phases(differences(spectrum, channels)[..., bins]), planes, stds[-1]))
         kept = chosen[(chosen >= first) & (chosen < first + len(part))] - first
-        powers.append(_band_powers(power[kept], frequencies))
+        powers.append(_band_powers(power[kept], frequencies, list(bands.values())))
         logs.append(10 * np.log10(power[kept].reshape(-1, len(frequencies)) + 1e-9))
         peak = max(peak, float(part.max()), -float(part.min()))
         if lines:
@@ -169,10 +171,12 @@ def _person(
     return PersonMeasures(np.concatenate(powers), flat, amplitude, shares, peak, spectrum, np.concatenate(codes))
 
 
-def _band_powers(power: NDArray[np.float32], frequencies: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Log power of each channel and band: n x (channels * bands); bands without a bin are left out."""
-    parts = [power[..., (frequencies >= low) & (frequencies < high)] for low, high in BANDS]
-    logs = [np.log(part.sum(axis=-1) + 1e-9) for part in parts if part.shape[-1]]
+def _band_powers(
+    power: NDArray[np.float32], frequencies: NDArray[np.floating], bands: Sequence[Band]
+) -> NDArray[np.float32]:
+    """Log power of each channel and band: n x (channels * bands); of all frequencies where there is no band."""
+    parts = [power[..., (frequencies >= low) & (frequencies < high)] for low, high in bands]
+    logs = [np.log(part.sum(axis=-1) + 1e-9) for part in parts]
     return np.concatenate(logs or [np.log(power.sum(axis=-1) + 1e-9)], axis=1).astype(np.float32)
 
 

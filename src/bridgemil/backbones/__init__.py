@@ -185,7 +185,7 @@ def fingerprint(
 
 
 def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Module:
-    """A new encoder for windows of this signal: size, rate, electrodes and native rate are given to those that ask.
+    """A new encoder for windows of this signal: size, rate, electrodes, filters are given to those that ask.
 
     Parameters
     ----------
@@ -199,7 +199,8 @@ def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Modu
     context: dict[str, Any] = {}
     if name in _BUILT_IN:
         asked = _signature(name)[0].parameters
-        context = {key: getattr(signal, key) for key in ("channels", "native_sfreq") if key in asked}
+        offered = ("channels", "native_sfreq", "low", "high", "notch")
+        context = {key: getattr(signal, key) for key in offered if key in asked}
     try:
         return create(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, **(context | dict(options)))
     except (RuntimeError, TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bridgemil.backbones.electrodes import check_windows, thin
+from bridgemil.cohort.signal import Band, Signal, band_name, bins, some_bands
 from bridgemil.errors import BadData, BadUse
 
-BANDS = ((1, 4), (4, 8), (8, 13), (13, 20), (20, 30), (30, 45))  # Hz; the upper edge belongs to the next band
+BANDS: tuple[Band, ...] = ((1, 4), (4, 8), (8, 13), (13, 20), (20, 30), (30, 45))  # Hz
 SHRINKAGE = 0.1  # share of the identity: one window gives few degrees of freedom, and references make matrices singular
 VERSION = 1  # raised by hand when the features change
 BLOCK = 512  # windows transformed at once, which bounds the memory
 SMALLEST_SHARE = 1e-12  # of a band in an electrode's power; below lies rounding
 ROUNDING = 1e-24  # a band with less than this share of a window's energy is rounding, not signal
-
-Choice = Literal["all", "held"]
 
 
 class Feature(NamedTuple):
@@ -41,52 +40,6 @@ class Feature(NamedTuple):
     band: str
     first: str
     second: str
-
-
-def band_name(band: tuple[int, int]) -> str:
-    """A band as people write it: ``8-13 Hz``."""
-    return f"{band[0]}-{band[1]} Hz"
-
-
-def choose_bands(
-    bands: Choice, sfreq: float, native_sfreq: float | None = None, n_times: int | None = None
-) -> tuple[tuple[tuple[int, int], ...], dict[str, str]]:
-    """The bands that the recordings hold, and the ones they do not, each with the reason.
-
-    Parameters
-    ----------
-    bands
-        ``"all"`` refuses recordings that do not hold every band; ``"held"`` leaves out what they do not hold.
-    sfreq
-        Rate of the windows, in Hz.
-    native_sfreq
-        Lowest rate that a recording was made at, in Hz; none if it is not known (then the windows' rate decides).
-    n_times
-        Samples in a window, if known: a band narrower than one step of the spectrum cannot be seen.
-    """
-    if bands not in ("all", "held"):
-        raise BadUse(f"bands must be 'all' or 'held', got {bands!r}")
-    rate, what = sfreq, "windows sampled"
-    if native_sfreq is not None and native_sfreq < sfreq:
-        rate, what = native_sfreq, "recordings made"
-    lost: dict[str, str] = {}
-    for band in BANDS:
-        if band[1] > rate / 2:
-            lost[band_name(band)] = f"{what} at {rate:g} Hz hold nothing above {rate / 2:g} Hz"
-        elif n_times is not None and not _bins(band, n_times, sfreq):
-            lost[band_name(band)] = f"the spectrum of a window of {n_times / sfreq:g} s has no frequency in it"
-    held = tuple(band for band in BANDS if band_name(band) not in lost)
-    if lost and (bands == "all" or not held):
-        advice = " or leave such bands out with the option bands=held" if held else ""
-        reasons = "; ".join(f"the band {name}: {why}" for name, why in lost.items())
-        raise BadData(f"{reasons}. Use recordings of a higher rate or longer windows{advice}")
-    return held, lost
-
-
-def _bins(band: tuple[int, int], n_times: int, sfreq: float) -> range:
-    """The bins of a window's spectrum in a band: low edge <= frequency < high edge."""
-    low, high = (math.ceil(edge * n_times / sfreq - 1e-9) for edge in band)
-    return range(low, min(high, n_times // 2 + 1))
 
 
 class FrontEnd(nn.Module):
@@ -105,9 +58,9 @@ class FrontEnd(nn.Module):
         Rate of the windows, in Hz.
     native_sfreq
         Lowest rate that a recording was made at, in Hz, if known.
-    bands
-        ``"all"`` (a band that the recordings cannot hold is an error) or ``"held"`` (it is left out and stands in
-        ``left_out`` with the reason).
+    low, high, notch
+        The preparation's filters, as in ``Signal``: with the rates they decide which ``bands`` are held
+        (``bridgemil.cohort.signal.held_bands``); the others stand in ``left_out`` with the reason.
     """
 
     def __init__(
@@ -116,12 +69,17 @@ class FrontEnd(nn.Module):
         n_times: int,
         sfreq: float = 200.0,
         native_sfreq: float | None = None,
-        bands: Choice = "all",
+        low: float | None = None,
+        high: float | None = None,
+        notch: Sequence[float] = (),
     ) -> None:
         super().__init__()
         names = [f"channel {i + 1}" for i in range(channels)] if isinstance(channels, int) else list(channels)
         self.n_channels, self.n_times, self.sfreq = len(names), n_times, sfreq
-        self.bands, self.left_out = choose_bands(bands, sfreq, native_sfreq, n_times)
+        signal = Signal(tuple(names), sfreq, n_times, native_sfreq, low, high, tuple(notch))
+        held, self.left_out = some_bands({band_name(band): band for band in BANDS}, signal)
+        self.bands = tuple(held.values())
+        self._bins = [bins(band, signal) for band in self.bands]
         self.used = thin(names)
         self.electrodes = tuple(names[i] for i in self.used)
         n_used = len(self.used)
@@ -181,9 +139,8 @@ class FrontEnd(nn.Module):
         covariances, powers = [], []
         row, column = self._triangle  # type: ignore[misc]
         weight = torch.where(row == column, 1.0, math.sqrt(2)).to(x.dtype)
-        for band in self.bands:
-            bins = _bins(band, self.n_times, self.sfreq)
-            part = spectrum[..., bins.start : bins.stop]
+        for inside in self._bins:
+            part = spectrum[..., inside.start : inside.stop]
             parts = torch.cat([part.real, part.imag], dim=2)  # its product with itself is the real cross-spectrum
             powers.append(parts.square().sum(dim=2))  # N x C
             covariances.append(_log_shrunk(parts, ROUNDING * energy.sum(dim=1))[:, row, column] * weight)
@@ -250,8 +207,8 @@ class Covariance(nn.Module):
         Rate of the windows, and the lowest rate that a recording was made at (if known), in Hz.
     channels
         Electrode names, which decide how a montage of more than 32 is thinned; without them it is thinned evenly.
-    bands
-        ``"all"``, or ``"held"`` to leave out what the native rate cannot hold.
+    low, high, notch
+        The preparation's filters, in Hz: bands that they or the native rate do not hold are left out.
     embedding
         Size of the embedding.
     """
@@ -263,13 +220,16 @@ class Covariance(nn.Module):
         sfreq: float = 200.0,
         native_sfreq: float | None = None,
         channels: Sequence[str] | None = None,
-        bands: Choice = "all",
+        low: float | None = None,
+        high: float | None = None,
+        notch: Sequence[float] = (),
         embedding: int = 64,
     ) -> None:
         super().__init__()
         if channels is not None and len(channels) != n_channels:
             raise BadUse(f"covariance was given {len(channels)} channel names for {n_channels} channels")
-        self.front_end = FrontEnd(n_channels if channels is None else channels, n_times, sfreq, native_sfreq, bands)
+        names = n_channels if channels is None else channels
+        self.front_end = FrontEnd(names, n_times, sfreq, native_sfreq, low, high, notch)
         self.embedding_dim = embedding
         self.norm = nn.BatchNorm1d(self.front_end.dim, affine=False)
         self.linear = nn.Linear(self.front_end.dim, embedding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,10 +10,9 @@ from numpy.typing import NDArray
 
 from bridgemil.baselines.baseline import Baseline
 from bridgemil.baselines.classifiers import Classifier, fit_extra_trees, fit_logistic
-from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, some_bands
 from bridgemil.errors import BadData
 
-BANDS = {"delta": (1, 4), "theta": (4, 8), "alpha": (8, 13), "beta": (13, 30), "gamma": (30, 45)}  # Hz
 BLOCK = 512  # windows transformed at once, which bounds the memory
 LOWEST_RATE = 60  # Hz
 
@@ -33,17 +33,20 @@ class BandPower(Baseline):
 
     def __init__(self, settings: Settings, signal: Signal) -> None:
         super().__init__(settings, signal)
-        _check_rate(signal.sfreq)
+        if signal.sfreq < LOWEST_RATE:
+            raise BadData(f"band power needs windows sampled at {LOWEST_RATE} Hz or more, got {signal.sfreq:g} Hz")
+        held, self.left_out = some_bands(CLINICAL_BANDS, signal)
+        self.bands = tuple(held.values())
 
     @property
     def features_key(self) -> dict[str, Any]:
         """The rate and the bands; the classifier has no part in the features."""
-        bands = [list(band) for band in BANDS.values()]
+        bands = [list(band) for band in self.bands]
         return {"baseline": self.name, "version": 1, "sfreq": self.signal.sfreq, "bands": bands}
 
     def features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
         """Channels x bands, flattened."""
-        return features(bag, self.signal.sfreq)
+        return features(bag, self.signal.sfreq, self.bands)
 
     def fit(self, features: NDArray[np.float64], y: NDArray[np.int64], n_classes: int, seed: int) -> Classifier:
         """The chosen classifier on standardised features."""
@@ -52,7 +55,7 @@ class BandPower(Baseline):
         return fit_logistic(features, y, n_classes, C=0.1)
 
 
-def features(bag: NDArray[np.float32], sfreq: float) -> NDArray[np.float64]:
+def features(bag: NDArray[np.float32], sfreq: float, bands: Sequence[Band]) -> NDArray[np.float64]:
     """The subject's feature vector: channels x bands, flattened.
 
     Parameters
@@ -61,19 +64,15 @@ def features(bag: NDArray[np.float32], sfreq: float) -> NDArray[np.float64]:
         Windows x channels x time, in microvolt.
     sfreq
         Rate of the windows, in Hz.
+    bands
+        Low and high edge of each, in Hz.
     """
     from scipy.signal import periodogram
 
-    _check_rate(sfreq)
-    total = np.zeros((bag.shape[1], len(BANDS)))
+    total = np.zeros((bag.shape[1], len(bands)))
     for first in range(0, len(bag), BLOCK):
         frequency, density = periodogram(bag[first : first + BLOCK], sfreq, window="hann", axis=-1)
-        bands = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in BANDS.values()]
-        power = np.stack(bands, axis=-1) + 1e-12  # windows x channels x bands
+        parts = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in bands]
+        power = np.stack(parts, axis=-1) + 1e-12  # windows x channels x bands
         total += np.log(power / power.sum(axis=-1, keepdims=True)).sum(axis=0)
     return (total / len(bag)).ravel()
-
-
-def _check_rate(sfreq: float) -> None:
-    if sfreq < LOWEST_RATE:
-        raise BadData(f"band power needs windows sampled at {LOWEST_RATE} Hz or more, got {sfreq:g} Hz")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -32,6 +34,9 @@ class Baseline(ABC):
     name: ClassVar[str]
     about: ClassVar[str]
     weighs_classes: ClassVar[bool | None] = None  # whether each class weighs the same in the fit; None: not said
+    left_out: Mapping[str, str] = MappingProxyType(
+        {}
+    )  # bands that the recordings or their filters do not hold, each with the reason
 
     class Settings(BaseModel):
         """A baseline's settings; every field has a default, unknown ones are refused."""

@@ -6,7 +6,7 @@ log-covariances (how electrodes move together), one on log relative band power. 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +23,14 @@ class Tangent(Baseline):
     about = "logistic regression on log-covariances and on band power: the stronger baseline"
     weighs_classes = True
 
-    class Settings(Baseline.Settings):
-        """``bands``: "all", or "held" to leave out those that the recordings' native rate cannot hold."""
-
-        bands: Literal["all", "held"] = "all"
-
-    settings: Settings
-
-    def __init__(self, settings: Settings, signal: Signal) -> None:
+    def __init__(self, settings: Baseline.Settings, signal: Signal) -> None:
         from bridgemil.backbones.covariance import FrontEnd
 
         super().__init__(settings, signal)
-        self.front_end = FrontEnd(signal.channels, signal.n_times, signal.sfreq, signal.native_sfreq, settings.bands)
+        self.front_end = FrontEnd(
+            signal.channels, signal.n_times, signal.sfreq, signal.native_sfreq, signal.low, signal.high, signal.notch
+        )
+        self.left_out = self.front_end.left_out
 
     @property
     def features_key(self) -> dict[str, Any]:

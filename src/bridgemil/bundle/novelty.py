@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.signal import Band
+
 Floats = NDArray[np.float64]
-Band = tuple[float, float]  # Hz
 
 LENGTHS = (5, 10, 20, 30, 60, 120, 300, 600, 1200)  # windows; lengths at which reference distances are kept
 SEGMENTS = 8  # per training subject and length

@@ -7,31 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridgemil.bundle.novelty import TINY, Band, Distance, Floats, NoveltyModel, RecordingFeatures, window_features
-from bridgemil.cohort.signal import Signal
+from bridgemil.bundle.novelty import TINY, Distance, Floats, NoveltyModel, RecordingFeatures, window_features
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData
 
-BANDS: dict[str, Band] = {"delta": (1, 4), "theta": (4, 8), "alpha": (8, 13), "beta": (13, 30), "gamma": (30, 45)}
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 OUTSIDE = 95.0  # out-of-distribution percentile above which a warning is given
 STANDS_OUT = 4.0  # standardised features beyond are named
 MOST_ROWS = 64  # of the features' covariance
-
-
-def held_bands(signal: Signal, high: float | None = None) -> dict[str, Band]:
-    """The bands that the recordings hold; the last of them ends where they do.
-
-    Parameters
-    ----------
-    signal
-        Of the windows, with the native rate if it is known.
-    high
-        The low-pass edge the recordings were filtered at, in Hz.
-    """
-    top = min(signal.sfreq / 2, (signal.native_sfreq or signal.sfreq) / 2, np.inf if high is None else high)
-    cut = {name: (float(low), float(min(end, top))) for name, (low, end) in BANDS.items()}
-    return {name: band for name, band in cut.items() if band[1] - band[0] >= (BANDS[name][1] - BANDS[name][0]) / 2}
 
 
 @dataclass(frozen=True)
@@ -102,7 +86,7 @@ def make_reference(cohort: Cohort, features: Floats | None = None) -> Reference:
         Mean features of each subject, as the model's first layer computes them, if they have names: patterns are
         computed over their covariance.
     """
-    bands = held_bands(cohort.signal, cohort.preparation.get("high"))
+    bands, _ = held_bands(CLINICAL_BANDS, cohort.signal)
     subjects, segments, counts = [], [], []
     for subject in cohort.subjects:
         windows = window_features(cohort.windows(subject), cohort.sfreq, bands)

@@ -1,4 +1,4 @@
-"""What a window is: its electrodes, rate and length, and what its recording could hold."""
+"""What a window is: its electrodes, rate and length, and which frequencies its recording and its filters hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadData, BadUse
+
+Band = tuple[float, float]  # low and high edge in Hz; the high edge belongs to the next band
+NOTCH_WIDTH = 2.0  # Hz that a notch removes, transition included
+CLINICAL_BANDS: dict[str, Band] = {
+    "delta": (1, 4),
+    "theta": (4, 8),
+    "alpha": (8, 13),
+    "beta": (13, 30),
+    "gamma": (30, 45),
+}
 
 
 @dataclass(frozen=True)
@@ -24,12 +34,19 @@ class Signal:
         Samples in a window.
     native_sfreq
         The lowest rate at which a recording was sampled before it was resampled, in Hz; None if not known.
+    low, high
+        High-pass and low-pass edge of the preparation, in Hz; None where there is none, or it is not known.
+    notch
+        Frequencies that the preparation notched out, in Hz.
     """
 
     channels: tuple[str, ...]
     sfreq: float
     n_times: int
     native_sfreq: float | None = None
+    low: float | None = None
+    high: float | None = None
+    notch: tuple[float, ...] = ()
 
     @property
     def n_channels(self) -> int:
@@ -37,20 +54,96 @@ class Signal:
         return len(self.channels)
 
     def for_json(self) -> dict[str, Any]:
-        """As a model's record holds it."""
+        """As a model's record holds it; filters only where there are any."""
+        filters = {"low": self.low, "high": self.high, "notch": list(self.notch)}
         rate = None if math.isnan(self.sfreq) else self.sfreq
-        return asdict(self) | {"channels": list(self.channels), "sfreq": rate}
+        content = {key: value for key, value in asdict(self).items() if key not in filters}
+        content |= {"channels": list(self.channels), "sfreq": rate}
+        return content | {key: value for key, value in filters.items() if value not in (None, [])}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Signal:
         """Undo ``for_json``."""
-        native, rate = content["native_sfreq"], content["sfreq"]
+        rate = content["sfreq"]
+        native, low, high = (
+            None if content.get(name) is None else float(content[name]) for name in ("native_sfreq", "low", "high")
+        )
         return cls(
             tuple(map(str, content["channels"])),
             math.nan if rate is None else float(rate),
             int(content["n_times"]),
-            None if native is None else float(native),
-        )
+            native, low, high, tuple(map(float, content.get("notch") or ())),
+        )  # fmt: skip
+
+
+def held_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Band], dict[str, str]]:
+    """The bands that rates, filters and window length hold, and those that they do not, each with the reason.
+
+    A band is narrowed to what the high-pass, the low-pass and half of either sampling rate let through, and is held if
+    at least half of its width remains, notches taken off: what is left is then mostly EEG. Less of it is mostly the
+    filter's residue, which standardisation would raise to full weight.
+
+    Parameters
+    ----------
+    bands
+        Low and high edge of each by name, in Hz.
+    signal
+        Of the windows.
+
+    Returns
+    -------
+    held : dict
+        By name, narrowed where they had to be.
+    left_out : dict
+        The reason by name, of the others.
+    """
+    tops = [(signal.sfreq / 2, f"windows sampled at {signal.sfreq:g} Hz hold nothing above {signal.sfreq / 2:g} Hz")]
+    if signal.native_sfreq is not None:
+        half = signal.native_sfreq / 2
+        tops.append((half, f"recordings made at {signal.native_sfreq:g} Hz hold nothing above {half:g} Hz"))
+    if signal.high is not None:
+        tops.append((signal.high, f"the low-pass at {signal.high:g} Hz removed it"))
+    top, why = min(tops, key=lambda one: one[0])
+    held, left_out = dict[str, Band](), dict[str, str]()
+    for name, (low, high) in bands.items():
+        cut, least = (max(low, signal.low or 0), min(high, top)), (high - low) / 2
+        notched = sum(_overlap(cut, (f - NOTCH_WIDTH / 2, f + NOTCH_WIDTH / 2)) for f in signal.notch)
+        if cut[1] - cut[0] - notched >= least and bins(cut, signal):
+            held[name] = cut
+        elif high - top > least:
+            left_out[name] = why
+        elif cut[0] - low > least:
+            left_out[name] = f"the high-pass at {signal.low:g} Hz removed it"
+        elif cut[1] - cut[0] - notched < least:
+            left_out[name] = "the filters of the preparation removed more than half of it"
+        else:
+            seconds = signal.n_times / signal.sfreq
+            left_out[name] = f"the spectrum of a window of {seconds:g} s has no frequency in it"
+    return held, left_out
+
+
+def some_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Band], dict[str, str]]:
+    """As ``held_bands``, for features that need one band at least."""
+    held, left_out = held_bands(bands, signal)
+    if not held:
+        reasons = "; ".join(f"the band {name}: {reason}" for name, reason in left_out.items())
+        raise BadData(f"{reasons}. Use recordings of a higher rate, a wider band-pass or longer windows")
+    return held, left_out
+
+
+def band_name(band: Band) -> str:
+    """A band as people write it: ``8-13 Hz``."""
+    return f"{band[0]:g}-{band[1]:g} Hz"
+
+
+def bins(band: Band, signal: Signal) -> range:
+    """The bins of a window's spectrum in a band: low edge <= frequency < high edge."""
+    low, high = (math.ceil(edge * signal.n_times / signal.sfreq - 1e-9) for edge in band)
+    return range(low, min(high, signal.n_times // 2 + 1))
+
+
+def _overlap(one: Band, other: Band) -> float:
+    return max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
 
 
 def require_rate(what: str, sfreq: float) -> None:

@@ -174,7 +174,12 @@ class Cohort:
     @property
     def signal(self) -> Signal:
         """What all its windows have in common."""
-        return Signal(tuple(self.channels), self.sfreq, self.n_times, self.native_sfreq)
+        filters = self.about["settings"]
+        notch = tuple(float(frequency) for frequency in filters.get("notch") or ())
+        return Signal(
+            tuple(self.channels), self.sfreq, self.n_times, self.native_sfreq, filters.get("low"), filters.get("high"),
+            notch,
+        )  # fmt: skip
 
     @property
     def preparation(self) -> dict[str, Any]:

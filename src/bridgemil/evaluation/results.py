@@ -57,6 +57,7 @@ class Results:
     members: Mapping[str, Results] = field(default_factory=dict)  # of an ensemble
     missing_baselines: Mapping[str, str] = field(default_factory=dict)  # name -> why it could not be evaluated
     warnings: list[AuditWarning] = field(default_factory=list)  # of the cohort's audit: check, level, message
+    bands_left_out: Mapping[str, str] = field(default_factory=dict)  # frequency bands that are no features -> why
     clinical_options: ClinicalOptions = field(default_factory=ClinicalOptions)  # positive class, operating point, …
     _windows: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
@@ -216,6 +217,7 @@ class Results:
             "settings_hash": row["settings_hash"],
             "seconds": row["seconds"],
             "warnings": self.warnings,
+            "bands_left_out": dict(self.bands_left_out),
             "missing_baselines": dict(self.missing_baselines),
             "baselines": {
                 name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
@@ -331,6 +333,7 @@ def averaged(members: list[Results], settings: Settings) -> Results:
         runs=[identity for member in members for identity in member.runs],
         seconds=sum(member.seconds for member in members),
         warnings=merged(*(member.warnings for member in members)),
+        bands_left_out={band: why for member in members for band, why in member.bands_left_out.items()},
         members={member.name: member for member in members},
         _windows=windows,
     )

@@ -164,6 +164,8 @@ class Run:
             "threads": fitted.threads,
             "results_version": RESULTS_VERSION,
         } | dict(fitted.model.facts.versions)
+        if left_out := fitted.model.left_out:
+            content["bands_left_out"] = dict(left_out)
         if self.subjects.kept:
             content["kept"] = {subject: list(rows) for subject, rows in self.subjects.kept.items()}
         write_json(folder / "run.json", content)

@@ -133,6 +133,11 @@ class Model(ABC):
     def tensors(self) -> dict[str, Tensor]:
         """Every number the model needs."""
 
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Frequency bands that are no features, because recordings or filters do not hold them, with the reason."""
+        return {}
+
     def more(self) -> dict[str, Any]:
         """What ``model.json`` must hold beside the facts."""
         return {}
@@ -168,6 +173,12 @@ class NetworkModel(Model):
     ) -> None:
         super().__init__(facts)
         self.network, self.scale, self.device = network, scale, device
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """The front end's, where there is one."""
+        front_end: Any = getattr(self.network.encoder, "front_end", None)
+        return {} if front_end is None else getattr(front_end, "left_out", {})
 
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
         """What the network says of one person."""
@@ -226,6 +237,11 @@ class BaselineModel(Model):
     def __init__(self, facts: ModelFacts, baseline: baselines.Baseline, classifier: Classifier) -> None:
         super().__init__(facts)
         self.baseline, self.classifier = baseline, classifier
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """The baseline's."""
+        return self.baseline.left_out
 
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
         """What the classifier says of one person."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.cohort.excerpt import excerpt
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, some_bands
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
@@ -278,27 +279,25 @@ class BandShares:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def band_shares(bag: Any, sfreq: float) -> Floats:
+def band_shares(bag: Any, sfreq: float, bands: Sequence[Band]) -> Floats:
     """Share of each band in a person's power, in percent, of up to ``MOST_WINDOWS`` windows (n x C x T, µV)."""
     from scipy.signal import periodogram
 
-    from bridgemil.baselines.bandpower import BANDS
-
     windows = np.asarray(bag[_spaced(len(bag))])
     frequency, density = periodogram(windows, sfreq, window="hann", axis=-1)
-    bands = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in BANDS.values()]
-    power = np.stack(bands, axis=-1) + 1e-12
+    parts = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in bands]
+    power = np.stack(parts, axis=-1) + 1e-12
     shares: Floats = 100 * (power / power.sum(axis=-1, keepdims=True)).mean(axis=(0, 1))
     return shares
 
 
 def bands_beside(cohort: Cohort, subjects: Sequence[str], bag: Any) -> BandShares:
     """One person's band power beside that of some of a cohort's subjects, by class."""
-    from bridgemil.baselines.bandpower import BANDS
-
+    held, _ = some_bands(CLINICAL_BANDS, cohort.signal)
+    bands, sfreq = tuple(held.values()), cohort.sfreq
     people: dict[str, list[Floats]] = {name: [] for name in cohort.classes}
     for subject in subjects:
-        people[cohort.records[subject].label].append(band_shares(cohort.windows(subject), cohort.sfreq))
-    names = [f"{name} {low}-{high} Hz" for name, (low, high) in BANDS.items()]
+        people[cohort.records[subject].label].append(band_shares(cohort.windows(subject), sfreq, bands))
+    names = [f"{name} {band_name(band)}" for name, band in held.items()]
     by_class = {name: np.array(rows) for name, rows in people.items() if rows}
-    return BandShares(names, band_shares(bag, cohort.sfreq), by_class)
+    return BandShares(names, band_shares(bag, sfreq, bands), by_class)
