@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from bridgemil.bundle.novelty import NoveltyModel, window_features
-from bridgemil.bundle.reference import held_bands
 from bridgemil.cohort.prepare import prepare
+from bridgemil.cohort.signal import CLINICAL_BANDS, held_bands
 
 SHORT = Path(__file__).parents[1] / "src" / "bridgemil" / "recordings" / "adftd-60s"
 CLASSES = {"A": "Alzheimer", "C": "healthy"}
@@ -32,7 +32,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         cohort = prepare(given.source, Path(folder) / "c", label="Group", classes=CLASSES, jobs=1, progress=False)
-        bands = held_bands(cohort.signal, cohort.preparation.get("high"))
+        bands, _ = held_bands(CLINICAL_BANDS, cohort.signal)
         windows = [window_features(cohort.windows(who), cohort.sfreq, bands) for who in cohort.subjects]
     segments, counts = [each.segments() for each in windows], [len(each.deviation) for each in windows]
     found: dict[int, list[tuple[float, float]]] = {n: [] for n in LENGTHS if n <= max(counts)}
