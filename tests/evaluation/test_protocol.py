@@ -412,7 +412,5 @@ def test_bands_that_the_preparation_removed_are_listed_with_the_result(
     assert list(results.bands_left_out) == bands
     assert results.to_dict()["bands_left_out"][bands[-1]] == "the low-pass at 20 Hz removed it"
     print_results([results])
-    assert f"leaves out the bands that are not held: {', '.join(bands)} (the low-pass" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert f"are no features of {method}: {', '.join(bands)} (the low-pass" in " ".join(capsys.readouterr().out.split())
     assert evaluate(people(9, windows=4), method, folds=3, progress=False, baselines=False).bands_left_out == {}

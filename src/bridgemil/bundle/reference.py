@@ -86,7 +86,8 @@ def make_reference(cohort: Cohort, features: Floats | None = None) -> Reference:
         Mean features of each subject, as the model's first layer computes them, if they have names: patterns are
         computed over their covariance.
     """
-    bands, _ = held_bands(CLINICAL_BANDS, cohort.signal)
+    held, _ = held_bands(CLINICAL_BANDS, cohort.signal)
+    bands = {name: (float(low), float(high)) for name, (low, high) in held.items()}  # as they are read back
     subjects, segments, counts = [], [], []
     for subject in cohort.subjects:
         windows = window_features(cohort.windows(subject), cohort.sfreq, bands)

@@ -194,6 +194,15 @@ class Results:
     def _split_title(self) -> str:
         return str(self.split.get("title", f"{self.folds} folds"))
 
+    @property
+    def bands_sentence(self) -> str:
+        """The frequency bands that are no features of the method, by reason; empty where there are none."""
+        bands: dict[str, list[str]] = {}
+        for band, why in self.bands_left_out.items():
+            bands.setdefault(why, []).append(band)
+        reasons = "; ".join(f"{', '.join(names)} ({why})" for why, names in bands.items())
+        return f"Bands that are not held are no features of {self.name}: {reasons}." if reasons else ""
+
     def to_dict(self) -> dict[str, Any]:
         """The summary, and the comparison with each baseline, as JSON holds them."""
         row = self.summary.iloc[0].to_dict()

@@ -34,7 +34,7 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     for result in [*results, *baselines]:
         console.print(f"  {recipe(result)}", markup=False)
         if result.bands_left_out:
-            console.print(f"  {_left_out(result)}", markup=False)
+            console.print(f"  {result.bands_sentence}", markup=False)
     facts = results[0].summary.iloc[0]
     console.print(
         f"Chance level (largest class): {facts['chance']:.1%}; 95 % chance interval for n = {facts['n_subjects']}: "
@@ -52,15 +52,6 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
         print_sheet(console, sheet)
     for result in results:
         _print_confusion(console, result)
-
-
-def _left_out(result: Results) -> str:
-    """The frequency bands that are no features of a method, by reason."""
-    bands: dict[str, list[str]] = {}
-    for band, why in result.bands_left_out.items():
-        bands.setdefault(why, []).append(band)
-    reasons = "; ".join(f"{', '.join(names)} ({why})" for why, names in bands.items())
-    return f"{result.name} leaves out the bands that are not held: {reasons}"
 
 
 def _label(result: Results) -> str:

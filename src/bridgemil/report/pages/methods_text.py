@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_name, held_bands
 from bridgemil.evaluation.clinical import INTERVALS, TITLES, TwoClassMetrics
 from bridgemil.learning.settings import BagSettings, Stage1Settings, Stage2Settings
 from bridgemil.methods import ABLATIONS, METHODS, Settings, changed_from_budget, short_name
@@ -32,7 +31,7 @@ def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
         Where their runs are.
     """
     model = _model_facts(store, cells[0])
-    models = [model_words(cell.label, cell.results.settings) for cell in cells]
+    models = [f"{model_words(c.label, c.results.settings)} {c.results.bands_sentence}".strip() for c in cells]
     parts = [_data(cells[0], model), _protocol(cells), *dict.fromkeys(models), _statistics(cells, model)]
     return [*parts, _diagnostic_accuracy(cells)]
 
@@ -60,15 +59,8 @@ def _data(cell: Cell, model: Mapping[str, Any]) -> str:
     overlap = f", overlapping by {preparation['overlap']:.0%}" if preparation.get("overlap") else ", without overlap"
     return (
         f"{words}; filtered to {preparation.get('low') or 0:g}-{f'{high:g}' if high else '(no upper edge)'} Hz{notch}, "
-        f"reference {reference}{overlap}.{_left_out(Signal.from_json(signal))}"
+        f"reference {reference}{overlap}."
     )
-
-
-def _left_out(signal: Signal) -> str:
-    """The frequency bands that are no features, in a sentence; nothing where all are held."""
-    _, left_out = held_bands(CLINICAL_BANDS, signal)
-    bands = ", ".join(f"{name} ({band_name(CLINICAL_BANDS[name])}: {why})" for name, why in left_out.items())
-    return f" Not held, and no feature of any model here: {bands}." if bands else ""
 
 
 def _protocol(cells: Sequence[Cell]) -> str:
