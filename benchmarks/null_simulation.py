@@ -41,6 +41,7 @@ class Design:
     k: int
     spared: int
     effect: float
+    unequal: bool = False  # the last learner has the shared features only, and is worse
 
     @property
     def labels(self) -> Floats:
@@ -71,7 +72,8 @@ def cross_validated(design: Design, n_sets: int, seed: int, splits: int) -> tupl
             held_out, train = fold == test, ~np.isin(fold, (test + np.arange(design.spared)) % design.k)
             for learner in range(LEARNERS):
                 start = SHARED + learner * OWN
-                columns = np.r_[:SHARED, start : start + OWN]
+                worse = design.unequal and learner == LEARNERS - 1
+                columns = np.r_[:SHARED, start : start + (0 if worse else OWN)]
                 centre, slope = _fitted(x[:, train][:, :, columns], y[train])
                 decided = np.einsum("sni,si->sn", x[:, held_out][:, :, columns] - centre[:, None], slope)
                 values[:, split, learner, held_out] = decided
@@ -98,27 +100,27 @@ def _accuracy(design: Design, centre: Floats, slope: Floats, y: Floats) -> Float
 
 def verdicts(design: Design, values: Floats) -> Iterator[dict[str, float]]:
     """Of each data set, which verdicts called a difference."""
-    correct = (np.sign(values) == design.labels).astype(float)
-    ratio = 1 / (design.k - design.spared)
+    correct, pairs = (np.sign(values) == design.labels).astype(float), list(combinations(range(LEARNERS), 2))
     for of_set in correct:
         found: dict[str, float] = {}
+        gain = of_set[:, 0] - of_set[:, 1]
         for name, n_splits in (("1 split", 1), (f"{SPLITS} splits", SPLITS)):
-            folds = np.concatenate([split * design.k + design.folds(split) for split in range(n_splits)])
-            subjects = np.tile(np.arange(design.n), n_splits)
-            gains = [
-                of_set[:n_splits, one] - of_set[:n_splits, other] for one, other in combinations(range(LEARNERS), 2)
-            ]
-            tested = [paired_test(gain.ravel(), subjects, folds, ratio) for gain in gains]
-            own = gains[0].mean(axis=0)
+            p = [_tested(design, of_set, pair, n_splits)[3] for pair in pairs]
+            own = gain[:n_splits].mean(axis=0)
             low, high = adjusted_interval(own)
-            found[f"comparison, {name}"] = tested[0][3] < LEVEL
-            found[f"Holm family, {name}"] = min(holm([p for *_, p in tested])) < LEVEL
+            found[f"comparison, {name}"] = p[0] < LEVEL
+            found[f"Holm family, {name}"] = min(holm(p)) < LEVEL
             found[f"sign-flip alone, {name}"] = sign_flip_test(own) < LEVEL
             found[f"interval over subjects alone, {name}"] = not low <= 0 <= high
-            found[f"difference covered, {name}"] = tested[0][1] <= 0 <= tested[0][2]
-        signs = np.sign(gains[0].mean(axis=1))
-        found["ahead on all splits"] = abs(signs.sum()) == SPLITS
+        found["ahead on all splits"] = abs(np.sign(gain.mean(axis=1)).sum()) == SPLITS
         yield found
+
+
+def _tested(design: Design, correct: Floats, pair: tuple[int, int], splits: int) -> tuple[float, float, float, float]:
+    """The package's comparison of two learners of one data set over its first splits."""
+    folds = np.concatenate([split * design.k + design.folds(split) for split in range(splits)])
+    gain = (correct[:splits, pair[0]] - correct[:splits, pair[1]]).ravel()
+    return paired_test(gain, np.tile(np.arange(design.n), splits), folds, 1 / (design.k - design.spared))
 
 
 def above_chance(design: Design, values: Floats) -> Iterator[dict[str, float]]:
@@ -133,9 +135,11 @@ def coverage(design: Design, values: Floats, known: Floats) -> Iterator[dict[str
     members = np.stack([design.labels < 0, design.labels > 0])
     correct = (np.sign(values) == design.labels).astype(float)
     p = np.stack([-values, values], axis=-1)
-    areas = np.array([[_auroc(one, members[1]) for one in of_set] for of_set in values[:, 0]])
-    balanced = np.mean([correct[..., own].mean(axis=-1) for own in members], axis=0)
-    expected = {"accuracy": correct.mean(), "balanced accuracy": balanced.mean(), "AUROC": areas.mean()}
+    expected = {"accuracy": correct[:, :, 0].mean()}
+    expected["difference"] = expected["accuracy"] - correct[:, :, -1].mean()
+    areas = np.array([_auroc(of_set, members[1]) for of_set in values[:, 0, 0]])
+    expected["balanced accuracy"] = np.mean([correct[:, :, 0][..., own].mean() for own in members])
+    expected["AUROC"] = areas.mean()
     for i, of_set in enumerate(correct):
         once, often = of_set[0, 0], of_set[:, 0].mean(axis=0)
         accuracy = wilson(float(once.mean()), design.n)
@@ -149,6 +153,12 @@ def coverage(design: Design, values: Floats, known: Floats) -> Iterator[dict[str
             "accuracy, bootstrap": _inside(bootstrap(once), expected["accuracy"]),
             "balanced accuracy": _inside(balanced_accuracy_interval(once, members), expected["balanced accuracy"]),
             "AUROC": _inside(auroc_interval(p[i, :1, 0], members), expected["AUROC"]),
+            "expected difference": expected["difference"],
+        } | {
+            f"difference, {count} split{'s' * (count > 1)}": _inside(
+                _tested(design, of_set, (0, LEARNERS - 1), count)[1:3], expected["difference"]
+            )
+            for count in (1, SPLITS)
         }
 
 
@@ -212,7 +222,7 @@ def main() -> None:
     error = 100 * (LEVEL * (1 - LEVEL) / n_sets) ** 0.5
     print(f"{n_sets} data sets per design; Monte Carlo standard error at 5 %: {error:.1f} points. All in percent.")
     type_one_errors([Design(n, k, s, MODERATE) for s in spared for k in folds for n in sizes], n_sets)
-    coverages([Design(n, folds[-1], 1, effect) for effect in (MODERATE, HIGH) for n in sizes], n_sets)
+    coverages([Design(n, folds[-1], 1, effect, unequal=True) for effect in (MODERATE, HIGH) for n in sizes], n_sets)
 
 
 if __name__ == "__main__":

@@ -55,3 +55,16 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_written(tmp_path: P
     assert done.returncode == 1
     assert "are needed" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_the_type_one_error_and_coverage_of_the_quick_simulation() -> None:
+    """150 data sets: three standard errors around what 1,000 show (docs/guarantees.md)."""
+    tables = run("null_simulation", "--quick").split("\n\n")[1:]
+    for table in tables:
+        header, _, *rows = [line.strip("| ").split(" | ") for line in table.strip().splitlines()]
+        for row in rows:
+            for name, value in zip(header[3:], map(float, row[3:]), strict=True):
+                if name.startswith(("comparison", "Holm", "better")):
+                    assert value <= 8, name
+                elif name.startswith(("accuracy", "balanced", "AUROC", "difference")) and "bootstrap" not in name:
+                    assert value >= 83, name

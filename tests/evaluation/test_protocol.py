@@ -104,12 +104,15 @@ def test_columns_and_summary_are_the_contract() -> None:
     assert results.predictions.groupby("subject")["fold"].nunique().eq(1).all(), "seeds share one split"
     row = results.summary.iloc[0]
     assert row["ci95_low"] <= row["accuracy"] <= row["ci95_high"]
-    per_seed = [
-        (own["label"] == own["predicted"]).groupby(own["fold"]).mean().mean()
-        for _, own in results.predictions.groupby("seed")
-    ]
-    assert row["accuracy"] == pytest.approx(np.mean(per_seed))
-    assert row["accuracy_std"] == pytest.approx(np.std(per_seed))
+    correct = results.predictions["label"] == results.predictions["predicted"]
+    per_seed = correct.groupby(results.predictions["seed"]).mean()
+    fold_means = (
+        correct.groupby([results.predictions["seed"], results.predictions["fold"]]).mean().groupby("seed").mean()
+    )
+    assert row["accuracy"] == pytest.approx(per_seed.mean()), "pooled"
+    assert row["accuracy_std"] == pytest.approx(per_seed.std(ddof=0))
+    assert row["fold_mean"] == pytest.approx(fold_means.mean())
+    assert row["fold_mean_std"] == pytest.approx(fold_means.std(ddof=0))
     assert results.confusion.to_numpy().sum() == pytest.approx(12)
 
 
