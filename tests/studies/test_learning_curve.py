@@ -148,11 +148,14 @@ def test_a_rising_curve_says_what_more_people_might_give(tmp_path: Path, monkeyp
     findings = learning_curve.perform(desk(cohort, tmp_path / "out", sizes=[6, 10, 16, 25]))
     forecasts = findings.tables["forecast"]
     assert forecasts["training_subjects"].tolist() == pytest.approx([120, 160])
-    assert (forecasts["gain95_low"] <= forecasts["gain"]).all()
+    assert (forecasts["expected_gain95_low"] <= forecasts["expected_gain"]).all()
     first = findings.sentences[0]
     assert "with 1.5 times as many subjects" in first, "the expected gain comes first"
     assert "the expected gain is +0." in first
     assert findings.figures["learning_curve"].axes[0].get_xlim()[1] > 160
+    drawn = findings.data["fitted_curve"]
+    now = findings.tables["learning_curve"]["balanced_accuracy"].iloc[-1]
+    assert (drawn.loc[drawn["training_subjects"] > 80, "fitted"] >= now - 1e-9).all(), "never below today's value"
 
 
 def test_sizes_that_cannot_be_drawn_are_refused(cohort: Cohort, tmp_path: Path) -> None:

@@ -132,12 +132,12 @@ def comparisons(compared: Sequence[Comparison], title: str) -> Sheet:
     rows = [
         [
             f"{c.one} - {c.other}", points(c.difference), f"{points(c.low)} to {points(c.high)}", f"{c.p:.3f}",
-            f"{c.p_holm:.3f}", str(c.splits), str(c.seeds),
+            f"{c.p_holm:.3f}", str(c.splits),
             "n.s." if not c.significant else "higher" if c.difference > 0 else "lower",
         ]
         for c in compared
     ]  # fmt: skip
-    columns = ["pair", "points", "95 %", "p", "p, Holm", "splits", "seeds", "verdict"]
+    columns = ["pair", "points", "95 %", "p", "p, Holm", "splits", "verdict"]
     verdicts = "Verdict by the Holm-corrected p: the first method is higher, lower, or not significantly different."
     return Sheet(title, columns, rows, after=[f"{COMPARED} {verdicts}"])
 

@@ -42,6 +42,7 @@ def print_report(report: BenchmarkReport) -> None:
             print_sheet(console, sheet)
         for place in block:
             _print_comparisons(console, place.title, report.comparisons.get(place, []))
+        _say(console, [COMPARED] if any(place in report.comparisons for place in block) else [])
     for table in tables:
         _print_splits(console, table)
     _say(console, [*report.remarks, *remarks])
@@ -105,7 +106,7 @@ def _print_comparisons(console: Console, title: str, compared: Sequence[Comparis
     if not compared:
         return
     said = [f"- {c.corrected_sentence}" for c in compared] if len(compared) <= MANY_PAIRS else _gathered(compared)
-    _say(console, [f"{title}, on the same subjects and folds:", *said, COMPARED])
+    _say(console, [f"{title}, on the same subjects and folds:", *said])
 
 
 def _gathered(compared: Sequence[Comparison]) -> list[str]:

@@ -1,7 +1,6 @@
-"""How many more people? The same test people, predicted by models that were trained on fewer, and what more might give.
+"""The gain to expect of more subjects: the same test subjects, predicted by models that were trained on fewer.
 
-Test subjects (and validation subjects, where an epoch is selected) of every fold stay; its training subjects are
-thinned, class by class in proportion.
+Test (and validation) subjects of every fold stay; its training subjects are thinned, class by class in proportion.
 """
 
 from __future__ import annotations
@@ -79,11 +78,13 @@ class Curve:
 
     @cached_property
     def drawn(self) -> tuple[NDArray[np.float64], ...] | None:
-        """The fitted curve as it is drawn: subjects, value, and the bounds of its 95 %; None if too few sizes."""
+        """What is drawn: subjects, value and the bounds of its 95 %; the fit up to today, then the forecast from it."""
         if self.forecast is None:
             return None
-        n: NDArray[np.float64] = np.geomspace(self.points[0].n, MULTIPLES[-1] * self.points[-1].n, 200)
-        return n, *self.forecast.fitted(n)
+        now, n = self.points[-1].n, np.geomspace(self.points[0].n, self.points[-1].n, 100)
+        beyond = np.geomspace(now * (1 + 1e-9), MULTIPLES[-1] * now, 100)
+        forecast = np.array([self.forecast.score(float(more)) for more in beyond]).T
+        return np.append(n, beyond), *np.concatenate([np.stack(self.forecast.fitted(n)), forecast], axis=1)
 
 
 def thinned(cohort: Cohort, fold_round: Round, n: int, rng: np.random.Generator) -> Round:
@@ -91,12 +92,10 @@ def thinned(cohort: Cohort, fold_round: Round, n: int, rng: np.random.Generator)
 
     Parameters
     ----------
-    cohort
-        Knows the classes.
-    fold_round
-        With all training subjects.
+    cohort, fold_round
+        Knows the classes; has all training subjects.
     n
-        How many stay.
+        How many training subjects stay.
     rng
         Draws who goes first within a class.
     """
@@ -235,8 +234,7 @@ def fewer_people(desk: Desk, cohort: Cohort, method: str, n: int | None, draw: i
     def drawn(rounds: list[Round]) -> list[Round]:
         return [thinned(cohort, r, n, np.random.default_rng([split_seed, draw, r.fold])) for r in rounds]
 
-    part = f"{n} training subjects, draw {draw + 1}"
-    return desk.experiment(cohort, method, split, part=part, drawn=drawn)
+    return desk.experiment(cohort, method, split, part=f"{n} training subjects, draw {draw + 1}", drawn=drawn)
 
 
 def _curve(cohort: Cohort, points: list[Point]) -> Curve:
@@ -290,7 +288,7 @@ def _forecast_rows(desk: Desk, curve: Curve) -> list[dict[str, Any]]:
     for times in MULTIPLES:
         n = times * curve.points[-1].n
         row: dict[str, Any] = {"cohort": desk.name(curve.cohort), "times": times, "training_subjects": n}
-        for name, found in (("gain", curve.forecast.gain(n)), ("balanced_accuracy", curve.forecast.score(n))):
+        for name, found in (("expected_gain", curve.forecast.gain(n)), ("balanced_accuracy", curve.forecast.score(n))):
             row |= dict(zip((name, f"{name}95_low", f"{name}95_high"), found, strict=True))
         rows.append(row)
     return rows
@@ -300,7 +298,7 @@ def _sentences(desk: Desk, curve: Curve, rows: list[dict[str, Any]]) -> list[str
     name, first, last = desk.name(curve.cohort), curve.points[0], curve.points[-1]
     sentences = [
         f"{name}: with {row['times']:g} times as many subjects ({row['training_subjects']:.0f} to train on) the "
-        f"expected gain is {row['gain']:+.2f} (95 % {_span(row, 'gain')}): balanced accuracy from "
+        f"expected gain is {row['expected_gain']:+.3f} (95 % {_span(row, 'expected_gain')}): balanced accuracy from "
         f"{rows[-1]['balanced_accuracy']:.2f} now to {_said(row)}."
         for row in _forecast_rows(desk, curve)
     ]
@@ -326,8 +324,8 @@ def _said(row: dict[str, Any]) -> str:
 
 
 def _span(row: dict[str, Any], what: str) -> str:
-    sign = "+" if what == "gain" else ""
-    return f"{row[what + '95_low']:{sign}.2f} to {row[what + '95_high']:{sign}.2f}"
+    form = "+.3f" if what == "expected_gain" else ".2f"
+    return f"{row[what + '95_low']:{form}} to {row[what + '95_high']:{form}}"
 
 
 def _rows_for(rows: list[dict[str, Any]], desk: Desk, curve: Curve) -> list[dict[str, Any]]:
@@ -383,12 +381,10 @@ def _draw_law(ax: Axes, curve: Curve, colour: str) -> None:
     if curve.drawn is None:
         return
     (n, value, low, high), last = curve.drawn, curve.points[-1].n
-    ax.fill_between(n, low, high, color=colour, alpha=0.15, linewidth=0)
-    seen = n <= last
-    ax.plot(n[seen], value[seen], color=colour, linewidth=1.2, label="fitted curve")
-    if n[-1] > last:
-        ax.plot(n[~seen], value[~seen], color=colour, linewidth=1.2, linestyle="--")
-        ax.axvspan(last, n[-1], color="0.94", linewidth=0, zorder=0, label="beyond the data")
+    for part, style, label in ((n <= last, "-", "fitted curve"), (n > last, "--", "today's value and expected gain")):
+        ax.fill_between(n[part], low[part], high[part], color=colour, alpha=0.15, linewidth=0)
+        ax.plot(n[part], value[part], color=colour, linewidth=1.2, linestyle=style, label=label)
+    ax.axvspan(last, n[-1], color="0.94", linewidth=0, zorder=0, label="beyond the data")
 
 
 def _people_axis(ax: Axes, curve: Curve) -> None:
