@@ -29,6 +29,7 @@ from bridgemil.errors import BadData
 from bridgemil.evaluation.evidence import EvidenceFound
 from bridgemil.report.demo_page import write_page
 from bridgemil.report.results_figure import Example, draw, draw_gates
+from bridgemil.storage.files import restore
 from bridgemil.studies.findings import Findings
 from bridgemil.verify import verify
 from evaluated import cohort_on_disk
@@ -108,7 +109,9 @@ def nothing_wrong(place: Path, old: dict[str, bytes], new: dict[str, bytes]) -> 
 
 
 def one_version(place: Path, old: dict[str, bytes], new: dict[str, bytes]) -> None:
-    """All files of a folder are of one time."""
+    """All files of a folder are of one time, once it was opened."""
+    for folder in {name.split("/")[0] for name in new}:
+        restore(place / folder)
     assert visible(place) in (old, new)
 
 

@@ -13,7 +13,7 @@ import pytest
 from bridgemil import bundle as bundles
 from bridgemil.bundle import shipped
 from bridgemil.bundle.prediction import RecordingPrediction, predict
-from bridgemil.bundle.store import Bundle, read_about
+from bridgemil.bundle.store import Bundle
 from bridgemil.cohort.channels import ADFTD_ORDER
 from recordings import write_edf
 
@@ -53,7 +53,7 @@ def test_the_list_of_names_is_what_is_there_and_the_help_says_them() -> None:
 
 
 def test_the_card_says_what_cross_validation_found(alzheimer: Bundle) -> None:
-    about = read_about(PACKAGE / "bundles" / "alzheimer")
+    about = alzheimer.about
     assert alzheimer.classes == ("Alzheimer", "healthy")
     assert [row["n"] for row in about["provenance"]["people"]] == [36, 29]
     assert about["settings"]["method"] == "tangent+bridgemil"

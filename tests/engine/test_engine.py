@@ -82,7 +82,7 @@ class Pretend(Workers):
             if job.stage1:
                 self.store.stage1(job.stage1).mkdir(parents=True, exist_ok=True)
             self.store.run(job.identity).mkdir()
-            (self.store.run(job.identity) / "run.json").touch()
+            (self.store.run(job.identity) / "manifest.json").touch()
         return [Event(job, kind, "words")]
 
     def close(self) -> None:

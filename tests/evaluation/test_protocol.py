@@ -386,11 +386,11 @@ def test_a_damaged_run_or_encoder_is_named(tmp_path: Path) -> None:
     }  # fmt: skip
     results = evaluate(cohort, "bridgemil", **arguments)
     (tmp_path / "runs" / results.runs[0] / "run.json").unlink()
-    with pytest.raises(BadData, match=r"damaged \(no run.json\)"):
+    with pytest.raises(BadData, match=r"run\.json: is missing"):
         evaluate(cohort, "bridgemil", **arguments)
     for file in (tmp_path / "stage1").rglob("*.safetensors"):
         file.write_bytes(file.read_bytes()[:50])
-    with pytest.raises(BadData, match=r"encoder.safetensors: is damaged"):
+    with pytest.raises(BadData, match=r"encoder.safetensors: was changed"):
         evaluate(cohort, "wo_retention", **arguments)
 
 

@@ -19,6 +19,7 @@ from bridgemil.report.benchmark_files import latex, markdown
 from bridgemil.report.benchmark_sheets import accuracy, caveats, ranks
 from bridgemil.report.benchmark_table import Cell, build, paper, runs_of
 from bridgemil.runs import open_store, run_identity
+from leaky import resealed
 from people import people
 
 
@@ -138,7 +139,7 @@ def test_an_unfinished_seed_is_left_out_and_named(runs: Path, tmp_path: Path) ->
     pairs = [c for compared in report.comparisons.values() for c in compared]
     assert all(c.seeds == 1 for c in pairs if "attention" in (c.one, c.other))
     (store.run(victim)).mkdir()
-    with pytest.raises(BadData, match=r"is damaged \(no run\.json\); delete it"):
+    with pytest.raises(BadData, match=r"manifest\.json: is missing; delete the folder"):
         build(store)
 
 
@@ -215,8 +216,8 @@ def test_a_baseline_of_the_users_that_is_not_registered_here_is_shown(runs: Path
         new = store.run(run_identity(settings, cell.source["hash"], subjects, seed))
         shutil.copytree(open_store(runs).run(old), new)
         content = open_store(runs).about(old) | {"settings": settings.model_dump(), "settings_hash": settings.hash}
-        content["identity"] = new.name
         (new / "run.json").write_text(json.dumps(content))
+        resealed(new)
     assert build(store).cells[0].label == "mine"
 
 
@@ -240,6 +241,7 @@ def test_runs_of_another_results_version_are_left_out(runs: Path, tmp_path: Path
     victim = next(i for i in sorted(store.finished()) if store.about(i)["settings"]["method"] == "attention")
     file = store.run(victim) / "run.json"
     file.write_text(json.dumps(store.about(victim) | {"results_version": 0}))
+    resealed(file.parent)
     report = build(store)
     assert report.remarks[0].startswith("Left out: 1 runs of another version")
     assert next(cell for cell in report.cells if cell.method == "attention").results.seeds == 1

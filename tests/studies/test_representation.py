@@ -58,7 +58,7 @@ def test_the_stage1_encoder_read_back_is_the_one_that_was_trained(
     with pytest.raises(BadData, match=f"does not fit {other}"):
         desk.store.encoder(job.stage1, job.settings.model_copy(update={"backbone": other}), cohort.signal)
     (desk.store.stage1(job.stage1) / "encoder.safetensors").unlink()
-    with pytest.raises(BadData, match="the Stage 1 encoder is not there; delete the runs that used it"):
+    with pytest.raises(BadData, match=r"encoder\.safetensors: is missing"):
         desk.store.encoder(job.stage1, job.settings, cohort.signal)
 
 

@@ -15,11 +15,12 @@ from bridgemil.audit.permutation import said_of
 from bridgemil.audit.provenance import round_of
 from bridgemil.cohort.excerpt import excerpt
 from bridgemil.errors import BadUse, BridgeMILError
-from bridgemil.methods import Settings, digest
+from bridgemil.methods import Settings
 from bridgemil.models import BaselineModel, Model, NetworkModel, fit
 from bridgemil.models.fitting import Shelf
 from bridgemil.models.model import baseline_key, front_end_features, front_end_key
 from bridgemil.runs import RESULTS_VERSION
+from bridgemil.runs.shelf import read_features
 
 NAME = "recomputed"
 CLOSE = 1e-4  # of probabilities and scales: another machine rounds otherwise
@@ -109,11 +110,11 @@ def _features(inputs: AuditInput, about: Mapping[str, Any], model: Model, done: 
     key, compute = found
     wrong = []
     for subject in list(about["test"])[:MOST_PEOPLE]:
-        file = _feature_file(inputs, key, subject)
-        if not file.is_file() or about.get("kept"):
+        folder = _feature_folder(inputs, key, subject)
+        if not folder.is_dir() or about.get("kept"):
             continue
         done["features"] += 1
-        kept = np.load(file, mmap_mode="r")
+        kept = read_features(folder)
         anew = compute(inputs.cohort.windows(subject))
         if kept.shape != anew.shape or not np.allclose(kept, anew, rtol=1e-3, atol=1e-3):
             wrong.append(f"the features kept of {subject} are not those of that person's windows")
@@ -128,9 +129,9 @@ def _key_and_features(model: Model) -> tuple[str, Callable[[NDArray[np.float32]]
     return None if front_end is None else (front_end_key(front_end), lambda bag: front_end_features(front_end, bag))
 
 
-def _feature_file(inputs: AuditInput, key: str, subject: str) -> Path:
+def _feature_folder(inputs: AuditInput, key: str, subject: str) -> Path:
     assert inputs.store is not None
-    return inputs.store.root / "features" / digest(key)[:24] / f"{inputs.cohort.records[subject].signal_hash[:32]}.npy"
+    return inputs.store.features(key, inputs.cohort.records[subject].signal_hash)
 
 
 def _predictions(
@@ -157,7 +158,7 @@ def _is_quick(inputs: AuditInput, about: Mapping[str, Any], model: BaselineModel
     """Whether the fit can be done again in a moment: features that take long are there."""
     key = baseline_key(model.facts.settings, model.baseline)
     people = [*about["train"], *about["test"]]
-    stored = not about.get("kept") and all(_feature_file(inputs, key, subject).is_file() for subject in people)
+    stored = not about.get("kept") and all(_feature_folder(inputs, key, subject).is_dir() for subject in people)
     return stored or bool(model.facts.settings.method == "bandpower")
 
 
@@ -167,14 +168,13 @@ class _StoredFeatures(Shelf):
     def __init__(self, inputs: AuditInput) -> None:
         super().__init__()
         assert inputs.store is not None
-        self.folder = inputs.store.root / "features"
+        self.store = inputs.store
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """Those on disk, else computed and kept in memory."""
-        file = self.folder / digest(key)[:24] / f"{signal_hash[:32]}.npy"
-        if file.is_file():
-            loaded: NDArray[Any] = np.load(file, mmap_mode="r")
-            return loaded
+        folder = self.store.features(key, signal_hash)
+        if folder.is_dir():
+            return read_features(folder)
         return super().features(key, signal_hash, compute)
 
 

@@ -130,7 +130,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
             f"trained on {usual:g} recordings per subject (median), pooled; each new recording is predicted alone"
         )
     cautions += bundle.about["cautions"]
-    name = {"name": bundle.name, "sha256": bundle.about.get("sha256")}
+    name = {"name": bundle.name, "checksum": bundle.checksum}
     return name | {"cautions": cautions, "audit_warnings": bundle.warnings}
 
 

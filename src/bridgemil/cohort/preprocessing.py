@@ -107,20 +107,25 @@ def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
     ndarray, shape (n_channels, n_times)
         The picked channels in the plan's order, at ``plan.settings.sfreq`` Hz, in microvolts.
     """
-    _pick(raw, plan)
-    sfreq, target = float(raw.info["sfreq"]), plan.settings.sfreq
-    if np.isclose(sfreq, target, rtol=1e-6, atol=0):
-        signal = _in_steps(raw, plan)
-    else:
-        taps = kernel(sfreq, plan.settings.low, plan.high, plan.notch)
-        grid = Grid.plan(raw.n_times, sfreq, target)
-        if _is_joined(raw) or not grid.has_room(len(taps) // 2):
-            signal = _in_steps(raw, plan)
-        else:
-            signal = filter_and_resample(raw.get_data(verbose="WARNING"), taps, grid, scale=1e6)
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # more threads add up in another order: the windows would depend on --jobs
+        signal = _preprocess(raw, plan)
     if not np.isfinite(signal).all():
         raise NotFinite("filtering gave NaN or infinite values")
     return signal
+
+
+def _preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
+    _pick(raw, plan)
+    sfreq, target = float(raw.info["sfreq"]), plan.settings.sfreq
+    if np.isclose(sfreq, target, rtol=1e-6, atol=0):
+        return _in_steps(raw, plan)
+    taps = kernel(sfreq, plan.settings.low, plan.high, plan.notch)
+    grid = Grid.plan(raw.n_times, sfreq, target)
+    if _is_joined(raw) or not grid.has_room(len(taps) // 2):
+        return _in_steps(raw, plan)
+    return filter_and_resample(raw.get_data(verbose="WARNING"), taps, grid, scale=1e6)
 
 
 def _pick(raw: BaseRaw, plan: Plan) -> None:

@@ -57,7 +57,8 @@ def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]
         What else to keep; anything JSON can hold.
     """
     text = json.dumps(dict(metadata))
-    write_tensors(path, tensors, {"metadata": text, "checksum": _checksum(tensors, text)})
+    # In one entry: safetensors writes several in any order, and the same state must give the same bytes.
+    write_tensors(path, tensors, {"checkpoint": json.dumps([text, _checksum(tensors, text)])})
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -72,12 +73,12 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         tensors = read_tensors(path)
         with safe_open(path, framework="pt") as file:
-            stored = file.metadata() or {}
-        if stored["checksum"] != _checksum(tensors, stored["metadata"]):
+            text, checksum = json.loads((file.metadata() or {})["checkpoint"])
+        if checksum != _checksum(tensors, text):
             raise ValueError
     except (SafetensorError, OSError, ValueError, KeyError):
         raise BadData(f"{path}: is damaged; {ADVICE}") from None
-    metadata: dict[str, Any] = json.loads(stored["metadata"])
+    metadata: dict[str, Any] = json.loads(text)
     return tensors, metadata
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from bridgemil.methods import digest
 from bridgemil.models import Shelf
 from bridgemil.runs.store import ADVICE, KINDS, NOTE, WEIGHTS, RunStore
 from bridgemil.storage.artifact import Artifact, new_artifact
@@ -57,8 +56,7 @@ class RunShelf(Shelf):
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """Computed once per subject, stored as an array that is memory-mapped; a second process waits for the first."""
         self._compute(key, signal_hash, compute, wait=True)
-        place = self._place(key, signal_hash)
-        return Artifact.open(place, KINDS["features"], ADVICE, named=True).array(FEATURES)
+        return read_features(self.store.features(key, signal_hash))
 
     def prepare_features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> None:
         """Compute them if they are missing and no other process computes them now."""
@@ -67,7 +65,7 @@ class RunShelf(Shelf):
     def _compute(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]], *, wait: bool) -> None:
         import numpy as np
 
-        place = self._place(key, signal_hash)
+        place = self.store.features(key, signal_hash)
         refuse_link(place.parent.parent, place.parent, place)
         if os.path.lexists(place):
             return
@@ -76,5 +74,7 @@ class RunShelf(Shelf):
                 with new_artifact(place, KINDS["features"]) as folder:
                     np.save(folder / FEATURES, np.ascontiguousarray(compute()), allow_pickle=False)
 
-    def _place(self, key: str, signal_hash: str) -> Path:
-        return self.store.root / "features" / digest(key)[:24] / signal_hash[:32]
+
+def read_features(folder: Path) -> NDArray[Any]:
+    """The stored features of one subject, memory-mapped."""
+    return Artifact.open(folder, KINDS["features"], ADVICE, named=True).array(FEATURES)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
-from bridgemil.methods import Settings
+from bridgemil.methods import Settings, digest
 from bridgemil.models import Model, build_encoder, read_model
 from bridgemil.runs.identity import IDENTITY
 from bridgemil.runs.warnings import AuditWarning, merged
@@ -147,6 +147,10 @@ class RunStore:
     def encoder(self, identity: str, settings: Settings, signal: Signal) -> nn.Module:
         """The Stage 1 encoder of this identity; ``settings`` and ``signal`` are those of a run that started from it."""
         return build_encoder(self.encoder_tensors(identity)[0], settings, signal)
+
+    def features(self, key: str, signal_hash: str) -> Path:
+        """Where the features of one subject are, computed or not."""
+        return self.root / "features" / digest(key)[:24] / signal_hash[:32]
 
     def note_split(self, cohort_hash: str, plan: FoldPlan, found: Sequence[AuditWarning] = ()) -> None:
         """Record a split that runs here follow, so that a report can tell which runs belong together.
