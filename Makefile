@@ -50,6 +50,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/evaluate_speed.py
 	$(BIN)/python benchmarks/engine_regimes.py
 	$(BIN)/python benchmarks/large_cohort.py
+	$(BIN)/python benchmarks/house_size.py
 	$(BIN)/python benchmarks/predict_speed.py
 	$(BIN)/python benchmarks/predict_robustness.py
 	$(BIN)/python benchmarks/novelty_rates.py

@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bridgemil.baselines.bandpower import features
+from bridgemil.cohort.signal import CLINICAL_BANDS
 from bridgemil.cohort.synthetic import SynthSettings, simulate
 
 
@@ -29,7 +30,8 @@ def person(settings: SynthSettings, index: int) -> tuple[str, float, np.ndarray]
     simulated = simulate(settings, index)
     signal = simulated.signal
     bag = signal.reshape(len(signal), settings.seconds, settings.sfreq).transpose(1, 0, 2)
-    return simulated.label, simulated.evidence_fraction, features(bag.astype(np.float32), settings.sfreq)
+    values = features(bag.astype(np.float32), settings.sfreq, list(CLINICAL_BANDS.values()))
+    return simulated.label, simulated.evidence_fraction, values
 
 
 def acceptance(settings: SynthSettings, jobs: int = 2) -> tuple[float | None, float, dict[str, tuple[float, float]]]:
