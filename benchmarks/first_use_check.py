@@ -74,7 +74,7 @@ def fold(cohort: Cohort, run: str, budget: str, folder: Path) -> tuple[float, fl
     """Seconds of the first fold of a method in an empty folder of runs."""
     method, _, backbone = run.partition(":")
     settings = methods.for_cohort(cohort, method, backbone or methods.BACKBONE, budget)
-    subjects = SubjectKFold(cohort.folds).plan(cohort.subjects, cohort.labels).rounds(settings.selects)[0]
+    subjects = SubjectKFold(cohort.folds).plan(cohort.subjects, cohort.labels).cv_folds(settings.selects)[0]
     performed = Run(cohort, subjects, settings, 0)
     return seconds(lambda: performed.perform(open_store(folder / run.replace(":", "-")), torch.device("cpu")))
 

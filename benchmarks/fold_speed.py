@@ -66,7 +66,7 @@ def windows(subjects: int, seconds: int) -> tuple[WindowSet, WindowSet]:
     bags = [p.signal.reshape(19, seconds, 200).transpose(1, 0, 2).astype(np.float32) for p in everyone]
     channels = [str(i) for i in range(19)]
     cohort = Cohort.from_arrays(bags, [p.label for p in everyone], sfreq=200.0, channels=channels)
-    first = SubjectKFold(5).plan(cohort.subjects, cohort.labels).rounds()[0]
+    first = SubjectKFold(5).plan(cohort.subjects, cohort.labels).cv_folds()[0]
     scale = cohort.normalisation(first.train)
     return WindowSet.load(cohort, first.train, scale), WindowSet.load(cohort, first.validation, scale)
 

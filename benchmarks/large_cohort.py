@@ -78,7 +78,7 @@ def child(cohort_folder: Path, runs: Path, method: str, backbone: str) -> None:
     peak = Peak()
     peak.start()
     cohort = Cohort.open(cohort_folder)
-    fold = SubjectKFold(min(10, len(cohort) // 2)).plan(cohort.subjects, cohort.labels).rounds()[0]
+    fold = SubjectKFold(min(10, len(cohort) // 2)).plan(cohort.subjects, cohort.labels).cv_folds()[0]
     settings = methods.settings(method, backbone, budget="demo", changes=CHANGES[method])
     begun = time.perf_counter()
     Run(cohort, fold, settings, seed=0).perform(open_store(runs), device_of("cpu"))

@@ -95,7 +95,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         people = (12, 20) if arguments.quick else (88, 300)
         cohort = Cohort.open(arguments.cohort) if arguments.cohort else noise(Path(folder), *people)
-        fold = SubjectKFold(5).plan(cohort.subjects, cohort.labels).rounds()[0]
+        fold = SubjectKFold(5).plan(cohort.subjects, cohort.labels).cv_folds()[0]
         scale = cohort.normalisation(fold.train)
 
         def read() -> list[WindowSet]:

@@ -11,14 +11,14 @@ from bridgemil.evaluation.results import Results
 def made_up(experiment: Experiment) -> Results:
     """Results of people of whom more are right the more were trained on; nothing is trained."""
     rows = []
-    for fold_round in experiment.rounds():
-        share = 0.98 - 1.2 * len(fold_round.train) ** -0.6
-        for subject in fold_round.test:
+    for fold in experiment.cv_folds():
+        share = 0.98 - 1.2 * len(fold.train) ** -0.6
+        for subject in fold.test:
             number = int(subject.partition("-")[2])
             label = experiment.cohort.records[subject].label
             said = label if (number * 0.618) % 1 < share else next(c for c in experiment.cohort.classes if c != label)
             p = {f"p_{name}": float(name == said) for name in experiment.cohort.classes}
-            marks = {"seed": 0, "fold": fold_round.fold, "subject": subject}
+            marks = {"seed": 0, "fold": fold.fold, "subject": subject}
             rows.append(marks | {"label": label, "predicted": said} | p)
     empty = pd.DataFrame()
     return Results(experiment.settings, experiment.cohort.classes, pd.DataFrame(rows), empty, [], 0.0)

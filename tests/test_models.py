@@ -29,7 +29,7 @@ def quick(method: str) -> dict[str, Any]:
 def fitted(method: str, folder: Path, backbone: str = "eegnet") -> Any:
     cohort = people(9, windows=4)
     settings = methods.for_cohort(cohort, method, backbone, "demo", quick(method))
-    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds(settings.selects)[0]
+    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).cv_folds(settings.selects)[0]
     model = fit(cohort, subjects.train, subjects.validation, settings).model
     model.save(folder / method)
     np.save(folder / "bag.npy", cohort.windows(subjects.test[0]))
@@ -141,7 +141,7 @@ def test_validation_subjects_are_there_exactly_where_an_epoch_is_selected(recipe
     """Nobody is unused, and nothing is selected on nobody."""
     cohort = people(9, windows=4)
     settings = methods.for_cohort(cohort, "attention", "eegnet", "demo", quick("attention"), recipe=recipe)
-    wrong = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds(not settings.selects)[0]
+    wrong = SubjectKFold(3).plan(cohort.subjects, cohort.labels).cv_folds(not settings.selects)[0]
     message = "no validation subjects" if settings.selects else "selects nothing, so that its validation subjects"
     with pytest.raises(BadUse, match=message):
         fit(cohort, wrong.train, wrong.validation, settings)

@@ -185,8 +185,8 @@ def test_a_protocol_that_leaks_labels_is_above_chance_with_shuffled_ones(monkeyp
     """A fit that is handed the test subjects too remembers them."""
     honest = permutation.fit
 
-    def leaking(cohort, train, validation, settings, seed, shelf):  # type: ignore[no-untyped-def]
-        return honest(cohort, cohort.subjects, validation, settings, seed, shelf=shelf)
+    def leaking(cohort, train, validation, settings, seed, cache):  # type: ignore[no-untyped-def]
+        return honest(cohort, cohort.subjects, validation, settings, seed, cache=cache)
 
     monkeypatch.setattr(permutation, "fit", leaking)
     cohort = made(signals(18, seconds=6, n_channels=6))

@@ -15,7 +15,7 @@ import pytest
 
 from bridgemil import methods
 from bridgemil.audit import AuditInput, AuditOptions, audit, checks, provenance, quick, recomputed
-from bridgemil.audit.provenance import round_of
+from bridgemil.audit.provenance import fold_of
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.learning import checkpoint
@@ -56,7 +56,7 @@ def _renamed(run: Path) -> None:
     """Give a run the name that its record now asks for: a forger who knows how runs are named."""
     about = json.loads((run / "run.json").read_text())
     settings = methods.Settings.model_validate(about["settings"])
-    run.rename(run.parent / run_identity(settings, about["cohort"]["hash"], round_of(about), about["seed"]))
+    run.rename(run.parent / run_identity(settings, about["cohort"]["hash"], fold_of(about), about["seed"]))
 
 
 def _test_subject_trains(folder: Path) -> None:

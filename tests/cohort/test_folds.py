@@ -32,7 +32,7 @@ def test_fold_sizes_are_the_papers(counts: dict[str, int], k: int, sizes: list[i
 
 def test_every_subject_is_tested_once_and_never_trains_in_that_round() -> None:
     subjects, labels = subjects_of(a=11, b=9)
-    rounds = SubjectKFold(5, split_seed=3).plan(subjects, labels).rounds()
+    rounds = SubjectKFold(5, split_seed=3).plan(subjects, labels).cv_folds()
     assert sorted(s for r in rounds for s in r.test) == subjects
     for number, one in enumerate(rounds):
         assert sorted([*one.train, *one.validation, *one.test]) == subjects
@@ -44,7 +44,7 @@ def test_every_subject_is_tested_once_and_never_trains_in_that_round() -> None:
 def test_without_selection_all_but_the_test_fold_train() -> None:
     subjects, labels = subjects_of(a=11, b=9)
     plan = SubjectKFold(5, split_seed=3).plan(subjects, labels)
-    for one, selecting in zip(plan.rounds(selects=False), plan.rounds(), strict=True):
+    for one, selecting in zip(plan.cv_folds(selects=False), plan.cv_folds(), strict=True):
         assert (one.fold, one.test, one.validation) == (selecting.fold, selecting.test, ())
         assert set(one.train) == {*selecting.train, *selecting.validation}
         assert len(set(one.train)) == len(one.train)

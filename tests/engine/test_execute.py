@@ -27,7 +27,7 @@ from bridgemil.engine.plan import Plan, grid
 from bridgemil.engine.scheduler import Event
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.results import Results
-from bridgemil.runs import RunShelf, open_store
+from bridgemil.runs import RunCache, open_store
 from people import people
 
 engine = importlib.import_module("bridgemil.engine.evaluate")  # the module, not the function of that name
@@ -147,7 +147,7 @@ def test_each_persons_features_are_computed_once_and_two_processes_share_the_wor
     people_hashes = [f"{i:032x}" for i in range(12)]
 
     def fit() -> None:
-        shelf = RunShelf(store, "", None, {})
+        cache = RunCache(store, "", None, {})
 
         def compute(who: str) -> np.ndarray:
             computed.append((threading.current_thread().name, who))
@@ -155,9 +155,9 @@ def test_each_persons_features_are_computed_once_and_two_processes_share_the_wor
             return np.full(3, int(who, 16), dtype=np.float32)
 
         for who in people_hashes:
-            shelf.prepare_features("key", who, lambda who=who: compute(who))
+            cache.prepare_features("key", who, lambda who=who: compute(who))
         for who in people_hashes:
-            assert shelf.features("key", who, lambda who=who: compute(who))[0] == int(who, 16)
+            assert cache.features("key", who, lambda who=who: compute(who))[0] == int(who, 16)
 
     threads = [threading.Thread(target=fit) for _ in range(2)]
     for thread in threads:

@@ -188,12 +188,12 @@ def test_a_changed_network_takes_nothing_from_the_old_ones_checkpoint(
     phase: str, file: Path, cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from bridgemil.evaluation import run as engine
-    from bridgemil.learning.loop import Moment
+    from bridgemil.learning.loop import Progress
 
     honest = engine.Run.perform
 
     def stopping(self: Any, store: RunStore, device: Any, watch: Any = None) -> str:
-        def stop(moment: Moment) -> None:
+        def stop(moment: Progress) -> None:
             if moment.phase == phase and moment.epoch == 2:
                 raise Stop
 

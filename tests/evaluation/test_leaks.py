@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bridgemil import backbones, baselines, methods, models
-from bridgemil.cohort.folds import Round, SubjectKFold
+from bridgemil.cohort.folds import Fold, SubjectKFold
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData
 from bridgemil.evaluation.run import Run, device_of
@@ -37,15 +37,17 @@ def with_noise(cohort: Cohort, subjects: tuple[str, ...]) -> Cohort:
     return Cohort.from_arrays(bags, labels, cohort.subjects, cohort.sfreq, cohort.channels, burn_in=1)
 
 
-def first_fold(cohort: Cohort, method: str, recipe: str = "ours") -> Round:
+def first_fold(cohort: Cohort, method: str, recipe: str = "ours") -> Fold:
     """As ``evaluate`` has it: recipe ours and baselines train on all folds but the test fold."""
     return (
-        SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds(methods.settings(method, recipe=recipe).selects)[0]
+        SubjectKFold(3)
+        .plan(cohort.subjects, cohort.labels)
+        .cv_folds(methods.settings(method, recipe=recipe).selects)[0]
     )
 
 
 def quantities(
-    cohort: Cohort, subjects: Round, method: str, folder: Path, backbone: str = "eegnet", recipe: str = "ours"
+    cohort: Cohort, subjects: Fold, method: str, folder: Path, backbone: str = "eegnet", recipe: str = "ours"
 ) -> dict[str, Any]:
     """Everything training decides: weights of both stages, curves, the selected epoch."""
     changes = {key: value for key, value in (EPOCHS | STAGE1).items() if methods.has_setting(method, key)}
@@ -109,7 +111,7 @@ def test_stored_features_of_another_cohort_change_nothing_in_training(
     cohort = people(9, windows=4)
     subjects = first_fold(cohort, method)
     noisy = with_noise(cohort, subjects.test)
-    rounds = SubjectKFold(3).plan(noisy.subjects, noisy.labels).rounds(selects=False)
+    rounds = SubjectKFold(3).plan(noisy.subjects, noisy.labels).cv_folds(selects=False)
     for everyone in rounds:  # so that each person's features are stored, those of the noise as well
         quantities(noisy, everyone, method, tmp_path / "shared", backbone)
     stored = {file: file.stat().st_mtime_ns for file in (tmp_path / "shared" / "features").rglob("*.npy")}
@@ -131,8 +133,8 @@ def test_a_planted_leak_in_the_stored_features_is_caught(
     noisy = with_noise(cohort, subjects.train[:2])
     honest = models.features_of
 
-    def careless(shelf: Any, key: str, data: Cohort, subject: str, compute: Any) -> Any:
-        return shelf.features(key, f"{subject:-<64}", lambda: compute(data.windows(subject)))
+    def careless(cache: Any, key: str, data: Cohort, subject: str, compute: Any) -> Any:
+        return cache.features(key, f"{subject:-<64}", lambda: compute(data.windows(subject)))
 
     alone = quantities(cohort, subjects, method, tmp_path / "alone", backbone)
     for features_of, leaks in ((honest, False), (careless, True)):
@@ -172,4 +174,4 @@ def test_a_round_that_overlaps_is_refused() -> None:
     cohort = people()
     s = cohort.subjects
     with pytest.raises(BadData, match=r"train and test both: subject-001"):
-        Run(cohort, Round(0, tuple(s[:6]), tuple(s[6:9]), (*s[9:], s[0])), methods.settings("attention"), 0)
+        Run(cohort, Fold(0, tuple(s[:6]), tuple(s[6:9]), (*s[9:], s[0])), methods.settings("attention"), 0)

@@ -226,7 +226,7 @@ def test_killed_in_stage_1_and_in_stage_2_it_goes_on_to_the_same_bits(tmp_path: 
 
 def test_identities_hold_what_decides_a_result_and_nothing_else() -> None:
     cohort = people()
-    rounds = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()
+    rounds = SubjectKFold(3).plan(cohort.subjects, cohort.labels).cv_folds()
     own = methods.settings("bridgemil")
     one = run_identity(own, cohort.hash, rounds[0], 0)
     assert one == run_identity(own, cohort.hash, rounds[0], 0)
@@ -272,7 +272,7 @@ def test_bad_calls_are_refused() -> None:
 def test_the_estimate_is_not_far_from_the_truth(tmp_path: Path) -> None:
     cohort = people(9, n_channels=19, windows=30)
     settings = methods.settings("attention", budget="demo", changes={"stage2.epochs": 4, "stage2.burn_in": 0})
-    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).cv_folds()[0]
     factors = []
     for attempt in range(5):  # other work on the machine may slow either side
         _measure.cache_clear()
@@ -289,7 +289,7 @@ def test_the_estimate_is_not_far_from_the_truth(tmp_path: Path) -> None:
 def test_the_estimate_counts_what_a_run_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridgemil.evaluation.estimate._measure", lambda *_: _Pace(1.0, 0.1, 0.0, 0.0, 0.0, 1.0))
     cohort = people(9, windows=4)
-    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).rounds()[0]
+    subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).cv_folds()[0]
     n, validating = (sum(cohort.records[s].n_windows for s in part) for part in (subjects.train, subjects.validation))
 
     def told(method: str, **changes: int) -> Estimate:

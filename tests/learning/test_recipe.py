@@ -14,7 +14,7 @@ from bridgemil.learning import averaging, loop
 from bridgemil.learning.averaging import WeightAverage
 from bridgemil.learning.bags import BagLearner, BagModel
 from bridgemil.learning.fitting import Here, fit_network
-from bridgemil.learning.loop import Learner, Moment, train
+from bridgemil.learning.loop import Learner, Progress, train
 from bridgemil.learning.settings import AlignmentSettings, BagSettings, WindowSettings
 from bridgemil.learning.stage1 import Stage1Learner
 from bridgemil.learning.streams import Streams
@@ -171,7 +171,7 @@ def test_a_resumed_average_is_the_same_to_the_bit(
 ) -> None:
     monkeypatch.setattr(loop, "SAVING_SHARE", float("inf"))
 
-    def interrupt(moment: Moment) -> None:
+    def interrupt(moment: Progress) -> None:
         if moment.epoch == stop:
             raise KeyboardInterrupt
 

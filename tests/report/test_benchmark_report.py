@@ -211,7 +211,7 @@ def test_a_baseline_of_the_users_that_is_not_registered_here_is_shown(runs: Path
             shutil.rmtree(store.run(identity))
     cell = next(cell for cell in build(open_store(runs)).cells if cell.method == "bandpower")
     settings = cell.results.settings.model_copy(update={"method": "mine", "code": "0" * 64})
-    rounds = cell.split.rounds(selects=False)
+    rounds = cell.split.cv_folds(selects=False)
     for (old, seed, _), subjects in zip(runs_of(cell.results, cell.split), rounds, strict=True):
         new = store.run(run_identity(settings, cell.source["hash"], subjects, seed))
         shutil.copytree(open_store(runs).run(old), new)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bridgemil.backbones.covariance import Feature
-from bridgemil.cohort.folds import Round
+from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.signal import CLINICAL_BANDS
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
@@ -109,7 +109,7 @@ def test_a_run_on_a_part_of_the_windows_is_explained_by_these_windows(explained:
     cohort = Cohort.open(explained.root.parent / "cohort")
     part = {subject: tuple(range(8, 12)) for subject in cohort.subjects}
     people = [tuple(cohort.subjects[i::3]) for i in range(3)]
-    who = Round(1, (*people[0], *people[1]), (), people[2], part)
+    who = Fold(1, (*people[0], *people[1]), (), people[2], part)
     run = Run(cohort, who, for_cohort(cohort, "tangent"), 0, {"k": 3, "part": "four windows"})
     store = open_store(tmp_path)
     said = store.predictions(run.perform(store, torch.device("cpu"))).set_index("subject")

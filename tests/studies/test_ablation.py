@@ -24,7 +24,7 @@ def fitted(cohort: Cohort, method: str, recipe: str = "paper") -> tuple[nn.Modul
     """The encoder as it was drawn, and as a fit of the first fold left it."""
     changes = {key: value for key, value in QUICK.items() if methods.has_setting(method, key)}
     settings = methods.for_cohort(cohort, method, "eegnet", "demo", changes, recipe=recipe)
-    subjects = fold_plan(cohort, 3).rounds(settings.selects)[0]
+    subjects = fold_plan(cohort, 3).cv_folds(settings.selects)[0]
     with torch.random.fork_rng():
         Streams.of(0, sorted(subjects.train)).start("encoder")
         drawn = encoder_for(settings, cohort.signal)

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from bridgemil import studies
-from bridgemil.cohort.folds import Round
+from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadUse
@@ -52,10 +52,10 @@ def test_every_beginning_of_a_draw_has_the_classes_in_proportion_and_two_of_each
 def test_draws_are_nested_differ_and_leave_test_and_validation_alone(tmp_path: Path) -> None:
     cohort = people(36, windows=1).save(tmp_path / "c")
     chosen = desk(cohort, tmp_path / "out")
-    whole = chosen.split(cohort, 0).rounds(selects=False)
+    whole = chosen.split(cohort, 0).cv_folds(selects=False)
 
-    def rounds(n: int, draw: int) -> list[Round]:
-        return learning_curve.fewer_people(chosen, cohort, "tangent", n, draw, 0).rounds()
+    def rounds(n: int, draw: int) -> list[Fold]:
+        return learning_curve.fewer_people(chosen, cohort, "tangent", n, draw, 0).cv_folds()
 
     for draw in range(2):
         for small, large, full in zip(rounds(6, draw), rounds(9, draw), whole, strict=True):

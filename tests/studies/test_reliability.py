@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bridgemil import studies
-from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap
@@ -246,19 +246,19 @@ def test_gates_are_averaged_over_seeds_and_bad_ones_are_refused() -> None:
 
 def test_inner_folds_leave_out_the_test_fold_and_need_three_others() -> None:
     split = FoldPlan(tuple((f"a{i}", f"b{i}") for i in range(5)))
-    for outer in (*split.rounds(), *split.rounds(selects=False)):
+    for outer in (*split.cv_folds(), *split.cv_folds(selects=False)):
         plan = kept_windows.inner_plan(split, outer)
-        rounds = kept_windows.inner_rounds(plan.rounds(), outer)
+        rounds = kept_windows.inner_rounds(plan.cv_folds(), outer)
         assert plan.k == 4
         assert sorted(s for inner in rounds for s in inner.test) == sorted(outer.train)
     few = FoldPlan((("a",), ("b",), ("c",)))
     with pytest.raises(BadUse, match="--folds 4"):
-        kept_windows.inner_plan(few, few.rounds()[0])
+        kept_windows.inner_plan(few, few.cv_folds()[0])
 
 
 def test_evidence_is_counted_in_people_who_have_both_kinds_of_windows() -> None:
     known = {"a": np.array([True, True, False, False]), "b": np.array([False, False]), "c": np.array([True, False])}
-    rounds = [Round(1, ("a", "b", "c"), (), (), {"a": (0, 1, 2)}), Round(2, ("a",), (), (), {"a": (3,)})]
+    rounds = [Fold(1, ("a", "b", "c"), (), (), {"a": (0, 1, 2)}), Fold(2, ("a",), (), (), {"a": (3,)})]
     assert kept_windows.evidence_share(rounds, known) == pytest.approx(((2 / 3 + 0) / 2 + 1 / 2) / 2)
     assert kept_windows.evidence_share(rounds, dict.fromkeys("abc", np.zeros(4, dtype=bool))) is None
 
@@ -294,7 +294,7 @@ def test_a_class_whose_people_agree_alike_is_drawn() -> None:
 def test_choices_that_leave_nothing_out_are_no_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Comparison("a", "b", 0.0, -1.0, 1.0, p=1.0, p_holm=1.0, seeds=1)
     monkeypatch.setattr(reliability.scores, "compared", lambda *_: found)
-    some, none = Round(1, ("a",), (), (), {"a": (0,)}), Round(1, ("a",), (), ())
+    some, none = Fold(1, ("a",), (), (), {"a": (0,)}), Fold(1, ("a",), (), ())
     chosen = kept_windows.choices([5, 500], nested=False)
     trained: Any = {c: reliability.Trained([], [some if c.k == 5 else none]) for c in chosen}
     against = reliability._compared(trained)

@@ -16,7 +16,7 @@ from sklearn.metrics import silhouette_score
 from bridgemil import backbones, methods, studies
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData
-from bridgemil.models import Shelf, fit
+from bridgemil.models import FitCache, fit
 from bridgemil.report.benchmark_table import paper
 from bridgemil.studies import published, space_maps, spaces
 from bridgemil.studies import representation as study
@@ -27,7 +27,7 @@ from people import people
 BACKBONES = ["eegnet", "covariance"]  # one of windows, one with a front end
 
 
-class Remembers(Shelf):
+class Remembers(FitCache):
     """Keeps the Stage 1 encoder that a fit in memory trained."""
 
     def stage1(self, train: Callable[..., Any]) -> Any:
@@ -45,12 +45,12 @@ def test_the_stage1_encoder_read_back_is_the_one_that_was_trained(
     job = experiment.jobs(0)[0]
     fold = desk.experiment(cohort, "bridgemil", part="first fold", drawn=lambda rounds: rounds[:1])
     desk.perform([fold])
-    shelf = Remembers()
-    fit(cohort, job.subjects.train, job.subjects.validation, job.settings, shelf=shelf)
+    cache = Remembers()
+    fit(cohort, job.subjects.train, job.subjects.validation, job.settings, cache=cache)
     stored = desk.store.encoder(job.stage1, job.settings, cohort.signal)
     assert not stored.training
-    assert stored.state_dict().keys() == shelf.tensors.keys()
-    assert all(torch.equal(value, shelf.tensors[name]) for name, value in stored.state_dict().items())
+    assert stored.state_dict().keys() == cache.tensors.keys()
+    assert all(torch.equal(value, cache.tensors[name]) for name, value in stored.state_dict().items())
     moved = desk.store.model(job.identity).network.encoder.state_dict()
     assert any(not torch.equal(value, moved[name]) for name, value in stored.state_dict().items()), "Stage 2 trains on"
 

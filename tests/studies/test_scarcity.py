@@ -66,11 +66,11 @@ def test_all_methods_get_the_same_folds_and_seeds_draw_others(tmp_path: Path) ->
 def test_every_fold_of_a_subset_is_test_once_and_the_next_validates(cohort: Cohort, tmp_path: Path) -> None:
     amount = Amount(SUBJECTS, 3, "3 of 4 folds")
     experiment = scarcity.reduced(desk(cohort, tmp_path, recipe="paper"), cohort, "attention", amount, 0, 0)
-    folds, rounds = experiment.split.folds, experiment.rounds()
+    folds, rounds = experiment.split.folds, experiment.cv_folds()
     assert [r.test for r in rounds] == list(folds)
     assert [r.validation for r in rounds] == [folds[1], folds[2], folds[0]]
     assert [r.train for r in rounds] == [folds[2], folds[0], folds[1]]
-    without_selection = scarcity.reduced(desk(cohort, tmp_path), cohort, "attention", amount, 0, 0).rounds()
+    without_selection = scarcity.reduced(desk(cohort, tmp_path), cohort, "attention", amount, 0, 0).cv_folds()
     assert [set(r.train) for r in without_selection] == [{*r.train, *r.validation} for r in rounds]
 
 
@@ -78,12 +78,12 @@ def test_every_fold_of_a_subset_is_test_once_and_the_next_validates(cohort: Coho
 def test_the_last_windows_stay_in_all_three_sets(cohort: Cohort, tmp_path: Path, percent: int) -> None:
     amount = {amount.value: amount for amount in scarcity.window_amounts()}[percent]
     experiment = scarcity.reduced(desk(cohort, tmp_path), cohort, "attention", amount, 0, 0)
-    for one_round in experiment.rounds():
+    for one_round in experiment.cv_folds():
         for subject in (*one_round.train, *one_round.validation, *one_round.test):
             n = cohort.records[subject].n_windows
             rows = one_round.kept.get(subject, tuple(range(n)))
             assert rows == tuple(range(n))[-int(np.ceil(round(n * percent / 100, 9))) :]
-    assert (experiment.rounds()[0].kept == {}) == (percent == 100)
+    assert (experiment.cv_folds()[0].kept == {}) == (percent == 100)
 
 
 def test_one_draw_is_called_one_and_what_cannot_be_compared_is_not(

@@ -16,7 +16,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.methods import Settings
 from bridgemil.models import Model, fit
-from bridgemil.models.fitting import Shelf
+from bridgemil.models.fitting import FitCache
 
 NAME = "permutation"
 BACKBONE, BUDGET = "eegnet", "demo"  # of a network, the cheapest
@@ -39,10 +39,10 @@ def check(inputs: AuditInput) -> list[Finding]:
         fold_plan(cohort, plan_folds)
     except (BadData, BadUse) as error:
         return [Finding(NAME, "SKIP", f"The cohort cannot be dealt into folds: {error}.")]
-    rng, shelf = np.random.default_rng(options.seed), Shelf()
+    rng, cache = np.random.default_rng(options.seed), FitCache()
 
     def batch() -> NDArray[np.float64]:
-        return np.array([_shuffled(cohort, settings, plan_folds, rng, shelf) for _ in range(options.permutations)])
+        return np.array([_shuffled(cohort, settings, plan_folds, rng, cache) for _ in range(options.permutations)])
 
     reached = batch()
     findings = judge(reached, len(cohort.classes), options.permute)
@@ -87,37 +87,37 @@ def judge(reached: Sequence[float] | NDArray[np.float64], n_classes: int, method
     return Finding(NAME, "PASS", f"With shuffled labels the protocol is at chance ({line}).", (), "", numbers)
 
 
-def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Generator, shelf: Shelf) -> float:
+def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Generator, cache: FitCache) -> float:
     """Balanced accuracy of one cross-validation with shuffled labels."""
     dealt = rng.permutation(cohort.labels).tolist()
     records = [replace(record, label=label) for record, label in zip(cohort.records.values(), dealt, strict=True)]
     mixed = Cohort(records, cohort.about, {}, cohort.path, cohort._arrays)
     seed, true, said = int(rng.integers(2**31)), [], []
     plan = fold_plan(mixed, folds, split_seed=seed)
-    for several in zip(*(plan.rounds(member.selects) for member in settings.each), strict=True):
+    for several in zip(*(plan.cv_folds(member.selects) for member in settings.each), strict=True):
         models = [
-            fit(mixed, r.train, r.validation, member, seed, shelf=shelf).model
+            fit(mixed, r.train, r.validation, member, seed, cache=cache).model
             for r, member in zip(several, settings.each, strict=True)
         ]
         for subject in several[0].test:
-            p = [said_of(model, mixed, subject, shelf) for model in models]
+            p = [said_of(model, mixed, subject, cache) for model in models]
             said.append(int(np.mean(p, axis=0).argmax()))
             true.append(mixed.classes.index(mixed.records[subject].label))
     right = np.array(said) == np.array(true)
     return float(np.mean([right[np.array(true) == k].mean() for k in range(len(mixed.classes))]))
 
 
-def said_of(model: Model, cohort: Cohort, subject: str, shelf: Shelf) -> NDArray[np.float64]:
-    """A model's probabilities for one subject, with the features that stand on the shelf.
+def said_of(model: Model, cohort: Cohort, subject: str, cache: FitCache) -> NDArray[np.float64]:
+    """A model's probabilities for one subject, with the cached features.
 
     Parameters
     ----------
     model, cohort, subject
         What says it, and of whom.
-    shelf
+    cache
         Keeps features of people.
     """
     signal_hash = cohort.records[subject].signal_hash
     return model.predict(
-        cohort.windows(subject), lambda key, compute: shelf.features(key, signal_hash, compute)
+        cohort.windows(subject), lambda key, compute: cache.features(key, signal_hash, compute)
     ).probabilities

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridgemil.audit.findings import Finding, shortened
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.cohort.folds import Round
+from bridgemil.cohort.folds import Fold
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.runs import RESULTS_VERSION, run_identity, stage1_identity
@@ -36,7 +36,7 @@ def _damaged(inputs: AuditInput) -> list[Finding]:
     return [Finding("damaged_runs", "FAIL", message, shortened(inputs.damage), fix, {"damaged": len(inputs.damage)})]
 
 
-def round_of(about: Mapping[str, Any]) -> Round:
+def fold_of(about: Mapping[str, Any]) -> Fold:
     """Who trained, selected and tested, as run.json says.
 
     Parameters
@@ -46,7 +46,7 @@ def round_of(about: Mapping[str, Any]) -> Round:
     """
     kept = {subject: tuple(rows) for subject, rows in (about.get("kept") or {}).items()}
     train, validation, test = (tuple(about.get(side) or ()) for side in ("train", "validation", "test"))
-    return Round(int(about.get("fold") or 1), train, validation, test, kept)
+    return Fold(int(about.get("fold") or 1), train, validation, test, kept)
 
 
 def _predicted(inputs: AuditInput) -> Finding:
@@ -83,7 +83,7 @@ def _renamed(inputs: AuditInput, identity: str, about: Mapping[str, Any]) -> boo
         settings = Settings.model_validate(about["settings"])
     except ValueError:
         return True
-    return run_identity(settings, inputs.cohort.hash, round_of(about), int(about["seed"])) != identity
+    return run_identity(settings, inputs.cohort.hash, fold_of(about), int(about["seed"])) != identity
 
 
 def _selection(inputs: AuditInput) -> Finding:
@@ -124,7 +124,7 @@ def _stage1(inputs: AuditInput) -> Finding:
             settings = Settings.model_validate(about["settings"])
         except ValueError:
             continue
-        encoder = stage1_identity(settings, inputs.cohort.hash, round_of(about), int(about["seed"]))
+        encoder = stage1_identity(settings, inputs.cohort.hash, fold_of(about), int(about["seed"]))
         if encoder is None:
             continue
         try:

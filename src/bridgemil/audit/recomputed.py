@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from bridgemil.audit.findings import Finding, shortened
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.permutation import said_of
-from bridgemil.audit.provenance import round_of
+from bridgemil.audit.provenance import fold_of
 from bridgemil.cohort.excerpt import excerpt
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models import BaselineModel, Model, NetworkModel, fit
-from bridgemil.models.fitting import Shelf
+from bridgemil.models.fitting import FitCache
 from bridgemil.models.model import baseline_key, front_end_features, front_end_key
 from bridgemil.runs import RESULTS_VERSION
-from bridgemil.runs.shelf import read_features
+from bridgemil.runs.cache import read_features
 
 NAME = "recomputed"
 CLOSE = 1e-4  # of probabilities and scales: another machine rounds otherwise
@@ -39,10 +39,10 @@ def check(inputs: AuditInput) -> list[Finding]:
     drawn = _drawn(rng, networks, inputs.options.sample - min(half, len(baselines)))
     drawn += _drawn(rng, baselines, inputs.options.sample - len(drawn))
     wrong, done = [], dict.fromkeys(("scale", "features", "predictions", "fit"), 0)
-    notes, shelf = _left_out(len(inputs.runs) - len(names)), _StoredFeatures(inputs)
+    notes, cache = _left_out(len(inputs.runs) - len(names)), _StoredFeatures(inputs)
     for identity in drawn:
         try:
-            wrong += [f"run {identity}: {line}" for line in _run(inputs, identity, shelf, done)]
+            wrong += [f"run {identity}: {line}" for line in _run(inputs, identity, cache, done)]
         except BadUse as error:  # such as a user's own code, which a folder never makes run
             notes.append(f"run {identity}: could not be computed again ({str(error).splitlines()[0]})")
         except (BridgeMILError, OSError, ValueError, KeyError) as error:
@@ -68,7 +68,7 @@ def _drawn(rng: np.random.Generator, names: list[str], most: int) -> list[str]:
     return sorted(rng.permutation(names)[: max(0, most)].tolist()) if names else []
 
 
-def _run(inputs: AuditInput, identity: str, shelf: Shelf, done: dict[str, int]) -> list[str]:
+def _run(inputs: AuditInput, identity: str, cache: FitCache, done: dict[str, int]) -> list[str]:
     """What is wrong with one run."""
     assert inputs.store is not None
     about, model = inputs.runs[identity], inputs.store.model(identity)
@@ -80,14 +80,14 @@ def _run(inputs: AuditInput, identity: str, shelf: Shelf, done: dict[str, int]) 
     wrong += _predictions(inputs, identity, about, model, done)
     if isinstance(model, BaselineModel) and _is_quick(inputs, about, model):
         done["fit"] += 1
-        wrong += _fit(inputs, identity, about, shelf)
+        wrong += _fit(inputs, identity, about, cache)
     return wrong
 
 
 def _scale(inputs: AuditInput, about: Mapping[str, Any], model: NetworkModel) -> list[str]:
     """The stored normalisation is that of the training subjects."""
     assert model.scale is not None
-    subjects = round_of(about)
+    subjects = fold_of(about)
     used = excerpt(inputs.cohort, subjects.kept)
     if _alike(model.scale, used.normalisation(sorted(subjects.train))):
         return []
@@ -140,7 +140,7 @@ def _predictions(
     """What the stored model says of test subjects is what the run says it said."""
     assert inputs.store is not None
     table = inputs.store.predictions(identity).set_index("subject")
-    used, wrong = excerpt(inputs.cohort, round_of(about).kept), []
+    used, wrong = excerpt(inputs.cohort, fold_of(about).kept), []
     for subject in list(about["test"])[:MOST_PEOPLE]:
         done["predictions"] += 1
         said = model.predict(used.windows(subject)).probabilities
@@ -162,7 +162,7 @@ def _is_quick(inputs: AuditInput, about: Mapping[str, Any], model: BaselineModel
     return stored or bool(model.facts.settings.method == "bandpower")
 
 
-class _StoredFeatures(Shelf):
+class _StoredFeatures(FitCache):
     """Features that runs keep, where they do; nothing is written."""
 
     def __init__(self, inputs: AuditInput) -> None:
@@ -178,16 +178,16 @@ class _StoredFeatures(Shelf):
         return super().features(key, signal_hash, compute)
 
 
-def _fit(inputs: AuditInput, identity: str, about: Mapping[str, Any], shelf: Shelf) -> list[str]:
+def _fit(inputs: AuditInput, identity: str, about: Mapping[str, Any], cache: FitCache) -> list[str]:
     """A baseline fitted anew on the training subjects says the same of the test subjects."""
     assert inputs.store is not None
-    subjects = round_of(about)
+    subjects = fold_of(about)
     used = excerpt(inputs.cohort, subjects.kept)
     settings = Settings.model_validate(about["settings"])
-    fitted = fit(used, subjects.train, subjects.validation, settings, int(about["seed"]), shelf=shelf)
+    fitted = fit(used, subjects.train, subjects.validation, settings, int(about["seed"]), cache=cache)
     table = inputs.store.predictions(identity).set_index("subject")
     noted = table.loc[list(subjects.test), [f"p_{name}" for name in inputs.cohort.classes]].to_numpy(dtype=float)
-    said = np.stack([said_of(fitted.model, used, subject, shelf) for subject in subjects.test])
+    said = np.stack([said_of(fitted.model, used, subject, cache) for subject in subjects.test])
     if np.allclose(said, noted, atol=100 * CLOSE):
         return []
     return ["fitted again on its training subjects alone, it says something else of its test subjects"]

@@ -19,7 +19,7 @@ from bridgemil.bundle.card import people, write_card
 from bridgemil.bundle.performance import HeldOut, as_said, judge_calibration, measure
 from bridgemil.bundle.reference import make_reference
 from bridgemil.bundle.store import Bundle
-from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BridgeMILError
@@ -41,7 +41,7 @@ from bridgemil.models import (
 )
 from bridgemil.models.model import baseline_key
 from bridgemil.report.window_values import leaves
-from bridgemil.runs import RunShelf, RunStore, open_store, run_identity, stage1_identity
+from bridgemil.runs import RunCache, RunStore, open_store, run_identity, stage1_identity
 
 if TYPE_CHECKING:
     import torch
@@ -149,12 +149,12 @@ def train(
 
 def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | None:
     """Of each person the mean of the features that have names, people x F; a baseline's if there is one."""
-    shelf = RunShelf(runs, "", None, {})
+    cache = RunCache(runs, "", None, {})
     for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
         if isinstance(leaf, BaselineModel) and _has_names(leaf.baseline):
             key = baseline_key(leaf.facts.settings, leaf.baseline)
-            return np.stack([features_of(shelf, key, cohort, who, leaf.baseline.features) for who in cohort.subjects])
-        arrays = front_end_arrays(leaf.network.encoder, cohort, shelf) if isinstance(leaf, NetworkModel) else None
+            return np.stack([features_of(cache, key, cohort, who, leaf.baseline.features) for who in cohort.subjects])
+        arrays = front_end_arrays(leaf.network.encoder, cohort, cache) if isinstance(leaf, NetworkModel) else None
         if arrays is not None:
             return np.stack([arrays(who).mean(axis=0, dtype=np.float64) for who in cohort.subjects])
     return None
@@ -195,16 +195,16 @@ def _single(
     train = tuple(subject for fold in plan.folds[1:] for subject in fold)
     identities = []
 
-    def shelf(member: Settings) -> RunShelf:
-        subjects = Round(0, *roles(member, train, plan.folds[0]), ())
+    def cache(member: Settings) -> RunCache:
+        subjects = Fold(0, *roles(member, train, plan.folds[0]), ())
         identity = run_identity(member, cohort.hash, subjects, seed)
         identities.append(identity)
         note: dict[str, Any] = {"seed": seed, "cohort": cohort.hash, "train": sorted(subjects.train)}
         if member.stage1 is not None:
             note |= {"settings": member.stage1.model_dump(mode="json"), "backbone": member.backbone}
-        return RunShelf(runs, identity, stage1_identity(member, cohort.hash, subjects, seed), note)
+        return RunCache(runs, identity, stage1_identity(member, cohort.hash, subjects, seed), note)
 
-    model = fit_whole(cohort, train, plan.folds[0], settings, seed, device=device, shelf=shelf)
+    model = fit_whole(cohort, train, plan.folds[0], settings, seed, device=device, cache=cache)
     for identity in identities:
         runs.checkpoint(identity).unlink(missing_ok=True)
     return model

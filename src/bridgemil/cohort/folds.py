@@ -1,6 +1,6 @@
 """Subject-level folds: a scikit-learn style splitter, and the plan it makes, saved and replayed as JSON.
 
-Fold i is the test set of round i and the next one its validation set, on which an epoch is selected; the rest trains. A
+Fold i is the test set and the next one its validation set, on which an epoch is selected; the rest trains. A
 method that selects nothing has no validation set: it trains on all folds but the test fold. Folds count from 1.
 ``split_seed`` is not the seed of the weights: every seed of an experiment shares one split.
 """
@@ -25,8 +25,8 @@ Scheme = Literal["array_split", "sklearn"]
 
 
 @dataclass(frozen=True)
-class Round:
-    """One round of cross-validation: whose windows train, select and test.
+class Fold:
+    """One fold of cross-validation: whose windows train, select and test.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class FoldPlan:
     @property
     def hash(self) -> str:
         """Identifies the split: who is tested with whom, and validated on whom; not how it came about."""
-        rounds = sorted([sorted(r.test), sorted(r.validation)] for r in self.rounds())
+        rounds = sorted([sorted(r.test), sorted(r.validation)] for r in self.cv_folds())
         return hashlib.sha256(json.dumps(rounds).encode()).hexdigest()
 
     @property
@@ -101,8 +101,8 @@ class FoldPlan:
         how = {"array_split": "", "groups": groups, "sklearn": ", scikit-learn's"}.get(self.kind, "")
         return f"{self.k} folds{seed}{how}" if seed else f"{self.k} folds, split {self.hash[:6]}"
 
-    def rounds(self, selects: bool = True) -> list[Round]:
-        """All k rounds.
+    def cv_folds(self, selects: bool = True) -> list[Fold]:
+        """All k folds.
 
         Parameters
         ----------
@@ -110,13 +110,13 @@ class FoldPlan:
             Whether validation subjects are needed (``Settings.selects``): training is on k - 2 folds if so, and else
             on k - 1.
         """
-        rounds = []
+        folds = []
         for i in range(self.k):
             validation = self.folds[(i + 1) % self.k] if selects else ()
             apart = {*self.folds[i], *validation}
             train = tuple(s for fold in self.folds for s in fold if s not in apart)
-            rounds.append(Round(i + 1, train, validation, self.folds[i]))
-        return rounds
+            folds.append(Fold(i + 1, train, validation, self.folds[i]))
+        return folds
 
     def check(self, subjects: Sequence[str]) -> None:
         """Refuse a plan that was made for other subjects."""
@@ -191,7 +191,7 @@ class SubjectKFold:
         self.scheme = scheme
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """The number of rounds."""
+        """The number of folds."""
         return self.n_splits
 
     def split(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridgemil.cohort.folds import Round
+from bridgemil.cohort.folds import Fold
 from bridgemil.engine.benchmark import collect
 from bridgemil.engine.scheduler import only_scheduler
 from bridgemil.errors import BridgeMILError, one_of
@@ -132,7 +132,7 @@ def _encoder(store: RunStore, identity: str) -> str | None:
         return None  # nothing is trained from that version's encoders any more
     train, validation, test = (tuple(about[part]) for part in ("train", "validation", "test"))
     kept = {subject: tuple(rows) for subject, rows in about.get("kept", {}).items()}
-    who = Round(about["fold"], train, validation, test, kept)
+    who = Fold(about["fold"], train, validation, test, kept)
     return stage1_identity(Settings.model_validate(about["settings"]), about["cohort"]["hash"], who, about["seed"])
 
 

@@ -17,7 +17,7 @@ from bridgemil.evaluation.estimate import duration
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bridgemil.learning.loop import Moment
+    from bridgemil.learning.loop import Progress
     from bridgemil.runs import RunStore
 
 MOST_ROWS = 16
@@ -45,7 +45,7 @@ class Display:
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self.forecast, self.store = forecast, store
         self.counts = {"done": forecast.runs - len(forecast.jobs), "failed": 0, "lost": 0}
-        self.moments: dict[str, Moment] = {}
+        self.moments: dict[str, Progress] = {}
         self.began: dict[str, float] = {}  # when each of the running runs was first seen
         self.drawn = 0.0
 

@@ -19,7 +19,7 @@ from bridgemil.evaluation.run import device_of
 from bridgemil.parallel import free_memory, idle_cores
 
 if TYPE_CHECKING:
-    from bridgemil.learning.loop import Moment
+    from bridgemil.learning.loop import Progress
 
 ENGINES = ("inline", "local", "ray")
 
@@ -118,7 +118,7 @@ def _inline(work: Plan, where: Where, display: Display | None, required: Collect
     outcome, begun, device = Outcome(), time.monotonic(), device_of(where.device)
     for place, job in enumerate(work.todo, 1):
 
-        def show(moment: Moment | None = None, job: Job = job, waiting: int = len(work.todo) - place) -> None:
+        def show(moment: Progress | None = None, job: Job = job, waiting: int = len(work.todo) - place) -> None:
             if display is not None:
                 if moment is not None:
                     display.tell(Event(job, "epoch", moment=moment))

@@ -17,7 +17,7 @@ from bridgemil.parallel import end_with_parent
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
-    from bridgemil.learning.loop import Moment
+    from bridgemil.learning.loop import Progress
 
 EPOCH_NEWS = 0.5  # seconds between two messages about epochs
 
@@ -114,7 +114,7 @@ def _serve(connection: Connection, out: str, device: str, threads: int, gpu: int
     connection.send(("started", ""))
     last = 0.0
 
-    def watch(moment: Moment) -> None:
+    def watch(moment: Progress) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last > EPOCH_NEWS:

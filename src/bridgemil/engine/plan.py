@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil import backbones, methods
-from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import fold_plan, gather, seed_list
@@ -29,7 +29,7 @@ class Job:
     cohort_hash: str
     settings: Settings
     seed: int
-    subjects: Round
+    subjects: Fold
     split: Mapping[str, Any]
     part: str = ""  # what of the cohort is used, where it is not all
 
@@ -71,15 +71,15 @@ class Experiment:
     settings: Settings
     seeds: tuple[int, ...]
     part: str = ""
-    drawn: Callable[[list[Round]], list[Round]] | None = None
+    drawn: Callable[[list[Fold]], list[Fold]] | None = None
     warnings: tuple[AuditWarning, ...] = ()
 
-    def rounds(self, member: Settings | None = None) -> list[Round]:
+    def cv_folds(self, member: Settings | None = None) -> list[Fold]:
         """Who trains, selects and tests in each run of a seed, by an ensemble's member or the method itself.
 
         This is where it is decided that a method that selects nothing trains on all folds but the test fold.
         """
-        rounds = self.split.rounds((member or self.settings).selects)
+        rounds = self.split.cv_folds((member or self.settings).selects)
         return rounds if self.drawn is None else self.drawn(rounds)
 
     def jobs(self, seed: int) -> list[Job]:
@@ -87,7 +87,7 @@ class Experiment:
         path = "" if self.cohort.path is None else str(self.cohort.path.resolve())  # a worker may stand elsewhere
         about, made = self.split.about | ({"part": self.part} if self.part else {}), []
         for member in self.settings.each:
-            for subjects in self.rounds(member):
+            for subjects in self.cv_folds(member):
                 identity = run_identity(member, self.cohort.hash, subjects, seed)
                 encoder = stage1_identity(member, self.cohort.hash, subjects, seed)
                 made.append(Job(identity, encoder, path, self.cohort.hash, member, seed, subjects, about, self.part))
@@ -98,7 +98,7 @@ class Experiment:
         parts = []
         for member in self.settings.each:
             identities = [job.identity for seed in self.seeds for job in self.jobs(seed) if job.settings == member]
-            parts.append(gather(store, identities, member, self.split, len(self.rounds(member))))
+            parts.append(gather(store, identities, member, self.split, len(self.cv_folds(member))))
         results = parts[0] if len(parts) == 1 else averaged(parts, self.settings)
         return replace(results, warnings=merged(results.warnings, self.warnings))
 

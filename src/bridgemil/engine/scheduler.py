@@ -22,7 +22,7 @@ from bridgemil.storage.files import Taken, lock, write_json
 
 if TYPE_CHECKING:
     from bridgemil.engine.display import Display
-    from bridgemil.learning.loop import Moment
+    from bridgemil.learning.loop import Progress
 
 MOST_LOSSES = 10  # of one run's workers in one call; after that the run is the suspect
 SIGHT = 30  # seconds in which a finished run must be seen here
@@ -35,7 +35,7 @@ class Event:
     job: Job
     kind: Literal["epoch", "done", "failed", "lost", "storage"]
     words: str = ""  # of the error
-    moment: Moment | None = None
+    moment: Progress | None = None
 
 
 class Workers(ABC):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridgemil.cohort.folds import Round
+from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse
@@ -62,7 +62,7 @@ class _Pace:
     stage1: float = 0.0  # seconds of Stage 1, a window that is encoded
 
 
-def estimate(cohort: Cohort, subjects: Round, settings: Settings, device: torch.device) -> Estimate:
+def estimate(cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device) -> Estimate:
     """Measure a small step, and count how many windows the run will put through it.
 
     Parameters

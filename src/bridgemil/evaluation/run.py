@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.cohort.excerpt import excerpt
-from bridgemil.cohort.folds import Round
+from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.settings import changed_from_preset
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models import Fit, Model, Prediction, UnreadBag, fit
-from bridgemil.runs import RESULTS_VERSION, RunShelf, RunStore, run_identity, stage1_identity
+from bridgemil.runs import RESULTS_VERSION, RunCache, RunStore, run_identity, stage1_identity
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Run:
     """
 
     cohort: Cohort
-    subjects: Round
+    subjects: Fold
     settings: Settings
     seed: int
     split: Mapping[str, Any] | None = None
@@ -102,29 +102,29 @@ class Run:
         return identity
 
     def _perform(self, store: RunStore, identity: str, device: torch.device, watch: Watch | None) -> None:
-        subjects, shelf = self.subjects, self._shelf(store, identity)
+        subjects, cache = self.subjects, self._cache(store, identity)
         fitted = fit(
             self.used, subjects.train, subjects.validation, self.settings, self.seed,
-            device=device, shelf=shelf, watch=watch,
+            device=device, cache=cache, watch=watch,
         )  # fmt: skip
         # Only now are the test subjects' windows read.
-        predictions = {subject: self._predict(fitted.model, subject, shelf) for subject in subjects.test}
+        predictions = {subject: self._predict(fitted.model, subject, cache) for subject in subjects.test}
         with store.writing("runs", identity) as folder:
             self._record(folder, fitted, predictions, device)
 
-    def _predict(self, model: Model, subject: str, shelf: RunShelf) -> Prediction:
+    def _predict(self, model: Model, subject: str, cache: RunCache) -> Prediction:
         """With the features that other runs computed of this person, if they did."""
         record, signal = self.used.records[subject], self.used.signal
         shape = record.n_windows, signal.n_channels, signal.n_times
         bag = UnreadBag(shape, lambda: self.used.windows(subject))
-        return model.predict(bag, lambda key, compute: shelf.features(key, record.signal_hash, compute))
+        return model.predict(bag, lambda key, compute: cache.features(key, record.signal_hash, compute))
 
-    def _shelf(self, store: RunStore, identity: str) -> RunShelf:
+    def _cache(self, store: RunStore, identity: str) -> RunCache:
         note: dict[str, Any] = {"seed": self.seed, "cohort": self.cohort.hash, "train": sorted(self.subjects.train)}
         if self.settings.stage1 is not None:
             note |= {"settings": self.settings.stage1.model_dump(mode="json"), "backbone": self.settings.backbone}
         shared = stage1_identity(self.settings, self.cohort.hash, self.subjects, self.seed)
-        return RunShelf(store, identity, shared, note)
+        return RunCache(store, identity, shared, note)
 
     def _record(self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device) -> None:
         import pandas as pd

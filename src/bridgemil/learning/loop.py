@@ -30,7 +30,7 @@ SAVING_SHARE = 0.01  # of the time, at most, goes into keeping checkpoints: shor
 
 
 @dataclass(frozen=True)
-class Moment:
+class Progress:
     """Where a loop is, for whoever watches it."""
 
     phase: str
@@ -40,7 +40,7 @@ class Moment:
     accuracy: float | None  # of validation subjects
 
 
-Watch = Callable[[Moment], None]
+Watch = Callable[[Progress], None]
 
 
 class Learner(ABC):
@@ -166,7 +166,7 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
             due = time.perf_counter() + (time.perf_counter() - begun) / SAVING_SHARE
         if watch is not None:
             accuracy = None if validation is None else validation.accuracy
-            watch(Moment(learner.phase, epoch + 1, learner.epochs, loss, accuracy))
+            watch(Progress(learner.phase, epoch + 1, learner.epochs, loss, accuracy))
     if state.weights:
         learner.model.load_state_dict(state.weights)
     elif average is not None:

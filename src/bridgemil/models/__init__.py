@@ -12,7 +12,7 @@ Nothing in it executes. A network whose backbone is the user's own code is loade
 
 from __future__ import annotations
 
-from bridgemil.models.fitting import Fit, Shelf, features_of, fit, fit_whole, front_end_arrays, roles
+from bridgemil.models.fitting import Fit, FitCache, features_of, fit, fit_whole, front_end_arrays, roles
 from bridgemil.models.loading import build, build_encoder, encoder_for, load, read_model
 from bridgemil.models.model import (
     BaselineModel,
@@ -29,11 +29,11 @@ __all__ = [
     "BaselineModel",
     "EnsembleModel",
     "Fit",
+    "FitCache",
     "Model",
     "ModelFacts",
     "NetworkModel",
     "Prediction",
-    "Shelf",
     "UnreadBag",
     "build",
     "build_encoder",

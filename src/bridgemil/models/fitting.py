@@ -1,4 +1,4 @@
-"""From some subjects of a cohort to a fitted model; what fits share stands on a shelf."""
+"""From some subjects of a cohort to a fitted model; what fits share is in a cache."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bridgemil.learning.window_set import WindowSet
 
 
-class Shelf:
+class FitCache:
     """Where a fit keeps what it can go on from, and what fits share. This one keeps nothing but features, in memory."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Shelf:
         return self._arrays[key, signal_hash]
 
     def prepare_features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> None:
-        """Called for each person before ``features``: where processes share a shelf, they divide the work here."""
+        """Called for each person before ``features``: where processes share a cache, they divide the work here."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def fit(
     seed: int = 0,
     *,
     device: torch.device | None = None,
-    shelf: Shelf | None = None,
+    cache: FitCache | None = None,
     watch: Watch | None = None,
 ) -> Fit:
     """Learn from some subjects of a cohort.
@@ -100,12 +100,12 @@ def fit(
         Of weights, sampling and dropout.
     device
         Where to train; the CPU by default.
-    shelf
+    cache
         Where to keep and share.
     watch
         Called after every epoch.
     """
-    shelf = shelf or Shelf()
+    cache = cache or FitCache()
     facts = ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed)
     if settings.selects and not validation:
         raise BadUse("no validation subjects to select the epoch on; give some, or use stage2.selection=last")
@@ -116,8 +116,8 @@ def fit(
     if settings.is_network:
         import torch
 
-        return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), shelf, watch)
-    return _fit_baseline(cohort, train, facts, shelf)
+        return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), cache, watch)
+    return _fit_baseline(cohort, train, facts, cache)
 
 
 def fit_whole(
@@ -128,19 +128,19 @@ def fit_whole(
     seed: int = 0,
     *,
     device: torch.device | None = None,
-    shelf: Callable[[Settings], Shelf] | None = None,
+    cache: Callable[[Settings], FitCache] | None = None,
     watch: Watch | None = None,
 ) -> Model:
     """Learn from all subjects that are given, none of whom will test the model.
 
-    Parameters are those of ``fit``, but for: ``settings`` may be an ensemble's, and ``shelf`` gives each member its
+    Parameters are those of ``fit``, but for: ``settings`` may be an ensemble's, and ``cache`` gives each member its
     own. Who selects no epoch learns from the validation subjects too.
     """
-    shared = Shelf()
+    shared = FitCache()
     fitted = {}
     for member in settings.each:
-        kept = shared if shelf is None else shelf(member)
-        made = fit(cohort, *roles(member, train, validation), member, seed, device=device, shelf=kept, watch=watch)
+        kept = shared if cache is None else cache(member)
+        made = fit(cohort, *roles(member, train, validation), member, seed, device=device, cache=kept, watch=watch)
         fitted[member.method] = made.model
     if not settings.members:
         return fitted[settings.method]
@@ -154,30 +154,30 @@ def roles(
     return (tuple(train), tuple(validation)) if settings.selects else ((*train, *validation), ())
 
 
-def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, shelf: Shelf) -> Fit:
+def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, cache: FitCache) -> Fit:
     begun = time.perf_counter()
     baseline = baselines.create(facts.settings.method, facts.settings.baseline or {}, facts.signal)
     key = baseline_key(facts.settings, baseline)
     ids = sorted(train)
-    prepare_features(shelf, key, cohort, ids, baseline.features)
-    rows = [features_of(shelf, key, cohort, subject, baseline.features) for subject in ids]
+    prepare_features(cache, key, cohort, ids, baseline.features)
+    rows = [features_of(cache, key, cohort, subject, baseline.features) for subject in ids]
     y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in ids])
     classifier = baseline.fit(np.stack(rows), y, len(facts.classes), facts.seed)
     return Fit(BaselineModel(facts, baseline, classifier), [], None, time.perf_counter() - begun, 1)
 
 
 def features_of(
-    shelf: Shelf, key: str, cohort: Cohort, subject: str, compute: Callable[[NDArray[np.float32]], NDArray[Any]]
+    cache: FitCache, key: str, cohort: Cohort, subject: str, compute: Callable[[NDArray[np.float32]], NDArray[Any]]
 ) -> NDArray[Any]:
-    """Features of one subject's windows, computed once for all fits that share a shelf."""
+    """Features of one subject's windows, computed once for all fits that share a cache."""
     with _naming(subject):
-        return shelf.features(key, cohort.records[subject].signal_hash, lambda: compute(cohort.windows(subject)))
+        return cache.features(key, cohort.records[subject].signal_hash, lambda: compute(cohort.windows(subject)))
 
 
 def prepare_features(
-    shelf: Shelf, key: str, cohort: Cohort, subjects: Sequence[str], compute: Callable[[NDArray[np.float32]], Any]
+    cache: FitCache, key: str, cohort: Cohort, subjects: Sequence[str], compute: Callable[[NDArray[np.float32]], Any]
 ) -> None:
-    """Let the processes that share a shelf compute the features of different people, and of none twice."""
+    """Let the processes that share a cache compute the features of different people, and of none twice."""
     for subject in subjects:
 
         def now(subject: str = subject) -> NDArray[Any]:
@@ -185,7 +185,7 @@ def prepare_features(
             return made
 
         with _naming(subject):
-            shelf.prepare_features(key, cohort.records[subject].signal_hash, now)
+            cache.prepare_features(key, cohort.records[subject].signal_hash, now)
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def _fit_network(
     validation: Sequence[str],
     facts: ModelFacts,
     device: torch.device,
-    shelf: Shelf,
+    cache: FitCache,
     watch: Watch | None,
 ) -> Fit:
     import torch
@@ -220,13 +220,13 @@ def _fit_network(
         refuse_changed_code(settings, facts.signal)
         here.streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
-        arrays = front_end_arrays(encoder, cohort, shelf, [*ids, *sorted(validation)])
+        arrays = front_end_arrays(encoder, cohort, cache, [*ids, *sorted(validation)])
         scale = cohort.normalisation(ids) if arrays is None else None
         training = WindowSet.load(cohort, ids, scale, arrays)
         validating = WindowSet.load(cohort, sorted(validation), scale, arrays) if validation else None
-        before, seconds = _stage1(encoder, training, settings, here, shelf)
+        before, seconds = _stage1(encoder, training, settings, here, cache)
         network, trained = fit_network(
-            encoder, settings.backbone, training, validating, settings.stage2, here, shelf.checkpoint(),
+            encoder, settings.backbone, training, validating, settings.stage2, here, cache.checkpoint(),
             pretrained=settings.stage1 is not None,
         )  # fmt: skip
     model = NetworkModel(facts, network, scale, device)
@@ -234,12 +234,12 @@ def _fit_network(
 
 
 def front_end_arrays(
-    encoder: nn.Module, cohort: Cohort, shelf: Shelf, subjects: Sequence[str] = ()
+    encoder: nn.Module, cohort: Cohort, cache: FitCache, subjects: Sequence[str] = ()
 ) -> Callable[[str], NDArray[np.float32]] | None:
     """Where the encoder has a front end: a function from a subject to its features (n x F); None elsewhere.
 
     A front end is a function of the window alone, so one person's features depend on nobody else's. Those of
-    ``subjects`` are computed at once, each by one of the processes that share the shelf.
+    ``subjects`` are computed at once, each by one of the processes that share the cache.
     """
     front_end: Any = getattr(encoder, "front_end", None)
     if front_end is None:
@@ -251,19 +251,19 @@ def front_end_arrays(
     def compute(bag: NDArray[np.float32]) -> NDArray[np.float32]:
         return front_end_features(front_end, bag)
 
-    prepare_features(shelf, key, whole, subjects, compute)
+    prepare_features(cache, key, whole, subjects, compute)
 
     def features(subject: str) -> NDArray[np.float32]:
-        every = features_of(shelf, key, whole, subject, compute)
+        every = features_of(cache, key, whole, subject, compute)
         return cohort.part(subject, every) if isinstance(cohort, Excerpt) else every
 
     return features
 
 
 def _stage1(
-    encoder: nn.Module, training: WindowSet, settings: Settings, here: Any, shelf: Shelf
+    encoder: nn.Module, training: WindowSet, settings: Settings, here: Any, cache: FitCache
 ) -> tuple[Curve, float]:
-    """Load the Stage 1 encoder from the shelf, training it first if nobody has; its curve and seconds."""
+    """Load the Stage 1 encoder from the cache, training it first if nobody has; its curve and seconds."""
     from bridgemil.learning.fitting import pretrain
 
     stage1, backbone = settings.stage1, settings.backbone
@@ -274,7 +274,7 @@ def _stage1(
         trained: Trained = pretrain(encoder, backbone, training, stage1, here, keep)
         return encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
 
-    tensors, note = shelf.stage1(train)
+    tensors, note = cache.stage1(train)
     try:
         encoder.load_state_dict(tensors)
     except RuntimeError as error:

@@ -304,7 +304,9 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
                 continue
             complete = list[str]()
             for seed in sorted(rows["seed"].unique()):
-                identities = [run_identity(settings, cohort_hash, r, int(seed)) for r in plan.rounds(settings.selects)]
+                identities = [
+                    run_identity(settings, cohort_hash, r, int(seed)) for r in plan.cv_folds(settings.selects)
+                ]
                 complete += identities if done.issuperset(identities) else []
             if complete:
                 results = gather(store, complete, settings, plan)

@@ -16,11 +16,11 @@ from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, some_bands
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
-from bridgemil.models import BaselineModel, Model, NetworkModel, Shelf, features_of, front_end_arrays
+from bridgemil.models import BaselineModel, FitCache, Model, NetworkModel, features_of, front_end_arrays
 from bridgemil.report.cohort_place import cohort_place
 from bridgemil.report.explanation import Person
 from bridgemil.report.window_values import Floats
-from bridgemil.runs import AuditWarning, RunShelf, RunStore
+from bridgemil.runs import AuditWarning, RunCache, RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,14 +71,14 @@ class HeldOut:
         Of a baseline the training people's; of a network those of up to ``MOST_WINDOWS`` windows of each of them.
         """
         train = sorted(self.about["train"])
-        shelf = RunShelf(self.store, self.identity, None, {}) if os.access(self.store.root, os.W_OK) else Shelf()
+        cache = RunCache(self.store, self.identity, None, {}) if os.access(self.store.root, os.W_OK) else FitCache()
         if isinstance(model, BaselineModel):
             settings, baseline = model.facts.settings, model.baseline
             key = json.dumps([settings.method, settings.code, baseline.features_key], sort_keys=True)
-            rows = [features_of(shelf, key, self.cohort, subject, baseline.features) for subject in train]
+            rows = [features_of(cache, key, self.cohort, subject, baseline.features) for subject in train]
             return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training people"
         assert isinstance(model, NetworkModel)
-        arrays = front_end_arrays(model.network.encoder, self.cohort, shelf)
+        arrays = front_end_arrays(model.network.encoder, self.cohort, cache)
         if arrays is None:
             return None, ""
         parts = [values[_spaced(len(values))] for values in map(arrays, train)]

@@ -14,12 +14,12 @@ of checksums, which are compared when a file is read. Nothing here is ever unpic
 through a link.
 """
 
+from bridgemil.runs.cache import RunCache
 from bridgemil.runs.identity import IDENTITY, RESULTS_VERSION, run_identity, stage1_identity
-from bridgemil.runs.shelf import RunShelf
 from bridgemil.runs.store import RunStore, find_store, open_store
 from bridgemil.runs.warnings import TITLE, AuditWarning, merged, warning_names, warning_text
 
 __all__ = [
-    "IDENTITY", "RESULTS_VERSION", "TITLE", "AuditWarning", "RunShelf", "RunStore", "find_store", "merged",
+    "IDENTITY", "RESULTS_VERSION", "TITLE", "AuditWarning", "RunCache", "RunStore", "find_store", "merged",
     "open_store", "run_identity", "stage1_identity", "warning_names", "warning_text",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridgemil.cohort.folds import Round
+from bridgemil.cohort.folds import Fold
 from bridgemil.methods import Settings, digest
 
 IDENTITY = re.compile("[0-9a-f]{24}")
@@ -18,14 +18,14 @@ IDENTITY = re.compile("[0-9a-f]{24}")
 RESULTS_VERSION = 5
 
 
-def run_identity(settings: Settings, cohort_hash: str, subjects: Round, seed: int) -> str:
+def run_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str:
     """Everything that decides a run's result; not the device, threads, paths or the fold's number."""
     who: list[Any] = [sorted(subjects.train), sorted(subjects.validation), sorted(subjects.test)]
     who += _kept(subjects, {*subjects.train, *subjects.validation, *subjects.test})
     return digest([settings.changed, cohort_hash, who, seed, RESULTS_VERSION])[:24]
 
 
-def stage1_identity(settings: Settings, cohort_hash: str, subjects: Round, seed: int) -> str | None:
+def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str | None:
     """What decides a Stage 1 encoder: runs that would train the same one share it. None without a Stage 1."""
     if settings.stage1 is None:
         return None
@@ -35,7 +35,7 @@ def stage1_identity(settings: Settings, cohort_hash: str, subjects: Round, seed:
     return digest([changed["stage1"], network, cohort_hash, *who, seed, RESULTS_VERSION])[:24]
 
 
-def _kept(subjects: Round, who: set[str]) -> list[Any]:
+def _kept(subjects: Fold, who: set[str]) -> list[Any]:
     """Which windows of these people are used; nothing where all are."""
     kept = {subject: list(rows) for subject, rows in subjects.kept.items() if subject in who}
     return [kept] if kept else []

@@ -10,7 +10,7 @@ from typing import Any
 
 from bridgemil import backbones, methods
 from bridgemil.audit import guard
-from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import benchmark
 from bridgemil.engine.execute import Where
@@ -146,7 +146,7 @@ class Desk:
         changes: Mapping[str, Any] | None = None,
         seeds: Sequence[int] | None = None,
         part: str = "",
-        drawn: Callable[[list[Round]], list[Round]] | None = None,
+        drawn: Callable[[list[Fold]], list[Fold]] | None = None,
     ) -> Experiment:
         """One method on one split.
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.results import Results
@@ -97,7 +97,7 @@ def mean_gates(results: Results, cohort: Cohort) -> dict[str, NDArray[np.float64
     return {subject: rows.to_numpy(dtype=np.float64) for subject, rows in gates.items()}
 
 
-def inner_plan(split: FoldPlan, outer: Round) -> FoldPlan:
+def inner_plan(split: FoldPlan, outer: Fold) -> FoldPlan:
     """The folds of a split without those of a round's test subjects.
 
     Parameters
@@ -114,12 +114,12 @@ def inner_plan(split: FoldPlan, outer: Round) -> FoldPlan:
     return FoldPlan(tuple(fold for fold in split.folds if set(fold) != set(outer.test)))
 
 
-def inner_rounds(rounds: Sequence[Round], outer: Round) -> list[Round]:
+def inner_rounds(rounds: Sequence[Fold], outer: Fold) -> list[Fold]:
     """Of the inner rounds, those that hold out training subjects of the outer round: no other gates are needed."""
     return [inner for inner in rounds if not set(inner.test) & set(outer.validation)]
 
 
-def reduced(outer: Round, choice: Choice, cohort: Cohort, gates: Gates, split_seed: int) -> Round:
+def reduced(outer: Fold, choice: Choice, cohort: Cohort, gates: Gates, split_seed: int) -> Fold:
     """A round whose training subjects keep K windows each; validation and test subjects keep all.
 
     Parameters
@@ -152,7 +152,7 @@ def _order(choice: Choice, n: int, gates: NDArray[np.float64] | None, seed: list
     return np.argsort(-gates if choice.rule == "top" else gates, kind="stable")
 
 
-def evidence_share(rounds: Sequence[Round], known: Mapping[str, NDArray[np.bool_]]) -> float | None:
+def evidence_share(rounds: Sequence[Fold], known: Mapping[str, NDArray[np.bool_]]) -> float | None:
     """The share of the kept training windows that hold evidence, mean over patients who have both kinds of windows.
 
     Parameters

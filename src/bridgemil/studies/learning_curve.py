@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import methods
-from bridgemil.cohort.folds import Round
+from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadData, BadUse
@@ -87,20 +87,20 @@ class Curve:
         return np.append(n, beyond), *np.concatenate([np.stack(self.forecast.fitted(n)), forecast], axis=1)
 
 
-def thinned(cohort: Cohort, fold_round: Round, n: int, rng: np.random.Generator) -> Round:
-    """The round with n training subjects; with the same generator, a smaller n gives some of a larger one's.
+def thinned(cohort: Cohort, fold: Fold, n: int, rng: np.random.Generator) -> Fold:
+    """The fold with n training subjects; with the same generator, a smaller n gives some of a larger one's.
 
     Parameters
     ----------
-    cohort, fold_round
+    cohort, fold
         Knows the classes; has all training subjects.
     n
         How many training subjects stay.
     rng
         Draws who goes first within a class.
     """
-    chosen = set(drawn_order(fold_round.train, [cohort.records[s].label for s in fold_round.train], rng)[:n])
-    return replace(fold_round, train=tuple(subject for subject in fold_round.train if subject in chosen))
+    chosen = set(drawn_order(fold.train, [cohort.records[s].label for s in fold.train], rng)[:n])
+    return replace(fold, train=tuple(subject for subject in fold.train if subject in chosen))
 
 
 def drawn_order(subjects: Sequence[str], labels: Sequence[str], rng: np.random.Generator) -> list[str]:
@@ -202,15 +202,15 @@ def _points(desk: Desk, method: str) -> dict[Cohort, list[Point]]:
     return {cohort: sorted(mine, key=lambda point: (point.is_all, point.n)) for cohort, mine in points.items()}
 
 
-def _rounds(desk: Desk, cohort: Cohort, method: str) -> list[Round]:
+def _rounds(desk: Desk, cohort: Cohort, method: str) -> list[Fold]:
     """With all training subjects, of every split."""
     splits = (desk.split(cohort, seed) for seed in desk.split_seeds)
-    return [fold_round for split in splits for fold_round in desk.experiment(cohort, method, split).rounds()]
+    return [fold for split in splits for fold in desk.experiment(cohort, method, split).cv_folds()]
 
 
 def sizes_of(desk: Desk, cohort: Cohort, method: str) -> list[int]:
     """The numbers of training subjects below all of them: the user's, or the usual ones."""
-    numbers = [len(fold_round.train) for fold_round in _rounds(desk, cohort, method)]
+    numbers = [len(fold.train) for fold in _rounds(desk, cohort, method)]
     smallest, largest, classes = min(numbers), max(numbers), len(cohort.classes)
     least = LEAST_OF_A_CLASS * classes
     chosen = desk.option("sizes", None)
@@ -231,7 +231,7 @@ def fewer_people(desk: Desk, cohort: Cohort, method: str, n: int | None, draw: i
     if n is None:
         return desk.experiment(cohort, method, split)
 
-    def drawn(rounds: list[Round]) -> list[Round]:
+    def drawn(rounds: list[Fold]) -> list[Fold]:
         return [thinned(cohort, r, n, np.random.default_rng([split_seed, draw, r.fold])) for r in rounds]
 
     return desk.experiment(cohort, method, split, part=f"{n} training subjects, draw {draw + 1}", drawn=drawn)

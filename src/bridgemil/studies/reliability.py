@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadUse
@@ -51,7 +51,7 @@ class Trained(NamedTuple):
     """What came of one choice of windows on one cohort, over all splits."""
 
     results: list[Results]
-    rounds: list[Round]
+    rounds: list[Fold]
 
 
 def perform(desk: Desk) -> Findings:
@@ -137,13 +137,13 @@ def _whole(
         if any(getattr(member.stage2, "aggregator", None) == "mean" for member in experiment.settings.each):
             raise BadUse("stage2.aggregator=mean lets every window in alike; gates must differ to rank windows")
     voting = zip(cases, experiments, strict=False) if with_nested else ()
-    inner = [[_inner(desk, case, outer) for outer in vote.rounds()] for case, vote in voting]
+    inner = [[_inner(desk, case, outer) for outer in vote.cv_folds()] for case, vote in voting]
     results = iter(desk.perform([*experiments, *(one for several in inner for one in several)]))
     votes, gated = ([next(results) for _ in cases] for _ in (VOTE, GATED))
     return votes, gated, [[next(results) for _ in several] for several in inner]
 
 
-def _inner(desk: Desk, case: Case, outer: Round) -> Experiment:
+def _inner(desk: Desk, case: Case, outer: Fold) -> Experiment:
     """bridgemil on the folds without the outer round's test subjects."""
     plan, part = kept_windows.inner_plan(case.split, outer), "gates without the test fold"
     return desk.experiment(
@@ -170,11 +170,11 @@ def _trained(
     for (key, experiment), results in zip(experiments, desk.perform([e for _, e in experiments]), strict=True):
         several = trained.setdefault(key, Trained([], []))
         several.results.append(results)
-        several.rounds.extend(experiment.rounds())
+        several.rounds.extend(experiment.cv_folds())
     return trained
 
 
-def _reduced(case: Case, choice: Choice, gates: Sequence[Gates], rounds: list[Round]) -> list[Round]:
+def _reduced(case: Case, choice: Choice, gates: Sequence[Gates], rounds: list[Fold]) -> list[Fold]:
     return [
         kept_windows.reduced(outer, choice, case.cohort, mine, case.split_seed)
         for outer, mine in zip(rounds, gates, strict=True)

@@ -134,11 +134,11 @@ class Look:
     def _read(self, encoder: nn.Module) -> list[NDArray[np.float32]]:
         """What encoders take, of the test and of the training windows: front-end features or normalised windows."""
         from bridgemil.models import front_end_arrays
-        from bridgemil.runs import RunShelf
+        from bridgemil.runs import RunCache
 
         job = self.jobs["bridgemil"]
-        shelf = RunShelf(self.desk.store, job.identity, job.stage1, {})
-        arrays = front_end_arrays(encoder, self.cohort, shelf)
+        cache = RunCache(self.desk.store, job.identity, job.stage1, {})
+        arrays = front_end_arrays(encoder, self.cohort, cache)
         return [self._normalised(s) if arrays is None else s.take(arrays) for s in (self.test, self.train)]
 
     def _normalised(self, sample: Sample) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridgemil.cohort.folds import FoldPlan, Round
+from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.records import SubjectRecord
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Experiment
@@ -91,13 +91,13 @@ def reduced(desk: Desk, cohort: Cohort, method: str, amount: Amount, split_seed:
         return desk.experiment(cohort, method, subset, seeds=(seed,), part=amount.text)
     kept = last_windows(cohort, amount.value)
 
-    def drawn(rounds: list[Round]) -> list[Round]:
-        return [replace(fold_round, kept=_kept_in(kept, fold_round)) for fold_round in rounds]
+    def drawn(rounds: list[Fold]) -> list[Fold]:
+        return [replace(fold, kept=_kept_in(kept, fold)) for fold in rounds]
 
     return desk.experiment(cohort, method, split, seeds=(seed,), part=amount.text, drawn=drawn)
 
 
-def _kept_in(kept: dict[str, tuple[int, ...]], subjects: Round) -> dict[str, tuple[int, ...]]:
+def _kept_in(kept: dict[str, tuple[int, ...]], subjects: Fold) -> dict[str, tuple[int, ...]]:
     people = (*subjects.train, *subjects.validation, *subjects.test)
     return {subject: kept[subject] for subject in people if subject in kept}
 
@@ -114,12 +114,12 @@ class Condition:
 
     def sizes(self) -> dict[str, float]:
         """Training subjects of a run and windows of a subject, on average."""
-        rounds = [fold_round for experiment in self.experiments for fold_round in experiment.rounds()]
-        people = dict.fromkeys(subject for fold_round in rounds for subject in fold_round.test)
-        kept = {subject: len(rows) for fold_round in rounds for subject, rows in fold_round.kept.items()}
+        rounds = [fold for experiment in self.experiments for fold in experiment.cv_folds()]
+        people = dict.fromkeys(subject for fold in rounds for subject in fold.test)
+        kept = {subject: len(rows) for fold in rounds for subject, rows in fold.kept.items()}
         windows = [kept.get(subject, self.cohort.records[subject].n_windows) for subject in people]
         return {
-            "train_subjects": float(np.mean([len(fold_round.train) for fold_round in rounds])),
+            "train_subjects": float(np.mean([len(fold.train) for fold in rounds])),
             "windows": float(np.mean(windows)),
         }
 
@@ -173,7 +173,7 @@ def _conditions(desk: Desk) -> tuple[list[Condition], list[str]]:
         for amount in (*fold_amounts(k), *window_amounts()):
             of_each = [tuple(reduced(desk, cohort, method, amount, *draw) for draw in draws) for method in METHODS]
             # The methods have the same rounds, so that one speaks for all.
-            if amount.text and not all(_can_train(cohort, experiment.rounds()) for experiment in of_each[0]):
+            if amount.text and not all(_can_train(cohort, experiment.cv_folds()) for experiment in of_each[0]):
                 left_out.append(
                     f"{desk.name(cohort)}: {amount.text} were not tried: a training set would have no subject of some "
                     "class, or no two windows in a row."
@@ -184,11 +184,11 @@ def _conditions(desk: Desk) -> tuple[list[Condition], list[str]]:
     return [Condition(*one, [next(results) for _ in one[-1]]) for one in planned], left_out
 
 
-def _can_train(cohort: Cohort, rounds: Sequence[Round]) -> bool:
+def _can_train(cohort: Cohort, rounds: Sequence[Fold]) -> bool:
     """Whether every training set has all classes, and windows with a neighbour, which Stage 1 aligns."""
-    for fold_round in rounds:
-        people = [cohort.records[subject] for subject in fold_round.train]
-        kept = [len(fold_round.kept.get(record.subject, range(record.n_windows))) for record in people]
+    for fold in rounds:
+        people = [cohort.records[subject] for subject in fold.train]
+        kept = [len(fold.kept.get(record.subject, range(record.n_windows))) for record in people]
         in_a_row = sum(_in_a_row(*one) for one in zip(people, kept, strict=True))
         if {record.label for record in people} != set(cohort.classes) or in_a_row < 2:
             return False

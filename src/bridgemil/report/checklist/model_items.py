@@ -221,7 +221,7 @@ def people_in_analyses(known: Dossier) -> Answer:
         for member in cell.results.settings.each
     }
     for split, title, selects in kinds.values():
-        rounds = split.rounds(selects)
+        rounds = split.cv_folds(selects)
         sizes = [[len(side) for side in sides] for sides in
                  ([r.train for r in rounds], [r.validation for r in rounds], [r.test for r in rounds])]  # fmt: skip
         rows.append([title, str(split.k), *(_range(numbers) for numbers in sizes), str(sum(sizes[2]))])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from bridgemil.models import Shelf
+from bridgemil.models import FitCache
 from bridgemil.runs.store import ADVICE, KINDS, NOTE, WEIGHTS, RunStore
 from bridgemil.storage.artifact import Artifact, new_artifact
 from bridgemil.storage.files import Taken, lock, refuse_link, write_json
@@ -23,7 +23,7 @@ FEATURES = "features.npy"
 
 
 @dataclass(frozen=True)
-class RunShelf(Shelf):
+class RunCache(FitCache):
     """What a run keeps and shares in a folder of runs."""
 
     store: RunStore
