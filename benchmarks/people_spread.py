@@ -145,7 +145,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="synthetic cohorts to average over")
     parser.add_argument("--people", type=int, default=29, help="controls in each of them")
     parser.add_argument("--seconds", type=int, default=120)
-    parser.add_argument("--version", type=int, choices=[1, 2], default=2, help="of the generator")
     parser.add_argument("--common-uv", type=float, help="what all electrodes share, in microvolt")
     parser.add_argument("--quick", action="store_true", help="few people and one seed: does it run?")
     arguments = parser.parse_args()
@@ -153,16 +152,12 @@ def main() -> None:
     seeds, seconds = (arguments.seeds[:1], 60) if arguments.quick else (arguments.seeds, arguments.seconds)
     extra = {} if arguments.common_uv is None else {"common_uv": arguments.common_uv}
     cohorts = [
-        synthetic_people(
-            SynthSettings(
-                subjects=2 * people, seconds=seconds, sfreq=RATE, seed=seed, version=arguments.version, **extra
-            )
-        )
+        synthetic_people(SynthSettings(subjects=2 * people, seconds=seconds, sfreq=RATE, seed=seed, **extra))
         for seed in seeds
     ]
     most = people if arguments.quick else 10**6
     bags, sfreq = real_people(arguments.cohort, arguments.label, most) if arguments.cohort else ([], RATE)
-    print(f"{len(bags)} real people; synthetic: version {arguments.version}, {people} controls, seeds {seeds}")
+    print(f"{len(bags)} real people; synthetic: {people} controls, seeds {seeds}")
     for words, prepare in (("as recorded", list), ("to the average reference", to_average)):
         print(f"\n{words}\n")
         synthetic = average([measure(prepare(people_bags), RATE) for people_bags in cohorts])

@@ -59,7 +59,6 @@ def main() -> None:
     parser.add_argument("--evidence", choices=["state", "burst", "trait"], default="state")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--strength", type=float, help="of that kind of evidence; none: the accepted one")
-    parser.add_argument("--version", type=int, choices=[1, 2], default=2, help="of the generator")
     parser.add_argument("--common-uv", type=float, help="what all electrodes share, in microvolt")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="a few seconds: does it still run?")
@@ -71,10 +70,10 @@ def main() -> None:
         extra[{"state": "strength", "burst": "burst_strength", "trait": "trait_strength"}[kind]] = arguments.strength
     if arguments.common_uv is not None:
         extra["common_uv"] = arguments.common_uv
-    print(f"version {arguments.version}, evidence {kind}: seed, AUROC of the true fraction, of band power, evidence")
+    print(f"evidence {kind}: seed, AUROC of the true fraction, of band power, evidence")
     powers = []
     for seed in arguments.seeds:
-        settings = SynthSettings(seed=seed, evidence=kind, version=arguments.version, **extra)
+        settings = SynthSettings(seed=seed, evidence=kind, **extra)
         truth, power, spans = acceptance(settings, arguments.jobs)
         powers.append(power)
         words = ", ".join(f"{name} {low:.0%}-{high:.0%}" for name, (low, high) in spans.items())

@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import itertools
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -21,50 +20,27 @@ from bridgemil.cohort.synthetic import (
     simulate,
     synthesise,
     true_evidence,
-    version1,
-    version2,
 )
-from bridgemil.cohort.synthetic.waves import standard_scores
+from bridgemil.cohort.synthetic.generator import TRAITS, standard_scores
 from bridgemil.errors import BadUse
-from bridgemil.settings import parse
 
 ROOT = Path(__file__).parents[2]
-# Of all files of a small cohort, written by the program as it was before there was a second version.
-OLD_COHORTS = {
-    ("state", 2, 0): "ff22893ff6106e9a81ee1f9b4ca54188280ff4fd7fe605157d6f9ca51f8f3cc3",
-    ("burst", 3, 3): "5cdf9dee2da4b047756e97c81e3b9d2f85716551f4aff69f10a77b0ae70c0474",
+# Of the recordings and events of a small cohort: a change of the generator must be noticed.
+COHORTS = {
+    ("state", 2, 0): "7b628aceb81ddacb5d09eb00a834215807e3aee5ac8db3f45f5e4a9bf91fd300",
+    ("burst", 3, 3): "5e7360ac6ed07f030f3234acb3c15d1c536acf6524f32d2f1274e7c9d3b6fa5a",
 }
 
 
-@pytest.mark.parametrize(("evidence", "classes", "seed"), OLD_COHORTS)
-def test_version_1_gives_the_old_cohorts_to_the_byte(evidence: str, classes: int, seed: int, tmp_path: Path) -> None:
-    settings = SynthSettings(
-        version=1, evidence=evidence, classes=classes, seed=seed, subjects=6, seconds=60, sfreq=128
-    )
+@pytest.mark.parametrize(("evidence", "classes", "seed"), COHORTS)
+def test_the_default_cohorts_are_bit_identical(evidence: str, classes: int, seed: int, tmp_path: Path) -> None:
+    settings = SynthSettings(evidence=evidence, classes=classes, seed=seed, subjects=6, seconds=60, sfreq=128)
     root = synthesise(tmp_path / "s", settings, jobs=1, progress=False)
     digest = hashlib.sha256()
-    for file in sorted(path for path in root.rglob("*") if path.is_file()):
+    for file in sorted(path for path in root.glob("sub-*/**/*") if path.is_file()):
         digest.update(file.relative_to(root).as_posix().encode())
         digest.update(file.read_bytes())
-    assert digest.hexdigest() == OLD_COHORTS[evidence, classes, seed]
-
-
-def test_version_1_refuses_what_it_does_not_know() -> None:
-    with pytest.raises(BadUse, match="'trait' came with version 2"):
-        parse(SynthSettings, {"version": 1, "evidence": "trait"})
-    with pytest.raises(BadUse, match="common_uv came with version 2"):
-        parse(SynthSettings, {"version": 1, "common_uv": 0})
-    with pytest.raises(BadUse, match="version"):
-        parse(SynthSettings, {"version": 3})
-    old = SynthSettings(version=1)
-    assert SynthSettings(**old.model_dump()) == old
-
-
-def test_given_strengths_are_kept_and_the_others_are_those_of_the_version() -> None:
-    assert SynthSettings(version=1).strength == 12
-    assert SynthSettings().strength != 12
-    assert SynthSettings(strength=3).strength == 3
-    assert SynthSettings(strength=3).burst_strength == SynthSettings().burst_strength
+    assert digest.hexdigest() == COHORTS[evidence, classes, seed]
 
 
 def spreads(**settings: float) -> dict[str, tuple[float, float]]:
@@ -122,8 +98,6 @@ def test_the_trait_is_slowing_in_every_part_of_the_recording() -> None:
 def test_folders_of_evidence_say_so(tmp_path: Path) -> None:
     root = synthesise(tmp_path / "s", SynthSettings(subjects=6, seconds=60, sfreq=128), jobs=1, progress=False)
     assert has_evidence_windows(root)
-    written = json.loads((root / "dataset_description.json").read_text())["GeneratedBy"][0]["Settings"]
-    assert written["version"] == 2
 
 
 def test_the_spread_benchmark_runs() -> None:
@@ -132,10 +106,9 @@ def test_the_spread_benchmark_runs() -> None:
     assert done.stdout.count("| covariance, all bands |") == 2
 
 
-@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("evidence", ["state", "burst"])
-def test_patients_have_evidence_and_controls_hardly_any(evidence: str, version: int) -> None:
-    settings = SynthSettings(evidence=evidence, subjects=12, seed=5, version=version)
+def test_patients_have_evidence_and_controls_hardly_any(evidence: str) -> None:
+    settings = SynthSettings(evidence=evidence, subjects=12, seed=5)
     people = [simulate(settings, i) for i in range(12)]
     patients = [p.evidence_fraction for p in people if p.label != "control"]
     controls = [p.evidence_fraction for p in people if p.label == "control"]
@@ -151,9 +124,8 @@ def test_patients_have_evidence_and_controls_hardly_any(evidence: str, version: 
         assert {"blink", "muscle"} <= {e.kind for e in person.events}
 
 
-@pytest.mark.parametrize("generator", [{"version": 1}, {"version": 2, "common_uv": 0}])
-def test_the_evidence_is_slowing(generator: dict[str, float]) -> None:
-    settings = SynthSettings(subjects=8, seed=1, **generator)
+def test_the_evidence_is_slowing() -> None:
+    settings = SynthSettings(subjects=8, seed=1, common_uv=0)
     person = simulate(settings, 1)
     windows = person.signal.reshape(19, settings.seconds, settings.sfreq).transpose(1, 0, 2)
     power = np.abs(np.fft.rfft(windows, axis=-1)) ** 2
@@ -163,12 +135,11 @@ def test_the_evidence_is_slowing(generator: dict[str, float]) -> None:
 
 def test_fingerprints_do_not_depend_on_the_class() -> None:
     settings = SynthSettings(subjects=20)
-    for names in (version1.TRAITS, version2.TRAITS):
-        scores = [standard_scores(settings, i, names) for i in range(20)]
-        for trait in names:
-            patients = sorted(person[trait] for person in scores[1::2])
-            controls = sorted(person[trait] for person in scores[::2])
-            np.testing.assert_allclose(patients, controls)
+    scores = [standard_scores(settings, i, TRAITS) for i in range(20)]
+    for trait in TRAITS:
+        patients = sorted(person[trait] for person in scores[1::2])
+        controls = sorted(person[trait] for person in scores[::2])
+        np.testing.assert_allclose(patients, controls)
 
 
 def test_evidence_windows_need_half_an_overlap() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,15 +14,14 @@ NAME = "synth"
 
 def run(
     out: Annotated[Path, typer.Argument(help="Folder to write the BIDS data set to.")],
-    subjects: Annotated[int, typer.Option(min=6, help="People in all.")] = 60,
+    subjects: Annotated[int, typer.Option(min=6, help="Subjects in all.")] = 60,
     classes: Annotated[int, typer.Option(min=2, max=3, help="Two or three classes.")] = 2,
     seconds: Annotated[int, typer.Option(min=60, help="Length of each recording.")] = 120,
     evidence: Annotated[
         str,
-        typer.Option(help="state (slowing that comes and goes), burst (isolated sharp waves) or trait (everywhere)."),
+        typer.Option(help="state (intermittent slowing), burst (isolated sharp waves) or trait (continuous slowing)."),
     ] = "state",
-    seed: Annotated[int, typer.Option(help="Another seed gives other people.")] = 0,
-    version: Annotated[int, typer.Option(min=1, max=2, help="Of the generator; 1 gives the cohorts of before.")] = 2,
+    seed: Annotated[int, typer.Option(help="Seed; another seed gives other subjects.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes.  [default: the cores available]")] = None,
     json: options.Json = False,
 ) -> None:
@@ -33,14 +32,7 @@ def run(
     from bridgemil.cohort.synthetic import SynthSettings, synthesise
     from bridgemil.settings import parse
 
-    given: dict[str, Any] = {
-        "subjects": subjects,
-        "classes": classes,
-        "seconds": seconds,
-        "evidence": evidence,
-        "seed": seed,
-        "version": version,
-    }
+    given = {"subjects": subjects, "classes": classes, "seconds": seconds, "evidence": evidence, "seed": seed}
     settings = parse(SynthSettings, given)
     synthesise(out, settings, jobs)
     if json:

@@ -1,4 +1,4 @@
-"""Writing a synthetic cohort as a BIDS folder of EDF files, with the truth beside each."""
+"""The synthetic cohort as a BIDS folder of EDF files: writing it, and reading its truth back."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridgemil.cohort.channels import ADFTD_ORDER
-from bridgemil.cohort.synthetic.people import simulate
-from bridgemil.cohort.synthetic.scenario import CLASSES, SynthSettings
+from bridgemil.cohort.synthetic.generator import CLASSES, Event, Signal, SynthSettings, evidence_windows, simulate
+from bridgemil.cohort.tables import read_table
 from bridgemil.errors import BadUse
 from bridgemil.parallel import cores, each
 from bridgemil.storage.files import new_file, write_json, write_text
 
 
 def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None, progress: bool = True) -> Path:
-    """Write the cohort's BIDS folder and return its path; interrupted, the same call goes on where it stopped."""
+    """Write the cohort's BIDS folder and return its path; interrupted, the same call resumes."""
     out = Path(out)
-    generated_by = {"Name": "bridgemil synth", "Settings": settings.as_written()}
+    generated_by = {"Name": "bridgemil synth", "Settings": settings.model_dump()}
     about = out / "dataset_description.json"
     if about.is_file():
         if _generated_by(about) != [generated_by]:
@@ -73,3 +74,42 @@ def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
     }  # fmt: skip
     write_json(Path(f"{stem}_eeg.json"), sidecar)
     return row
+
+
+def true_evidence(recordings: str | Path, subject: str, starts: Signal) -> NDArray[np.bool_]:
+    """Which of a subject's windows hold evidence, from the events.tsv that ``synthesise`` wrote.
+
+    Parameters
+    ----------
+    recordings
+        The folder ``synthesise`` wrote.
+    subject
+        As in participants.tsv, ``sub-001``.
+    starts
+        Where each window of one second begins, in seconds (windows).
+
+    Returns
+    -------
+    numpy.ndarray
+        True where a window holds evidence (windows). Of a ``trait`` cohort no window is known to hold more than
+        another, so none is True; ``has_evidence_windows`` tells such a cohort.
+    """
+    _, rows = read_table(Path(recordings) / subject / "eeg" / f"{subject}_task-rest_events.tsv")
+    events = [Event(float(row["onset"]), float(row["duration"]), row["trial_type"]) for row in rows]
+    return evidence_windows(events, len(starts), starts)
+
+
+def patients(recordings: str | Path) -> set[str]:
+    """Who has the disease, by the participants.tsv that ``synthesise`` wrote.
+
+    Controls hold a little evidence too, but there it speaks against their own label: only in patients do the windows
+    that speak for the label hold the evidence.
+    """
+    _, rows = read_table(Path(recordings) / "participants.tsv")
+    return {row["participant_id"] for row in rows if row["group"] != CLASSES[0]}
+
+
+def has_evidence_windows(recordings: str | Path) -> bool:
+    """Whether the folder ``synthesise`` wrote has windows of evidence to find: not where the disease is a trait."""
+    about = json.loads((Path(recordings) / "dataset_description.json").read_text(encoding="utf-8"))
+    return bool(about["GeneratedBy"][0]["Settings"]["evidence"] != "trait")

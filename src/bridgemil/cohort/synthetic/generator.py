@@ -1,0 +1,342 @@
+"""The generator of synthetic EEG: subjects vary between each other and over time as real controls do.
+
+The activity of a subject is the sum of six bands. Each band has a source under every electrode, spread over its
+neighbours. Sources differ in strength between subjects (a band as a whole, and each source by itself) and over time
+(likewise), by the standard deviations of ``BANDS``, which were set by benchmarks/people_spread.py against the 29
+healthy controls of ``adftd-300s`` and by nothing else.
+
+A component common to all electrodes is added. In those recordings it falls as about f^-2.25, has the same gain at every
+electrode, and its power at 1 Hz varies between controls no more than that of 300 s of stationary noise (a standard
+deviation of .07 in the logarithm). It therefore does not distinguish subjects; its origin is unknown. ``common_uv=0``
+omits it; with the average reference it makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from bridgemil.cohort.channels import ADFTD_ORDER
+
+CLASSES = ("control", "slowing", "frontal")
+
+
+class SynthSettings(BaseModel):
+    """What to simulate. The numbers that decide how hard the task is are frozen defaults.
+
+    They were accepted by benchmarks/synthetic_acceptance.py, and frozen before any learning method was run on them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    subjects: int = Field(60, ge=6, description="subjects in all, evenly split between the classes")
+    classes: Literal[2, 3] = 2
+    seconds: int = Field(120, ge=60, description="length of each recording")
+    sfreq: int = Field(256, ge=128, description="samples per second")
+    evidence: Literal["state", "burst", "trait"] = "state"
+    seed: int = Field(0, ge=0)
+    strength: float = Field(6.5, gt=0, description="amplitude of the slowing at its peak, in microvolts")
+    burst_strength: float = Field(230.0, gt=0, description="height of a sharp wave, in microvolts")
+    trait_strength: float = Field(1.7, gt=0, description="how far the disease shifts the background")
+    common_uv: float = Field(32.5, ge=0, description="component common to all electrodes and subjects, in microvolts")
+
+
+Signal = NDArray[np.float64]
+BACKGROUND = "background_shifted"  # the whole recording of a patient, where the disease is a trait
+
+
+class Event(NamedTuple):
+    """A stretch of the recording and what happens in it."""
+
+    onset: float
+    duration: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Person:
+    """One simulated recording with its truth."""
+
+    subject: str
+    label: str
+    signal: Signal  # channels x time, microvolt
+    events: list[Event]
+
+    evidence: NDArray[np.bool_]  # which of its one-second windows hold evidence
+
+    @property
+    def evidence_fraction(self) -> float:
+        """The share of its windows that hold evidence."""
+        return float(self.evidence.mean())
+
+
+def evidence_windows(events: Sequence[Event], seconds: int, starts: Signal | None = None) -> NDArray[np.bool_]:
+    """Which one-second windows lie in evidence for at least half their length, or hold at least half of a burst."""
+    begin = np.arange(seconds, dtype=float) if starts is None else starts
+    hit = np.zeros(len(begin), dtype=bool)
+    for event in events:
+        if event.kind.startswith("evidence"):
+            overlap = np.minimum(begin + 1, event.onset + event.duration) - np.maximum(begin, event.onset)
+            hit |= overlap >= 0.5 * min(1.0, event.duration)
+    return hit
+
+
+class Band(NamedTuple):
+    """A band of activity and its spreads, as standard deviations of log amplitude."""
+
+    level: float  # median amplitude in microvolt
+    people: float  # between people: the band as a whole
+    follows: float  # how much of the delta's and alpha's share in that it takes over
+    sources: float  # between people: each source by itself
+    moments: float  # from second to second: the band as a whole
+    source_moments: float  # from second to second: each source by itself
+    reach: float  # of a source, on the unit disk
+
+
+BANDS = {
+    "delta": Band(3.93, 0.17, 0.30, 0.46, 0.40, 0.19, 0.45),
+    "theta": Band(0.69, 0.02, 0.75, 0.28, 0.37, 0.09, 0.55),
+    "alpha": Band(3.57, 0.48, 0.00, 0.52, 0.53, 0.07, 0.55),
+    "low beta": Band(1.45, 0.11, 0.50, 0.50, 0.32, 0.12, 0.50),
+    "high beta": Band(0.94, 0.12, 0.40, 0.62, 0.40, 0.23, 0.45),
+    "gamma": Band(0.65, 0.08, 0.00, 0.80, 0.51, 0.34, 0.45),
+}
+TRAITS = (*BANDS, "alpha_hz")
+ALPHA_HZ, ALPHA_HZ_SPREAD = 9.6, 0.6
+CLEANED = 0.15  # of blinks and muscles: the share left after cleaning, as in the recordings the spreads are from
+SENSOR_UV = 0.3
+
+
+class Shift(NamedTuple):
+    """What a disease does to the background at strength 1."""
+
+    alpha_hz: float
+    log_amplitude: dict[str, float]  # of a band, everywhere
+    front: float  # the same, more in front (1) or everywhere alike (0)
+
+
+SHIFTS = {
+    "slowing": Shift(-0.8, {"theta": 0.35, "alpha": -0.25}, 0.0),
+    "frontal": Shift(-0.3, {"delta": 0.3, "theta": 0.25}, 1.0),
+}
+
+
+def simulate(settings: SynthSettings, index: int) -> Person:
+    """Simulate one person; depends on the settings and the index only.
+
+    Parameters
+    ----------
+    settings
+        What to simulate.
+    index
+        The person's number, from 0; classes alternate.
+    """
+    label = CLASSES[index % settings.classes]
+    signal, events = _record(settings, index, label)
+    events = sorted(events)
+    return Person(f"sub-{index + 1:03d}", label, signal, events, evidence_windows(events, settings.seconds))
+
+
+def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, list[Event]]:
+    """Person ``index``'s signal (channels x time, microvolt) and what happened in it."""
+    rng = np.random.default_rng([settings.seed, 0, index])
+    n, rate = settings.seconds * settings.sfreq, settings.sfreq
+    places, patient = electrode_places(), label != "control"
+    scores = standard_scores(settings, index, TRAITS)
+    shift = SHIFTS[label] if patient and settings.evidence == "trait" else Shift(0.0, {}, 0.0)
+    alpha_hz = ALPHA_HZ + ALPHA_HZ_SPREAD * scores["alpha_hz"] + settings.trait_strength * shift.alpha_hz
+
+    states = draw_states(rng, settings, patient) if settings.evidence == "state" else []
+    bursts = draw_bursts(rng, settings, patient) if settings.evidence == "burst" else []
+    height = envelope(rng, states, n, rate)
+    shared = sum(BANDS[name].people * scores[name] for name in ("delta", "alpha"))
+    signal = np.zeros((len(places), n))
+    for name, band in BANDS.items():
+        whole = band.people * scores[name] + band.follows * shared
+        change = settings.trait_strength * shift.log_amplitude.get(name, 0.0)
+        gain = band.level * np.exp(whole + change * (1 + shift.front * places[:, 1]))
+        if name == "alpha":
+            gain = gain * np.clip(0.75 - 0.6 * places[:, 1], 0.3, None)  # the back of the head
+        activity = gain[:, None] * _activity(rng, places, band, _shape(name, alpha_hz, n, rate), settings)
+        signal += activity * (1 - 0.5 * np.clip(height, 0, 1)) if name == "alpha" else activity
+    if states:
+        signal += settings.strength * _slowing(rng, places, height, rate, front=label == "frontal")
+    if bursts:
+        signal += settings.burst_strength * sharp_waves(rng, places, bursts, n, rate, front=label == "frontal")
+    artefacts = add_artefacts(rng, places, signal, settings, left=CLEANED)
+    frequency = np.fft.rfftfreq(n, 1 / rate)
+    signal += settings.common_uv * shaped_noise(rng, n, np.maximum(frequency, 0.8) ** -1.125 * (frequency > 0))
+    signal += rng.normal(0, SENSOR_UV, signal.shape)
+    whole_recording = [Event(0.0, float(settings.seconds), BACKGROUND)] if shift.log_amplitude else []
+    return signal, [*whole_recording, *states, *bursts, *artefacts]
+
+
+def _shape(name: str, alpha_hz: float, n: int, rate: int) -> Signal:
+    """A band's amplitude at each frequency."""
+    frequency = np.fft.rfftfreq(n, 1 / rate)
+    if name == "delta":
+        return np.asarray(np.maximum(frequency, 0.8) ** -0.9 * (frequency > 0))
+    centre, width = {
+        "theta": (5.5, 1.0), "alpha": (alpha_hz, 0.9), "low beta": (16.0, 2.5), "high beta": (24.0, 4.0),
+        "gamma": (37.0, 7.0),
+    }[name]  # fmt: skip
+    return np.asarray(np.exp(-0.25 * ((frequency - centre) / width) ** 2))
+
+
+def _activity(rng: np.random.Generator, places: Signal, band: Band, shape: Signal, settings: SynthSettings) -> Signal:
+    """A band's activity at the electrodes (channels x time), of amplitude about one."""
+    rows, seconds, rate = len(places), settings.seconds, settings.sfreq
+    sources = shaped_noise(rng, seconds * rate, shape, rows).reshape(rows, seconds, rate)
+    moments = band.moments * rng.normal(size=(1, seconds + 1)) + band.source_moments * rng.normal(
+        size=(rows, seconds + 1)
+    )
+    strength = np.exp(moments + band.sources * rng.normal(size=(rows, 1)))[..., None]  # at every full second
+    between = np.arange(rate) / rate
+    sources *= strength[:, :-1] + (strength[:, 1:] - strength[:, :-1]) * between
+    distance = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    smear = np.exp(-((distance / band.reach) ** 2))
+    smear /= np.linalg.norm(smear, axis=1, keepdims=True)
+    activity: Signal = smear @ sources.reshape(rows, -1)
+    return activity
+
+
+def _slowing(rng: np.random.Generator, places: Signal, height: Signal, rate: int, front: bool) -> Signal:
+    """The slow rhythm of the states (channels x time, unit height)."""
+    hz = rng.uniform(2.0, 3.2) if front else rng.uniform(4.8, 6.5)
+    spread = np.clip(0.7 + 0.4 * (1 if front else -0.4) * places[:, 1], 0.1, None) + 0.15 * field(rng, places)
+    return np.asarray(spread[:, None] * height * rhythm(rng, len(height), rate, hz, 0.6))
+
+
+# Where the electrodes lie on a unit disk seen from above: x to the right, y to the nose.
+PLACES = {
+    "Fp1": (-0.28, 0.87), "Fp2": (0.28, 0.87), "F7": (-0.74, 0.53), "F3": (-0.38, 0.48), "Fz": (0, 0.45),
+    "F4": (0.38, 0.48), "F8": (0.74, 0.53), "T3": (-0.92, 0), "C3": (-0.46, 0), "Cz": (0, 0), "C4": (0.46, 0),
+    "T4": (0.92, 0), "T5": (-0.74, -0.53), "P3": (-0.38, -0.48), "Pz": (0, -0.45), "P4": (0.38, -0.48),
+    "T6": (0.74, -0.53), "O1": (-0.28, -0.87), "O2": (0.28, -0.87),
+}  # fmt: skip
+
+
+def electrode_places() -> Signal:
+    """Where the electrodes of the ADFTD montage lie (electrodes x 2)."""
+    return np.array([PLACES[name] for name in ADFTD_ORDER], dtype=float)
+
+
+def standard_scores(settings: SynthSettings, index: int, names: Sequence[str]) -> dict[str, float]:
+    """A person's traits as standard scores.
+
+    Each is dealt evenly over its normal distribution within every class (a Latin hypercube), so that classes have the
+    same fingerprints by design and a small cohort is not confounded by chance.
+    """
+    from scipy.stats import norm
+
+    number, place = index % settings.classes, index // settings.classes
+    members = len(range(number, settings.subjects, settings.classes))
+    scores = {}
+    for order, name in enumerate(names):
+        rank = np.random.default_rng([settings.seed, 1 + number, order]).permutation(members)[place]
+        scores[name] = float(norm.ppf((rank + 0.5) / members))
+    return scores
+
+
+def field(rng: np.random.Generator, places: Signal) -> Signal:
+    """A smooth random map over the scalp, about -1 to 1."""
+    distance = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    smooth = np.exp(-((distance / 0.6) ** 2)) @ rng.normal(size=len(places))
+    return np.asarray(smooth / np.abs(smooth).max())
+
+
+def shaped_noise(rng: np.random.Generator, n: int, amplitude: Signal, rows: int = 1) -> Signal:
+    """Gaussian noise with the given amplitude at each frequency, scaled to unit variance (rows x n)."""
+    spectrum = rng.normal(size=(rows, len(amplitude))) + 1j * rng.normal(size=(rows, len(amplitude)))
+    noise = np.fft.irfft(spectrum * amplitude, n)
+    unit: Signal = noise / noise.std(axis=1, keepdims=True)
+    return unit
+
+
+def rhythm(rng: np.random.Generator, n: int, rate: int, hz: float, width: float) -> Signal:
+    """A rhythm that waxes and wanes: noise in a narrow band, unit variance."""
+    frequency = np.fft.rfftfreq(n, 1 / rate)
+    return np.asarray(shaped_noise(rng, n, np.exp(-0.5 * ((frequency - hz) / width) ** 2))[0])
+
+
+def draw_states(rng: np.random.Generator, settings: SynthSettings, patient: bool) -> list[Event]:
+    """States of 5-20 s that do not touch: 33-57 % of a patient's time, at most 8 % of a control's."""
+    total = settings.seconds
+    lengths: list[float] = []
+    if patient:
+        target = rng.uniform(0.35, 0.55) * total
+        while target - sum(lengths) >= 5:
+            lengths.append(min(rng.uniform(5, 20), target - sum(lengths)))
+    else:
+        budget = 0.08 * total
+        while budget - sum(lengths) >= 5 and rng.random() < 0.5:
+            lengths.append(rng.uniform(5, min(20, budget - sum(lengths))))
+    if not lengths:
+        return []
+    pauses = rng.dirichlet(np.ones(len(lengths) + 1)) * (total - sum(lengths) - len(lengths) - 1) + 1
+    onsets = np.cumsum(pauses[:-1]) + np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    return [Event(float(onset), float(length), "evidence_state") for onset, length in zip(onsets, lengths, strict=True)]
+
+
+def envelope(rng: np.random.Generator, states: Sequence[Event], n: int, rate: int) -> Signal:
+    """How strong the slowing is at each moment: rises and falls within a state, each state with its own height."""
+    height = np.zeros(n)
+    for state in states:
+        first, length = round(state.onset * rate), round(state.duration * rate)
+        phase = np.arange(length) / length
+        height[first : first + length] = rng.uniform(0.7, 1.3) * np.sqrt(np.sin(np.pi * phase))[: n - first]
+    return height
+
+
+def draw_bursts(rng: np.random.Generator, settings: SynthSettings, patient: bool) -> list[Event]:
+    """Isolated sharp waves of 0.3-0.7 s, seconds apart: 6-14 a minute in patients, at most one in controls."""
+    per_minute = rng.uniform(6, 14) if patient else rng.uniform(0, 1)
+    slots = np.arange(1, settings.seconds - 2, 2)
+    count = min(len(slots), round(per_minute * settings.seconds / 60))
+    onsets = np.sort(rng.choice(slots, count, replace=False)) + rng.uniform(0, 0.3, count)
+    return [Event(float(onset), float(rng.uniform(0.3, 0.7)), "evidence_burst") for onset in onsets]
+
+
+def sharp_waves(
+    rng: np.random.Generator, places: Signal, bursts: Sequence[Event], n: int, rate: int, front: bool
+) -> Signal:
+    """A sharp wave and the slow wave after it, around one focus per person (channels x n, unit height)."""
+    focus = np.array([rng.choice([-0.5, 0.5]), 0.5 if front else -0.1])
+    spread = np.exp(-((np.linalg.norm(places - focus, axis=1) / 0.7) ** 2))
+    course = np.zeros(n)
+    for burst in bursts:
+        time = np.arange(round(burst.duration * rate)) / rate / burst.duration
+        wave = np.exp(-(((time - 0.2) / 0.06) ** 2)) - 0.6 * np.exp(-(((time - 0.6) / 0.18) ** 2))
+        first = round(burst.onset * rate)
+        course[first : first + len(wave)] += rng.uniform(0.7, 1.3) * wave * np.hanning(len(wave)) ** 0.25
+    return np.asarray(spread[:, None] * course)
+
+
+def add_artefacts(
+    rng: np.random.Generator, places: Signal, signal: Signal, settings: SynthSettings, left: float = 1.0
+) -> list[Event]:
+    """Add blinks and muscle activity in place, in everyone alike; returns when they happened.
+
+    ``left`` is the share of their amplitude that cleaning left in the recording.
+    """
+    rate, n, minutes = settings.sfreq, signal.shape[1], settings.seconds / 60
+    events = []
+    frontal = np.clip(places[:, 1], 0, None) ** 2
+    for onset in rng.uniform(0, settings.seconds - 0.5, round(rng.uniform(5, 15) * minutes)):
+        first, length = round(onset * rate), round(rng.uniform(0.25, 0.4) * rate)
+        signal[:, first : first + length] += left * rng.uniform(60, 160) * frontal[:, None] * np.hanning(length)
+        events.append(Event(float(onset), length / rate, "blink"))
+    frequency = np.fft.rfftfreq(n, 1 / rate)
+    muscle = shaped_noise(rng, n, ((frequency > 20) & (frequency < 100)).astype(float), 2)
+    sides = np.stack([np.clip(-places[:, 0], 0, None), np.clip(places[:, 0], 0, None)], axis=1) ** 2
+    for onset in rng.uniform(0, settings.seconds - 3, round(rng.uniform(2, 6) * minutes)):
+        first, length = round(onset * rate), round(rng.uniform(0.5, 2.0) * rate)
+        part = slice(first, first + length)
+        signal[:, part] += left * rng.uniform(5, 20) * (sides @ muscle[:, part]) * np.hanning(length)
+        events.append(Event(float(onset), length / rate, "muscle"))
+    return events
