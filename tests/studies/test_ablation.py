@@ -17,7 +17,7 @@ from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.learning.streams import Streams
 from bridgemil.models import encoder_for, fit
 from bridgemil.studies import scores
-from desks import QUICK, files, quick_desk
+from contexts import QUICK, files, quick_context
 
 
 def fitted(cohort: Cohort, method: str, recipe: str = "paper") -> tuple[nn.Module, nn.Module]:
@@ -37,8 +37,8 @@ def test_without_stage1_training_starts_from_random_weights_and_changes_them(coh
     assert all(not torch.equal(before[name], after[name]) for name in before if name.endswith("weight"))
     near = [torch.allclose(before[name], after[name], atol=0.01) for name in before]
     assert all(near), "two epochs from other weights would not end near these"
-    desk = quick_desk(cohort, tmp_path)
-    desk.perform([desk.experiment(cohort, "wo_stage1")])
+    context = quick_context(cohort, tmp_path)
+    context.perform([context.experiment(cohort, "wo_stage1")])
     assert not (tmp_path / "runs" / "stage1").exists()
 
 
@@ -56,7 +56,7 @@ def test_a_random_encoder_keeps_every_weight_and_only_batch_norm_learns(cohort: 
 
 @pytest.fixture(scope="module")
 def found(cohort: Cohort, out: Path) -> studies.Findings:
-    return studies.study("ablation", quick_desk(cohort, out))
+    return studies.study("ablation", quick_context(cohort, out))
 
 
 def test_every_ablation_is_compared_with_the_whole(found: studies.Findings) -> None:
@@ -73,8 +73,10 @@ def test_every_ablation_is_compared_with_the_whole(found: studies.Findings) -> N
 
 
 def test_a_gain_is_paired_by_subject_and_nothing_against_itself(cohort: Cohort, out: Path) -> None:
-    desk = quick_desk(cohort, out)
-    whole, without = desk.perform([desk.experiment(cohort, name) for name in ("bridgemil", "wo_variance_covariance")])
+    context = quick_context(cohort, out)
+    whole, without = context.perform(
+        [context.experiment(cohort, name) for name in ("bridgemil", "wo_variance_covariance")]
+    )
     same = scores.compared([whole], [whole])
     assert (same.difference, same.p) == (0, 1)
     forth, back = scores.compared([whole], [without]), scores.compared([without], [whole])
@@ -85,8 +87,10 @@ def test_a_gain_is_paired_by_subject_and_nothing_against_itself(cohort: Cohort, 
 
 
 def test_the_study_says_the_sentence_of_the_pair(cohort: Cohort, out: Path, found: studies.Findings) -> None:
-    desk = quick_desk(cohort, out)
-    whole, without = desk.perform([desk.experiment(cohort, name) for name in ("bridgemil", "wo_variance_covariance")])
+    context = quick_context(cohort, out)
+    whole, without = context.perform(
+        [context.experiment(cohort, name) for name in ("bridgemil", "wo_variance_covariance")]
+    )
     pair = without.compare(whole)
     (said,) = [sentence for sentence in found.sentences if ", wo_variance_covariance (" in sentence]
     assert pair.sentence in said
@@ -94,33 +98,35 @@ def test_the_study_says_the_sentence_of_the_pair(cohort: Cohort, out: Path, foun
 
 
 def test_retention_and_its_ablation_start_from_one_encoder(cohort: Cohort, out: Path, found: studies.Findings) -> None:
-    desk = quick_desk(cohort, out)
-    jobs = {name: desk.experiment(cohort, name).jobs(0)[0] for name in ("bridgemil", "wo_retention", "wo_nearby")}
+    context = quick_context(cohort, out)
+    jobs = {name: context.experiment(cohort, name).jobs(0)[0] for name in ("bridgemil", "wo_retention", "wo_nearby")}
     assert jobs["bridgemil"].stage1 == jobs["wo_retention"].stage1 != jobs["wo_nearby"].stage1
 
 
 def test_a_second_call_runs_nothing_and_writes_the_same_bytes(
     cohort: Cohort, out: Path, found: studies.Findings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = quick_desk(cohort, out)
+    context = quick_context(cohort, out)
     before = files(out / "ablation")
-    monkeypatch.setattr(type(desk.where), "workers", lambda *_: pytest.fail("a run was started"))
-    studies.study("ablation", desk)
+    monkeypatch.setattr(type(context.where), "workers", lambda *_: pytest.fail("a run was started"))
+    studies.study("ablation", context)
     assert files(out / "ablation") == before
     assert {"ablation.csv", "ablation.png", "ablation.svg", "findings.md"} == set(before)
 
 
 def test_chosen_variants_only_and_a_misspelt_one_is_refused(cohort: Cohort, out: Path, tmp_path: Path) -> None:
-    table = studies.study("ablation", quick_desk(cohort, out, options={"variants": ("wo_nearby",)})).tables["ablation"]
+    table = studies.study("ablation", quick_context(cohort, out, options={"variants": ("wo_nearby",)})).tables[
+        "ablation"
+    ]
     assert list(table["variant"]) == ["bridgemil", "wo_nearby"]
     with pytest.raises(BadUse, match=r"variant must be one of bridgemil.*did you mean wo_nearby"):
-        studies.study("ablation", quick_desk(cohort, tmp_path, options={"variants": ("wo_nerby",)}))
+        studies.study("ablation", quick_context(cohort, tmp_path, options={"variants": ("wo_nerby",)}))
     assert not (tmp_path / "runs").exists()
 
 
 def test_several_splits_are_pooled(cohort: Cohort, out: Path) -> None:
-    desk = quick_desk(cohort, out, split_seeds=(0, 1), options={"variants": ("wo_retention",)})
-    table = studies.study("ablation", desk).tables["ablation"]
+    context = quick_context(cohort, out, split_seeds=(0, 1), options={"variants": ("wo_retention",)})
+    table = studies.study("ablation", context).tables["ablation"]
     assert list(table["runs_of_all_folds"]) == [2, 2]
     assert list(table["subjects"]) == [len(cohort)] * 2
-    assert collect(desk.store)["split"].nunique() == 2
+    assert collect(context.store)["split"].nunique() == 2

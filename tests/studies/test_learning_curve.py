@@ -15,7 +15,7 @@ from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadUse
-from bridgemil.studies import Desk, learning_curve, power_law, scores
+from bridgemil.studies import StudyContext, learning_curve, power_law, scores
 from evaluated import cohort_on_disk
 from made_up import made_up
 from people import people
@@ -29,8 +29,8 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     return cohort_on_disk(tmp_path_factory.mktemp("curve") / "some.cohort", n=18, windows=3)
 
 
-def desk(cohort: Cohort, out: Path, **options: object) -> Desk:
-    return Desk(
+def context(cohort: Cohort, out: Path, **options: object) -> StudyContext:
+    return StudyContext(
         (cohort,), out, budget="demo", folds=3, options={"method": "tangent", **options}, progress=False,
         where=Where(jobs=1, device="cpu"),
     )  # fmt: skip
@@ -51,7 +51,7 @@ def test_every_beginning_of_a_draw_has_the_classes_in_proportion_and_two_of_each
 
 def test_draws_are_nested_differ_and_leave_test_and_validation_alone(tmp_path: Path) -> None:
     cohort = people(36, windows=1).save(tmp_path / "c")
-    chosen = desk(cohort, tmp_path / "out")
+    chosen = context(cohort, tmp_path / "out")
     whole = chosen.split(cohort, 0).cv_folds(selects=False)
 
     def rounds(n: int, draw: int) -> list[Fold]:
@@ -143,9 +143,9 @@ def test_people_are_drawn_anew_within_their_class() -> None:
 
 def test_a_rising_curve_says_what_more_people_might_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cohort = people(120, windows=1, n_channels=2).save(tmp_path / "c")
-    monkeypatch.setattr(Desk, "perform", lambda _, experiments: list(map(made_up, experiments)))
+    monkeypatch.setattr(StudyContext, "perform", lambda _, experiments: list(map(made_up, experiments)))
     monkeypatch.setattr(learning_curve, "RESAMPLES", 60)
-    findings = learning_curve.perform(desk(cohort, tmp_path / "out", sizes=[6, 10, 16, 25]))
+    findings = learning_curve.perform(context(cohort, tmp_path / "out", sizes=[6, 10, 16, 25]))
     forecasts = findings.tables["forecast"]
     assert forecasts["training_subjects"].tolist() == pytest.approx([120, 160])
     assert (forecasts["expected_gain95_low"] <= forecasts["expected_gain"]).all()
@@ -160,14 +160,14 @@ def test_a_rising_curve_says_what_more_people_might_give(tmp_path: Path, monkeyp
 
 def test_sizes_that_cannot_be_drawn_are_refused(cohort: Cohort, tmp_path: Path) -> None:
     with pytest.raises(BadUse, match=r"--sizes 3, 13: some.cohort has 12 subjects .* from 4 \(2 of each class\) to 12"):
-        learning_curve.sizes_of(desk(cohort, tmp_path, sizes=[3, 4, 13]), cohort, "tangent")
-    assert learning_curve.sizes_of(desk(cohort, tmp_path, sizes=[5, 4, 12]), cohort, "tangent") == [4, 5]
+        learning_curve.sizes_of(context(cohort, tmp_path, sizes=[3, 4, 13]), cohort, "tangent")
+    assert learning_curve.sizes_of(context(cohort, tmp_path, sizes=[5, 4, 12]), cohort, "tangent") == [4, 5]
     with pytest.raises(BadUse, match=r"some.cohort has 6 subjects"):  # where an epoch is selected, a fold less trains
-        learning_curve.sizes_of(replace(desk(cohort, tmp_path, sizes=[12]), recipe="paper"), cohort, "attention")
+        learning_curve.sizes_of(replace(context(cohort, tmp_path, sizes=[12]), recipe="paper"), cohort, "attention")
 
 
 def test_the_study_runs_once_and_gives_the_same_bytes(cohort: Cohort, tmp_path: Path) -> None:
-    chosen = desk(cohort, tmp_path / "out", sizes=[4, 5], draws=2)
+    chosen = context(cohort, tmp_path / "out", sizes=[4, 5], draws=2)
     findings = studies.study("learning_curve", chosen)
     table = findings.tables["learning_curve"]
     assert table["training_subjects"].tolist() == [4, 5, 12]

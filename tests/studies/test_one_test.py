@@ -16,13 +16,13 @@ from bridgemil.report.benchmark_files import markdown
 from bridgemil.report.benchmark_table import build
 from bridgemil.report.pages.report_page import report_page
 from bridgemil.runs import open_store
-from desks import QUICK, quick_desk
+from contexts import QUICK, quick_context
 
 VARIANT = "wo_variance_covariance"
 
 
 def test_one_pair_one_p_one_sentence(cohort: Cohort, tmp_path: Path) -> None:
-    found = studies.study("ablation", quick_desk(cohort, tmp_path, options={"variants": [VARIANT]}))
+    found = studies.study("ablation", quick_context(cohort, tmp_path, options={"variants": [VARIANT]}))
     runs = tmp_path / "runs"
     how = {"backbone": "eegnet", "recipe": "paper", "budget": "demo", "folds": 3, "out": runs, "progress": False}
     whole = evaluate(cohort, "bridgemil", **how, settings=QUICK)

@@ -20,7 +20,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.statistics import Comparison
 from bridgemil.studies import Findings, drawing, kept_windows, published, reliability, reliability_figure, truth
-from bridgemil.studies.desk import Desk
+from bridgemil.studies.context import StudyContext
 from bridgemil.studies.kept_windows import ALL, Choice
 from people import people
 
@@ -29,7 +29,7 @@ K, PLENTY, FOLDS = 5, 100, 4  # nobody has PLENTY windows
 
 
 class Done(NamedTuple):
-    desk: Desk
+    context: StudyContext
     findings: Findings
     runs: list[dict[str, Any]]  # run.json of each, with its identity
 
@@ -39,37 +39,37 @@ class Done(NamedTuple):
     def gates(self, runs: list[dict[str, Any]], subject: str) -> np.ndarray:
         """Of the only one of these runs that held the subject out."""
         (run,) = [run for run in runs if subject in run["test"]]
-        windows = pd.read_parquet(self.desk.store.run(run["identity"]) / "windows.parquet")
+        windows = pd.read_parquet(self.context.store.run(run["identity"]) / "windows.parquet")
         return windows[windows["subject"] == subject].sort_values("window")["gate"].to_numpy()
 
 
-def read_runs(desk: Desk) -> list[dict[str, Any]]:
-    files = sorted((desk.store.root / "runs").glob("*/run.json"))
+def read_runs(context: StudyContext) -> list[dict[str, Any]]:
+    files = sorted((context.store.root / "runs").glob("*/run.json"))
     return [json.loads(file.read_text()) | {"identity": file.parent.name} for file in files]
 
 
-def files_of(desk: Desk) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted((desk.out / "reliability").iterdir())}
+def files_of(context: StudyContext) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted((context.out / "reliability").iterdir())}
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("reliability")
     cohort = people(8, windows=6, effect=0.5).save(folder / "small.cohort")
-    desk = Desk(
+    context = StudyContext(
         (cohort,), folder / "out", "covariance", "paper", "demo", folds=FOLDS, changes=QUICK,
         options={"top": [PLENTY, K], "nested": True}, where=Where(jobs=1, device="cpu"), progress=False,
     )  # fmt: skip
-    return Done(desk, studies.study("reliability", desk), read_runs(desk))
+    return Done(context, studies.study("reliability", context), read_runs(context))
 
 
 def test_agreement_is_the_share_of_windows_that_say_the_label(done: Done) -> None:
     table = done.findings.data["agreement"]
-    cohort = done.desk.cohorts[0]
+    cohort = done.context.cohorts[0]
     assert sorted(table["subject"]) == sorted(cohort.subjects)
     labels = dict(zip(cohort.subjects, cohort.labels, strict=True))
     for run in done.part(None):
-        windows = pd.read_parquet(done.desk.store.run(run["identity"]) / "windows.parquet")
+        windows = pd.read_parquet(done.context.store.run(run["identity"]) / "windows.parquet")
         for subject in run["test"]:
             hits = [
                 labels[subject] == max(cohort.classes, key=lambda name, row=row: row[f"p_{name}"])
@@ -100,15 +100,17 @@ def test_training_subjects_keep_their_highest_or_lowest_windows_and_nobody_else_
             rest = np.delete(gates, kept)
             assert len(kept) == K
             assert gates[kept].min() >= rest.max() if rule == "top" else gates[kept].max() <= rest.min()
-        held_out = pd.read_parquet(done.desk.store.run(run["identity"]) / "windows.parquet").groupby("subject").size()
-        assert held_out.to_dict() == {s: done.desk.cohorts[0].records[s].n_windows for s in run["test"]}
+        held_out = (
+            pd.read_parquet(done.context.store.run(run["identity"]) / "windows.parquet").groupby("subject").size()
+        )
+        assert held_out.to_dict() == {s: done.context.cohorts[0].records[s].n_windows for s in run["test"]}
 
 
 def test_what_stays_is_what_is_trained_on(done: Done) -> None:
     parts = [None, *(f"{rule} {K} windows" for rule in ("top", "bottom", "random"))]
     said = [
         tuple(
-            pd.concat([done.desk.store.predictions(run["identity"]) for run in done.part(part)])
+            pd.concat([done.context.store.predictions(run["identity"]) for run in done.part(part)])
             .sort_values("subject")["p_patient"]
             .round(9)
         )
@@ -165,7 +167,7 @@ def test_leaks_controls_and_cost_are_said(done: Done) -> None:
         {"cohort": "small.cohort", "rule": "all", "accuracy": 70.0, "ci95_low": low, "ci95_high": 90.0}
         for low in (50, 51)
     ]
-    shown = [reliability._not_above_chance(done.desk, [row]) for row in rows]
+    shown = [reliability._not_above_chance(done.context, [row]) for row in rows]
     assert "not better than chance (70.0 %" in shown[0][0]
     assert shown[1] == []
     assert f"{FOLDS * (FOLDS - 2)} runs more of bridgemil, where plain gates need {FOLDS}" in notes
@@ -175,29 +177,29 @@ def test_leaks_controls_and_cost_are_said(done: Done) -> None:
 
 
 def test_a_second_call_runs_nothing_and_writes_the_same_bytes_and_so_does_one_after_a_kill(done: Done) -> None:
-    before, identities = files_of(done.desk), {run["identity"] for run in done.runs}
+    before, identities = files_of(done.context), {run["identity"] for run in done.runs}
     assert {"agreement.csv", "reliability.csv", "reliability.png", "reliability.svg", "findings.md"} <= set(before)
-    stamps = {i: (done.desk.store.run(i) / "run.json").stat().st_mtime_ns for i in identities}
-    studies.study("reliability", done.desk)
-    assert files_of(done.desk) == before
-    assert stamps == {i: (done.desk.store.run(i) / "run.json").stat().st_mtime_ns for i in identities}
+    stamps = {i: (done.context.store.run(i) / "run.json").stat().st_mtime_ns for i in identities}
+    studies.study("reliability", done.context)
+    assert files_of(done.context) == before
+    assert stamps == {i: (done.context.store.run(i) / "run.json").stat().st_mtime_ns for i in identities}
     lost = [done.part(None, "bridgemil")[0], done.part(f"top {K} windows")[0]]
     for run in lost:  # as if it had been killed before these
-        shutil.rmtree(done.desk.store.run(run["identity"]))
-    shutil.rmtree(done.desk.out / "reliability")
-    studies.study("reliability", done.desk)
-    assert {run["identity"] for run in read_runs(done.desk)} == identities
-    assert files_of(done.desk) == before
+        shutil.rmtree(done.context.store.run(run["identity"]))
+    shutil.rmtree(done.context.out / "reliability")
+    studies.study("reliability", done.context)
+    assert {run["identity"] for run in read_runs(done.context)} == identities
+    assert files_of(done.context) == before
 
 
 def test_where_the_truth_is_known_the_kept_windows_are_held_against_it(
     done: Done, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cohort = done.desk.cohorts[0]
+    cohort = done.context.cohorts[0]
     known = {s: np.arange(cohort.records[s].n_windows) % 3 == i % 3 for i, s in enumerate(cohort.subjects)}
     monkeypatch.setattr(truth, "evidence", lambda *_: known)
-    desk = replace(done.desk, truth=Path("made up"), options={"top": [K]})
-    findings = reliability.perform(desk)
+    context = replace(done.context, truth=Path("made up"), options={"top": [K]})
+    findings = reliability.perform(context)
     table = findings.tables["reliability"].set_index(["gates", "windows"])["true_evidence"]
     gated = done.part(None, "bridgemil")
     shares = [known[s][np.argsort(-done.gates(gated, s), kind="stable")[:K]].mean() for s in cohort.subjects]
@@ -220,7 +222,7 @@ def test_the_papers_numbers_stand_beside_plain_gates_only(done: Done, monkeypatc
         Choice("plain", "top", 50): None,
         Choice("none", "random", 100): None,
     }
-    assert {choice: reliability._published(done.desk, adftd, choice) for choice in expected} == expected
+    assert {choice: reliability._published(done.context, adftd, choice) for choice in expected} == expected
 
 
 def gate_table(**columns: Any) -> Any:
@@ -275,9 +277,9 @@ def test_evidence_is_counted_in_people_who_have_both_kinds_of_windows() -> None:
 def test_what_cannot_be_studied_is_refused_before_any_run(
     done: Done, tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], folds: int, words: str
 ) -> None:
-    desk = replace(done.desk, out=tmp_path / "new", changes=changes, options=options, folds=folds)
+    context = replace(done.context, out=tmp_path / "new", changes=changes, options=options, folds=folds)
     with pytest.raises(BadUse, match=words):
-        reliability.perform(desk)
+        reliability.perform(context)
     assert not (tmp_path / "new").exists()
 
 

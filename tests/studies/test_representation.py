@@ -21,7 +21,7 @@ from bridgemil.report.benchmark_table import paper
 from bridgemil.studies import published, space_maps, spaces
 from bridgemil.studies import representation as study
 from bridgemil.studies.spaces import Sample
-from desks import files, quick_desk
+from contexts import files, quick_context
 from people import people
 
 BACKBONES = ["eegnet", "covariance"]  # one of windows, one with a front end
@@ -40,40 +40,40 @@ class Remembers(FitCache):
 def test_the_stage1_encoder_read_back_is_the_one_that_was_trained(
     cohort: Cohort, tmp_path: Path, backbone: str
 ) -> None:
-    desk = quick_desk(cohort, tmp_path, backbone=backbone)
-    experiment = desk.experiment(cohort, "bridgemil")
+    context = quick_context(cohort, tmp_path, backbone=backbone)
+    experiment = context.experiment(cohort, "bridgemil")
     job = experiment.jobs(0)[0]
-    fold = desk.experiment(cohort, "bridgemil", part="first fold", drawn=lambda rounds: rounds[:1])
-    desk.perform([fold])
+    fold = context.experiment(cohort, "bridgemil", part="first fold", drawn=lambda rounds: rounds[:1])
+    context.perform([fold])
     cache = Remembers()
     fit(cohort, job.subjects.train, job.subjects.validation, job.settings, cache=cache)
-    stored = desk.store.encoder(job.stage1, job.settings, cohort.signal)
+    stored = context.store.encoder(job.stage1, job.settings, cohort.signal)
     assert not stored.training
     assert stored.state_dict().keys() == cache.tensors.keys()
     assert all(torch.equal(value, cache.tensors[name]) for name, value in stored.state_dict().items())
-    moved = desk.store.model(job.identity).network.encoder.state_dict()
+    moved = context.store.model(job.identity).network.encoder.state_dict()
     assert any(not torch.equal(value, moved[name]) for name, value in stored.state_dict().items()), "Stage 2 trains on"
 
     other = next(name for name in backbones.names() if name != backbone)
     with pytest.raises(BadData, match=f"does not fit {other}"):
-        desk.store.encoder(job.stage1, job.settings.model_copy(update={"backbone": other}), cohort.signal)
-    (desk.store.stage1(job.stage1) / "encoder.safetensors").unlink()
+        context.store.encoder(job.stage1, job.settings.model_copy(update={"backbone": other}), cohort.signal)
+    (context.store.stage1(job.stage1) / "encoder.safetensors").unlink()
     with pytest.raises(BadData, match=r"encoder\.safetensors: is missing"):
-        desk.store.encoder(job.stage1, job.settings, cohort.signal)
+        context.store.encoder(job.stage1, job.settings, cohort.signal)
 
 
 @pytest.fixture(scope="module", params=BACKBONES)
-def studied(request: pytest.FixtureRequest, cohort: Cohort, out: Path) -> tuple[studies.Desk, studies.Findings]:
+def studied(request: pytest.FixtureRequest, cohort: Cohort, out: Path) -> tuple[studies.StudyContext, studies.Findings]:
     folder = out if request.param == "eegnet" else out / request.param
-    desk = quick_desk(cohort, folder, backbone=request.param)
-    return desk, studies.study("representation", desk)
+    context = quick_context(cohort, folder, backbone=request.param)
+    return context, studies.study("representation", context)
 
 
 def test_every_space_has_its_row_its_points_and_its_panel(
-    cohort: Cohort, studied: tuple[studies.Desk, studies.Findings]
+    cohort: Cohort, studied: tuple[studies.StudyContext, studies.Findings]
 ) -> None:
-    desk, found = studied
-    fixed = backbones.has_front_end(desk.backbone)
+    context, found = studied
+    fixed = backbones.has_front_end(context.backbone)
     left_out = {("Stage 1", "masked")} if fixed else {("front end", "wo_stage1")}
     expected = [space for space in study.SPACES if (space.kind, space.method) not in left_out]
     table = found.tables["representation"]
@@ -84,11 +84,11 @@ def test_every_space_has_its_row_its_points_and_its_panel(
     assert table["silhouette_by_class"].between(-1, 1).all()
     assert list(table["moved"].notna()) == [space.kind == "Stage 2" for space in expected]
     for name in table["method"].unique():
-        predictions = desk.experiment(cohort, name, seeds=(0,)).results(desk.store).predictions
+        predictions = context.experiment(cohort, name, seeds=(0,)).results(context.store).predictions
         right = predictions["label"] == predictions["predicted"]
         assert table.loc[table["method"] == name, "accuracy"].to_numpy() == pytest.approx(100 * right.mean()), name
     points = found.data["representation_points"]
-    test = desk.split(cohort, 0).folds[0]
+    test = context.split(cohort, 0).folds[0]
     whole = sorted((subject, window) for subject in test for window in range(cohort.records[subject].n_windows))
     for _, panel in points.groupby("space"):
         assert sorted(zip(panel["subject"], panel["window"], strict=True)) == whole, "all windows of test subjects only"
@@ -100,13 +100,13 @@ def test_every_space_has_its_row_its_points_and_its_panel(
 
 
 def test_what_stage2_makes_of_windows_is_what_its_model_embeds(
-    cohort: Cohort, studied: tuple[studies.Desk, studies.Findings]
+    cohort: Cohort, studied: tuple[studies.StudyContext, studies.Findings]
 ) -> None:
-    desk, _ = studied
-    jobs = {name: desk.experiment(cohort, name, seeds=(0,)).jobs(0)[0] for name in ("bridgemil", "wo_retention")}
-    look = study.Look(desk, cohort, jobs)
+    context, _ = studied
+    jobs = {name: context.experiment(cohort, name, seeds=(0,)).jobs(0)[0] for name in ("bridgemil", "wo_retention")}
+    look = study.Look(context, cohort, jobs)
     for name, job in jobs.items():
-        model = desk.store.model(job.identity)
+        model = context.store.model(job.identity)
         features = look.features[study.Space("Stage 2", name)][0]
         expected = np.concatenate([model.embed(cohort.windows(subject)) for subject in sorted(job.subjects.test)])
         np.testing.assert_allclose(features, expected, atol=1e-5)
@@ -118,11 +118,11 @@ def test_what_stage2_makes_of_windows_is_what_its_model_embeds(
 
 
 def test_raw_windows_are_normalised_with_the_training_subjects(
-    cohort: Cohort, studied: tuple[studies.Desk, studies.Findings]
+    cohort: Cohort, studied: tuple[studies.StudyContext, studies.Findings]
 ) -> None:
-    desk, _ = studied
-    jobs = {"bridgemil": desk.experiment(cohort, "bridgemil").jobs(0)[0], "wo_stage1": None}
-    test, train = study.Look(desk, cohort, jobs).features[study.SPACES[0]]
+    context, _ = studied
+    jobs = {"bridgemil": context.experiment(cohort, "bridgemil").jobs(0)[0], "wo_stage1": None}
+    test, train = study.Look(context, cohort, jobs).features[study.SPACES[0]]
     by_channel = train.reshape(len(train), len(cohort.channels), -1)
     np.testing.assert_allclose(by_channel.mean(axis=(0, 2)), 0, atol=1e-3)
     np.testing.assert_allclose(by_channel.std(axis=(0, 2)), 1, atol=1e-3)
@@ -130,13 +130,13 @@ def test_raw_windows_are_normalised_with_the_training_subjects(
 
 
 def test_a_second_call_runs_nothing_and_writes_the_same_bytes(
-    studied: tuple[studies.Desk, studies.Findings], monkeypatch: pytest.MonkeyPatch
+    studied: tuple[studies.StudyContext, studies.Findings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk, _ = studied
-    before = files(desk.out / "representation")
-    monkeypatch.setattr(type(desk.where), "workers", lambda *_: pytest.fail("a run was started"))
-    studies.study("representation", desk)
-    assert files(desk.out / "representation") == before
+    context, _ = studied
+    before = files(context.out / "representation")
+    monkeypatch.setattr(type(context.where), "workers", lambda *_: pytest.fail("a run was started"))
+    studies.study("representation", context)
+    assert files(context.out / "representation") == before
     names = {"representation.csv", "representation_points.csv", "representation.png", "representation.svg"}
     assert set(before) == names | {"findings.md"}
 

@@ -13,7 +13,7 @@ from bridgemil import studies
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import Where
 from bridgemil.evaluation import metrics
-from bridgemil.studies import Desk, published, scarcity
+from bridgemil.studies import StudyContext, published, scarcity
 from bridgemil.studies.scarcity import SUBJECTS, WINDOWS, Amount
 from made_up import made_up
 from people import people
@@ -26,8 +26,10 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     return people(12, windows=5, effect=0.4).save(tmp_path_factory.mktemp("scarce") / "some.cohort")
 
 
-def desk(cohort: Cohort, out: Path, seeds: tuple[int, ...] = (0,), folds: int = 4, recipe: str | None = None) -> Desk:
-    return Desk(
+def context(
+    cohort: Cohort, out: Path, seeds: tuple[int, ...] = (0,), folds: int = 4, recipe: str | None = None
+) -> StudyContext:
+    return StudyContext(
         (cohort,), out, backbone="eegnet", recipe=recipe, budget="demo", folds=folds, seeds=seeds, changes=QUICK,
         progress=False, where=Where(jobs=1, device="cpu"),
     )  # fmt: skip
@@ -44,7 +46,7 @@ def test_how_many_folds_stay(k: int, numbers: list[int]) -> None:
 
 def test_all_methods_get_the_same_folds_and_seeds_draw_others(tmp_path: Path) -> None:
     cohort = people(20, windows=1).save(tmp_path / "c")
-    chosen, amount = desk(cohort, tmp_path / "out", folds=10), Amount(SUBJECTS, 4, "4 of 10 folds")
+    chosen, amount = context(cohort, tmp_path / "out", folds=10), Amount(SUBJECTS, 4, "4 of 10 folds")
 
     def subset(method: str, seed: int, split_seed: int = 0, amount: Amount = amount) -> tuple[tuple[str, ...], ...]:
         experiment = scarcity.reduced(chosen, cohort, method, amount, split_seed, seed)
@@ -65,19 +67,19 @@ def test_all_methods_get_the_same_folds_and_seeds_draw_others(tmp_path: Path) ->
 
 def test_every_fold_of_a_subset_is_test_once_and_the_next_validates(cohort: Cohort, tmp_path: Path) -> None:
     amount = Amount(SUBJECTS, 3, "3 of 4 folds")
-    experiment = scarcity.reduced(desk(cohort, tmp_path, recipe="paper"), cohort, "attention", amount, 0, 0)
+    experiment = scarcity.reduced(context(cohort, tmp_path, recipe="paper"), cohort, "attention", amount, 0, 0)
     folds, rounds = experiment.split.folds, experiment.cv_folds()
     assert [r.test for r in rounds] == list(folds)
     assert [r.validation for r in rounds] == [folds[1], folds[2], folds[0]]
     assert [r.train for r in rounds] == [folds[2], folds[0], folds[1]]
-    without_selection = scarcity.reduced(desk(cohort, tmp_path), cohort, "attention", amount, 0, 0).cv_folds()
+    without_selection = scarcity.reduced(context(cohort, tmp_path), cohort, "attention", amount, 0, 0).cv_folds()
     assert [set(r.train) for r in without_selection] == [{*r.train, *r.validation} for r in rounds]
 
 
 @pytest.mark.parametrize("percent", scarcity.PERCENTS)
 def test_the_last_windows_stay_in_all_three_sets(cohort: Cohort, tmp_path: Path, percent: int) -> None:
     amount = {amount.value: amount for amount in scarcity.window_amounts()}[percent]
-    experiment = scarcity.reduced(desk(cohort, tmp_path), cohort, "attention", amount, 0, 0)
+    experiment = scarcity.reduced(context(cohort, tmp_path), cohort, "attention", amount, 0, 0)
     for one_round in experiment.cv_folds():
         for subject in (*one_round.train, *one_round.validation, *one_round.test):
             n = cohort.records[subject].n_windows
@@ -89,19 +91,19 @@ def test_the_last_windows_stay_in_all_three_sets(cohort: Cohort, tmp_path: Path,
 def test_one_draw_is_called_one_and_what_cannot_be_compared_is_not(
     cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Desk, "perform", lambda _, experiments: list(map(made_up, experiments)))
-    said = scarcity.perform(desk(cohort, tmp_path)).sentences
+    monkeypatch.setattr(StudyContext, "perform", lambda _, experiments: list(map(made_up, experiments)))
+    said = scarcity.perform(context(cohort, tmp_path)).sentences
     assert "One seed is one draw of folds" in said[-1]
     assert sum("there is nothing to lose" in sentence for sentence in said) == 3, "12 people show nothing"
-    findings = scarcity.perform(desk(cohort, tmp_path, folds=3))
+    findings = scarcity.perform(context(cohort, tmp_path, folds=3))
     assert all("fewer subjects were not tried" in sentence for sentence in findings.sentences)
     assert set(findings.tables["loss"]["what"]) == {WINDOWS}
 
 
 def test_what_cannot_be_trained_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desk, "perform", lambda _, experiments: list(map(made_up, experiments)))
+    monkeypatch.setattr(StudyContext, "perform", lambda _, experiments: list(map(made_up, experiments)))
     short = people(12, windows=1).save(tmp_path / "short.cohort")  # at most three windows in a recording
-    findings = scarcity.perform(desk(short, tmp_path / "out"))
+    findings = scarcity.perform(context(short, tmp_path / "out"))
     tried = findings.tables["scarcity"].query("what == 'instances'")["amount"].unique().tolist()
     assert tried == ["all", "last 80 % of the windows", "last 50 % of the windows"]
     left = [note for note in findings.footnotes if "were not tried" in note]
@@ -118,10 +120,10 @@ def test_windows_in_a_row_are_counted_in_their_recording(recordings: tuple[int, 
 def test_the_papers_losses_stand_beside_only_where_they_may(
     cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Desk, "perform", lambda _, experiments: list(map(made_up, experiments)))
+    monkeypatch.setattr(StudyContext, "perform", lambda _, experiments: list(map(made_up, experiments)))
     monkeypatch.setattr(published, "comparable", lambda *_: True)
     monkeypatch.setitem(cohort.about, "source", "adftd")
-    loss = scarcity.perform(desk(cohort, tmp_path)).tables["loss"]
+    loss = scarcity.perform(context(cohort, tmp_path)).tables["loss"]
     assert loss["paper"].tolist() == [-8.18, -0.84, -14.54, -2.60, -9.40, -2.01]
 
 
@@ -130,7 +132,7 @@ def test_the_study_runs_once_and_gives_the_same_bytes(
 ) -> None:
     monkeypatch.setattr(scarcity, "METHODS", ("attention", "bridgemil"))
     monkeypatch.setattr(scarcity, "PERCENTS", (100, 10))
-    chosen = desk(cohort, tmp_path / "out", seeds=(0, 1))
+    chosen = context(cohort, tmp_path / "out", seeds=(0, 1))
     findings = studies.study("scarcity", chosen)
     table, loss = findings.tables["scarcity"], findings.tables["loss"]
     by_subjects = table[table["what"] == SUBJECTS]
@@ -156,7 +158,7 @@ def test_the_study_runs_once_and_gives_the_same_bytes(
     _the_same_people_are_compared(findings, chosen)
 
 
-def _the_same_people_are_compared(findings: studies.Findings, chosen: Desk) -> None:
+def _the_same_people_are_compared(findings: studies.Findings, chosen: StudyContext) -> None:
     conditions, _ = scarcity._conditions(chosen)
     mine = [c for c in conditions if c.method == "attention" and c.amount.what == SUBJECTS]
     changes = []

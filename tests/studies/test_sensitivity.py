@@ -13,26 +13,26 @@ from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import benchmark, collect, plan
 from bridgemil.errors import BadUse
 from bridgemil.studies import sensitivity
-from desks import QUICK, quick_desk
+from contexts import QUICK, quick_context
 
 VARY = {"stage2.retention": [0, 1e-5, 1e-2], "stage1.subbag_size": [2]}
 
 
 @pytest.fixture(scope="module")
-def varied(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[studies.Findings, studies.Desk]:
-    desk = quick_desk(cohort, tmp_path_factory.mktemp("varied"), options={"vary": VARY})
-    return studies.study("sensitivity", desk), desk
+def varied(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> tuple[studies.Findings, studies.StudyContext]:
+    context = quick_context(cohort, tmp_path_factory.mktemp("varied"), options={"vary": VARY})
+    return studies.study("sensitivity", context), context
 
 
-def test_settings_vary_one_at_a_time(varied: tuple[studies.Findings, studies.Desk]) -> None:
-    _, desk = varied
-    runs = collect(desk.store)
+def test_settings_vary_one_at_a_time(varied: tuple[studies.Findings, studies.StudyContext]) -> None:
+    _, context = varied
+    runs = collect(context.store)
     pairs = set(zip(runs["stage2.retention"], runs["stage1.subbag_size"], strict=True))
     assert pairs == {(0, 8), (1e-5, 8), (1e-2, 8), (1e-5, 2)}, "no combinations, and the usual value once"
     assert len(runs) == 3 * 4
 
 
-def test_each_value_stands_beside_the_usual_one(varied: tuple[studies.Findings, studies.Desk]) -> None:
+def test_each_value_stands_beside_the_usual_one(varied: tuple[studies.Findings, studies.StudyContext]) -> None:
     findings, _ = varied
     table = findings.tables["sensitivity"].set_index(["setting", "value"])
     assert list(table.index) == [
@@ -50,7 +50,7 @@ def test_each_value_stands_beside_the_usual_one(varied: tuple[studies.Findings, 
     assert [any(f"nine.cohort, {key}:" in words for words in findings.sentences) for key in VARY] == [True, True]
 
 
-def test_the_gradient_of_retention_grows_with_its_weight(varied: tuple[studies.Findings, studies.Desk]) -> None:
+def test_the_gradient_of_retention_grows_with_its_weight(varied: tuple[studies.Findings, studies.StudyContext]) -> None:
     ratio = varied[0].tables["sensitivity"].set_index("value")["gradient_ratio"]
     assert ratio.loc["0.01"] > 10 * ratio.loc["1e-05"] > 0
 
@@ -69,7 +69,7 @@ def test_what_cannot_vary_is_refused_before_any_run(
     cohort: Cohort, tmp_path: Path, options: dict[str, object], words: str
 ) -> None:
     with pytest.raises(BadUse, match=words):
-        studies.study("sensitivity", quick_desk(cohort, tmp_path, options=options))
+        studies.study("sensitivity", quick_context(cohort, tmp_path, options=options))
     assert not (tmp_path / "runs").exists()
 
 
@@ -82,7 +82,7 @@ def test_a_benchmark_varies_settings_together_and_collect_shows_them(cohort: Coh
     how = {"recipe": "paper", "folds": 3, "settings": QUICK}
     grid = plan([cohort], ["bandpower", "bridgemil"], ["eegnet"], 1, "demo", tmp_path, **how, vary=vary)
     assert len(grid.jobs) == 3 * (1 + 4), "band power, which has neither setting, runs once"
-    where = quick_desk(cohort, tmp_path).where
+    where = quick_context(cohort, tmp_path).where
     assert benchmark(grid, where, progress=False).done == len(grid.jobs)
     table = collect(grid.store)
     network = table[table["method"] == "bridgemil"]
@@ -102,7 +102,7 @@ def test_a_setting_without_values_is_refused(cohort: Cohort, tmp_path: Path) -> 
 
 def test_no_value_and_a_value_named_twice_are_values(cohort: Cohort, tmp_path: Path) -> None:
     vary = {"stage2.bag_windows": [None, 2], "stage2.retention": [0, 0.0]}
-    findings = studies.study("sensitivity", quick_desk(cohort, tmp_path, recipe="ours", options={"vary": vary}))
+    findings = studies.study("sensitivity", quick_context(cohort, tmp_path, recipe="ours", options={"vary": vary}))
     table = findings.tables["sensitivity"]
     values = table.groupby("setting", sort=False)["value"].apply(list).to_dict()
     assert values == {"stage2.bag_windows": ["2", "32", "None"], "stage2.retention": ["0", "1e-05"]}
@@ -111,15 +111,15 @@ def test_no_value_and_a_value_named_twice_are_values(cohort: Cohort, tmp_path: P
 
 def test_where_no_value_is_the_usual_one_everything_as_usual_stands_first(cohort: Cohort, tmp_path: Path) -> None:
     options = {"method": "bandpower", "vary": {"baseline.classifier": ["extra_trees"]}}
-    findings = studies.study("sensitivity", quick_desk(cohort, tmp_path, options=options, changes={}))
+    findings = studies.study("sensitivity", quick_context(cohort, tmp_path, options=options, changes={}))
     table = findings.tables["sensitivity"]
     assert table[["value", "usual"]].to_numpy().tolist() == [["as usual", True], ["extra_trees", False]]
 
 
 def test_what_a_value_changes_besides_itself_is_said(cohort: Cohort, tmp_path: Path) -> None:
-    desk = quick_desk(cohort, tmp_path, recipe="ours", changes={})
-    usual = desk.experiment(cohort, "bridgemil").settings
-    other = desk.experiment(cohort, "bridgemil", changes={"stage2.aggregator": "timemil"}).settings
+    context = quick_context(cohort, tmp_path, recipe="ours", changes={})
+    usual = context.experiment(cohort, "bridgemil").settings
+    other = context.experiment(cohort, "bridgemil", changes={"stage2.aggregator": "timemil"}).settings
     found = {("", None): usual, ("stage2.aggregator", "timemil"): other, ("stage2.retention", 1e-5): usual}
     results: Any = {("c", *key): [SimpleNamespace(settings=settings)] for key, settings in found.items()}
     (note,) = sensitivity._also(results)

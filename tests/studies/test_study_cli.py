@@ -18,7 +18,7 @@ from bridgemil import cli, studies
 from bridgemil.cli import study
 from bridgemil.cohort.store import Cohort
 from bridgemil.runs import RunStore
-from desks import QUICK, files
+from contexts import QUICK, files
 
 Call = Callable[..., tuple[int, str, str]]
 

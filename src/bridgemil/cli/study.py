@@ -86,12 +86,12 @@ def run(
         "sizes": options.numbers(sizes, "--sizes"),
         "draws": draws,
     }
-    desk = studies.Desk(
+    context = studies.StudyContext(
         tuple(Cohort.open(path) for path in cohorts), out, backbone, recipe, budget, tuple(range(seeds)),
         tuple(range(split_seeds)), folds, groups, tuple(accept_risk or ()), options.settings(set_ or []), chosen, truth,
         Where(engine, jobs, threads, device, gpus_per_run, address), not json,
     )  # fmt: skip
-    findings = studies.study(name, desk)
+    findings = studies.study(name, context)
     if json:
         options.print_json(findings.to_dict() | {"folder": str(out / name)})
     else:

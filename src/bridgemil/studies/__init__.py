@@ -1,7 +1,6 @@
 """The studies: each is a grid for the engine, a table and a figure. Add one with a file and a line.
 
-A study is a module with ``OPTIONS`` (the names of its own options) and ``perform(desk)``, which runs what it needs and
-says what came out.
+A study is a module with ``OPTIONS`` (the names of its own options) and ``perform(context)``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from bridgemil.evaluation.results import GROUPED, subbag_pairs
 from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.runs import merged
 from bridgemil.studies import drawing, published, truth
-from bridgemil.studies.desk import Desk
+from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings
 
 INTERVALS = "Intervals of scores are over subjects; intervals do not include retraining variance."
@@ -35,56 +34,60 @@ def get(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def study(name: str, desk: Desk) -> Findings:
-    """Run a study, or go on with it, and write its tables and figures into ``desk.out / name``.
+def study(name: str, context: StudyContext) -> Findings:
+    """Run a study, or go on with it, and write its tables and figures into ``context.out / name``.
 
     Parameters
     ----------
     name
         One of ``names()``.
-    desk
+    context
         What to run it on, and how.
     """
-    module, desk = get(name), replace(desk)  # a desk of this study alone: it notes which settings were used
-    desk.refuse_foreign(name, module.OPTIONS)
-    if desk.truth is not None:
-        for cohort in desk.cohorts:
-            truth.evidence(desk, cohort)  # a wrong folder is better noticed before hours of work
+    module, context = get(name), replace(context)  # a context of this study alone: it notes which settings were used
+    context.refuse_foreign(name, module.OPTIONS)
+    if context.truth is not None:
+        for cohort in context.cohorts:
+            truth.evidence(context, cohort)  # a wrong folder is better noticed before hours of work
     with drawing.plain_words():
-        findings = _explained(name, desk, module.perform(desk))
-        findings.write(desk.out / name)
+        findings = _explained(name, context, module.perform(context))
+        findings.write(context.out / name)
     return findings
 
 
-def _explained(name: str, desk: Desk, said: Findings) -> Findings:
+def _explained(name: str, context: StudyContext, said: Findings) -> Findings:
     """What a study said, with what every study says."""
     warnings = merged(
-        [{"cohort": desk.name(cohort), **warning} for cohort in desk.cohorts for warning in desk.warnings[cohort.hash]]
+        [
+            {"cohort": context.name(cohort), **warning}
+            for cohort in context.cohorts
+            for warning in context.warnings[cohort.hash]
+        ]
     )
-    notes = [*said.footnotes, INTERVALS, *_about(desk)]
+    notes = [*said.footnotes, INTERVALS, *_about(context)]
     if any("p" in table for table in said.tables.values()):
         notes.append(TESTS)
     if name != "representation":  # whose numbers in the paper are of one seed
-        notes += published.notes(desk)
+        notes += published.notes(context)
     return replace(said, warnings=warnings, footnotes=notes)
 
 
-def _about(desk: Desk) -> list[str]:
+def _about(context: StudyContext) -> list[str]:
     """Of what and how the study is, so that findings.md can stand alone."""
-    cohorts = ", ".join(f"{desk.name(cohort)} ({len(cohort)} subjects)" for cohort in desk.cohorts)
-    counts = f"{counted(len(desk.seeds), 'seed')}, {counted(len(desk.split_seeds), 'split')}"
+    cohorts = ", ".join(f"{context.name(cohort)} ({len(cohort)} subjects)" for cohort in context.cohorts)
+    counts = f"{counted(len(context.seeds), 'seed')}, {counted(len(context.split_seeds), 'split')}"
     words = [f"Cohorts: {cohorts}; {counts}."]
-    pairs = subbag_pairs(desk.experiment(desk.cohorts[0], desk.option("method", "bridgemil")).settings)
+    pairs = subbag_pairs(context.experiment(context.cohorts[0], context.option("method", "bridgemil")).settings)
     if pairs is not None:
         words.append(f"bridgemil's Stage 1 has {counted(pairs, 'pair')} of sub-bags a step where nothing else is said.")
-    if desk.groups is not None:
+    if context.groups is not None:
         words.append(GROUPED)
-    if desk.used_changes:
-        words.append(f"Set by hand: {', '.join(f'{key} = {value}' for key, value in desk.used_changes.items())}.")
-    unused = [key for key in methods.flat(desk.changes) if key not in desk.used_changes]
+    if context.used_changes:
+        words.append(f"Set by hand: {', '.join(f'{key} = {value}' for key, value in context.used_changes.items())}.")
+    unused = [key for key in methods.flat(context.changes) if key not in context.used_changes]
     if unused:
         words.append(f"Set, but no method of this study has it: {', '.join(unused)}.")
     return words
 
 
-__all__ = ["Desk", "Findings", "get", "names", "study"]
+__all__ = ["Findings", "StudyContext", "get", "names", "study"]

@@ -20,7 +20,7 @@ from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.results import Results
 from bridgemil.studies import drawing, power_law, scores, truth
-from bridgemil.studies.desk import Desk
+from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings
 from bridgemil.studies.power_law import Forecast
 
@@ -147,23 +147,23 @@ def usual_sizes(smallest: int, n_classes: int) -> list[int]:
     return [int(n) for n in dict.fromkeys(steps.tolist()) if n < smallest]
 
 
-def perform(desk: Desk) -> Findings:
+def perform(context: StudyContext) -> Findings:
     """Train on fewer and fewer people, fit the curve, and say what more people might give."""
     import pandas as pd
 
-    method = desk.option("method", methods.METHOD)
-    curves = [_curve(cohort, points) for cohort, points in _points(desk, method).items()]
-    rows = [_row(desk, curve, point) for curve in curves for point in curve.points]
-    sentences = [said for curve in curves for said in _sentences(desk, curve, _rows_for(rows, desk, curve))]
-    tables = {"learning_curve": pd.DataFrame(rows), "fit": pd.DataFrame([_fit_row(desk, curve) for curve in curves])}
-    forecasts = [row for curve in curves for row in _forecast_rows(desk, curve)]
+    method = context.option("method", methods.METHOD)
+    curves = [_curve(cohort, points) for cohort, points in _points(context, method).items()]
+    rows = [_row(context, curve, point) for curve in curves for point in curve.points]
+    sentences = [said for curve in curves for said in _sentences(context, curve, _rows_for(rows, context, curve))]
+    tables = {"learning_curve": pd.DataFrame(rows), "fit": pd.DataFrame([_fit_row(context, curve) for curve in curves])}
+    forecasts = [row for curve in curves for row in _forecast_rows(context, curve)]
     tables |= {"forecast": pd.DataFrame(forecasts)} if forecasts else {}
     several = any(len(point.draws) > 1 for curve in curves for point in curve.points)
     told = {(c.cohort.hash, f"{method}, {_people(p)}"): p.results for c in curves for p in c.points}
     return Findings(
-        f"Learning curve of {desk.title(method)}", sentences,
-        tables | truth.tables(desk, told), {"learning_curve": _figure(desk, curves, rows, method)},
-        _drawn_curves(desk, curves),
+        f"Learning curve of {context.title(method)}", sentences,
+        tables | truth.tables(context, told), {"learning_curve": _figure(context, curves, rows, method)},
+        _drawn_curves(context, curves),
         footnotes=[
             "A forecast is no promise: it assumes that more subjects are of the same kind, recorded in the same way, "
             "and that the curve continues as a power law. It is made whether or not the rise is significant: "
@@ -179,62 +179,64 @@ def perform(desk: Desk) -> Findings:
     )  # fmt: skip
 
 
-def _points(desk: Desk, method: str) -> dict[Cohort, list[Point]]:
+def _points(context: StudyContext, method: str) -> dict[Cohort, list[Point]]:
     """Run everything, and sort it by the number of training subjects."""
-    n_draws = int(desk.option("draws", DRAWS))
+    n_draws = int(context.option("draws", DRAWS))
     if n_draws < 1:
         raise BadUse(f"draws must be at least 1, got {n_draws}")
     keys, experiments = [], list[Experiment]()
-    for cohort in desk.cohorts:
-        for n in (None, *sizes_of(desk, cohort, method)):  # whole runs first: a part that equals one is that run
+    for cohort in context.cohorts:
+        for n in (None, *sizes_of(context, cohort, method)):  # whole runs first: a part that equals one is that run
             for draw in range(1 if n is None else n_draws):
-                for split_seed in desk.split_seeds:
+                for split_seed in context.split_seeds:
                     keys.append((cohort, n, draw))
-                    experiments.append(fewer_people(desk, cohort, method, n, draw, split_seed))
+                    experiments.append(fewer_people(context, cohort, method, n, draw, split_seed))
     gathered: dict[tuple[Cohort, int | None], dict[int, list[Results]]] = {}
-    for (cohort, n, draw), results in zip(keys, desk.perform(experiments), strict=True):
+    for (cohort, n, draw), results in zip(keys, context.perform(experiments), strict=True):
         gathered.setdefault((cohort, n), {}).setdefault(draw, []).append(results)
     points: dict[Cohort, list[Point]] = {}
     for (cohort, n), draws in gathered.items():
-        everybody = float(np.mean([len(r.train) for r in _rounds(desk, cohort, method)]))
+        everybody = float(np.mean([len(r.train) for r in _rounds(context, cohort, method)]))
         several = tuple(tuple(draw) for draw in draws.values())
         points.setdefault(cohort, []).append(Point(everybody if n is None else float(n), n is None, several))
     return {cohort: sorted(mine, key=lambda point: (point.is_all, point.n)) for cohort, mine in points.items()}
 
 
-def _rounds(desk: Desk, cohort: Cohort, method: str) -> list[Fold]:
+def _rounds(context: StudyContext, cohort: Cohort, method: str) -> list[Fold]:
     """With all training subjects, of every split."""
-    splits = (desk.split(cohort, seed) for seed in desk.split_seeds)
-    return [fold for split in splits for fold in desk.experiment(cohort, method, split).cv_folds()]
+    splits = (context.split(cohort, seed) for seed in context.split_seeds)
+    return [fold for split in splits for fold in context.experiment(cohort, method, split).cv_folds()]
 
 
-def sizes_of(desk: Desk, cohort: Cohort, method: str) -> list[int]:
+def sizes_of(context: StudyContext, cohort: Cohort, method: str) -> list[int]:
     """The numbers of training subjects below all of them: the user's, or the usual ones."""
-    numbers = [len(fold.train) for fold in _rounds(desk, cohort, method)]
+    numbers = [len(fold.train) for fold in _rounds(context, cohort, method)]
     smallest, largest, classes = min(numbers), max(numbers), len(cohort.classes)
     least = LEAST_OF_A_CLASS * classes
-    chosen = desk.option("sizes", None)
+    chosen = context.option("sizes", None)
     if chosen is None:
         return usual_sizes(smallest, classes)
     wrong = [str(n) for n in chosen if not least <= n <= smallest]
     if wrong:
         raise BadUse(
-            f"--sizes {', '.join(wrong)}: {desk.name(cohort)} has {smallest} subjects in its smallest training set; "
+            f"--sizes {', '.join(wrong)}: {context.name(cohort)} has {smallest} subjects in its smallest training set; "
             f"give numbers from {least} ({LEAST_OF_A_CLASS} of each class) to {smallest}; all are always run too"
         )
     return sorted({int(n) for n in chosen if n < largest})
 
 
-def fewer_people(desk: Desk, cohort: Cohort, method: str, n: int | None, draw: int, split_seed: int) -> Experiment:
+def fewer_people(
+    context: StudyContext, cohort: Cohort, method: str, n: int | None, draw: int, split_seed: int
+) -> Experiment:
     """The usual split with n training subjects in every fold; None: with all."""
-    split = desk.split(cohort, split_seed)
+    split = context.split(cohort, split_seed)
     if n is None:
-        return desk.experiment(cohort, method, split)
+        return context.experiment(cohort, method, split)
 
     def drawn(rounds: list[Fold]) -> list[Fold]:
         return [thinned(cohort, r, n, np.random.default_rng([split_seed, draw, r.fold])) for r in rounds]
 
-    return desk.experiment(cohort, method, split, part=f"{n} training subjects, draw {draw + 1}", drawn=drawn)
+    return context.experiment(cohort, method, split, part=f"{n} training subjects, draw {draw + 1}", drawn=drawn)
 
 
 def _curve(cohort: Cohort, points: list[Point]) -> Curve:
@@ -257,11 +259,11 @@ def _of_draws(point: Point, labels: list[str]) -> NDArray[np.float64]:
     return scores.balanced_resamples(np.stack(right, axis=1), labels, 1)[0]
 
 
-def _row(desk: Desk, curve: Curve, point: Point) -> dict[str, Any]:
+def _row(context: StudyContext, curve: Curve, point: Point) -> dict[str, Any]:
     each = [scores.score(draw) for draw in point.draws]
     low, high = scores.balanced_interval(point.results)
     return {
-        "cohort": desk.name(curve.cohort), "training_subjects": point.n, "all": point.is_all,
+        "cohort": context.name(curve.cohort), "training_subjects": point.n, "all": point.is_all,
         "balanced_accuracy": float(np.mean([row["balanced_accuracy"] for row in each])),
         "balanced_accuracy95_low": low, "balanced_accuracy95_high": high,
         "sd": float(np.std([row["balanced_accuracy"] for row in each])) if len(each) > 1 else None,
@@ -270,8 +272,8 @@ def _row(desk: Desk, curve: Curve, point: Point) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _fit_row(desk: Desk, curve: Curve) -> dict[str, Any]:
-    row: dict[str, Any] = {"cohort": desk.name(curve.cohort), "curve": "a - b n^-c"}
+def _fit_row(context: StudyContext, curve: Curve) -> dict[str, Any]:
+    row: dict[str, Any] = {"cohort": context.name(curve.cohort), "curve": "a - b n^-c"}
     if curve.forecast is None:
         return row | dict.fromkeys(("a", "b", "c", "rise", "rise95_low", "rise95_high"))
     law, rise = curve.forecast.law, curve.forecast.rise
@@ -280,27 +282,27 @@ def _fit_row(desk: Desk, curve: Curve) -> dict[str, Any]:
     return row | dict(zip(("rise", "rise95_low", "rise95_high"), rise, strict=True))
 
 
-def _forecast_rows(desk: Desk, curve: Curve) -> list[dict[str, Any]]:
+def _forecast_rows(context: StudyContext, curve: Curve) -> list[dict[str, Any]]:
     """The gain to expect of more subjects, and today's value with it."""
     if curve.forecast is None:
         return []
     rows = []
     for times in MULTIPLES:
         n = times * curve.points[-1].n
-        row: dict[str, Any] = {"cohort": desk.name(curve.cohort), "times": times, "training_subjects": n}
+        row: dict[str, Any] = {"cohort": context.name(curve.cohort), "times": times, "training_subjects": n}
         for name, found in (("expected_gain", curve.forecast.gain(n)), ("balanced_accuracy", curve.forecast.score(n))):
             row |= dict(zip((name, f"{name}95_low", f"{name}95_high"), found, strict=True))
         rows.append(row)
     return rows
 
 
-def _sentences(desk: Desk, curve: Curve, rows: list[dict[str, Any]]) -> list[str]:
-    name, first, last = desk.name(curve.cohort), curve.points[0], curve.points[-1]
+def _sentences(context: StudyContext, curve: Curve, rows: list[dict[str, Any]]) -> list[str]:
+    name, first, last = context.name(curve.cohort), curve.points[0], curve.points[-1]
     sentences = [
         f"{name}: with {row['times']:g} times as many subjects ({row['training_subjects']:.0f} to train on) the "
         f"expected gain is {row['expected_gain']:+.3f} (95 % {_span(row, 'expected_gain')}): balanced accuracy from "
         f"{rows[-1]['balanced_accuracy']:.2f} now to {_said(row)}."
-        for row in _forecast_rows(desk, curve)
+        for row in _forecast_rows(context, curve)
     ]
     if curve.forecast is None:
         few = f"a curve needs at least {power_law.LEAST_SIZES} numbers of subjects, and {len(curve.points)} were tried"
@@ -328,23 +330,23 @@ def _span(row: dict[str, Any], what: str) -> str:
     return f"{row[what + '95_low']:{form}} to {row[what + '95_high']:{form}}"
 
 
-def _rows_for(rows: list[dict[str, Any]], desk: Desk, curve: Curve) -> list[dict[str, Any]]:
-    return [row for row in rows if row["cohort"] == desk.name(curve.cohort)]
+def _rows_for(rows: list[dict[str, Any]], context: StudyContext, curve: Curve) -> list[dict[str, Any]]:
+    return [row for row in rows if row["cohort"] == context.name(curve.cohort)]
 
 
 def _people(point: Point) -> str:
     return f"all {point.n:.0f} training subjects" if point.is_all else f"{point.n:.0f} training subjects"
 
 
-def _figure(desk: Desk, curves: list[Curve], rows: list[dict[str, Any]], method: str) -> Any:
+def _figure(context: StudyContext, curves: list[Curve], rows: list[dict[str, Any]], method: str) -> Any:
     figure, axes = drawing.canvas(len(curves), width=5.8, height=4.2)
     for ax, curve in zip(axes, curves, strict=True):
-        _draw_points(ax, _rows_for(rows, desk, curve), method)
+        _draw_points(ax, _rows_for(rows, context, curve), method)
         _draw_law(ax, curve, drawing.look(method)["color"])
         classes = len(curve.cohort.classes)
         ax.axhline(1 / classes, color="0.45", linewidth=1, linestyle=":", label=f"chance, 1/{classes}", zorder=1)
         _people_axis(ax, curve)
-        ax.set_title(f"{desk.name(curve.cohort)}: {desk.title(method)}", fontsize=9)
+        ax.set_title(f"{context.name(curve.cohort)}: {context.title(method)}", fontsize=9)
         ax.margins(y=0.08)
         ax.set_ylabel("balanced accuracy of held-out subjects, 95 %")
         ax.legend(frameon=False, fontsize=8, loc="best")
@@ -364,7 +366,7 @@ def _draw_points(ax: Axes, rows: list[dict[str, Any]], method: str) -> None:
         )  # fmt: skip
 
 
-def _drawn_curves(desk: Desk, curves: Sequence[Curve]) -> dict[str, pd.DataFrame]:
+def _drawn_curves(context: StudyContext, curves: Sequence[Curve]) -> dict[str, pd.DataFrame]:
     """What is drawn beside the points: the fitted curves and their bounds."""
     import pandas as pd
 
@@ -373,7 +375,7 @@ def _drawn_curves(desk: Desk, curves: Sequence[Curve]) -> dict[str, pd.DataFrame
         if curve.drawn is not None:
             columns = ("training_subjects", "fitted", "fitted95_low", "fitted95_high")
             table = pd.DataFrame(dict(zip(columns, curve.drawn, strict=True)))
-            tables.append(table.assign(cohort=desk.name(curve.cohort)))
+            tables.append(table.assign(cohort=context.name(curve.cohort)))
     return {"fitted_curve": pd.concat(tables, ignore_index=True)} if tables else {}
 
 

@@ -23,7 +23,7 @@ from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected, counted, p_text, points
 from bridgemil.report.benchmark_table import paper
 from bridgemil.studies import kept_windows, published, scores, truth
-from bridgemil.studies.desk import Desk
+from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings
 from bridgemil.studies.kept_windows import ALL, Choice, Gates
 from bridgemil.studies.reliability_figure import figure
@@ -54,45 +54,52 @@ class Trained(NamedTuple):
     rounds: list[Fold]
 
 
-def perform(desk: Desk) -> Findings:
+def perform(context: StudyContext) -> Findings:
     """Get votes and gates of held-out subjects, train on the chosen windows, and compare."""
     import pandas as pd
 
-    chosen = kept_windows.choices(_sizes(desk), bool(desk.option("nested", False)))
-    cases = [Case(cohort, desk.split(cohort, seed), seed) for cohort in desk.cohorts for seed in desk.split_seeds]
-    known = {} if desk.truth is None else {cohort.hash: truth.evidence(desk, cohort) for cohort in desk.cohorts}
+    chosen = kept_windows.choices(_sizes(context), bool(context.option("nested", False)))
+    cases = [
+        Case(cohort, context.split(cohort, seed), seed) for cohort in context.cohorts for seed in context.split_seeds
+    ]
+    known = (
+        {} if context.truth is None else {cohort.hash: truth.evidence(context, cohort) for cohort in context.cohorts}
+    )
     # The whole runs come first: a choice that leaves nothing out is one of them, and is then not run again.
-    votes, gated, nested = _whole(desk, cases, any(choice.gates == "nested" for choice in chosen))
-    trained = _trained(desk, cases, chosen, gated, nested)
+    votes, gated, nested = _whole(context, cases, any(choice.gates == "nested" for choice in chosen))
+    trained = _trained(context, cases, chosen, gated, nested)
     agreement = pd.concat(
-        [agreement_of(desk.name(case.cohort), case.split_seed, vote) for case, vote in zip(cases, votes, strict=True)],
+        [
+            agreement_of(context.name(case.cohort), case.split_seed, vote)
+            for case, vote in zip(cases, votes, strict=True)
+        ],
         ignore_index=True,
     )
-    by_class = _by_class(desk, agreement)
+    by_class = _by_class(context, agreement)
     rows, sentences = list[dict[str, Any]](), list[str]()
-    for cohort in desk.cohorts:
+    for cohort in context.cohorts:
         mine = {choice: trained[cohort.hash, choice] for choice in chosen}
         against = _compared(mine)
-        rows += [_row(desk, cohort, choice, mine[choice], against, known.get(cohort.hash)) for choice in chosen]
-        sentences += _sentences(desk.name(cohort), mine, against)
+        rows += [_row(context, cohort, choice, mine[choice], against, known.get(cohort.hash)) for choice in chosen]
+        sentences += _sentences(context.name(cohort), mine, against)
     tables = {"agreement_by_class": by_class, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])}
     looked: dict[tuple[str, str], list[Results]] = {}
     for case, vote, gate in zip(cases, votes, gated, strict=True):
         looked.setdefault((case.cohort.hash, VOTE), []).append(vote)
         looked.setdefault((case.cohort.hash, GATED), []).append(gate)
-    if desk.truth is not None:  # the truth of contributions, which neither of the two has
+    if context.truth is not None:  # the truth of contributions, which neither of the two has
         for case, adds in zip(
-            cases, desk.perform([desk.experiment(c.cohort, ADDS, c.split) for c in cases]), strict=True
+            cases, context.perform([context.experiment(c.cohort, ADDS, c.split) for c in cases]), strict=True
         ):
             looked.setdefault((case.cohort.hash, ADDS), []).append(adds)
-    tables |= truth.tables(desk, looked)
+    tables |= truth.tables(context, looked)
     return Findings(
-        f"Reliability of inherited labels: {desk.manner}",
-        [*_agreement_sentences(agreement), *_not_above_chance(desk, rows), *sentences],
+        f"Reliability of inherited labels: {context.setup}",
+        [*_agreement_sentences(agreement), *_not_above_chance(context, rows), *sentences],
         tables,
-        {"reliability": figure(desk, per_subject(agreement), by_class, rows)},
+        {"reliability": figure(context, per_subject(agreement), by_class, rows)},
         {"agreement": agreement},
-        _footnotes(desk, cases, chosen),
+        _footnotes(context, cases, chosen),
     )
 
 
@@ -121,38 +128,42 @@ def agreement_of(cohort: str, split_seed: int, results: Results) -> pd.DataFrame
     })  # fmt: skip
 
 
-def _sizes(desk: Desk) -> list[int]:
-    sizes = list(desk.option("top", TOP))
+def _sizes(context: StudyContext) -> list[int]:
+    sizes = list(context.option("top", TOP))
     if not sizes or any(isinstance(k, bool) or not isinstance(k, int) or k < 1 for k in sizes):
-        raise BadUse(f"--top: expected whole numbers above zero, got {desk.options.get('top')!r}")
+        raise BadUse(f"--top: expected whole numbers above zero, got {context.options.get('top')!r}")
     return sorted(set(sizes))
 
 
 def _whole(
-    desk: Desk, cases: Sequence[Case], with_nested: bool
+    context: StudyContext, cases: Sequence[Case], with_nested: bool
 ) -> tuple[list[Results], list[Results], list[list[Results]]]:
     """Votes and gates on whole splits, a result a case; and of each case the inner results of every round."""
-    experiments = [desk.experiment(c.cohort, method, c.split) for method in (VOTE, GATED) for c in cases]
+    experiments = [context.experiment(c.cohort, method, c.split) for method in (VOTE, GATED) for c in cases]
     for experiment in experiments[len(cases) :]:
         if any(getattr(member.stage2, "aggregator", None) == "mean" for member in experiment.settings.each):
             raise BadUse("stage2.aggregator=mean lets every window in alike; gates must differ to rank windows")
     voting = zip(cases, experiments, strict=False) if with_nested else ()
-    inner = [[_inner(desk, case, outer) for outer in vote.cv_folds()] for case, vote in voting]
-    results = iter(desk.perform([*experiments, *(one for several in inner for one in several)]))
+    inner = [[_inner(context, case, outer) for outer in vote.cv_folds()] for case, vote in voting]
+    results = iter(context.perform([*experiments, *(one for several in inner for one in several)]))
     votes, gated = ([next(results) for _ in cases] for _ in (VOTE, GATED))
     return votes, gated, [[next(results) for _ in several] for several in inner]
 
 
-def _inner(desk: Desk, case: Case, outer: Fold) -> Experiment:
+def _inner(context: StudyContext, case: Case, outer: Fold) -> Experiment:
     """bridgemil on the folds without the outer round's test subjects."""
     plan, part = kept_windows.inner_plan(case.split, outer), "gates without the test fold"
-    return desk.experiment(
+    return context.experiment(
         case.cohort, GATED, plan, part=part, drawn=lambda rounds: kept_windows.inner_rounds(rounds, outer)
     )
 
 
 def _trained(
-    desk: Desk, cases: Sequence[Case], chosen: Sequence[Choice], gated: list[Results], nested: list[list[Results]]
+    context: StudyContext,
+    cases: Sequence[Case],
+    chosen: Sequence[Choice],
+    gated: list[Results],
+    nested: list[list[Results]],
 ) -> dict[tuple[str, Choice], Trained]:
     """A majority vote for each choice of windows."""
     experiments: list[tuple[tuple[str, Choice], Experiment]] = []
@@ -164,10 +175,10 @@ def _trained(
         for choice in chosen:
             part = "" if choice == ALL else choice.part
             drawn = partial(_reduced, case, choice, gates[choice.gates])
-            made = desk.experiment(case.cohort, VOTE, case.split, part=part, drawn=drawn)
+            made = context.experiment(case.cohort, VOTE, case.split, part=part, drawn=drawn)
             experiments.append(((case.cohort.hash, choice), made))
     trained: dict[tuple[str, Choice], Trained] = {}
-    for (key, experiment), results in zip(experiments, desk.perform([e for _, e in experiments]), strict=True):
+    for (key, experiment), results in zip(experiments, context.perform([e for _, e in experiments]), strict=True):
         several = trained.setdefault(key, Trained([], []))
         several.results.append(results)
         several.rounds.extend(experiment.cv_folds())
@@ -182,37 +193,39 @@ def _reduced(case: Case, choice: Choice, gates: Sequence[Gates], rounds: list[Fo
 
 
 def _row(
-    desk: Desk, cohort: Cohort, choice: Choice, mine: Trained, against: Mapping[Pair, Comparison], known: Any
+    context: StudyContext, cohort: Cohort, choice: Choice, mine: Trained, against: Mapping[Pair, Comparison], known: Any
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {"cohort": desk.name(cohort), "gates": choice.gates, "windows": choice.words}
+    row: dict[str, Any] = {"cohort": context.name(cohort), "gates": choice.gates, "windows": choice.words}
     row |= {"rule": choice.rule, "k": choice.k or None} | scores.score(mine.results)
     row |= scores.columns(against[choice, ALL]) if (choice, ALL) in against else {}
     if known is not None:
         row["true_evidence"] = kept_windows.evidence_share(mine.rounds, known)
-    number = _published(desk, cohort, choice)
+    number = _published(context, cohort, choice)
     return row | ({} if number is None else {"paper": number})
 
 
-def _published(desk: Desk, cohort: Cohort, choice: Choice) -> float | None:
+def _published(context: StudyContext, cohort: Cohort, choice: Choice) -> float | None:
     """The paper's accuracy in percent, which is of plain gates."""
-    if choice.gates == "nested" or not published.comparable(desk, cohort):
+    if choice.gates == "nested" or not published.comparable(context, cohort):
         return None
     place = paper()["reliability"].get(cohort.about["source"], {}).get(choice.rule)
     number = place.get(choice.k) if isinstance(place, dict) else place
     return None if number is None else float(number)
 
 
-def _by_class(desk: Desk, agreement: pd.DataFrame) -> pd.DataFrame:
+def _by_class(context: StudyContext, agreement: pd.DataFrame) -> pd.DataFrame:
     """Mean agreement of each cohort's classes, with a 95 % interval over subjects; shares of one."""
     import pandas as pd
 
     people, rows = per_subject(agreement), []
-    for cohort in desk.cohorts:
+    for cohort in context.cohorts:
         for label in cohort.classes:
-            mine = people[(people["cohort"] == desk.name(cohort)) & (people["label"] == label)]["agreement"].to_numpy()
+            mine = people[(people["cohort"] == context.name(cohort)) & (people["label"] == label)][
+                "agreement"
+            ].to_numpy()
             low, high = bootstrap(mine)
             rows.append({
-                "cohort": desk.name(cohort), "label": label, "agreement": float(mine.mean()), "agreement95_low": low,
+                "cohort": context.name(cohort), "label": label, "agreement": float(mine.mean()), "agreement95_low": low,
                 "agreement95_high": high, "lowest": float(mine.min()), "highest": float(mine.max()),
                 "subjects": len(mine), "most_windows_against": int((mine < 0.5).sum()),
             })  # fmt: skip
@@ -245,16 +258,16 @@ def _agreement_sentences(agreement: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def _not_above_chance(desk: Desk, rows: Sequence[dict[str, Any]]) -> list[str]:
+def _not_above_chance(context: StudyContext, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Where the vote itself is not shown to know anything, neither agreement nor Top-K can speak of labels."""
     sentences = []
-    for cohort in desk.cohorts:
+    for cohort in context.cohorts:
         level = 100 * chance(cohort.labels)[0]
-        row = next(row for row in rows if row["cohort"] == desk.name(cohort) and row["rule"] == "all")
+        row = next(row for row in rows if row["cohort"] == context.name(cohort) and row["rule"] == "all")
         if row["ci95_low"] <= level:
             sentences.append(
-                f"{desk.name(cohort)}: with all windows the vote is not better than chance ({row['accuracy']:.1f} %, "
-                f"95 % {row['ci95_low']:.1f} to {row['ci95_high']:.1f}; chance level {level:.1f} %), so what follows "
+                f"{context.name(cohort)}: with all windows the vote is not better than chance ({row['accuracy']:.1f} %"
+                f", 95 % {row['ci95_low']:.1f} to {row['ci95_high']:.1f}; chance level {level:.1f} %), so what follows "
                 "and the agreement say little of the labels here."
             )
     return sentences
@@ -290,7 +303,7 @@ def _sentences(name: str, trained: Mapping[Choice, Trained], against: Mapping[Pa
     return sentences
 
 
-def _footnotes(desk: Desk, cases: Sequence[Case], chosen: Sequence[Choice]) -> list[str]:
+def _footnotes(context: StudyContext, cases: Sequence[Case], chosen: Sequence[Choice]) -> list[str]:
     notes = [
         "Agreement: each window's likeliest class, by a majority vote that held the subject out. Where a window "
         "disagrees, its label may be unfit or the vote wrong: agreement alone does not tell which.",
@@ -303,31 +316,31 @@ def _footnotes(desk: Desk, cases: Sequence[Case], chosen: Sequence[Choice]) -> l
         "have more.",
     ]
     if any(choice.gates == "nested" for choice in chosen):
-        whole, unranked = sum(c.split.k for c in cases), 1 + desk.experiment(cases[0].cohort, VOTE).settings.selects
+        whole, unranked = sum(c.split.k for c in cases), 1 + context.experiment(cases[0].cohort, VOTE).settings.selects
         inner = sum(c.split.k * (c.split.k - unranked) for c in cases)
         notes.append(
             "Nested gates (ours) come from bridgemil models of the folds without the round's test fold, which neither "
-            f"trained nor selected on it: {counted(inner * len(desk.seeds), 'run')} more of bridgemil, where plain "
-            f"gates need {whole * len(desk.seeds)}. These models have fewer training subjects."
+            f"trained nor selected on it: {counted(inner * len(context.seeds), 'run')} more of bridgemil, where plain "
+            f"gates need {whole * len(context.seeds)}. These models have fewer training subjects."
         )
-    return notes + _few_windows(desk, chosen)
+    return notes + _few_windows(context, chosen)
 
 
-def _few_windows(desk: Desk, chosen: Sequence[Choice]) -> list[str]:
+def _few_windows(context: StudyContext, chosen: Sequence[Choice]) -> list[str]:
     """Where K windows are all that a subject has, or top and bottom share some."""
     notes = []
-    for cohort in desk.cohorts:
+    for cohort in context.cohorts:
         counts = np.array([cohort.records[subject].n_windows for subject in cohort.subjects])
         for k in sorted({choice.k for choice in chosen if choice.k}):
             whole, shared = int((counts <= k).sum()), int(((counts > k) & (counts < 2 * k)).sum())
             if whole:
                 notes.append(
-                    f"{desk.name(cohort)}, K = {k}: {whole} of {counted(len(counts), 'subject')} "
+                    f"{context.name(cohort)}, K = {k}: {whole} of {counted(len(counts), 'subject')} "
                     f"{'has' if whole == 1 else 'have'} no more windows, and {'keeps' if whole == 1 else 'keep'} all."
                 )
             if shared:
                 notes.append(
-                    f"{desk.name(cohort)}, K = {k}: {shared} of {counted(len(counts), 'subject')} "
+                    f"{context.name(cohort)}, K = {k}: {shared} of {counted(len(counts), 'subject')} "
                     f"{'has' if shared == 1 else 'have'} fewer than {2 * k} windows: top and bottom share some."
                 )
     return notes

@@ -10,7 +10,7 @@ import numpy as np
 from bridgemil.evaluation import metrics
 from bridgemil.report import colours
 from bridgemil.studies import drawing
-from bridgemil.studies.desk import Desk
+from bridgemil.studies.context import StudyContext
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,12 +25,14 @@ _RULES: dict[str, dict[str, Any]] = {  # told apart by marker and line, too
 _SHIFT = 0.13  # between the rules at one K, so that their intervals stand side by side
 
 
-def figure(desk: Desk, people: pd.DataFrame, by_class: pd.DataFrame, rows: Sequence[dict[str, Any]]) -> Figure:
+def figure(
+    context: StudyContext, people: pd.DataFrame, by_class: pd.DataFrame, rows: Sequence[dict[str, Any]]
+) -> Figure:
     """A row of panels a cohort: agreement, then accuracy against K for each kind of gates.
 
     Parameters
     ----------
-    desk
+    context
         Its cohorts.
     people
         A row a subject: cohort, label, and the agreement of its windows.
@@ -40,10 +42,10 @@ def figure(desk: Desk, people: pd.DataFrame, by_class: pd.DataFrame, rows: Seque
         Of the table of accuracies.
     """
     kinds = [kind for kind in ("plain", "nested") if any(row["gates"] == kind for row in rows)]
-    drawn, axes = drawing.canvas(1 + len(kinds), len(desk.cohorts), width=4.9, height=4.4)
+    drawn, axes = drawing.canvas(1 + len(kinds), len(context.cohorts), width=4.9, height=4.4)
     places = iter(axes)
-    for cohort in desk.cohorts:
-        name = desk.name(cohort)
+    for cohort in context.cohorts:
+        name = context.name(cohort)
         _agreement(
             next(places), people[people["cohort"] == name], by_class[by_class["cohort"] == name], cohort.classes, name
         )

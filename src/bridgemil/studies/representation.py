@@ -21,7 +21,7 @@ from bridgemil.evaluation.results import Results
 from bridgemil.report.benchmark_table import paper
 from bridgemil.studies import published, space_maps, spaces, truth
 from bridgemil.studies import scores as subject_scores
-from bridgemil.studies.desk import Desk
+from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings
 from bridgemil.studies.spaces import Sample
 
@@ -63,35 +63,35 @@ SPACES = (
 )  # fmt: skip
 
 
-def perform(desk: Desk) -> Findings:
+def perform(context: StudyContext) -> Findings:
     """Run every method on all folds with the first seed, and look at the spaces of the first fold."""
     import pandas as pd
 
-    if len(desk.seeds) > 1 or len(desk.split_seeds) > 1:
+    if len(context.seeds) > 1 or len(context.split_seeds) > 1:
         raise BadUse("a representation is of one seed and one split: leave --seeds and --split-seeds out")
-    names = [n for n in dict.fromkeys(s.method for s in SPACES) if not methods.is_senseless(n, desk.backbone)]
-    keys = [(cohort, name) for cohort in desk.cohorts for name in names]
-    experiments = [desk.experiment(cohort, name) for cohort, name in keys]
+    names = [n for n in dict.fromkeys(s.method for s in SPACES) if not methods.is_senseless(n, context.backbone)]
+    keys = [(cohort, name) for cohort in context.cohorts for name in names]
+    experiments = [context.experiment(cohort, name) for cohort, name in keys]
     results: dict[tuple[str, str], list[Results]] = {}
     jobs: dict[tuple[str, str], Job] = {}
-    for (cohort, name), experiment, done in zip(keys, experiments, desk.perform(experiments), strict=True):
+    for (cohort, name), experiment, done in zip(keys, experiments, context.perform(experiments), strict=True):
         results[cohort.hash, name] = [done]
-        jobs[cohort.hash, name] = experiment.jobs(desk.seeds[0])[0]
+        jobs[cohort.hash, name] = experiment.jobs(context.seeds[0])[0]
     rows: list[dict[str, Any]] = []
     sentences: list[str] = []
     figures, points = {}, []
-    for cohort in desk.cohorts:
-        look = Look(desk, cohort, {name: jobs[cohort.hash, name] for name in names})
+    for cohort in context.cohorts:
+        look = Look(context, cohort, {name: jobs[cohort.hash, name] for name in names})
         mine = [_row(look, space, results[cohort.hash, space.method]) for space in look.spaces]
         rows += mine
         sentences += _sentences(look, mine)
         table = look.points()
         points.append(table)
-        figures[_figure_name(desk, cohort)] = space_maps.draw(table, mine, cohort.classes, _title(look))
-    tables = {"representation": pd.DataFrame(rows)} | truth.tables(desk, results)
+        figures[_figure_name(context, cohort)] = space_maps.draw(table, mine, cohort.classes, _title(look))
+    tables = {"representation": pd.DataFrame(rows)} | truth.tables(context, results)
     return Findings(
-        f"Representation: {desk.manner}", sentences, tables, figures,
-        {"representation_points": pd.concat(points, ignore_index=True)}, _footnotes(desk),
+        f"Representation: {context.setup}", sentences, tables, figures,
+        {"representation_points": pd.concat(points, ignore_index=True)}, _footnotes(context),
     )  # fmt: skip
 
 
@@ -100,14 +100,14 @@ class Look:
 
     Parameters
     ----------
-    desk, cohort
+    context, cohort
         What is studied.
     jobs
         By method, its finished run of the first fold.
     """
 
-    def __init__(self, desk: Desk, cohort: Cohort, jobs: Mapping[str, Job]) -> None:
-        self.desk, self.cohort, self.jobs = desk, cohort, jobs
+    def __init__(self, context: StudyContext, cohort: Cohort, jobs: Mapping[str, Job]) -> None:
+        self.context, self.cohort, self.jobs = context, cohort, jobs
         self.subjects = next(iter(jobs.values())).subjects
         self.test = Sample.draw(cohort, sorted(self.subjects.test))
         self.train = Sample.draw(cohort, sorted(self.subjects.train))
@@ -123,7 +123,7 @@ class Look:
         """The trained encoder that makes a space, on the CPU."""
         from bridgemil.models import NetworkModel
 
-        job, store = self.jobs[space.method], self.desk.store
+        job, store = self.jobs[space.method], self.context.store
         if space.kind == STAGE2:
             model = store.model(job.identity, backbone=job.settings.backbone)
             assert isinstance(model, NetworkModel)
@@ -137,7 +137,7 @@ class Look:
         from bridgemil.runs import RunCache
 
         job = self.jobs["bridgemil"]
-        cache = RunCache(self.desk.store, job.identity, job.stage1, {})
+        cache = RunCache(self.context.store, job.identity, job.stage1, {})
         arrays = front_end_arrays(encoder, self.cohort, cache)
         return [self._normalised(s) if arrays is None else s.take(arrays) for s in (self.test, self.train)]
 
@@ -180,7 +180,7 @@ class Look:
             x, y = spaces.map_of(self.features[space][0]).T
             parts.append(
                 pd.DataFrame({
-                    "cohort": self.desk.name(self.cohort), "space": space.name, "subject": self.test.subjects,
+                    "cohort": self.context.name(self.cohort), "space": space.name, "subject": self.test.subjects,
                     "label": self.test.labels, "window": self.test.numbers, "x": x, "y": y,
                 })
             )  # fmt: skip
@@ -197,38 +197,38 @@ def _row(look: Look, space: Space, results: list[Results]) -> dict[str, Any]:
     test, train = look.features[space]
     near = spaces.across_people(train, look.train.labels, test, look.test.labels)
     row: dict[str, Any] = {
-        "cohort": look.desk.name(look.cohort), "space": space.name, "method": space.method,
+        "cohort": look.context.name(look.cohort), "space": space.name, "method": space.method,
         "accuracy": subject_scores.score(results)["accuracy"], **spaces.scores(test, look.test),
         "by_chance": spaces.by_chance(test, look.test), "knn": 100 * near,
         "moved": look.moved(space), "dimensions": test.shape[1],
     }  # fmt: skip
-    return row | _published(look.desk, look.cohort, space)
+    return row | _published(look.context, look.cohort, space)
 
 
-def _published(desk: Desk, cohort: Cohort, space: Space) -> dict[str, float]:
+def _published(context: StudyContext, cohort: Cohort, space: Space) -> dict[str, float]:
     """The paper's accuracy, silhouette and Davies-Bouldin, as far as its text gives them."""
-    if not published.comparable(desk, cohort):
+    if not published.comparable(context, cohort):
         return {}
     place = paper()["representation"].get(cohort.about["source"], {}).get(space.kind, {})
     return {f"paper_{name}": float(value) for name, value in place.get(space.method, {}).items()}
 
 
-def _figure_name(desk: Desk, cohort: Cohort) -> str:
+def _figure_name(context: StudyContext, cohort: Cohort) -> str:
     import re
 
-    several = "" if len(desk.cohorts) == 1 else f"_{desk.name(cohort)}"
+    several = "" if len(context.cohorts) == 1 else f"_{context.name(cohort)}"
     return "representation" + re.sub(r"[^\w.-]+", "_", several)
 
 
 def _title(look: Look) -> str:
     return (
-        f"{look.desk.name(look.cohort)}, {look.desk.manner}: {len(look.test.rows)} test subjects of fold 1 "
-        f"({look.people}), {len(look.test)} windows, seed {look.desk.seeds[0]}"
+        f"{look.context.name(look.cohort)}, {look.context.setup}: {len(look.test.rows)} test subjects of fold 1 "
+        f"({look.people}), {len(look.test)} windows, seed {look.context.seeds[0]}"
     )
 
 
 def _sentences(look: Look, rows: list[dict[str, Any]]) -> list[str]:
-    name, by = look.desk.name(look.cohort), {row["space"]: row for row in rows}
+    name, by = look.context.name(look.cohort), {row["space"]: row for row in rows}
     raw, first = by[Space(RAW, UNTRAINED).name], by[Space(STAGE1, "bridgemil").name]
     without, with_ = by[Space(STAGE2, "wo_retention").name], by[Space(STAGE2, "bridgemil").name]
     level = 100 / len(set(look.test.labels.tolist()))
@@ -263,7 +263,7 @@ def _sentences(look: Look, rows: list[dict[str, Any]]) -> list[str]:
     ]  # fmt: skip
 
 
-def _footnotes(desk: Desk) -> list[str]:
+def _footnotes(context: StudyContext) -> list[str]:
     notes = [
         f"Of each person at most {spaces.A_SUBJECT} windows, evenly over the recordings, and at most {spaces.IN_ALL} "
         "of all people together; of test and of training subjects alike.",
@@ -279,12 +279,12 @@ def _footnotes(desk: Desk) -> list[str]:
         "from random weights.",
         "t-SNE keeps neighbours; sizes of groups and distances between them mean nothing.",
     ]  # fmt: skip
-    if methods.is_senseless("masked", desk.backbone):
-        notes.append(f"masked is left out: the features of {desk.backbone}'s front end have no samples to hide.")
+    if methods.is_senseless("masked", context.backbone):
+        notes.append(f"masked is left out: the features of {context.backbone}'s front end have no samples to hide.")
         notes.append(
             "The front end's features are standardised on the training windows, as the batch norm after it does."
         )
-    if any(published.comparable(desk, cohort) for cohort in desk.cohorts):
+    if any(published.comparable(context, cohort) for cohort in context.cohorts):
         notes.append(
             "The paper's numbers: its raw accuracy (63.52) equals its Additive cell of five seeds; 62.76 without "
             "variance and covariance is 71.81 in its Appendix E; several of its seed-0 accuracies lie on the grid of "

@@ -21,7 +21,7 @@ from bridgemil.evaluation.results import Results, compare_tables
 from bridgemil.evaluation.statistics import Comparison, corrected, points
 from bridgemil.report.benchmark_table import paper
 from bridgemil.studies import drawing, published, scores, truth
-from bridgemil.studies.desk import Desk
+from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings
 
 if TYPE_CHECKING:
@@ -81,20 +81,22 @@ def last_windows(cohort: Cohort, percent: int) -> dict[str, tuple[int, ...]]:
     return kept
 
 
-def reduced(desk: Desk, cohort: Cohort, method: str, amount: Amount, split_seed: int, seed: int) -> Experiment:
+def reduced(
+    context: StudyContext, cohort: Cohort, method: str, amount: Amount, split_seed: int, seed: int
+) -> Experiment:
     """One method, one seed, one split, with less of the cohort."""
-    split = desk.split(cohort, split_seed)
+    split = context.split(cohort, split_seed)
     if not amount.text:
-        return desk.experiment(cohort, method, split, seeds=(seed,))
+        return context.experiment(cohort, method, split, seeds=(seed,))
     if amount.what == SUBJECTS:
         subset = fold_subset(split, amount.value, seed)
-        return desk.experiment(cohort, method, subset, seeds=(seed,), part=amount.text)
+        return context.experiment(cohort, method, subset, seeds=(seed,), part=amount.text)
     kept = last_windows(cohort, amount.value)
 
     def drawn(rounds: list[Fold]) -> list[Fold]:
         return [replace(fold, kept=_kept_in(kept, fold)) for fold in rounds]
 
-    return desk.experiment(cohort, method, split, seeds=(seed,), part=amount.text, drawn=drawn)
+    return context.experiment(cohort, method, split, seeds=(seed,), part=amount.text, drawn=drawn)
 
 
 def _kept_in(kept: dict[str, tuple[int, ...]], subjects: Fold) -> dict[str, tuple[int, ...]]:
@@ -135,52 +137,52 @@ class Condition:
         return 100 * float(np.mean([metrics.chance(result.labels)[0] for result in self.results]))
 
 
-def perform(desk: Desk) -> Findings:
+def perform(context: StudyContext) -> Findings:
     """Run every method with every amount, and say what is lost."""
     import pandas as pd
 
-    conditions, left_out = _conditions(desk)
+    conditions, left_out = _conditions(context)
     rows, losses, sentences = [], [], []
-    for cohort in desk.cohorts:
+    for cohort in context.cohorts:
         mine = [condition for condition in conditions if condition.cohort is cohort]
-        rows += [_row(desk, condition) for condition in mine]
+        rows += [_row(context, condition) for condition in mine]
         lost: dict[str, list[tuple[dict[str, Any], Comparison | None]]] = {}
         for method in METHODS:
-            lost[method] = [_loss(desk, mine, method, what) for what in (SUBJECTS, WINDOWS)]
-        against = _few_against_few(desk, mine)
+            lost[method] = [_loss(context, mine, method, what) for what in (SUBJECTS, WINDOWS)]
+        against = _few_against_few(context, mine)
         family = [c for several in lost.values() for _, c in several if c is not None]
         adjusted = iter(corrected([*family, *against.values()]))
         for method, several in lost.items():
             rows_of = [None if c is None else row | scores.columns(next(adjusted)) for row, c in several]
             losses += [row for row in rows_of if row is not None]
-            sentences += _sentences(desk, mine, method, rows_of)
+            sentences += _sentences(context, mine, method, rows_of)
         sentences += [f"{words}: {next(adjusted).corrected_sentence}" for words in against]
-    sentences += _caution(desk, losses)
+    sentences += _caution(context, losses)
     tables = {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)}
     told = {(c.cohort.hash, _title(c)): c.results for c in conditions}
     return Findings(
-        f"Subject and instance scarcity: {desk.manner}", sentences, tables | truth.tables(desk, told),
-        {"scarcity": _figure(desk, conditions, rows)}, footnotes=[*left_out, *_footnotes(desk)],
+        f"Subject and instance scarcity: {context.setup}", sentences, tables | truth.tables(context, told),
+        {"scarcity": _figure(context, conditions, rows)}, footnotes=[*left_out, *_footnotes(context)],
     )  # fmt: skip
 
 
-def _conditions(desk: Desk) -> tuple[list[Condition], list[str]]:
+def _conditions(context: StudyContext) -> tuple[list[Condition], list[str]]:
     """Everything that was run, and in words what could not be."""
     planned, left_out = list[tuple[Cohort, str, Amount, tuple[Experiment, ...]]](), []
-    draws = [(split_seed, seed) for split_seed in desk.split_seeds for seed in desk.seeds]
-    for cohort in desk.cohorts:
-        k = desk.split(cohort, desk.split_seeds[0]).k
+    draws = [(split_seed, seed) for split_seed in context.split_seeds for seed in context.seeds]
+    for cohort in context.cohorts:
+        k = context.split(cohort, context.split_seeds[0]).k
         for amount in (*fold_amounts(k), *window_amounts()):
-            of_each = [tuple(reduced(desk, cohort, method, amount, *draw) for draw in draws) for method in METHODS]
+            of_each = [tuple(reduced(context, cohort, method, amount, *draw) for draw in draws) for method in METHODS]
             # The methods have the same rounds, so that one speaks for all.
             if amount.text and not all(_can_train(cohort, experiment.cv_folds()) for experiment in of_each[0]):
                 left_out.append(
-                    f"{desk.name(cohort)}: {amount.text} were not tried: a training set would have no subject of some "
-                    "class, or no two windows in a row."
+                    f"{context.name(cohort)}: {amount.text} were not tried: a training set would have no subject of "
+                    "some class, or no two windows in a row."
                 )
                 continue
             planned += [(cohort, m, amount, several) for m, several in zip(METHODS, of_each, strict=True)]
-    results = iter(desk.perform([experiment for *_, several in planned for experiment in several]))
+    results = iter(context.perform([experiment for *_, several in planned for experiment in several]))
     return [Condition(*one, [next(results) for _ in one[-1]]) for one in planned], left_out
 
 
@@ -208,10 +210,10 @@ def _title(condition: Condition) -> str:
     return f"{condition.method}, {condition.amount.text or 'all'}"
 
 
-def _row(desk: Desk, condition: Condition) -> dict[str, Any]:
+def _row(context: StudyContext, condition: Condition) -> dict[str, Any]:
     amount = condition.amount
     return {
-        "cohort": desk.name(condition.cohort), "what": amount.what, "amount": amount.text or "all",
+        "cohort": context.name(condition.cohort), "what": amount.what, "amount": amount.text or "all",
         "training_folds": condition.training_folds,
         **condition.sizes(), "method": condition.method, **scores.score(condition.results),
     }  # fmt: skip
@@ -236,7 +238,9 @@ def _shared(predictions: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     return predictions.merge(others[["seed", "subject"]], on=["seed", "subject"])
 
 
-def _loss(desk: Desk, conditions: list[Condition], method: str, what: str) -> tuple[dict[str, Any], Comparison | None]:
+def _loss(
+    context: StudyContext, conditions: list[Condition], method: str, what: str
+) -> tuple[dict[str, Any], Comparison | None]:
     """From all to the least, and the comparison of the two; no comparison where there is no less."""
     full, least = _ends(conditions, method, what)
     if full is least:
@@ -245,12 +249,12 @@ def _loss(desk: Desk, conditions: list[Condition], method: str, what: str) -> tu
     before, after = full.sizes(), least.sizes()
     counted = "train_subjects" if what == SUBJECTS else "windows"
     row = {
-        "cohort": desk.name(full.cohort), "method": method, "what": what, "amount": least.amount.text,
+        "cohort": context.name(full.cohort), "method": method, "what": what, "amount": least.amount.text,
         "from": before[counted], "to": after[counted], "change": 100 * float(changes.mean()),
         "change_sd": 100 * float(changes.std()) if len(changes) > 1 else None,
         "draws": len(changes),
     }  # fmt: skip
-    if published.comparable(desk, full.cohort):
+    if published.comparable(context, full.cohort):
         place = paper()["scarcity"].get(full.cohort.about["source"], {}).get(what, {})
         by_fold = _each(least.results, metrics.fold_mean) - _each(full.results, metrics.fold_mean)
         numbers = {"fold_mean_change": 100 * float(by_fold.mean())}
@@ -263,10 +267,10 @@ def _each(results: Sequence[Results], score: Callable[[pd.DataFrame], float]) ->
 
 
 def _sentences(
-    desk: Desk, conditions: list[Condition], method: str, losses: Sequence[dict[str, Any] | None]
+    context: StudyContext, conditions: list[Condition], method: str, losses: Sequence[dict[str, Any] | None]
 ) -> list[str]:
     by_subjects, by_windows = losses
-    name = f"{desk.name(conditions[0].cohort)}, {method}"
+    name = f"{context.name(conditions[0].cohort)}, {method}"
     if by_windows is None:
         return [f"{name}: fewer windows were not tried."]
     windows = (
@@ -287,7 +291,7 @@ def _sentences(
     ]
 
 
-def _few_against_few(desk: Desk, conditions: list[Condition]) -> dict[str, Comparison]:
+def _few_against_few(context: StudyContext, conditions: list[Condition]) -> dict[str, Comparison]:
     """The least of the people against the least of the windows, for every method that was run with both; in words."""
     gains = {}
     for method in METHODS:
@@ -296,7 +300,9 @@ def _few_against_few(desk: Desk, conditions: list[Condition]) -> dict[str, Compa
             shares = [few_people.sizes()["train_subjects"] / people.sizes()["train_subjects"]]
             shares.append(few_windows.sizes()["windows"] / windows.sizes()["windows"])
             names = f"{100 * shares[0]:.0f} % of the training subjects", f"{100 * shares[1]:.0f} % of the windows"
-            gains[f"{desk.name(people.cohort)}, {method}"] = same_people(few_people.results, few_windows.results, names)
+            gains[f"{context.name(people.cohort)}, {method}"] = same_people(
+                few_people.results, few_windows.results, names
+            )
     return gains
 
 
@@ -316,22 +322,22 @@ def _span(row: dict[str, Any]) -> str:
     return f"{points(row['gain95_low'] / 100)} to {points(row['gain95_high'] / 100)}"
 
 
-def _caution(desk: Desk, losses: list[dict[str, Any]]) -> list[str]:
-    draws = len(desk.seeds) * len(desk.split_seeds)
+def _caution(context: StudyContext, losses: list[dict[str, Any]]) -> list[str]:
+    draws = len(context.seeds) * len(context.split_seeds)
     if draws == 1 and any(row["what"] == SUBJECTS for row in losses):
         return ["One seed is one draw of folds: another may show something else; --seeds 5 draws five."]
     return []
 
 
-def _figure(desk: Desk, conditions: list[Condition], rows: list[dict[str, Any]]) -> Any:
-    figure, axes = drawing.canvas(2, len(desk.cohorts), width=5.2, height=4.0)
-    for i, cohort in enumerate(desk.cohorts):
+def _figure(context: StudyContext, conditions: list[Condition], rows: list[dict[str, Any]]) -> Any:
+    figure, axes = drawing.canvas(2, len(context.cohorts), width=5.2, height=4.0)
+    for i, cohort in enumerate(context.cohorts):
         pairs = [(c, row) for c, row in zip(conditions, rows, strict=True) if c.cohort is cohort]
         bottom = min(min(row["ci95_low"], c.chance) for c, row in pairs)
         top = max(row["ci95_high"] for _, row in pairs)
         for ax, what in zip(axes[2 * i : 2 * i + 2], (SUBJECTS, WINDOWS), strict=True):
             _draw(ax, [(c, row) for c, row in pairs if c.amount.what == what], what)
-            ax.set_title(f"{desk.name(cohort)}: fewer {'subjects' if what == SUBJECTS else 'windows'}", fontsize=10)
+            ax.set_title(f"{context.name(cohort)}: fewer {'subjects' if what == SUBJECTS else 'windows'}", fontsize=10)
             ax.set_ylim(max(-2, bottom - 4), min(102, top + 4))  # the same for both: which falls deeper is seen
         axes[2 * i].legend(frameon=False, fontsize=8)
     return figure
@@ -368,7 +374,7 @@ def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) ->
     ax.set_ylabel("accuracy of held-out subjects (%), 95 %")
 
 
-def _footnotes(desk: Desk) -> list[str]:
+def _footnotes(context: StudyContext) -> list[str]:
     notes = [
         "Fewer subjects: each seed (of each split) draws its folds, for all methods the same; fewer folds are among "
         "the more. Every fold of a draw is test once, so fewer people are tested too.",
@@ -376,6 +382,6 @@ def _footnotes(desk: Desk) -> list[str]:
         "the subjects that the same draw tested with all and with the least, paired.",
         "The least of the subjects and of the windows are not the same share: read a loss with what was left out.",
     ]
-    if not any(published.comparable(desk, cohort) for cohort in desk.cohorts):
+    if not any(published.comparable(context, cohort) for cohort in context.cohorts):
         notes.append("The paper's losses are of ADFTD, EEGNet, its own recipe and budget: they are not set beside.")
     return notes

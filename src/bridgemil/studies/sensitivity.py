@@ -13,7 +13,7 @@ from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected
 from bridgemil.studies import drawing, published, scores, truth
-from bridgemil.studies.desk import Desk
+from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings
 
 if TYPE_CHECKING:
@@ -32,24 +32,24 @@ RATIO, AS_USUAL, USUAL_VALUE = "retention_gradient_ratio", "as usual", "the usua
 Key = tuple[str, str, Any]  # cohort hash, setting and value; no setting and None: everything as usual
 
 
-def perform(desk: Desk) -> Findings:
+def perform(context: StudyContext) -> Findings:
     """Run every value of every setting on every split, and compare each with the usual one."""
     import pandas as pd
 
-    method = desk.option("method", "bridgemil")
-    vary = _values_to_try(desk, method)
-    results = _run_all(desk, method, vary)
+    method = context.option("method", "bridgemil")
+    vary = _values_to_try(context, method)
+    results = _run_all(context, method, vary)
     rows, against = list[dict[str, Any]](), dict[Key, Comparison]()
-    for cohort in desk.cohorts:
+    for cohort in context.cohorts:
         against |= _compared(cohort, results)
-        rows += [row for key, values in vary.items() for row in _rows(desk, cohort, key, values, results, against)]
+        rows += [row for key, values in vary.items() for row in _rows(context, cohort, key, values, results, against)]
     tables = {"sensitivity": pd.DataFrame(rows)}
     tables |= truth.tables(
-        desk, {(cohort, f"{key} = {value}" if key else AS_USUAL): r for (cohort, key, value), r in results.items()}
+        context, {(cohort, f"{key} = {value}" if key else AS_USUAL): r for (cohort, key, value), r in results.items()}
     )
     return Findings(
-        f"Sensitivity of {desk.title(method)}", _sentences(desk, rows, against), tables,
-        {"sensitivity": _figure(desk, vary, rows, results)},
+        f"Sensitivity of {context.title(method)}", _sentences(context, rows, against), tables,
+        {"sensitivity": _figure(context, vary, rows, results)},
         footnotes=[
             "One setting is varied at a time; gains are against the usual value on the same subjects, paired.",
             *_also(results),
@@ -58,14 +58,14 @@ def perform(desk: Desk) -> Findings:
     )  # fmt: skip
 
 
-def _values_to_try(desk: Desk, method: str) -> dict[str, list[Any]]:
+def _values_to_try(context: StudyContext, method: str) -> dict[str, list[Any]]:
     """The values of every setting, the usual one among them; what cannot vary is refused."""
-    chosen = desk.option("vary", USUAL)
+    chosen = context.option("vary", USUAL)
     methods.check(method)
     for key, values in chosen.items():
         if not methods.has_setting(method, key):
-            known = ", ".join(_settings_of(desk, method)) or "none"
-            unasked = "" if desk.options.get("vary") else "name a setting with --vary KEY=VALUE,VALUE: "
+            known = ", ".join(_settings_of(context, method)) or "none"
+            unasked = "" if context.options.get("vary") else "name a setting with --vary KEY=VALUE,VALUE: "
             raise BadUse(f"{unasked}{method} has no setting {key}; its own: {known}")
         if key in methods.fixed(method):
             raise BadUse(f"{key} is what makes {method}; vary it of bridgemil")
@@ -74,7 +74,7 @@ def _values_to_try(desk: Desk, method: str) -> dict[str, list[Any]]:
                 raise BadUse(f"--vary {key}: {value!r} is no number, word, true, false or null")
     completed = {}
     for key, values in chosen.items():
-        usual = _usual_value(desk, method, key)
+        usual = _usual_value(context, method, key)
         wanted = dict.fromkeys(values)
         if usual is not None and usual not in wanted:  # what the others are compared with stands among them
             wanted = dict.fromkeys(sorted((*wanted, usual), key=_in_order))
@@ -89,27 +89,27 @@ def _in_order(value: Any) -> tuple[int, float, str]:
     return (0, value, "") if isinstance(value, int | float) else (1, 0, value)
 
 
-def _run_all(desk: Desk, method: str, vary: Mapping[str, Sequence[Any]]) -> dict[Key, list[Results]]:
+def _run_all(context: StudyContext, method: str, vary: Mapping[str, Sequence[Any]]) -> dict[Key, list[Results]]:
     """Results by cohort, setting and value, one a split."""
     planned: list[tuple[Key, Experiment]] = []
-    for cohort in desk.cohorts:
-        for seed in desk.split_seeds:
-            split = desk.split(cohort, seed)
-            planned.append(((cohort.hash, "", None), desk.experiment(cohort, method, split)))
+    for cohort in context.cohorts:
+        for seed in context.split_seeds:
+            split = context.split(cohort, seed)
+            planned.append(((cohort.hash, "", None), context.experiment(cohort, method, split)))
             planned += [
-                ((cohort.hash, key, value), desk.experiment(cohort, method, split, changes={key: value}))
+                ((cohort.hash, key, value), context.experiment(cohort, method, split, changes={key: value}))
                 for key, values in vary.items()
                 for value in values
             ]
     gathered: dict[Key, list[Results]] = {}
-    for (key, _), results in zip(planned, desk.perform([made for _, made in planned]), strict=True):
+    for (key, _), results in zip(planned, context.perform([made for _, made in planned]), strict=True):
         gathered.setdefault(key, []).append(results)
     return gathered
 
 
-def _settings_of(desk: Desk, method: str) -> list[str]:
+def _settings_of(context: StudyContext, method: str) -> list[str]:
     """The settings that can vary."""
-    members = desk.experiment(desk.cohorts[0], method).settings.each
+    members = context.experiment(context.cohorts[0], method).settings.each
     keys = {key for member in members for key in methods.flat(member.model_dump(mode="json")) if "." in key}
     for member in members:
         if not member.is_network:  # whose stored settings leave out what is as usual
@@ -118,9 +118,9 @@ def _settings_of(desk: Desk, method: str) -> list[str]:
     return sorted(key for key in keys if methods.has_setting(method, key) and key not in methods.fixed(method))
 
 
-def _usual_value(desk: Desk, method: str, key: str) -> Any:
+def _usual_value(context: StudyContext, method: str, key: str) -> Any:
     """What a setting is where it is not varied; None where no value of it can be named."""
-    for member in desk.experiment(desk.cohorts[0], method).settings.each:
+    for member in context.experiment(context.cohorts[0], method).settings.each:
         values = methods.flat(member.model_dump(mode="json", exclude_none=True))
         if key in values:
             return values[key]
@@ -177,31 +177,38 @@ def _compared(cohort: Cohort, results: Mapping[Key, list[Results]]) -> dict[Key,
 
 
 def _rows(
-    desk: Desk, cohort: Cohort, key: str, values: Sequence[Any], results: Mapping[Key, list[Results]],
+    context: StudyContext, cohort: Cohort, key: str, values: Sequence[Any], results: Mapping[Key, list[Results]],
     against: Mapping[Key, Comparison],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """A row a value; where none of them is the usual one, everything as usual stands first."""
     usual = results[cohort.hash, "", None]
     names = [(cohort.hash, key, value) for value in values]
-    rows = [_row(desk, cohort, name, results[name], against.get(name)) for name in names]
+    rows = [_row(context, cohort, name, results[name], against.get(name)) for name in names]
     if not any(row["usual"] for row in rows):
-        rows.insert(0, _row(desk, cohort, (cohort.hash, key, AS_USUAL), usual, None))
+        rows.insert(0, _row(context, cohort, (cohort.hash, key, AS_USUAL), usual, None))
     return rows
 
 
-def _row(desk: Desk, cohort: Cohort, name: Key, results: list[Results], against: Comparison | None) -> dict[str, Any]:
+def _row(
+    context: StudyContext, cohort: Cohort, name: Key, results: list[Results], against: Comparison | None
+) -> dict[str, Any]:
     _, key, value = name
-    row: dict[str, Any] = {"cohort": desk.name(cohort), "setting": key, "value": text(value), "usual": against is None}
+    row: dict[str, Any] = {
+        "cohort": context.name(cohort),
+        "setting": key,
+        "value": text(value),
+        "usual": against is None,
+    }
     row |= scores.score(results) | ({} if against is None else scores.columns(against))
     row["gradient_ratio"] = gradient_ratio(results)
     number = None
     if results[0].settings.method == "bridgemil":
-        number = published.number(desk, cohort, "sensitivity", key, text(value))
+        number = published.number(context, cohort, "sensitivity", key, text(value))
     return row | ({} if number is None else {"paper": number[0], "paper_sd": number[1]})
 
 
-def _sentences(desk: Desk, rows: list[dict[str, Any]], against: Mapping[Key, Comparison]) -> list[str]:
-    sentences, names = [], {cohort.hash: desk.name(cohort) for cohort in desk.cohorts}
+def _sentences(context: StudyContext, rows: list[dict[str, Any]], against: Mapping[Key, Comparison]) -> list[str]:
+    sentences, names = [], {cohort.hash: context.name(cohort) for cohort in context.cohorts}
     for cohort, key in dict.fromkeys((row["cohort"], row["setting"]) for row in rows):
         mine = [row for row in rows if (row["cohort"], row["setting"]) == (cohort, key)]
         best, worst = max(mine, key=lambda r: r["accuracy"]), min(mine, key=lambda r: r["accuracy"])
@@ -224,19 +231,22 @@ def _sentences(desk: Desk, rows: list[dict[str, Any]], against: Mapping[Key, Com
 
 
 def _figure(
-    desk: Desk, vary: Mapping[str, Sequence[Any]], rows: list[dict[str, Any]], results: Mapping[Key, list[Results]]
+    context: StudyContext,
+    vary: Mapping[str, Sequence[Any]],
+    rows: list[dict[str, Any]],
+    results: Mapping[Key, list[Results]],
 ) -> Figure:
-    figure, axes = drawing.canvas(len(vary), len(desk.cohorts), width=4.4, height=3.6)
+    figure, axes = drawing.canvas(len(vary), len(context.cohorts), width=4.4, height=3.6)
     places = iter(axes)
-    for cohort in desk.cohorts:
+    for cohort in context.cohorts:
         usual = results[cohort.hash, "", None][0]
         level = 100 * metrics.chance(usual.labels)[0]
         for key in vary:
-            mine = [row for row in rows if row["cohort"] == desk.name(cohort) and row["setting"] == key]
+            mine = [row for row in rows if row["cohort"] == context.name(cohort) and row["setting"] == key]
             ax = next(places)
             _draw(ax, mine, level, usual.name)
             ax.set_xlabel(key)
-            ax.set_title(f"{desk.name(cohort)} (filled: the usual value)", fontsize=9)
+            ax.set_title(f"{context.name(cohort)} (filled: the usual value)", fontsize=9)
     return figure
 
 

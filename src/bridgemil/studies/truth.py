@@ -13,7 +13,7 @@ from bridgemil.errors import BadUse, plain
 from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.results import Results
 from bridgemil.storage.artifact import file_checksum
-from bridgemil.studies.desk import Desk
+from bridgemil.studies.context import StudyContext
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,64 +22,68 @@ if TYPE_CHECKING:
 GATE, CONTRIBUTION, VOTE = "gates", "contributions to the diagnosis", "agreement with the diagnosis"
 
 
-def tables(desk: Desk, results: Mapping[tuple[str, str], Sequence[Results]]) -> dict[str, pd.DataFrame]:
-    """A table of what was found, where ``desk.truth`` says where the evidence is; none elsewhere.
+def tables(context: StudyContext, results: Mapping[tuple[str, str], Sequence[Results]]) -> dict[str, pd.DataFrame]:
+    """A table of what was found, where ``context.truth`` says where the evidence is; none elsewhere.
 
     Parameters
     ----------
-    desk
+    context
         With the folder ``bridgemil synth`` wrote.
     results
         By cohort hash and what it is called.
     """
     import pandas as pd
 
-    if desk.truth is None:
+    if context.truth is None:
         return {}
     rows = []
-    for cohort in desk.cohorts:
-        known = evidence(desk, cohort)
+    for cohort in context.cohorts:
+        known = evidence(context, cohort)
         for (cohort_hash, name), several in results.items():
             if cohort_hash == cohort.hash:
-                rows += [{"cohort": desk.name(cohort), "what": name} | row for row in found(several, known)]
+                rows += [{"cohort": context.name(cohort), "what": name} | row for row in found(several, known)]
     return {"evidence_found": pd.DataFrame(rows)} if rows else {}
 
 
-def evidence(desk: Desk, cohort: Cohort) -> dict[str, NDArray[np.bool_]]:
+def evidence(context: StudyContext, cohort: Cohort) -> dict[str, NDArray[np.bool_]]:
     """Which windows of each patient hold evidence."""
     from bridgemil.cohort.synthetic import has_evidence_windows, patients, true_evidence
 
-    assert desk.truth is not None
-    if len(desk.cohorts) > 1:
+    assert context.truth is not None
+    if len(context.cohorts) > 1:
         raise BadUse("--truth is of one cohort; study the others without it")
     if cohort.n_times != cohort.sfreq:
         raise BadUse("--truth is known of windows of one second; prepare the cohort with --window 1")
     try:
-        known = has_evidence_windows(desk.truth)
+        known = has_evidence_windows(context.truth)
     except (OSError, LookupError, TypeError, ValueError) as error:
-        raise BadUse(f"--truth {desk.truth}: is no folder that `bridgemil synth` wrote ({plain(str(error))})") from None
-    _same_files(desk, cohort)
+        raise BadUse(
+            f"--truth {context.truth}: is no folder that `bridgemil synth` wrote ({plain(str(error))})"
+        ) from None
+    _same_files(context, cohort)
     if not known:
-        raise BadUse(f"{desk.truth}: its disease is a trait of the whole recording; no window holds more evidence")
+        raise BadUse(f"{context.truth}: its disease is a trait of the whole recording; no window holds more evidence")
     try:
-        ill = patients(desk.truth)
-        return {s: true_evidence(desk.truth, s, cohort.window_starts(s)) for s in cohort.subjects if s in ill}
+        ill = patients(context.truth)
+        return {s: true_evidence(context.truth, s, cohort.window_starts(s)) for s in cohort.subjects if s in ill}
     except (OSError, KeyError, ValueError) as error:
         raise BadUse(
-            f"--truth {desk.truth}: is no folder that `bridgemil synth` wrote for this cohort ({error})"
+            f"--truth {context.truth}: is no folder that `bridgemil synth` wrote for this cohort ({error})"
         ) from None
 
 
-def _same_files(desk: Desk, cohort: Cohort) -> None:
+def _same_files(context: StudyContext, cohort: Cohort) -> None:
     """Refuse a folder whose recordings are not those that the cohort was made of."""
-    assert desk.truth is not None
+    assert context.truth is not None
     files = cohort.about["files"]
     if not files:
         raise BadUse("--truth needs a cohort that was prepared from the folder's recordings, not from arrays")
     for file in files:
-        path = desk.truth / file["file"]
+        path = context.truth / file["file"]
         if not path.is_file() or path.stat().st_size != file["bytes"] or file_checksum(path) != file["sha256"]:
-            raise BadUse(f"--truth {desk.truth}: {cohort.path} was not made of its recordings ({file['file']} differs)")
+            raise BadUse(
+                f"--truth {context.truth}: {cohort.path} was not made of its recordings ({file['file']} differs)"
+            )
 
 
 def found(results: Sequence[Results], known: Mapping[str, NDArray[np.bool_]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Desks for tests of studies: small cohorts, few epochs, and runs in this process."""
+"""Contexts for tests of studies: small cohorts, few epochs, and runs in this process."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from bridgemil.cohort.store import Cohort
 from bridgemil.engine.execute import Where
-from bridgemil.studies import Desk
+from bridgemil.studies import StudyContext
 
 QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
 
 
-def quick_desk(cohort: Cohort, out: Path, **more: Any) -> Desk:
+def quick_context(cohort: Cohort, out: Path, **more: Any) -> StudyContext:
     """Three folds of a demo that ends at once, trained as the paper does."""
     usual: dict[str, Any] = {"backbone": "eegnet", "recipe": "paper", "budget": "demo", "folds": 3, "changes": QUICK}
-    return Desk((cohort,), out, **usual | more, where=Where("inline", device="cpu"), progress=False)
+    return StudyContext((cohort,), out, **usual | more, where=Where("inline", device="cpu"), progress=False)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -16,16 +16,16 @@ from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
 from bridgemil.errors import BadData, BadUse
-from bridgemil.studies import Desk, Findings, drawing, study, truth
-from desks import QUICK, quick_desk
+from bridgemil.studies import Findings, StudyContext, drawing, study, truth
+from contexts import QUICK, quick_context
 
 
 @pytest.mark.parametrize("name", methods.ablations())
 def test_what_makes_an_ablation_is_not_the_users_to_set(name: str, cohort: Cohort, tmp_path: Path) -> None:
     changes = {"stage2.retention": 0.5, "stage1.variance": 3, "stage1.weight_decay": 0.2, "stage2.lr": 0.01}
-    desk = Desk((cohort,), tmp_path, changes=changes)
-    plain = Desk((cohort,), tmp_path).experiment(cohort, name).settings
-    changed = desk.experiment(cohort, name).settings
+    context = StudyContext((cohort,), tmp_path, changes=changes)
+    plain = StudyContext((cohort,), tmp_path).experiment(cohort, name).settings
+    changed = context.experiment(cohort, name).settings
     assert changed.stage2.lr == 0.01
     for key in methods.fixed(name) & set(changes):
         part, _, setting = key.partition(".")
@@ -34,8 +34,8 @@ def test_what_makes_an_ablation_is_not_the_users_to_set(name: str, cohort: Cohor
 
 @pytest.mark.parametrize("name", methods.ablations())
 def test_whole_and_ablations_have_the_aggregator_that_the_user_sets(name: str, cohort: Cohort, tmp_path: Path) -> None:
-    desk = Desk((cohort,), tmp_path, changes={"stage2.aggregator": "conjunctive"})
-    assert desk.experiment(cohort, name).settings.stage2.aggregator == "conjunctive"
+    context = StudyContext((cohort,), tmp_path, changes={"stage2.aggregator": "conjunctive"})
+    assert context.experiment(cohort, name).settings.stage2.aggregator == "conjunctive"
 
 
 def test_every_split_is_audited(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_every_split_is_audited(tmp_path: Path) -> None:
 
     def refused(*seeds: int) -> bool:
         try:
-            return Desk((cohort,), tmp_path / "out", folds=3, split_seeds=seeds).warnings is None
+            return StudyContext((cohort,), tmp_path / "out", folds=3, split_seeds=seeds).warnings is None
         except BadData as error:
             return "groups_person" in str(error)
 
@@ -56,7 +56,7 @@ def test_every_split_is_audited(tmp_path: Path) -> None:
 
 def test_a_misspelt_setting_is_refused(cohort: Cohort, tmp_path: Path) -> None:
     with pytest.raises(BadUse, match=r"stage2\.retension"):
-        Desk((cohort,), tmp_path, changes={"stage2.retension": 1})
+        StudyContext((cohort,), tmp_path, changes={"stage2.retension": 1})
 
 
 def test_what_an_earlier_call_wrote_does_not_stay_beside_findings_without_it(tmp_path: Path) -> None:
@@ -71,24 +71,24 @@ def test_the_audit_is_asked_before_anything_is_run(tmp_path: Path) -> None:
     twice = leaky.signals(9, n_channels=4, seconds=8)
     names = list(twice)
     twice[names[1]] = -2 * twice[names[0]]
-    desk = Desk((leaky.made(twice).save(tmp_path / "twice.cohort"),), tmp_path / "out", folds=3)
+    context = StudyContext((leaky.made(twice).save(tmp_path / "twice.cohort"),), tmp_path / "out", folds=3)
     with pytest.raises(BadData, match="--accept-risk same_signal"):
-        desk.experiment(desk.cohorts[0], "bridgemil")
+        context.experiment(context.cohorts[0], "bridgemil")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_cohort_named_twice_is_refused(cohort: Cohort, tmp_path: Path) -> None:
     with pytest.raises(BadUse, match="name each once"):
-        Desk((cohort, Cohort.open(cohort.path)), tmp_path)
+        StudyContext((cohort, Cohort.open(cohort.path)), tmp_path)
 
 
 def test_a_folder_of_other_recordings_is_no_truth(cohort: Cohort, tmp_path: Path) -> None:
     synthesise(tmp_path / "synth", SynthSettings(subjects=6, seconds=60), jobs=1, progress=False)
     with pytest.raises(BadUse, match=r"^--truth needs a cohort that was prepared from the folder's recordings"):
-        study("ablation", Desk((cohort,), tmp_path / "out", truth=tmp_path / "synth"))
+        study("ablation", StudyContext((cohort,), tmp_path / "out", truth=tmp_path / "synth"))
     (tmp_path / "synth/dataset_description.json").write_text("[1]")
     with pytest.raises(BadUse, match="is no folder that `bridgemil synth` wrote"):
-        study("ablation", Desk((cohort,), tmp_path / "out", truth=tmp_path / "synth"))
+        study("ablation", StudyContext((cohort,), tmp_path / "out", truth=tmp_path / "synth"))
     assert not (tmp_path / "out").exists()
 
 
@@ -99,7 +99,7 @@ def test_only_patients_have_evidence_to_find_and_a_perfect_ranking_finds_all(tmp
     every = {s: true_evidence(tmp_path / "synth", s, cohort.window_starts(s)) for s in cohort.subjects}
     controls = [s for s in cohort.subjects if cohort.records[s].label == "control"]
     assert any(every[s].any() for s in controls), "controls hold a little evidence, which speaks against their label"
-    known = truth.evidence(Desk((cohort,), tmp_path / "out", truth=tmp_path / "synth"), cohort)
+    known = truth.evidence(StudyContext((cohort,), tmp_path / "out", truth=tmp_path / "synth"), cohort)
     assert set(known) == set(cohort.subjects) - set(controls)
 
     # A window classifier that is always right.
@@ -115,8 +115,8 @@ def test_only_patients_have_evidence_to_find_and_a_perfect_ranking_finds_all(tmp
 
 def test_what_was_set_and_reaches_no_method_is_said(cohort: Cohort, tmp_path: Path) -> None:
     settings = QUICK | {"stage2.batch_windows": 64}  # of the vote, which an ablation does not run
-    desk = quick_desk(cohort, tmp_path, changes=settings, options={"variants": ["wo_retention"]})
-    notes = " ".join(study("ablation", desk).footnotes)
+    context = quick_context(cohort, tmp_path, changes=settings, options={"variants": ["wo_retention"]})
+    notes = " ".join(study("ablation", context).footnotes)
     assert "Set, but no method of this study has it: stage2.batch_windows." in notes
     assert "stage2.batch_windows = 64" not in notes
 

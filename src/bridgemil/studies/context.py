@@ -23,7 +23,7 @@ from bridgemil.runs import AuditWarning, RunStore
 
 
 @dataclass(frozen=True)
-class Desk:
+class StudyContext:
     """Where a study is done.
 
     Parameters
@@ -100,14 +100,14 @@ class Desk:
         return self.recipe or methods.recipe_for(self.budget)
 
     @property
-    def manner(self) -> str:
+    def setup(self) -> str:
         """In words: backbone, recipe and budget."""
         return f"{methods.short_name(self.backbone)}, recipe {self.used_recipe}, budget {self.budget}"
 
     def title(self, method: str) -> str:
         """A method in words, with how it was trained; a baseline has neither backbone nor budget."""
         network = any(member.is_network for member in self.experiment(self.cohorts[0], method).settings.each)
-        return f"{method}, {self.manner}" if network else method
+        return f"{method}, {self.setup}" if network else method
 
     def name(self, cohort: Cohort) -> str:
         """A cohort's name in tables; its path where another has the same name."""
@@ -159,7 +159,7 @@ class Desk:
         changes
             Settings of the study, beside the user's.
         seeds
-            The desk's by default.
+            The context's by default.
         part, drawn
             Where not all of the split is used: in words, and its rounds from those of the split.
         """
