@@ -85,7 +85,7 @@ def test_every_method_fits_predicts_and_explains_what_it_can(method: str, tmp_pa
     assert again.get_params() == clf.get_params()
 
 
-@pytest.mark.parametrize("backbone", backbones._BUILT_IN)
+@pytest.mark.parametrize("backbone", backbones.BACKBONES.built_in)
 def test_every_backbone_and_recipe(backbone: str) -> None:
     X, y = bags(8, n_channels=8)
     settings = quick("attention") | {"stage2.min_steps": 0}

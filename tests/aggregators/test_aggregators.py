@@ -22,7 +22,7 @@ def bags(sizes: list[int], d: int = 20, seed: int = 0, padding: float = math.nan
 
 def test_names() -> None:
     assert aggregators.names() == NAMES
-    with pytest.raises(BadUse, match=r"aggregator must be one of attention, .*, got 'max'"):
+    with pytest.raises(BadUse, match=r"aggregator must be one of attention, .*; got 'max'"):
         aggregators.create("max", 8, 2)
 
 
@@ -99,7 +99,7 @@ def test_without_positions_the_order_does_not_matter(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_positions_can_be_left_out_of_those_that_add_a_sinusoid(name: str) -> None:
-    if name not in aggregators.WITH_POSITIONS:
+    if name not in aggregators.with_positions():
         with pytest.raises(BadUse, match=f"positions cannot be left out of {name}, only of attention, additive"):
             aggregators.create(name, 20, 3, positions=False)
         return

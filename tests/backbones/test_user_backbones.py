@@ -52,7 +52,7 @@ def shares_a_layer(n_channels, n_times):
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backbones, "_REGISTERED", {})
+    monkeypatch.setattr(backbones, "BACKBONES", backbones.BACKBONES.copy())
 
 
 @pytest.fixture

@@ -166,5 +166,11 @@ def test_help_names_every_method_backbone_and_budget() -> None:
     from bridgemil import backbones, methods
 
     words = " ".join(bridgemil("evaluate", "--help").stdout.replace("│", " ").split())
-    names = [*methods.names(), *methods.ablations(), *methods.budgets(), *backbones._BUILT_IN, "braindecode:MODEL"]
+    names = [
+        *methods.names(),
+        *methods.ablations(),
+        *methods.budgets(),
+        *backbones.BACKBONES.built_in,
+        "braindecode:MODEL",
+    ]
     assert [name for name in names if name not in words] == []

@@ -111,7 +111,7 @@ def test_what_a_worker_does_not_know_is_run_in_this_process(
     assert settled(memory, monkeypatch, seconds=100).engine == "inline"
     with pytest.raises(BadUse, match=r"save it first: cohort.save\(path\)"):
         settled(memory, monkeypatch, seconds=100, where=Where(jobs=2, device="cpu"))
-    monkeypatch.setattr(backbones, "_REGISTERED", {})
+    monkeypatch.setattr(backbones, "BACKBONES", backbones.BACKBONES.copy())
     backbones.register("mine", Mine)
     own = planned(cohort, tmp_path, "mine")
     assert settled(own, monkeypatch, seconds=100).engine == "inline"

@@ -251,8 +251,8 @@ def flat(n_channels: int, n_times: int) -> nn.Module:
 
 @pytest.fixture
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backbones, "_REGISTERED", {})
-    monkeypatch.setattr(baselines, "_REGISTERED", {})
+    monkeypatch.setattr(backbones, "BACKBONES", backbones.BACKBONES.copy())
+    monkeypatch.setattr(baselines, "BASELINES", baselines.BASELINES.copy())
 
 
 @pytest.mark.usefixtures("registries")

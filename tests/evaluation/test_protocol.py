@@ -319,7 +319,7 @@ class Flat(nn.Module):
 
 
 def test_a_registered_backbone_can_be_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backbones, "_REGISTERED", {})
+    monkeypatch.setattr(backbones, "BACKBONES", backbones.BACKBONES.copy())
     backbones.register("flat", Flat)
     assert bridgemil.evaluate is evaluate
     assert len(quickly(people(6, windows=3), "millet", "flat").predictions) == 6

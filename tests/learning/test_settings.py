@@ -49,7 +49,7 @@ def test_an_unknown_aggregator_is_refused_with_the_choices() -> None:
 @pytest.mark.parametrize("name", aggregators.names())
 def test_positions_are_left_out_only_where_they_can_be(name: str) -> None:
     assert BagSettings(aggregator=name, positions=True).positions
-    if name in aggregators.WITH_POSITIONS:
+    if name in aggregators.with_positions():
         assert not BagSettings(aggregator=name, positions=False).positions
     else:
         with pytest.raises(ValidationError, match=f"positions cannot be left out of {name}, only of attention"):

@@ -6,29 +6,33 @@ valid), and return a ``BagOutput``. Padding never counts, whatever stands in it:
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.errors import BadUse
+from bridgemil.registry import Entry, Registry
 
 if TYPE_CHECKING:
     from torch import nn
 
-# name -> module and class
-_BUILT_IN = {
-    "attention": ("gated", "Attention"),
-    "additive": ("gated", "Additive"),
-    "conjunctive": ("gated", "Conjunctive"),
-    "timemil": ("timemil", "TimeMIL"),
-    "softmax_attention": ("pooling", "SoftmaxAttention"),
-    "mean": ("pooling", "Mean"),
-}
-WITH_POSITIONS = ("attention", "additive", "conjunctive")  # they add a sinusoid that can be left out
+# Those with the option ``positions`` add a sinusoid to the embeddings that can be left out.
+AGGREGATORS = Registry("aggregator", __name__, {
+    "attention": Entry("classifier of the mean of gated embeddings", "gated:Attention", options=("positions",)),
+    "additive": Entry("mean of classified, gated embeddings", "gated:Additive", options=("positions",)),
+    "conjunctive": Entry("mean of gated window logits (MILLET)", "gated:Conjunctive", options=("positions",)),
+    "timemil": Entry("transformer with wavelet positions (TimeMIL)", "timemil:TimeMIL"),
+    "softmax_attention": Entry("softmax attention (Ilse et al. 2018)", "pooling:SoftmaxAttention"),
+    "mean": Entry("classifier of the mean embedding", "pooling:Mean"),
+})  # fmt: skip
 
 
 def names() -> list[str]:
     """The aggregators that ``create`` knows."""
-    return list(_BUILT_IN)
+    return list(AGGREGATORS)
+
+
+def with_positions() -> list[str]:
+    """The aggregators that add a window's position in the bag to its embedding, and can leave it out."""
+    return [name for name in AGGREGATORS if "positions" in AGGREGATORS[name].options]
 
 
 def create(name: str, embedding_dim: int, n_classes: int, *, positions: bool = True, dropout: float = 0.1) -> nn.Module:
@@ -44,18 +48,15 @@ def create(name: str, embedding_dim: int, n_classes: int, *, positions: bool = T
         K.
     positions
         Whether each window's place in the bag is added to its embedding, as a sinusoid. False is for those in
-        ``WITH_POSITIONS`` only.
+        ``with_positions()`` only.
     dropout
         Of embeddings, and inside TimeMIL's blocks; the paper's is 0.1.
     """
-    if name not in _BUILT_IN:
-        raise BadUse(f"aggregator must be one of {', '.join(names())}, got {name!r}")
+    aggregator = AGGREGATORS.load(name)
     options: dict[str, Any] = {"dropout": dropout}
     if not positions:
-        if name not in WITH_POSITIONS:
-            raise BadUse(f"positions cannot be left out of {name}, only of {', '.join(WITH_POSITIONS)}")
+        if name not in with_positions():
+            raise BadUse(f"positions cannot be left out of {name}, only of {', '.join(with_positions())}")
         options["positions"] = False
-    module, cls = _BUILT_IN[name]
-    made = getattr(importlib.import_module(f"{__name__}.{module}"), cls)
-    aggregator: nn.Module = made(embedding_dim, n_classes, **options)
-    return aggregator
+    made: nn.Module = aggregator(embedding_dim, n_classes, **options)
+    return made

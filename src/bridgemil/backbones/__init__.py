@@ -19,30 +19,30 @@ from weakref import WeakValueDictionary
 from bridgemil import user_code
 from bridgemil.cohort.signal import Signal, require_rate
 from bridgemil.errors import BadUse, did_you_mean
+from bridgemil.registry import Entry, Registry
 
 if TYPE_CHECKING:
     from torch import nn
 
-# name -> module and class; the module's ``head`` is the backbone's own window classifier, its ``FrontEnd`` (if it has
-# one) the fixed part whose features can be stored
-_BUILT_IN = {
-    "eegnet": ("eegnet", "EEGNet"),
-    "conformer": ("conformer", "Conformer"),
-    "lcadnet": ("lcadnet", "LCADNet"),
-    "dsainet": ("dsainet", "DSAINet"),
-    "mtdnet": ("mtdnet", "MTDNet"),
-    "covariance": ("covariance", "Covariance"),
-}
+# The module's ``head`` is the backbone's own window classifier, its ``FrontEnd`` (if it has one) the fixed part whose
+# features can be stored.
+BACKBONES = Registry("backbone", __name__, {
+    "eegnet": Entry("temporal and spatial filters (Lawhern et al. 2018)", "eegnet:EEGNet"),
+    "conformer": Entry("convolution, then a transformer (Song et al. 2023)", "conformer:Conformer"),
+    "lcadnet": Entry("two 3 x 3 convolutions over electrodes x time", "lcadnet:LCADNet"),
+    "dsainet": Entry("a coarse and a fine temporal branch with cross-attention", "dsainet:DSAINet"),
+    "mtdnet": Entry("three temporal scales, then an LSTM", "mtdnet:MTDNet"),
+    "covariance": Entry("log-covariances of frequency bands, then a linear layer", "covariance:Covariance"),
+})  # fmt: skip
 _PACKAGES = ("braindecode", "spd_learn")  # each has an adapter of its name here
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_REGISTERED: dict[str, Callable[..., nn.Module]] = {}
 _IN_USE: dict[str, WeakValueDictionary[int, Any]] = {}  # what users' factories gave, as long as it lives
 
 
 def names() -> list[str]:
     """The backbones that ``create`` knows by a plain name."""
-    return [*_BUILT_IN, *_REGISTERED]
+    return list(BACKBONES)
 
 
 def register(name: str, factory: Callable[..., nn.Module]) -> None:
@@ -56,11 +56,11 @@ def register(name: str, factory: Callable[..., nn.Module]) -> None:
         Called as ``factory(n_channels, n_times, **options)``, and with ``sfreq`` (Hz) if it takes that; gives a new
         module N x C x T -> N x d each time.
     """
-    if name in _BUILT_IN or ":" in name:
+    if name in BACKBONES.built_in or ":" in name:
         raise BadUse(f"backbone {name!r}: the name is taken or has a colon; choose another")
     if not callable(factory):
         raise BadUse(f"backbone {name!r}: the factory must be a class or a function, got {type(factory).__name__}")
-    _REGISTERED[name] = factory
+    BACKBONES.add(name, Entry("registered by the user", factory))
 
 
 def check(name: str, options: Mapping[str, Any] | None = None) -> None:
@@ -73,7 +73,7 @@ def check(name: str, options: Mapping[str, Any] | None = None) -> None:
     options
         The options that will be given to it.
     """
-    if name in _BUILT_IN and not options:
+    if name in BACKBONES.built_in and not options:
         return  # nothing heavy is imported for a name
     signature, given = _signature(name)
     kinds = [parameter.kind for parameter in signature.parameters.values()]
@@ -83,7 +83,7 @@ def check(name: str, options: Mapping[str, Any] | None = None) -> None:
     if unknown and (not takes_any or set(unknown) & set(given)):
         hint = did_you_mean(unknown[0], known)
         raise BadUse(f"{name} has no option {', '.join(unknown)}; it has: {', '.join(known) or 'none'}{hint}")
-    if user_code.is_address(name) or name in _REGISTERED:
+    if user_code.is_address(name) or name in BACKBONES:
         try:
             signature.bind(1, 1, **(dict.fromkeys(given[2:]) | dict(options or {})))
         except TypeError as error:
@@ -117,7 +117,7 @@ def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **
         return _checked(name, features, n_channels, n_times)
     factory, (_, given) = _factory(name), _signature(name)
     filled = options | ({"sfreq": sfreq} if "sfreq" in given else {})
-    if name in _BUILT_IN:
+    if name in BACKBONES.built_in:
         return factory(n_channels, n_times, **filled)
     try:
         backbone = factory(n_channels, n_times, **filled)
@@ -130,7 +130,7 @@ def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **
 def create_head(name: str, embedding_dim: int, n_classes: int) -> nn.Module:
     """The backbone's own window classifier, N x d -> N x K; a linear layer for those that bring none."""
     check(name)
-    if name in _BUILT_IN:
+    if name in BACKBONES.built_in:
         head: nn.Module = _module(name).head(embedding_dim, n_classes)
         return head
     from torch import nn
@@ -146,7 +146,7 @@ def front_end(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0,
     name, n_channels, n_times, sfreq, **options
         As for ``create``. The caller's random state is left as it is.
     """
-    if name in _BUILT_IN and not hasattr(_module(name), "FrontEnd"):
+    if name in BACKBONES.built_in and not hasattr(_module(name), "FrontEnd"):
         check(name, options)
         return None
     with _random_state_kept():
@@ -166,7 +166,7 @@ def fingerprint(
     name, n_channels, n_times, sfreq, options
         As for ``create``. The caller's random state is left as it is.
     """
-    if name in _BUILT_IN:
+    if name in BACKBONES.built_in:
         check(name, options)
         return None
     with _random_state_kept():
@@ -177,7 +177,7 @@ def fingerprint(
         package = name.partition(":")[0]
         code = f"{package} {importlib.metadata.version(package)}"
     else:
-        code = user_code.fingerprint(_REGISTERED.get(name, name))
+        code = user_code.fingerprint(BACKBONES.load(name) if name in BACKBONES else name)
     numbers = [
         (key, tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))) for key, value in state.items()
     ]
@@ -197,7 +197,7 @@ def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Modu
         The backbone's own.
     """
     context: dict[str, Any] = {}
-    if name in _BUILT_IN:
+    if name in BACKBONES.built_in:
         asked = _signature(name)[0].parameters
         offered = ("channels", "native_sfreq", "low", "high", "notch")
         context = {key: getattr(signal, key) for key in offered if key in asked}
@@ -212,7 +212,7 @@ def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Modu
 
 def try_out(name: str, signal: Signal, options: Mapping[str, Any]) -> str | None:
     """Build one and throw it away, so that what cannot be is refused before any work; returns its ``fingerprint``."""
-    if name in _BUILT_IN:
+    if name in BACKBONES.built_in:
         _built(name, signal, json.dumps(dict(options), sort_keys=True))
         return None
     return fingerprint(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, options=options)
@@ -226,7 +226,7 @@ def _built(name: str, signal: Signal, options: str) -> None:
 
 def has_front_end(name: str) -> bool:
     """Whether a built-in has a fixed front end, whose features stand for the windows."""
-    return name in _BUILT_IN and hasattr(_module(name), "FrontEnd")
+    return name in BACKBONES.built_in and hasattr(_module(name), "FrontEnd")
 
 
 def embedding_dim(encoder: nn.Module) -> int:
@@ -235,7 +235,7 @@ def embedding_dim(encoder: nn.Module) -> int:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{_BUILT_IN[name][0]}")
+    return importlib.import_module(BACKBONES.load(name).__module__)
 
 
 def _adapter(name: str) -> Any:
@@ -246,10 +246,9 @@ def _adapter(name: str) -> Any:
 
 def _factory(name: str) -> Callable[..., nn.Module]:
     """What is called to make a backbone; refuses a name that is none."""
-    if name in _BUILT_IN:
-        return getattr(_module(name), _BUILT_IN[name][1])
-    if name in _REGISTERED:
-        return _REGISTERED[name]
+    if name in BACKBONES:
+        factory: Callable[..., nn.Module] = BACKBONES.load(name)
+        return factory
     target, _, attribute = name.rpartition(":")
     if user_code.is_address(name):
         try:

@@ -5,7 +5,6 @@ Add one with a file, a class (``bridgemil.baselines.baseline.Baseline``) and a l
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -13,19 +12,21 @@ from typing import Any, TypeVar
 from bridgemil import user_code
 from bridgemil.baselines.baseline import Baseline
 from bridgemil.cohort.signal import Signal, require_rate
-from bridgemil.errors import BadUse, one_of
+from bridgemil.errors import BadUse
+from bridgemil.registry import Entry, Registry
 
 __all__ = ["Baseline", "create", "defaults", "fingerprint", "get", "names", "register"]
 
-# name -> module and class
-_BUILT_IN = {"bandpower": ("bandpower", "BandPower"), "tangent": ("tangent", "Tangent")}
-_REGISTERED: dict[str, type[Baseline]] = {}
+BASELINES = Registry("baseline", __name__, {
+    "bandpower": Entry("logistic regression on band power", "bandpower:BandPower", "#7d8287", "square"),
+    "tangent": Entry("logistic regression on log-covariances and band power", "tangent:Tangent", "#009e73", "square"),
+})  # fmt: skip
 _Kind = TypeVar("_Kind", bound=type[Baseline])
 
 
 def names() -> list[str]:
     """The baselines that ``get`` knows."""
-    return [*_BUILT_IN, *_REGISTERED]
+    return list(BASELINES)
 
 
 def defaults() -> list[str]:
@@ -41,11 +42,7 @@ def get(name: str) -> type[Baseline]:
     name
         One of ``names()``.
     """
-    if name in _REGISTERED:
-        return _REGISTERED[name]
-    one_of("baseline", name, names())
-    module, cls = _BUILT_IN[name]
-    baseline: type[Baseline] = getattr(importlib.import_module(f"{__name__}.{module}"), cls)
+    baseline: type[Baseline] = BASELINES.load(name)
     return baseline
 
 
@@ -68,7 +65,7 @@ def create(name: str, settings: Mapping[str, Any], signal: Signal) -> Baseline:
 
 def fingerprint(name: str) -> str | None:
     """What a registered baseline's code is; None for those that come with the package."""
-    return user_code.fingerprint(get(name)) if name in _REGISTERED else None
+    return user_code.fingerprint(get(name)) if name not in BASELINES.built_in else None
 
 
 def register(cls: _Kind) -> _Kind:
@@ -87,7 +84,7 @@ def register(cls: _Kind) -> _Kind:
     needed = [field for field, about in cls.Settings.model_fields.items() if about.is_required()]
     if needed:
         raise BadUse(f"baseline {name!r}: its settings need defaults, {', '.join(needed)} has none")
-    if name in _BUILT_IN:
+    if name in BASELINES.built_in:
         raise BadUse(f"baseline {name!r} comes with the package and cannot be replaced; choose another name")
-    _REGISTERED[name] = cls
+    BASELINES.add(name, Entry(cls.about, cls))
     return cls

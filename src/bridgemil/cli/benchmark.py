@@ -17,12 +17,13 @@ NAME = "benchmark"
 
 folding = partial(typer.Option, rich_help_panel="Folds")
 running = partial(typer.Option, rich_help_panel="Where to run")
-ALL_METHODS = "bandpower,tangent,majority_vote,additive,attention,millet,timemil,supcon,masked,bridgemil"
 
 
 def run(
     cohorts: Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT")],
-    methods: Annotated[str, typer.Option(help="Methods, ablations, ensembles (A+B); comma-separated.")] = ALL_METHODS,
+    methods: Annotated[
+        str, typer.Option(help="Methods, ablations, ensembles (A+B); comma-separated.")
+    ] = options.ALL_METHODS,
     backbones: Annotated[str, typer.Option(help=f"Comma-separated: {options.BACKBONES}")] = options.BACKBONE,
     recipe: Annotated[str | None, typer.Option(help=options.RECIPES)] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; they share one split.")] = 5,

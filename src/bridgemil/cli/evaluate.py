@@ -15,18 +15,13 @@ NAME = "evaluate"
 folding = partial(typer.Option, rich_help_panel="Folds")
 running = partial(typer.Option, rich_help_panel="Running")
 BASELINES = "Evaluate the simple baselines on the same folds too, to compare with."
-METHODS = (
-    "majority_vote, additive, attention, millet, timemil, supcon, masked, bridgemil, bandpower, tangent; an ablation "
-    "(wo_variance_covariance, wo_nearby, wo_subbag, wo_retention, supervised, wo_stage1, random_encoder); or several "
-    "joined by +, an ensemble."
-)
 OUT = "Folder for the runs; what is finished there is not run again."
 SET = "A single setting: stage1.epochs=5, stage2.retention=0, backbone_options.depth=3."
 
 
 def run(
     cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
-    method: Annotated[str, typer.Option(help=METHODS)] = options.METHOD,
+    method: Annotated[str, typer.Option(help=options.METHODS)] = options.METHOD,
     backbone: Annotated[str, typer.Option(help=options.BACKBONES)] = options.BACKBONE,
     recipe: Annotated[str | None, typer.Option(help=options.RECIPES)] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; they share one split.")] = 1,

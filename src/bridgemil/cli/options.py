@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bridgemil import backbones, methods
+
 if TYPE_CHECKING:
     from bridgemil.engine.forecast import Forecast
 
-METHOD, BACKBONE, BUDGET = "tangent+bridgemil", "covariance", "laptop"  # a test compares them with the package's
+METHOD, BACKBONE, BUDGET = methods.METHOD, methods.BACKBONE, methods.BUDGET
+ALL_METHODS = ",".join(methods.order(ablations=False))
+METHODS = (
+    f"{', '.join(f'{name} ({methods.entry(name).description})' for name in methods.names())}; an ablation "
+    f"({', '.join(methods.ablations())}); or several joined by +, an ensemble."
+)
 BACKBONES = (
-    "eegnet, conformer, lcadnet, dsainet, mtdnet, covariance, braindecode:MODEL, spd_learn:MODEL; or your own, "
+    f"{backbones.BACKBONES.describe()}, braindecode:MODEL, spd_learn:MODEL; or your own, "
     "path/to/file.py:NAME or package.module:NAME."
 )
 RECIPES = "paper (its optimiser settings, unchanged) or ours.  [default: ours; with budget paper, paper]"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridgemil.cli import options
-from bridgemil.cli.evaluate import BASELINES, METHODS, SET
+from bridgemil.cli.evaluate import BASELINES, SET
 
 if TYPE_CHECKING:
     from bridgemil.bundle.training import Trained
@@ -26,7 +26,7 @@ RUNS = "Folder for the runs of the evaluation.  [default: OUT.runs]"
 def run(
     cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    method: Annotated[str, typer.Option(help=METHODS)] = options.METHOD,
+    method: Annotated[str, typer.Option(help=options.METHODS)] = options.METHOD,
     backbone: Annotated[str, typer.Option(help=options.BACKBONES)] = options.BACKBONE,
     recipe: Annotated[str | None, typer.Option(help=options.RECIPES)] = None,
     budget: Annotated[str, typer.Option(help="How long to train: paper, laptop or demo.")] = options.BUDGET,

@@ -138,12 +138,12 @@ class BagSettings(_Trained):
 
     @model_validator(mode="after")
     def _positions_to_leave_out(self) -> Self:
-        if self.bag_windows is not None and self.positions and self.aggregator in aggregators.WITH_POSITIONS:
+        if self.bag_windows is not None and self.positions and self.aggregator in aggregators.with_positions():
             raise ValueError(
                 "bag_windows draws some windows of a bag, so positions in it mean nothing: set positions=false"
             )
-        if not self.positions and self.aggregator not in aggregators.WITH_POSITIONS:
-            known = ", ".join(aggregators.WITH_POSITIONS)
+        if not self.positions and self.aggregator not in aggregators.with_positions():
+            known = ", ".join(aggregators.with_positions())
             raise ValueError(
                 f"positions cannot be left out of {self.aggregator}, only of {known}; do not set positions"
             )

@@ -17,6 +17,8 @@ from bridgemil.methods.catalogue import (
     ablations,
     budgets,
     check,
+    colour,
+    entry,
     fixed,
     has_setting,
     is_senseless,
@@ -29,6 +31,6 @@ from bridgemil.methods.choosing import Settings, changed_from_budget, digest, fl
 
 __all__ = [
     "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "Method", "Settings", "ablations",
-    "budgets", "changed_from_budget", "check", "digest", "fixed", "flat", "for_cohort", "has_setting", "is_senseless",
-    "names", "order", "recipe_for", "recipes", "settings", "short_name",
+    "budgets", "changed_from_budget", "check", "colour", "digest", "entry", "fixed", "flat", "for_cohort",
+    "has_setting", "is_senseless", "names", "order", "recipe_for", "recipes", "settings", "short_name",
 ]  # fmt: skip

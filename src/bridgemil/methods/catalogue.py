@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from bridgemil import baselines
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.settings import STAGE1, STAGE2
+from bridgemil.registry import OTHER_COLOURS, Entry
 
 JOIN = "+"  # A+B is the ensemble of the methods A and B
 # Where the user names none: what did best on the development data over all its forms (docs/results.md).
@@ -19,12 +20,11 @@ PAPER, OURS = "paper", "ours"
 
 
 @dataclass(frozen=True)
-class Method:
-    """A named way to train a network."""
+class Method(Entry):
+    """A named way to train a network: its entry, and what it changes in the settings of the two stages."""
 
-    about: str
-    stage1: Mapping[str, Any] | None
-    stage2: Mapping[str, Any]
+    stage1: Mapping[str, Any] | None = None
+    stage2: Mapping[str, Any] = field(default_factory=dict)
     as_two_stage: bool = False  # trained as Stage 2 is, though there is no Stage 1
 
     @property
@@ -35,28 +35,35 @@ class Method:
         return "end_to_end" if self.stage1 is None and not self.as_two_stage else "two_stage"
 
 
-def _end_to_end(about: str, aggregator: str) -> Method:
+FROM_SCRATCH = {"freeze_epochs": 0, "retention": 0.0}
+
+
+def _end_to_end(description: str, aggregator: str, colour: str, marker: str) -> Method:
     constant = {"optimiser": "adam", "schedule": "constant", "encoder_lr": None, "warmup_epochs": 0}
-    return Method(
-        about, None, {"kind": "bags", "aggregator": aggregator, "freeze_epochs": 0, "retention": 0.0} | constant
-    )
+    stage2 = {"kind": "bags", "aggregator": aggregator} | FROM_SCRATCH | constant
+    return Method(description, colour=colour, marker=marker, stage2=stage2)
 
 
-def _two_stage(about: str, stage1: Mapping[str, Any], **stage2: Any) -> Method:
-    return Method(
-        about, {"objective": "alignment"} | dict(stage1), {"kind": "bags", "aggregator": "attention"} | stage2
-    )
+def _two_stage(
+    description: str, stage1: Mapping[str, Any], colour: str | None = None, marker: str = "diamond", **stage2: Any
+) -> Method:
+    first, second = {"objective": "alignment"} | dict(stage1), {"kind": "bags", "aggregator": "attention"} | stage2
+    return Method(description, colour=colour, marker=marker, stage1=first, stage2=second)
 
 
 METHODS = {
-    "majority_vote": Method("windows inherit the diagnosis, and vote", None, {"kind": "windows"}),
-    "additive": _end_to_end("additive MIL, end to end", "additive"),
-    "attention": _end_to_end("attention MIL, end to end", "attention"),
-    "millet": _end_to_end("conjunctive MIL (MILLET), end to end", "conjunctive"),
-    "timemil": _end_to_end("TimeMIL, end to end", "timemil"),
-    "supcon": _two_stage("supervised contrastive Stage 1, then attention", {"objective": "supcon"}),
-    "masked": _two_stage("masked reconstruction, then attention", {"objective": "masked"}),
-    "bridgemil": _two_stage("nearby and sub-bag alignment, then attention with retention", {}),
+    "majority_vote": Method(
+        "windows inherit the diagnosis, and vote", colour="#b98200", marker="triangle", stage2={"kind": "windows"}
+    ),
+    "additive": _end_to_end("additive MIL, end to end", "additive", "#c56a9c", "circle"),
+    "attention": _end_to_end("attention MIL, end to end", "attention", "#2f8fc4", "circle"),
+    "millet": _end_to_end("conjunctive MIL (MILLET), end to end", "conjunctive", "#8c6bb1", "diamond"),
+    "timemil": _end_to_end("TimeMIL, end to end", "timemil", "#a0603a", "diamond"),
+    "supcon": _two_stage(
+        "supervised contrastive Stage 1, then attention", {"objective": "supcon"}, "#c2478b", "triangle"
+    ),
+    "masked": _two_stage("masked reconstruction, then attention", {"objective": "masked"}, "#6f8f23", "triangle"),
+    "bridgemil": _two_stage("nearby and sub-bag alignment, then attention with retention", {}, "#d55e00", "circle"),
 }
 ABLATIONS = {
     "wo_variance_covariance": _two_stage("bridgemil without variance and covariance", {"variance": 0, "covariance": 0}),
@@ -66,8 +73,7 @@ ABLATIONS = {
     "supervised": _two_stage("Stage 1 with inherited labels", {"objective": "supervised"}),
     "wo_stage1": Method(
         "bridgemil's Stage 2 from random weights",
-        None,
-        {"kind": "bags", "aggregator": "attention", "freeze_epochs": 0, "retention": 0.0},
+        stage2={"kind": "bags", "aggregator": "attention"} | FROM_SCRATCH,
         as_two_stage=True,
     ),
     "random_encoder": _two_stage(
@@ -89,9 +95,28 @@ def ablations() -> list[str]:
     return list(ABLATIONS)
 
 
-def order() -> list[str]:
-    """Every name, in the order of tables."""
-    return [*baselines.names(), *METHODS, *ABLATIONS]
+def order(*, ablations: bool = True) -> list[str]:
+    """Every name, in the order of tables; with or without the ablations."""
+    return [*baselines.names(), *METHODS, *(ABLATIONS if ablations else ())]
+
+
+def entry(name: str) -> Entry:
+    """The description, colour and marker of a method, baseline or ablation, an ensemble or a user's own method.
+
+    Parameters
+    ----------
+    name : str
+        A method; what follows ``" ("`` is ignored. One without a colour gets a colour that depends on its name.
+    """
+    plain = name.partition(" (")[0]
+    known = {**METHODS, **ABLATIONS, **{key: baselines.BASELINES[key] for key in baselines.names()}}
+    found = known.get(plain, Entry(plain))
+    return found if found.colour else replace(found, colour=OTHER_COLOURS[sum(plain.encode()) % len(OTHER_COLOURS)])
+
+
+def colour(name: str) -> str:
+    """The colour of a method in figures, hexadecimal."""
+    return str(entry(name).colour)
 
 
 @cache

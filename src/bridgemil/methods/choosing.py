@@ -184,7 +184,7 @@ def _network_settings(
         fixed = dict(chosen.stage2)
     mine = _so_long(_part(user, "stage2"))
     usual = dict(manner.get(chosen.kind, {}))
-    if mine.get("aggregator", chosen.stage2.get("aggregator")) not in aggregators.WITH_POSITIONS:
+    if mine.get("aggregator", chosen.stage2.get("aggregator")) not in aggregators.with_positions():
         # It has no positions to leave out; TimeMIL reads windows in order, and its transformer bears no high rate.
         usual = {key: value for key, value in usual.items() if key in ("averaging", "selection")}
     stage2 = dict(chosen.stage2) | usual | fixed | time[chosen.stage2["kind"]] | mine

@@ -42,7 +42,7 @@ def perform(context: StudyContext) -> Findings:
         against = dict(zip(variants[1:], compared, strict=True))
         rows += [_row(context, cohort, name, found[cohort.hash, name], against.get(name)) for name in variants]
         sentences += [
-            f"{context.name(cohort)}, {name} ({methods.ABLATIONS[name].about}): {comparison.corrected_sentence}"
+            f"{context.name(cohort)}, {name} ({methods.ABLATIONS[name].description}): {comparison.corrected_sentence}"
             for name, comparison in against.items()
         ]
     tables = {"ablation": pd.DataFrame(rows)}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.report import colours
+from bridgemil import methods
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,12 +32,12 @@ def canvas(columns: int = 1, rows: int = 1, width: float = 5.0, height: float = 
 
 def look(method: str) -> dict[str, Any]:
     """Colour and marker of a method, for matplotlib."""
-    style = colours.method(method)
+    style = methods.entry(method)
     return {"color": style.colour, "marker": _MARKERS[style.marker]}
 
 
 def class_marker(number: int) -> str:
-    """The marker of a class, by its number in the cohort; its colour is ``colours.class_colour``."""
+    """The marker of a class, by its number in the cohort; its colour is ``registry.class_colour``."""
     return _CLASS_MARKERS[number % len(_CLASS_MARKERS)]
 
 

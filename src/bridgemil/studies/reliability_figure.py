@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.evaluation import metrics
-from bridgemil.report import colours
+from bridgemil.registry import class_colour
 from bridgemil.studies import drawing
 from bridgemil.studies.context import StudyContext
 
@@ -63,7 +63,7 @@ def _agreement(ax: Axes, people: pd.DataFrame, by_class: pd.DataFrame, classes: 
     for x, label in enumerate(classes):
         shares = 100 * people.loc[people["label"] == label, "agreement"].to_numpy()
         ax.scatter(
-            x - 0.08 + rng.uniform(-0.2, 0.2, len(shares)), shares, s=24, alpha=0.75, color=colours.class_colour(x),
+            x - 0.08 + rng.uniform(-0.2, 0.2, len(shares)), shares, s=24, alpha=0.75, color=class_colour(x),
             marker=drawing.class_marker(x), edgecolors="white", linewidths=0.5,
         )  # fmt: skip
         row = by_class[by_class["label"] == label].iloc[0]

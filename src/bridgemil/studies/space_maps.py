@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridgemil.report import colours
+from bridgemil.registry import class_colour
 from bridgemil.studies import drawing
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def shade(number: int, position: int, n: int) -> tuple[float, float, float]:
     """The colour of a person: the class's, from dark to light by the person's place among the n of the class."""
     from matplotlib.colors import to_rgb
 
-    plain = np.array(to_rgb(colours.class_colour(number)))
+    plain = np.array(to_rgb(class_colour(number)))
     place = 2 * position / (n - 1) - 1 if n > 1 else 0.0  # -1 darkest, 1 lightest
     mixed = plain + 0.55 * place * (1 - plain) if place > 0 else plain * (1 + 0.55 * place)
     red, green, blue = mixed.tolist()

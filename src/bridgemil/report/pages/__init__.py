@@ -11,8 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bridgemil import methods
 from bridgemil.errors import BridgeMILError
-from bridgemil.report import colours
+from bridgemil.registry import class_colour
 from bridgemil.runs import TITLE, warning_text
 from bridgemil.storage.files import write_text
 
@@ -33,7 +34,7 @@ def _environment() -> Environment:
 
     environment = Environment(autoescape=True, loader=FunctionLoader(asset), undefined=StrictUndefined)
     environment.globals |= {"warnings_title": TITLE, "warning_text": warning_text}
-    environment.globals |= {"colour_of": colours.method, "class_colour": colours.class_colour}
+    environment.globals |= {"colour_of": methods.entry, "class_colour": class_colour}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return environment
 

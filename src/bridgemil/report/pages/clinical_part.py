@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridgemil.evaluation.clinical import TwoClassMetrics
+from bridgemil.methods import colour
 from bridgemil.report.benchmark_table import Cell
 from bridgemil.report.clinical_sheets import clinical_sheets
-from bridgemil.report.colours import method as colour_of
 from bridgemil.report.pages.drawing import Line, lines_chart
 
 FEW = 2  # of more methods no bands are drawn: they would hide each other
@@ -46,7 +46,7 @@ def _roc(two: Found) -> dict[str, Any]:
     for label, found in two:
         here = found.measures
         spot = 1 - here["specificity"].value, here["sensitivity"].value
-        lines.append(Line(_pairs(found.roc.x, found.roc.y), colour_of(label).colour, label, spot))
+        lines.append(Line(_pairs(found.roc.x, found.roc.y), colour(label), label, spot))
     chart = lines_chart(lines, ("1 - specificity", "sensitivity", "ROC curve"), reference=[[(0, 0), (1, 1)]])
     return {"title": "ROC", "chart": chart, "legend": [(label, f"AUROC {f.roc.area:.3f}") for label, f in two]}
 
@@ -57,7 +57,7 @@ def _pr(two: Found) -> dict[str, Any]:
     for label, found in two:
         here = found.measures
         spot = (here["sensitivity"].value, here["ppv"].value) if here["ppv"].n else None
-        lines.append(Line(_pairs(found.pr.x, found.pr.y), colour_of(label).colour, label, spot))
+        lines.append(Line(_pairs(found.pr.x, found.pr.y), colour(label), label, spot))
     names = ("recall (sensitivity)", "precision (PPV)", "Precision-recall curve")
     chart = lines_chart(lines, names, reference=[[(0, share), (1, share)]])
     legend = [(label, f"average precision {found.pr.area:.3f}") for label, found in two]
@@ -71,7 +71,7 @@ def _decision(two: Found) -> dict[str, Any]:
         high = max(high, curve.prevalence, float(curve.net_benefit.max()))
         outline = [*_pairs(curve.threshold, curve.high), *_pairs(curve.threshold[::-1], curve.low[::-1])]
         points = _pairs(curve.threshold, curve.net_benefit)
-        lines.append(Line(points, colour_of(label).colour, label, band=outline if len(two) <= FEW else ()))
+        lines.append(Line(points, colour(label), label, band=outline if len(two) <= FEW else ()))
     first = two[0][1].decision
     reference = [_pairs(first.threshold, first.treat_all), [(0.0, 0.0), (1.0, 0.0)]]
     names = ("threshold probability", "net benefit", "Decision curve")

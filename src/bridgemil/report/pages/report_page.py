@@ -9,9 +9,9 @@ from typing import Any
 
 from bridgemil.evaluation.score_intervals import calibration_summary
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS
+from bridgemil.methods import colour
 from bridgemil.report.benchmark_sheets import caveats
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, Place
-from bridgemil.report.colours import method as colour_of
 from bridgemil.report.pages import render, write
 from bridgemil.report.pages.clinical_part import clinical_part
 from bridgemil.report.pages.drawing import calibration_bins, calibration_chart, curves_chart
@@ -96,7 +96,7 @@ def _confusion(cell: Cell) -> dict[str, Any]:
 
 def _calibration(cell: Cell) -> dict[str, Any]:
     held_out = cell.results.predictions, cell.results.classes
-    chart = calibration_chart(calibration_bins(*held_out), colour_of(cell.label).colour)
+    chart = calibration_chart(calibration_bins(*held_out), colour(cell.label))
     return {"label": cell.label, "chart": chart, "error": calibration_summary(*held_out)}
 
 
@@ -130,7 +130,7 @@ def _curves(cell: Cell) -> list[dict[str, Any]]:
     for names, rows in curves.groupby(by, sort=False):
         validated = "validation_loss" in rows and bool(rows["validation_loss"].notna().any())
         columns = {"loss": ""} | ({"validation_loss": "dashed"} if validated else {})
-        chart = curves_chart(rows, columns, colour_of(cell.label).colour)
+        chart = curves_chart(rows, columns, colour(cell.label))
         phase = {"bags": "training on people", "windows": "training on windows"}.get(str(names[0]), str(names[0]))
         title = ", ".join([cell.label, *map(str, names[1:]), phase])
         found.append({"title": title, "chart": chart, "validated": validated})

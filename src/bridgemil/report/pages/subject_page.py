@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bridgemil.models import ModelFacts
-from bridgemil.report.colours import class_colour
+from bridgemil.registry import class_colour
 from bridgemil.report.explanation import Explanation, Ranking
 from bridgemil.report.held_out import BandShares
 from bridgemil.report.pages import eeg, render, write

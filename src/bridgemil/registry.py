@@ -1,0 +1,103 @@
+"""Registries: what can be named by a user, each name with its description, colour and options.
+
+A method, backbone, aggregator, Stage 1 objective, baseline or study is one file and one line in the registry of its
+package. Help texts, figures and documentation read the registry; nothing else lists names. The line holds what help
+texts need, so that the file (and torch) is imported only when the entry is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from bridgemil.errors import one_of
+
+# The hues follow Okabe and Ito (2008), who can be told apart by colour-blind readers, shifted so that each stands out
+# from a light and a dark page. There are more methods than such hues, so markers differ too.
+OTHER_COLOURS = ("#5b7fa6", "#a6785b", "#5ba68c", "#a65b8f", "#8fa65b")
+CLASS_COLOURS = ("#0f7ab8", "#c98a00", "#0a9b74", "#c2478b", "#7d6bb8", "#8a6d5a")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name of a registry.
+
+    Parameters
+    ----------
+    description : str
+        One line for help texts, tables and documentation.
+    target : object
+        Where it is: ``"file:NAME"`` or ``"file"`` below the registry's package, or the object itself.
+    colour : str or None
+        Hexadecimal, in figures; None gives one that depends on the name.
+    marker : str
+        Of its points in figures: ``circle``, ``square``, ``diamond`` or ``triangle``.
+    options : tuple of str
+        Names of its own options, where the target's signature or ``Settings`` does not state them.
+    """
+
+    description: str
+    target: Any = ""
+    colour: str | None = None
+    marker: str = "diamond"
+    options: tuple[str, ...] = ()
+
+
+AnyEntry = TypeVar("AnyEntry", bound=Entry)
+
+
+class Registry(Generic[AnyEntry]):
+    """The entries of one kind, by name and in the order of tables.
+
+    Parameters
+    ----------
+    kind : str
+        What an entry is, for error messages: ``backbone``.
+    package : str
+        The package below which targets are found.
+    entries : mapping of str to Entry
+        The built-in entries.
+    """
+
+    def __init__(self, kind: str, package: str, entries: Mapping[str, AnyEntry]) -> None:
+        self.kind, self.package, self.built_in = kind, package, tuple(entries)
+        self._entries = dict(entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __getitem__(self, name: str) -> AnyEntry:
+        """The entry of a name; ``BadUse`` lists the names if there is none."""
+        one_of(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def add(self, name: str, entry: AnyEntry) -> None:
+        """Add an entry in this process, or replace one."""
+        self._entries[name] = entry
+
+    def copy(self) -> Registry[AnyEntry]:
+        """A registry of the built-in entries alone; tests use it in place of the original."""
+        return Registry(self.kind, self.package, {name: self._entries[name] for name in self.built_in})
+
+    def load(self, name: str) -> Any:
+        """The target of an entry: a class, a function or a module, imported now."""
+        target = self[name].target
+        if not isinstance(target, str):
+            return target
+        file, _, attribute = target.partition(":")
+        module = importlib.import_module(f"{self.package}.{file}")
+        return getattr(module, attribute) if attribute else module
+
+    def describe(self) -> str:
+        """``name (description), …`` for help texts."""
+        return ", ".join(f"{name} ({entry.description})" for name, entry in self._entries.items())
+
+
+def class_colour(number: int) -> str:
+    """The colour of a class by its number."""
+    return CLASS_COLOURS[number % len(CLASS_COLOURS)]
