@@ -16,7 +16,7 @@ from bridgemil.learning.settings import (
     BagSettings,
     Stage1Settings,
     WindowSettings,
-    stretched,
+    with_min_steps,
 )
 
 
@@ -67,21 +67,21 @@ def test_impossible_values_are_refused(wrong: dict[str, object]) -> None:
 
 def test_a_floor_of_steps_stretches_every_part_of_the_run_alike() -> None:
     settings = BagSettings(epochs=20, warmup_epochs=2, freeze_epochs=5, burn_in=6, min_steps=1000)
-    assert stretched(settings, 50) is settings, "a thousand steps are there already"
-    longer = stretched(settings, 9)
+    assert with_min_steps(settings, 50) is settings, "a thousand steps are there already"
+    longer = with_min_steps(settings, 9)
     assert longer.epochs == 112  # ceil(1000 / 9)
     assert (longer.warmup_epochs, longer.freeze_epochs, longer.burn_in) == (11, 28, 34)
     assert longer.model_copy(update=settings.model_dump()) == settings, "only these four may change"
-    vote = stretched(WindowSettings(epochs=3, burn_in=2, min_steps=100), 1)
+    vote = with_min_steps(WindowSettings(epochs=3, burn_in=2, min_steps=100), 1)
     assert (vote.epochs, vote.burn_in) == (100, 67)
-    stage1 = stretched(AlignmentSettings(epochs=10, warmup_epochs=1, min_steps=50), 2)
+    stage1 = with_min_steps(AlignmentSettings(epochs=10, warmup_epochs=1, min_steps=50), 2)
     assert (stage1.epochs, stage1.warmup_epochs) == (25, 3)
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 3, 7, 100])
 def test_a_stretched_burn_in_always_leaves_an_epoch(epochs: int) -> None:
     for steps in range(1, 40):
-        longer = stretched(WindowSettings(epochs=epochs, burn_in=epochs - 1, min_steps=777), steps)
+        longer = with_min_steps(WindowSettings(epochs=epochs, burn_in=epochs - 1, min_steps=777), steps)
         assert longer.burn_in < longer.epochs
         assert longer.epochs * steps >= 777
 

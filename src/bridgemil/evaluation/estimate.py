@@ -15,7 +15,7 @@ from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse
-from bridgemil.learning.settings import BagSettings, Stage1Settings, stretched
+from bridgemil.learning.settings import BagSettings, Stage1Settings, with_min_steps
 from bridgemil.methods import Settings
 from bridgemil.models import encoder_for
 from bridgemil.parallel import default_threads
@@ -84,16 +84,16 @@ def estimate(cohort: Cohort, subjects: Fold, settings: Settings, device: torch.d
     if settings.stage1 is not None:
         per_epoch, most = _stage1_windows(settings.stage1, n["train"])
         steps = -(-n["train"] // settings.stage1.batch_windows)
-        stage1 = stretched(settings.stage1, steps).epochs * per_epoch * pace.stage1
+        stage1 = with_min_steps(settings.stage1, steps).epochs * per_epoch * pace.stage1
     sizes = [cohort.records[s].n_windows for s in subjects.train]
     if isinstance(chosen, BagSettings):
         sizes = [min(size, chosen.bag_windows or size) for size in sizes]
-        lasting = stretched(chosen, -(-len(subjects.train) // chosen.batch_subjects))
+        lasting = with_min_steps(chosen, -(-len(subjects.train) // chosen.batch_subjects))
         epochs, frozen = lasting.epochs, lasting.freeze_epochs if settings.stage1 is not None else 0
         frozen = epochs if lasting.frozen else frozen
         most = max(most, sum(sorted(sizes, reverse=True)[: chosen.batch_subjects]))
     else:
-        epochs, frozen = stretched(chosen, -(-n["train"] // chosen.batch_windows)).epochs, 0
+        epochs, frozen = with_min_steps(chosen, -(-n["train"] // chosen.batch_windows)).epochs, 0
         most = max(most, chosen.batch_windows)
     stage2 = (epochs - frozen) * (sum(sizes) * pace.step + n["validation"] * pace.forward)
     stage2 += (n["train"] if frozen else 0) * pace.forward

@@ -14,7 +14,7 @@ from bridgemil.cohort.settings import changed_from_preset
 from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models import Fit, Model, Prediction, UnreadBag, fit
+from bridgemil.models import Fit, LazyBag, Model, Prediction, fit
 from bridgemil.runs import RESULTS_VERSION, RunCache, RunStore, run_identity, stage1_identity
 from bridgemil.storage.files import write_json
 
@@ -116,7 +116,7 @@ class Run:
         """With the features that other runs computed of this person, if they did."""
         record, signal = self.used.records[subject], self.used.signal
         shape = record.n_windows, signal.n_channels, signal.n_times
-        bag = UnreadBag(shape, lambda: self.used.windows(subject))
+        bag = LazyBag(shape, lambda: self.used.windows(subject))
         return model.predict(bag, lambda key, compute: cache.features(key, record.signal_hash, compute))
 
     def _cache(self, store: RunStore, identity: str) -> RunCache:

@@ -22,7 +22,7 @@ from bridgemil.learning.embeddings import FrozenEmbeddings, in_blocks
 from bridgemil.learning.layout import Index
 from bridgemil.learning.loop import Learner
 from bridgemil.learning.selection import Validation
-from bridgemil.learning.settings import BagSettings, stretched
+from bridgemil.learning.settings import BagSettings, with_min_steps
 from bridgemil.learning.streams import Streams
 from bridgemil.learning.window_set import WindowSet
 
@@ -132,7 +132,7 @@ class BagLearner(Learner):
         self.model, self.device = model, device
         self.data, self.validation = train, validation
         self.steps = math.ceil(len(train.subjects) / settings.batch_subjects)
-        self.settings = settings = stretched(settings, self.steps)
+        self.settings = settings = with_min_steps(settings, self.steps)
         self.epochs, self.burn_in = settings.epochs, settings.burn_in
         self.selection, self.averaging = settings.selection, settings.averaging
         self.ahead = reading.pays(train.n_bytes, device.type)

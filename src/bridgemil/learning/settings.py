@@ -167,7 +167,7 @@ STAGE2: dict[str, type[BaseModel]] = {"windows": WindowSettings, "bags": BagSett
 _Loop = TypeVar("_Loop", bound=_Stage1 | _Trained)
 
 
-def stretched(settings: _Loop, steps: int) -> _Loop:
+def with_min_steps(settings: _Loop, steps: int) -> _Loop:
     """The settings with as many epochs as ``min_steps`` asks for.
 
     epochs becomes max(epochs, ceil(min_steps / steps)). Warm-up, freezing and burn-in stay the same share of the run:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bridgemil.learning import objectives, reading, schedule
 from bridgemil.learning.loop import Learner
-from bridgemil.learning.settings import Stage1Settings, stretched
+from bridgemil.learning.settings import Stage1Settings, with_min_steps
 from bridgemil.learning.window_set import WindowSet
 
 
@@ -41,7 +41,7 @@ class Stage1Learner(Learner):
         self.model = self.objective
         self.steps, self.batch_settings = self.objective.steps, self.objective.batch_settings
         self.ahead = reading.pays(train.n_bytes, device.type)
-        lasting = stretched(settings, self.steps)
+        lasting = with_min_steps(settings, self.steps)
         self.epochs = lasting.epochs
         self.warmup, self.total = lasting.warmup_epochs * self.steps, lasting.epochs * self.steps
         self.optimiser = torch.optim.AdamW(self.model.parameters(), settings.lr, weight_decay=settings.weight_decay)

@@ -18,7 +18,7 @@ from bridgemil.learning.embeddings import in_blocks
 from bridgemil.learning.layout import Index
 from bridgemil.learning.loop import Learner
 from bridgemil.learning.selection import Validation
-from bridgemil.learning.settings import WindowSettings, stretched
+from bridgemil.learning.settings import WindowSettings, with_min_steps
 from bridgemil.learning.streams import Streams
 from bridgemil.learning.window_set import WindowSet, batches, n_batches
 
@@ -92,7 +92,7 @@ class WindowLearner(Learner):
         self.data, self.validation = train, validation
         self.labels = train.window_y
         self.steps = n_batches(len(train), settings.batch_windows)
-        self.settings = settings = stretched(settings, self.steps)
+        self.settings = settings = with_min_steps(settings, self.steps)
         self.epochs, self.burn_in = settings.epochs, settings.burn_in
         self.selection, self.averaging = settings.selection, settings.averaging
         self.ahead = reading.pays(train.n_bytes, device.type)

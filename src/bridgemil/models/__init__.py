@@ -17,11 +17,11 @@ from bridgemil.models.loading import build, build_encoder, encoder_for, load, re
 from bridgemil.models.model import (
     BaselineModel,
     EnsembleModel,
+    LazyBag,
     Model,
     ModelFacts,
     NetworkModel,
     Prediction,
-    UnreadBag,
     front_end_features,
 )
 
@@ -30,11 +30,11 @@ __all__ = [
     "EnsembleModel",
     "Fit",
     "FitCache",
+    "LazyBag",
     "Model",
     "ModelFacts",
     "NetworkModel",
     "Prediction",
-    "UnreadBag",
     "build",
     "build_encoder",
     "encoder_for",

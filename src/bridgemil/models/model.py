@@ -35,7 +35,7 @@ Remember = Callable[[str, Callable[[], NDArray[Any]]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class UnreadBag:
+class LazyBag:
     """A person's windows that are read only if they are needed: where features are remembered, they are not.
 
     Parameters
@@ -50,12 +50,12 @@ class UnreadBag:
     read: Callable[[], NDArray[np.float32]]
 
 
-Bag = NDArray[np.float32] | UnreadBag
+Bag = NDArray[np.float32] | LazyBag
 
 
 def windows_of(bag: Bag) -> NDArray[np.float32]:
     """The windows, read now if they were not."""
-    return bag.read() if isinstance(bag, UnreadBag) else bag
+    return bag.read() if isinstance(bag, LazyBag) else bag
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Model(ABC):
         Parameters
         ----------
         bag
-            All windows of the person, n x channels x time, in microvolts, as the cohort has them; an ``UnreadBag`` is
+            All windows of the person, n x channels x time, in microvolts, as the cohort has them; an ``LazyBag`` is
             read only if ``remember`` does not know what is computed of it.
         remember
             Where several models asked of this one person find what is computed once for all of them.
