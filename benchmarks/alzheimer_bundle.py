@@ -22,8 +22,8 @@ from scipy.signal import welch
 
 from bridgemil.backbones.covariance import FrontEnd
 from bridgemil.bundle.training import train
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.store import Cohort
 from bridgemil.models import front_end_features
 
 PACKAGE = Path(__file__).parents[1] / "src" / "bridgemil"

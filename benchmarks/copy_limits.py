@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.audit import AuditInput, same_signal
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 
 Signal = NDArray[np.float32]  # channels x samples
 Change = Callable[[Signal, Signal, float, np.random.Generator], Signal]  # source, own signal, rate -> new signal

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where, collect, plan
 from bridgemil.engine.plan import Job
 from bridgemil.engine.scheduler import Event, Workers, schedule

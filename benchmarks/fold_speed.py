@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil import aggregators, backbones, methods
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import SubjectKFold
-from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.synthetic import SynthSettings, simulate
 from bridgemil.learning.bags import BagLearner, BagModel, Step
 from bridgemil.learning.loop import Learner, train

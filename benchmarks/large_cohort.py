@@ -70,8 +70,8 @@ class Peak(threading.Thread):
 
 def child(cohort_folder: Path, runs: Path, method: str, backbone: str) -> None:
     from bridgemil import methods
+    from bridgemil.cohort.cohort import Cohort
     from bridgemil.cohort.folds import SubjectKFold
-    from bridgemil.cohort.store import Cohort
     from bridgemil.evaluation.run import Run, device_of
     from bridgemil.runs import open_store
 

@@ -21,7 +21,7 @@ from edfio import Edf, EdfSignal
 
 from bridgemil import Cohort, prepare
 from bridgemil.cohort.channels import ADFTD_ORDER
-from bridgemil.cohort.transform import Grid, filter_and_resample, kernel
+from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
 
 COMMAND = [sys.executable, "-m", "bridgemil", "prepare"]
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from bridgemil import aggregators, backbones
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import SubjectKFold
-from bridgemil.cohort.store import Cohort
 from bridgemil.learning.bags import BagLearner, BagModel
 from bridgemil.learning.loop import Learner, train
 from bridgemil.learning.settings import AlignmentSettings, BagSettings, WindowSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridgemil.cohort.channels import ADFTD_ORDER
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.runs import RunStore
 from people import people

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.storage.artifact import visible_files, write_manifest
 
 Signals = dict[str, NDArray[np.float32]]  # by subject: channels x samples

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 
 
 def people(

@@ -22,10 +22,10 @@ from bridgemil.bundle.store import Bundle
 from bridgemil.bundle.training import train
 from bridgemil.cli.predict import print_prediction
 from bridgemil.cohort import formats
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.new_recording import find, read, settings_for
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.signal import Signal
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.report.explanation import Ranking, Removal, top_windows
 from leaky import resealed

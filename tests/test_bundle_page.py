@@ -16,8 +16,8 @@ from bridgemil import bundle as bundles
 from bridgemil.bundle.page import calibration_context, explain_recording, write_page
 from bridgemil.bundle.prediction import RecordingPrediction, predict
 from bridgemil.bundle.training import train
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.store import Cohort
 from bridgemil.report.explanation import explain
 from recordings import MONTAGE, noise, write_edf
 

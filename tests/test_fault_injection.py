@@ -21,9 +21,9 @@ import pytest
 import bridgemil
 from bridgemil.bundle.training import train
 from bridgemil.cli.demo import _everybody_else
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import SubjectKFold
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData
 from bridgemil.evaluation.evidence import EvidenceFound

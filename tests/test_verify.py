@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from bridgemil import bundle as bundles
 from bridgemil.bundle.training import train
 from bridgemil.cli import app
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.clean import clean, leftovers
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILError

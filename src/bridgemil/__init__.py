@@ -12,16 +12,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from bridgemil import aggregators, backbones, baselines, bundle, methods, models, pretraining
+    from bridgemil.cohort.cohort import Cohort
     from bridgemil.cohort.folds import FoldPlan, SubjectKFold
     from bridgemil.cohort.prepare import prepare
-    from bridgemil.cohort.store import Cohort
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.estimator import BridgeMILClassifier
 
 _PARTS = ("aggregators", "backbones", "baselines", "bundle", "methods", "models", "pretraining")
 _HOME = {
     "BridgeMILClassifier": "bridgemil.estimator",
-    "Cohort": "bridgemil.cohort.store",
+    "Cohort": "bridgemil.cohort.cohort",
     "FoldPlan": "bridgemil.cohort.folds",
     "SubjectKFold": "bridgemil.cohort.folds",
     "evaluate": "bridgemil.engine.evaluate",

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from bridgemil import methods, models
 from bridgemil.cohort.arrays import bags_of, is_missing, warn_of_volts
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
 from bridgemil.storage.files import write_json

@@ -11,7 +11,7 @@ from typing import Any
 from bridgemil.bundle import store as bundles
 from bridgemil.bundle.shipped import locate
 from bridgemil.cohort import folder as cohorts
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse, BridgeMILError, plain
 from bridgemil.methods import Settings
 from bridgemil.parallel import each

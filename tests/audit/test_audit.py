@@ -34,7 +34,7 @@ from bridgemil.audit.shortcuts import auroc
 from bridgemil.audit.size import people_needed
 from bridgemil.audit.traits import Trait
 from bridgemil.bundle.training import train
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import plan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bridgemil.audit import AuditInput, AuditOptions, audit, copies, fold_membership
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
-from bridgemil.cohort.store import Cohort
 from leaky import cut, labelled, made, signals, with_artefacts, with_files
 
 N = 24

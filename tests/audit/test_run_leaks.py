@@ -16,7 +16,7 @@ import pytest
 from bridgemil import methods
 from bridgemil.audit import AuditInput, AuditOptions, audit, checks, provenance, quick, recomputed
 from bridgemil.audit.provenance import fold_of
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.learning import checkpoint
 from bridgemil.models import fit

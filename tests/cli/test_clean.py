@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bridgemil import methods
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import collect
 from bridgemil.engine.clean import clean, leftovers
 from bridgemil.engine.evaluate import evaluate

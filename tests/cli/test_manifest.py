@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridgemil import prepare
-from bridgemil.cohort.skeleton import write_skeleton
+from bridgemil.cohort.manifest_template import write_manifest_template
 from bridgemil.errors import BadData, BadUse
 from recordings import MONTAGE, noise, write_edf
 
@@ -31,7 +31,7 @@ def folder_of(root: Path, *names: str) -> Path:
 
 
 def guessed(root: Path) -> dict[str, list[str]]:
-    return write_skeleton(root)[1].files()
+    return write_manifest_template(root)[1].files()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_subjects_are_guessed_from_names(
 
 def test_names_that_say_nothing_of_a_person_are_asked_about(tmp_path: Path) -> None:
     def notes(*names: str) -> list[str]:
-        return write_skeleton(folder_of(tmp_path / "of" / names[0][:3], *names))[1].notes
+        return write_manifest_template(folder_of(tmp_path / "of" / names[0][:3], *names))[1].notes
 
     assert notes("P1/run_1.edf", "P1/run_2.edf", "P2/run_1.edf") == []
     assert notes("study/eeg1.edf", "study/eeg2.edf") == [
@@ -84,9 +84,9 @@ def test_only_what_opens_a_recording_is_listed(tmp_path: Path) -> None:
         tmp_path, "P1.vhdr", "P1.eeg", "P1.vmrk", "P2.set", "P2.fdt", "notes.txt", ".P3.edf", ".old/P3.edf",
         "P4_raw.fif", "P4_raw-1.fif", "P5.EEG", "P6.mff/signal1.bin", "P6.mff/P7.edf",
     )  # fmt: skip
-    path, skeleton = write_skeleton(root)
-    assert [row.file for row in skeleton.rows] == ["P1.vhdr", "P2.set", "P4_raw.fif", "P5.EEG", "P6.mff"]
-    assert [item.what for item in skeleton.left_out] == ["P4_raw-1.fif"]
+    path, template = write_manifest_template(root)
+    assert [row.file for row in template.rows] == ["P1.vhdr", "P2.set", "P4_raw.fif", "P5.EEG", "P6.mff"]
+    assert [item.what for item in template.left_out] == ["P4_raw-1.fif"]
     assert path == root / "manifest.csv"
 
 
@@ -105,9 +105,9 @@ def test_only_what_opens_a_recording_is_listed(tmp_path: Path) -> None:
 def test_labels_are_taken_over_where_names_say_one_of_several_classes(
     tmp_path: Path, names: tuple[str, ...], labels: list[str]
 ) -> None:
-    skeleton = write_skeleton(folder_of(tmp_path, *names))[1]
-    assert [row.label for row in skeleton.rows] == labels
-    assert skeleton.unlabelled == [row.file for row, label in zip(skeleton.rows, labels, strict=True) if not label]
+    template = write_manifest_template(folder_of(tmp_path, *names))[1]
+    assert [row.label for row in template.rows] == labels
+    assert template.unlabelled == [row.file for row, label in zip(template.rows, labels, strict=True) if not label]
 
 
 def test_two_names_that_do_not_say_their_class_leave_the_other_116_labels(shared: Path, tmp_path: Path) -> None:
@@ -130,17 +130,17 @@ def test_it_never_overwrites_and_says_what_is_wrong(tmp_path: Path) -> None:
     root = folder_of(tmp_path / "r", "P1.edf")
     (root / "manifest.csv").write_text("mine")
     with pytest.raises(BadUse, match="exists and is left as it is"):
-        write_skeleton(root)
+        write_manifest_template(root)
     assert (root / "manifest.csv").read_text() == "mine"
     with pytest.raises(BadUse, match="no such folder; name the one"):
-        write_skeleton(tmp_path / "nowhere")
+        write_manifest_template(tmp_path / "nowhere")
     with pytest.raises(BadUse, match="no such folder to write"):
-        write_skeleton(root, tmp_path / "nowhere/m.csv")
+        write_manifest_template(root, tmp_path / "nowhere/m.csv")
     with pytest.raises(BadData, match=r"no recording there; formats that are read: EDF \(.edf\), BDF"):
-        write_skeleton(folder_of(tmp_path / "empty", "notes.txt"))
+        write_manifest_template(folder_of(tmp_path / "empty", "notes.txt"))
     (root / "participants.tsv").write_text("participant_id\n")
     with pytest.raises(BadUse, match="is a BIDS folder and needs no manifest"):
-        write_skeleton(root, tmp_path / "m.csv")
+        write_manifest_template(root, tmp_path / "m.csv")
 
 
 def test_from_a_folder_to_a_cohort(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import bridgemil
 from bridgemil.cli import app
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.store import Cohort
 from bridgemil.report.demo_page import write_page
 from bridgemil.runs import RunStore, warning_text
 from recordings import MONTAGE, noise, write_edf

@@ -16,10 +16,10 @@ import pytest
 from bridgemil import Cohort, prepare
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.cohort.listing import Recording
+from bridgemil.cohort.manifest_template import write_manifest_template
 from bridgemil.cohort.new_recording import find
-from bridgemil.cohort.reading import look
+from bridgemil.cohort.scan import scan_recording
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.skeleton import write_skeleton
 from bridgemil.errors import BadData, BadUse, plain
 from bridgemil.methods import settings as method_settings
 from bridgemil.report.cohort_figure import draw
@@ -289,7 +289,7 @@ def vhdr(path: Path, **changes: str) -> Path:
 
 
 def error_of(path: Path) -> str:
-    return look(Recording("a", path, path.name)).error or ""
+    return scan_recording(Recording("a", path, path.name)).error or ""
 
 
 @pytest.mark.parametrize("interval", ["nan", "inf", "0", "-4000", "1e-12", "1e999"])
@@ -469,9 +469,9 @@ def test_a_manifests_skeleton_lists_names_that_are_no_text(tmp_path: Path) -> No
     write_edf(tmp_path / "a1.edf", noise(1, 3, 250), 250, MONTAGE)
     (tmp_path / "a1.edf").rename(os.fsdecode(os.fsencode(tmp_path) + b"/b\xe9.edf"))
     write_edf(tmp_path / "a1.edf", noise(1, 3, 250), 250, MONTAGE)
-    _, skeleton = write_skeleton(tmp_path)
-    assert [row.file for row in skeleton.rows] == ["a1.edf"]
-    assert "not UTF-8" in skeleton.left_out[0].why
+    _, template = write_manifest_template(tmp_path)
+    assert [row.file for row in template.rows] == ["a1.edf"]
+    assert "not UTF-8" in template.left_out[0].why
 
 
 # --- content that was not fetched (git-annex, DataLad) ---------------------------------------------------------------

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from bridgemil import Cohort, prepare
-from bridgemil.cohort.excerpt import excerpt
-from bridgemil.cohort.preprocessing import touching
+from bridgemil.cohort.segment import touching
+from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData, BadUse
 from bridgemil.learning.objectives.pairs import nearby, with_partner
 from bridgemil.learning.window_set import WindowSet
@@ -122,14 +122,14 @@ def test_windows_overlap_and_never_cross_recordings(bids: Path, tmp_path: Path) 
 
 
 def test_what_was_left_out_ends_a_stretch(bids: Path, tmp_path: Path) -> None:
-    """Windows on either side of a gap are not nearby, of a recording as of an excerpt."""
+    """Windows on either side of a gap are not nearby, of a recording as of a subset."""
     path = bids / "sub-01/eeg/sub-01_task-rest_eeg.edf"
     write_edf(path, noise(51, 40, 250), 250, MONTAGE, [(10, 20, "BAD_break"), (35.2, 0.5, "BAD_blink")])
     cohort = quiet(bids, tmp_path / "c")
     assert cohort.stretches("sub-01") == [10, 5, 4]
     assert sum(cohort.stretches("sub-01")) == cohort.records["sub-01"].n_windows
     assert cohort.stretches("sub-02") == [8]
-    assert excerpt(cohort, {"sub-01": [8, 9, 10, 11, 13]}).stretches("sub-01") == [2, 2, 1]
+    assert subset(cohort, {"sub-01": [8, 9, 10, 11, 13]}).stretches("sub-01") == [2, 2, 1]
     layout = WindowSet.load(cohort, ["sub-01"], None).layout
     anchors = with_partner(layout)
     starts, rng = cohort.window_starts("sub-01"), np.random.default_rng(0)

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where, benchmark, collect, plan
 from bridgemil.engine.local import LocalWorkers
 from bridgemil.engine.plan import Job, Plan, grid

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from bridgemil import backbones, parallel
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine import execute
 from bridgemil.engine.display import Display
 from bridgemil.engine.evaluate import evaluate

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridgemil import backbones, baselines, methods
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where, expect, plan
 from bridgemil.engine.forecast import BASELINE, START
 from bridgemil.engine.plan import Experiment, Job, Plan, grid

@@ -17,7 +17,7 @@ import pytest
 from torch import nn
 
 from bridgemil import backbones, baselines
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where, benchmark, plan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse

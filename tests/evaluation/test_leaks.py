@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from bridgemil import backbones, baselines, methods, models
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, SubjectKFold
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData
 from bridgemil.evaluation.run import Run, device_of
 from bridgemil.learning import checkpoint, window_set

@@ -18,8 +18,8 @@ from torch import nn
 
 import bridgemil
 from bridgemil import backbones, baselines, methods
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.estimate import Estimate, _measure, _Pace, estimate

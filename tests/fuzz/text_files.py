@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil.cohort.folds import FoldPlan
+from bridgemil.cohort.manifest_template import write_manifest_template
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.skeleton import write_skeleton
 from bridgemil.settings import parse
 from fuzz.kind import Said, prepared
 from fuzz.mutations import (
@@ -151,8 +151,8 @@ class Names:
         """Prepared, or listed as a manifest."""
         if number % 3 == 0:
             (folder / "participants.tsv").unlink()
-            _, skeleton = write_skeleton(folder, out.parent / "out.csv")
-            return Said([row.file for row in skeleton.rows], [str(item) for item in skeleton.left_out])
+            _, template = write_manifest_template(folder, out.parent / "out.csv")
+            return Said([row.file for row in template.rows], [str(item) for item in template.left_out])
         return prepared(folder, out, label="Group", skip_bad=number % 2 == 0)
 
 

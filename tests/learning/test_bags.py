@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bridgemil import aggregators, backbones
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.learning.bags import BagLearner, BagModel, Step
 from bridgemil.learning.loop import train
 from bridgemil.learning.settings import BagSettings, WindowSettings

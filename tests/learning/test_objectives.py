@@ -8,7 +8,7 @@ import torch
 from pydantic import BaseModel
 
 from bridgemil import backbones
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.learning import objectives
 from bridgemil.learning.loop import train

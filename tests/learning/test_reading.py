@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from bridgemil import aggregators, backbones
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.learning import embeddings, reading, window_set
 from bridgemil.learning.bags import BagLearner, BagModel

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate, fold_plan
 from bridgemil.evaluation.run import Run, device_of
 from bridgemil.methods import settings

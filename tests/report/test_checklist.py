@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from bridgemil import methods
 from bridgemil.cli import app
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.score_intervals import calibration_summary, score_intervals

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from bridgemil.backbones.covariance import Feature
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.signal import CLINICAL_BANDS
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.run import Run
 from bridgemil.methods import for_cohort

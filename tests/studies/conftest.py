@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from people import people
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from bridgemil import methods, studies
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.protocol import fold_plan

@@ -12,8 +12,8 @@ import pytest
 
 import leaky
 from bridgemil import methods
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
 from bridgemil.errors import BadData, BadUse
 from bridgemil.studies import Findings, StudyContext, drawing, study, truth

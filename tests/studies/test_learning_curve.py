@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import norm
 
 from bridgemil import studies
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadUse
 from bridgemil.studies import StudyContext, learning_curve, power_law, scores

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridgemil import studies
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.report.benchmark_files import markdown
 from bridgemil.report.benchmark_table import build

@@ -14,7 +14,7 @@ import torch
 from sklearn.metrics import silhouette_score
 
 from bridgemil import backbones, methods, studies
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData
 from bridgemil.models import FitCache, fit
 from bridgemil.report.benchmark_table import paper

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bridgemil import studies
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where
 from bridgemil.evaluation import metrics
 from bridgemil.studies import StudyContext, published, scarcity

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridgemil import methods, studies
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import benchmark, collect, plan
 from bridgemil.errors import BadUse
 from bridgemil.studies import sensitivity

@@ -16,7 +16,7 @@ import pytest
 
 from bridgemil import cli, studies
 from bridgemil.cli import study
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.runs import RunStore
 from contexts import QUICK, files
 

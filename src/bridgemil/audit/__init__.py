@@ -16,8 +16,8 @@ from pathlib import Path
 from bridgemil.audit.findings import Audit, Finding, as_warnings, refuse
 from bridgemil.audit.inputs import AuditInput, AuditOptions
 from bridgemil.audit.memory import keep, remembered
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.runs import AuditWarning, find_store
 

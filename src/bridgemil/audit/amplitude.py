@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bridgemil.audit.findings import Finding, shortened
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 
 NAME = "amplitude"
 # Scalp EEG after a high-pass has a standard deviation of 5 to 50 µV (adftd-300s: 27 to 45, eegmat-rest: 7 to 16; slow

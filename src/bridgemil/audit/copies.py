@@ -31,7 +31,7 @@ from bridgemil.audit.resemblance import (
     window_correlation,
     without_artefacts,
 )
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 
 SAME = 0.95  # correlation from which two windows are one signal
 WORTHWHILE = 0.5  # mean agreement of phases of two windows that are worth correlating

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil.audit.measures import Measures, measure
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse, BridgeMILError, plain
 from bridgemil.runs import RunStore
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands
-from bridgemil.cohort.store import Cohort
 
 LINES = (50, 60)  # Hz: the mains of the world
 FLAT = 0.02  # a window's channel is flat below this share of the channel's usual standard deviation

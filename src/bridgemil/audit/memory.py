@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bridgemil.audit.findings import Finding
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.methods import digest
 from bridgemil.runs import RunStore
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bridgemil import methods
 from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.methods import Settings

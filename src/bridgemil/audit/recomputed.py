@@ -13,7 +13,7 @@ from bridgemil.audit.findings import Finding, shortened
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.permutation import said_of
 from bridgemil.audit.provenance import fold_of
-from bridgemil.cohort.excerpt import excerpt
+from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models import BaselineModel, Model, NetworkModel, fit
@@ -88,7 +88,7 @@ def _scale(inputs: AuditInput, about: Mapping[str, Any], model: NetworkModel) ->
     """The stored normalisation is that of the training subjects."""
     assert model.scale is not None
     subjects = fold_of(about)
-    used = excerpt(inputs.cohort, subjects.kept)
+    used = subset(inputs.cohort, subjects.kept)
     if _alike(model.scale, used.normalisation(sorted(subjects.train))):
         return []
     everybody = [*subjects.train, *subjects.validation, *subjects.test]
@@ -140,7 +140,7 @@ def _predictions(
     """What the stored model says of test subjects is what the run says it said."""
     assert inputs.store is not None
     table = inputs.store.predictions(identity).set_index("subject")
-    used, wrong = excerpt(inputs.cohort, fold_of(about).kept), []
+    used, wrong = subset(inputs.cohort, fold_of(about).kept), []
     for subject in list(about["test"])[:MOST_PEOPLE]:
         done["predictions"] += 1
         said = model.predict(used.windows(subject)).probabilities
@@ -182,7 +182,7 @@ def _fit(inputs: AuditInput, identity: str, about: Mapping[str, Any], cache: Fit
     """A baseline fitted anew on the training subjects says the same of the test subjects."""
     assert inputs.store is not None
     subjects = fold_of(about)
-    used = excerpt(inputs.cohort, subjects.kept)
+    used = subset(inputs.cohort, subjects.kept)
     settings = Settings.model_validate(about["settings"])
     fitted = fit(used, subjects.train, subjects.validation, settings, int(about["seed"]), cache=cache)
     table = inputs.store.predictions(identity).set_index("subject")

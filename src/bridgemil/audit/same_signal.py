@@ -6,7 +6,7 @@ from bridgemil.audit.copies import Copy, groups_of, laid_out, overlapping, same_
 from bridgemil.audit.findings import Finding, shortened
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.measures import MATCH_BAND
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 
 NAME = "same_signal"
 # A calibration pulse or an artefact may fill a window of two recordings; hardly three seconds of them.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bridgemil.audit.findings import Finding, shortened
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 
 NAME = "same_time"
 

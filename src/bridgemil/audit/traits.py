@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bridgemil.audit.fold_membership import related_columns
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import MISSING
 
 # Columns that hold the diagnosis itself, and those that only say how or where a recording was made.

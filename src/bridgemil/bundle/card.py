@@ -7,7 +7,7 @@ from typing import Any
 
 from bridgemil.bundle.performance import not_better_than_chance
 from bridgemil.bundle.store import NOTICE
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import MISSING
 from bridgemil.evaluation.clinical import TITLES
 from bridgemil.report.markdown import md_warnings

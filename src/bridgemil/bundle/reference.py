@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridgemil.bundle.novelty import TINY, Distance, Floats, NoveltyModel, RecordingFeatures, window_features
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -19,8 +19,8 @@ from bridgemil.bundle.card import people, write_card
 from bridgemil.bundle.performance import HeldOut, as_said, judge_calibration, measure
 from bridgemil.bundle.reference import make_reference
 from bridgemil.bundle.store import Bundle
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BridgeMILError
 from bridgemil.evaluation.estimate import torch_threads

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bridgemil.bundle.prediction import RecordingPrediction
     from bridgemil.bundle.training import Trained
-    from bridgemil.cohort.store import Cohort
+    from bridgemil.cohort.cohort import Cohort
     from bridgemil.evaluation.evidence import EvidenceFound
     from bridgemil.evaluation.results import Results
 

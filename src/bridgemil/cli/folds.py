@@ -25,8 +25,8 @@ def run(
 
     Example: `bridgemil folds adftd.cohort --out split.json`
     """
+    from bridgemil.cohort.cohort import Cohort
     from bridgemil.cohort.folds import SubjectKFold
-    from bridgemil.cohort.store import Cohort
     from bridgemil.errors import BadUse
 
     if scheme not in ("array_split", "sklearn"):

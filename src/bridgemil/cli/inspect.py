@@ -23,7 +23,7 @@ def run(
 
     Example: `bridgemil inspect adftd.cohort`
     """
-    from bridgemil.cohort.store import Cohort
+    from bridgemil.cohort.cohort import Cohort
     from bridgemil.errors import BadUse
     from bridgemil.report.cohort_figure import draw
     from bridgemil.report.cohort_summary import print_summary, summary

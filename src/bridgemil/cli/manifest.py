@@ -1,4 +1,4 @@
-"""``bridgemil manifest``: the skeleton of a manifest from a folder of recordings."""
+"""``bridgemil manifest``: the template of a manifest from a folder of recordings."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ def run(
     Subjects are guessed from the names of files and folders. A label is filled in where the names say it; files
     without one are listed. An existing file is never overwritten.
     """
-    from bridgemil.cohort.skeleton import write_skeleton
+    from bridgemil.cohort.manifest_template import write_manifest_template
 
-    path, skeleton = write_skeleton(folder, out)
-    people, unlabelled = skeleton.files(), skeleton.unlabelled
-    labelled = len(skeleton.rows) - len(unlabelled)
+    path, template = write_manifest_template(folder, out)
+    people, unlabelled = template.files(), template.unlabelled
+    labelled = len(template.rows) - len(unlabelled)
     if json:
         options.print_json(
             {
                 "manifest": str(path),
-                "n_recordings": len(skeleton.rows),
+                "n_recordings": len(template.rows),
                 "n_subjects": len(people),
                 "n_labelled": labelled,
                 "unlabelled": unlabelled,
-                "rows": [{"subject": row.subject, "label": row.label, "file": row.file} for row in skeleton.rows],
-                "left_out": [{"what": item.what, "why": item.why} for item in skeleton.left_out],
-                "notes": skeleton.notes,
+                "rows": [{"subject": row.subject, "label": row.label, "file": row.file} for row in template.rows],
+                "left_out": [{"what": item.what, "why": item.why} for item in template.left_out],
+                "notes": template.notes,
             }
         )
         return
-    typer.echo(f"{path}: {len(skeleton.rows)} recordings of {len(people)} subjects, by their names")
+    typer.echo(f"{path}: {len(template.rows)} recordings of {len(people)} subjects, by their names")
     for subject, files in list(people.items())[:SHOWN]:
         typer.echo(f"  {subject}: {', '.join(files)}")
     if len(people) > SHOWN:
         typer.echo(f"  ... and {len(people) - SHOWN} more")
-    for line in [*(f"left out {item.what}: {item.why}" for item in skeleton.left_out), *skeleton.notes]:
+    for line in [*(f"left out {item.what}: {item.why}" for item in template.left_out), *template.notes]:
         typer.echo(f"  - {line}")
     labels = "fill in the column label"
     if labelled:
-        typer.echo(f"  labels from names: {labelled} of {len(skeleton.rows)} recordings")
+        typer.echo(f"  labels from names: {labelled} of {len(template.rows)} recordings")
         labels = "check the column label, taken from the names"
     if labelled and unlabelled:
         typer.echo("  no label, since their names say no class or several (fill in, or delete the row):")

@@ -74,7 +74,7 @@ def run(
     Writes OUT/NAME: findings.md, a CSV of every table, figures as PNG and SVG. The runs are in OUT/runs.
     """
     from bridgemil import studies
-    from bridgemil.cohort.store import Cohort
+    from bridgemil.cohort.cohort import Cohort
     from bridgemil.engine.execute import Where
 
     chosen: dict[str, Any] = {

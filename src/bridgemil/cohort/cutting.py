@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bridgemil.cohort.folder import write_subject
-from bridgemil.cohort.preprocessing import Plan, cut
 from bridgemil.cohort.records import describe
+from bridgemil.cohort.segment import SegmentPlan, segment
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class SubjectTask:
     out: Path
     subject: str
     label: str
-    plans: tuple[Plan, ...]
+    plans: tuple[SegmentPlan, ...]
     files: tuple[dict[str, Any], ...]
     recipe: str
 
 
-def cut_subject(task: SubjectTask) -> dict[str, Any] | None:
-    """Cut all recordings of one subject and write its folder.
+def segment_subject(task: SubjectTask) -> dict[str, Any] | None:
+    """Segments all recordings of one subject and write its folder.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def cut_subject(task: SubjectTask) -> dict[str, Any] | None:
     dict or None
         The subject's record, as in its record.json; None if no window is left.
     """
-    cuts = [cut(plan) for plan in task.plans]
+    cuts = [segment(plan) for plan in task.plans]
     lengths = [len(piece.windows) for piece in cuts]
     if not sum(lengths):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# MNE reads a few more (its readers are tried on any file that is named); these are the ones looked for in folders.
+# MNE reads a few more (its readers are tried on any file that is named); these are the ones scans for in folders.
 FORMATS = {
     ".edf": "EDF", ".bdf": "BDF", ".gdf": "GDF", ".vhdr": "BrainVision", ".set": "EEGLAB", ".fif": "FIF", ".mff": "EGI",
     ".cnt": "Neuroscan or ANT", ".cdt": "Curry", ".lay": "Persyst", ".nedf": "Neuroelectrics", ".nxe": "eXimia",

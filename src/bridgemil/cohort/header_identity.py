@@ -1,7 +1,7 @@
 """Whose a recording is and when it was made, as far as its header says so, in a form that tells neither.
 
 A cohort keeps numbers only: which recordings name the same person ("identity 3"), and how many days after the earliest
-one each was made. No name, code, date, or hash of one is written anywhere, so nothing can be looked up or tried out.
+one each was made. No name, code, date, or hash of one is written anywhere, so nothing can be scans up or tried out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bridgemil.cohort.headers import EDF
 if TYPE_CHECKING:
     from mne.io import BaseRaw
 
-    from bridgemil.cohort.reading import Facts
+    from bridgemil.cohort.scan import RecordingScan
 
 # What stands in a header that names nobody.
 FILLERS = set(
@@ -83,12 +83,12 @@ def recording_day(raw: BaseRaw) -> int | None:
     return begun.date().toordinal()
 
 
-def header_records(looked: Sequence[Facts]) -> dict[str, dict[str, Any]]:
+def header_records(scans: Sequence[RecordingScan]) -> dict[str, dict[str, Any]]:
     """What a cohort keeps of the headers of its recordings, by the recording's name.
 
     Parameters
     ----------
-    looked
+    scans
         The first looks at all recordings of the cohort.
 
     Returns
@@ -99,14 +99,14 @@ def header_records(looked: Sequence[Facts]) -> dict[str, dict[str, Any]]:
         ``reference``, where the channels' names say it.
     """
     numbers: dict[str, int] = {}
-    days = [facts.day for facts in looked if facts.day is not None]
+    days = [scan.day for scan in scans if scan.day is not None]
     records: dict[str, dict[str, Any]] = {}
-    for facts in looked:
-        number = None if facts.identity is None else numbers.setdefault(facts.identity, len(numbers) + 1)
-        day = None if facts.day is None else facts.day - min(days)
-        records[facts.recording.name] = {"n_channels": facts.n_channels, "identity": number, "day": day}
-        if facts.reference:
-            records[facts.recording.name]["reference"] = facts.reference
+    for scan in scans:
+        number = None if scan.identity is None else numbers.setdefault(scan.identity, len(numbers) + 1)
+        day = None if scan.day is None else scan.day - min(days)
+        records[scan.recording.name] = {"n_channels": scan.n_channels, "identity": number, "day": day}
+        if scan.reference:
+            records[scan.recording.name]["reference"] = scan.reference
     return records
 
 

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import channels, formats
-from bridgemil.cohort.checks import FLAT_UV, Verdict, judge, native_rate
 from bridgemil.cohort.listing import Listing, Recording
-from bridgemil.cohort.preprocessing import Cut, cut
-from bridgemil.cohort.reading import Facts, collected_warnings, look, open_raw
+from bridgemil.cohort.scan import RecordingScan, collected_warnings, open_raw, scan_recording
+from bridgemil.cohort.segment import Segments, segment
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.side_files import read_json
 from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.validate import FLAT_UV, ValidationReport, native_rate, validate
 from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.settings import parse
 
@@ -195,50 +195,50 @@ def read(
     if not recording.path.exists():
         absent = formats.ABSENT if formats.is_absent(recording.path) else "no such file"
         raise BadData(f"{recording.name}: {absent}")
-    facts = look(recording)
-    if facts.error:
-        raise BadData(f"{recording.name}: {facts.error}")
+    scan = scan_recording(recording)
+    if scan.error:
+        raise BadData(f"{recording.name}: {scan.error}")
     keep = [channels.key(name) for name in signal.channels]
-    verdict = _judge(recording, facts, settings)
-    wrong = [*_unit(facts, keep), *_rate(facts, keep, settings, highest)] or [
-        problem.what for problem in verdict.problems if problem.subject is not None
+    report = _judge(recording, scan, settings)
+    wrong = [*_unit(scan, keep), *_rate(scan, keep, settings, highest)] or [
+        problem.what for problem in report.problems if problem.subject is not None
     ]
     if wrong:
         raise BadData(f"{recording.name}: {'; '.join(wrong)}")
-    piece = _cut(verdict, recording)
+    piece = _cut(report, recording)
     if len(piece.windows) < min_windows:
         dropped = piece.n_dropped_marked + piece.n_dropped_amplitude
         lost = f" ({dropped} were marked bad or too loud)" if dropped else ""
         raise BadData(
-            f"{recording.name}: too short: {facts.seconds:.1f} s give {len(piece.windows)} windows of "
+            f"{recording.name}: too short: {scan.seconds:.1f} s give {len(piece.windows)} windows of "
             f"{settings.window_seconds:g} s{lost}; at least {min_windows} are needed"
         )
     prefix = f"{recording.subject}, {recording.name}: "
-    notes = [note.removeprefix(prefix) for note in verdict.notes]
+    notes = [note.removeprefix(prefix) for note in report.notes]
     return NewRecording(
-        recording.name, recording.path, piece.windows, piece.starts, facts.seconds, native_rate(facts, keep),
-        facts.sha256, {"marked bad": piece.n_dropped_marked, "too loud": piece.n_dropped_amplitude},
-        (*notes, *_stated_filters(recording.path, settings), *_of_libraries([*facts.warnings, *piece.warnings])),
-        _stated_reference(recording.eeg_json) or facts.reference or None,
+        recording.name, recording.path, piece.windows, piece.starts, scan.seconds, native_rate(scan, keep),
+        scan.sha256, {"marked bad": piece.n_dropped_marked, "too loud": piece.n_dropped_amplitude},
+        (*notes, *_stated_filters(recording.path, settings), *_of_libraries([*scan.warnings, *piece.warnings])),
+        _stated_reference(recording.eeg_json) or scan.reference or None,
     )  # fmt: skip
 
 
-def _judge(recording: Recording, facts: Facts, settings: PrepareSettings) -> Verdict:
+def _judge(recording: Recording, scan: RecordingScan, settings: PrepareSettings) -> ValidationReport:
     """As a cohort of this one recording. What concerns no subject (there is but one class) is no matter here."""
     listing = Listing("new", recording.path.parent, [recording], {recording.subject: ""})
-    return judge(listing, [facts], settings.model_copy(update={"allow_low_rate": True}))  # see ``_rate``
+    return validate(listing, [scan], settings.model_copy(update={"allow_low_rate": True}))  # see ``_rate``
 
 
-def _cut(verdict: Verdict, recording: Recording) -> Cut:
+def _cut(report: ValidationReport, recording: Recording) -> Segments:
     try:
-        return cut(verdict.plans[0])
+        return segment(report.plans[0])
     except BadData as error:
         raise BadData(f"{recording.name}: {'; '.join(p.what for p in error.problems)}") from error
 
 
-def _unit(facts: Facts, keep: Sequence[str]) -> list[str]:
+def _unit(scan: RecordingScan, keep: Sequence[str]) -> list[str]:
     """Whether no electrode varies: one may be flat, all of them are a wrong unit."""
-    spread = [facts.std[channel] for channel in keep if channel in facts.std]
+    spread = [scan.std[channel] for channel in keep if channel in scan.std]
     if len(spread) < 2 or max(spread) >= FLAT_UV:
         return []
     return [
@@ -247,9 +247,9 @@ def _unit(facts: Facts, keep: Sequence[str]) -> list[str]:
     ]
 
 
-def _rate(facts: Facts, keep: Sequence[str], settings: PrepareSettings, highest: float) -> list[str]:
+def _rate(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, highest: float) -> list[str]:
     """Whether it cannot be filtered as asked for, or lacks a part of what training recordings hold."""
-    rate = native_rate(facts, keep)
+    rate = native_rate(scan, keep)
     edges = [edge for edge in (settings.low, settings.high, *settings.notch) if edge is not None]
     filtered = 0.0 if settings.allow_low_rate else max(edges, default=0.0)
     if filtered < rate / 2 and highest <= rate / 2:
@@ -271,7 +271,7 @@ def _of_libraries(warnings: Sequence[str]) -> list[str]:
 
 
 def _stated_reference(eeg_json: Path | None) -> str | None:
-    stated = read_json(eeg_json).get("EEGReference")  # ``look`` has refused what is no JSON
+    stated = read_json(eeg_json).get("EEGReference")  # ``scan_recording`` has refused what is no JSON
     return plain(stated) if isinstance(stated, str) and stated.strip().lower() not in ("", "n/a") else None
 
 
@@ -279,7 +279,7 @@ def _stated_filters(path: Path, settings: PrepareSettings) -> list[str]:
     """A word if the file says that it was filtered more narrowly than the model's band."""
     if path.suffix.lower() not in HEADERS_WITH_FILTERS:
         return []
-    with collected_warnings([]):  # ``look`` has them
+    with collected_warnings([]):  # ``scan_recording`` has them
         info = open_raw(path).info
     low, high, notes = float(info["highpass"] or 0), float(info["lowpass"]), []
     if settings.high is not None and high < BAND_SLACK * min(settings.high, info["sfreq"] / 2):

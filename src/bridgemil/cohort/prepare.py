@@ -1,4 +1,4 @@
-"""``prepare``: list, look, judge, cut, store. Nothing is written until everything was looked at and judged good."""
+"""``prepare``: list, scan, validate, segment, store. Nothing is written before every recording was validated."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ import numpy as np
 
 from bridgemil import __version__
 from bridgemil.cohort import sources
-from bridgemil.cohort.checks import Verdict, judge, native_rate
-from bridgemil.cohort.cutting import SubjectTask, cut_subject
+from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.cutting import SubjectTask, segment_subject
 from bridgemil.cohort.folder import SUBJECTS, write_cohort
 from bridgemil.cohort.header_identity import header_records, with_headers
 from bridgemil.cohort.listing import Listing, Recording
-from bridgemil.cohort.preprocessing import Plan
-from bridgemil.cohort.reading import Facts, look
 from bridgemil.cohort.records import SubjectRecord, default_folds
 from bridgemil.cohort.resuming import already_done, is_finished, only_writer, refuse_foreign
+from bridgemil.cohort.scan import RecordingScan, scan_recording
+from bridgemil.cohort.segment import SegmentPlan
 from bridgemil.cohort.settings import PRESETS, PrepareSettings
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.validate import ValidationReport, native_rate, validate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
@@ -105,24 +105,24 @@ def prepare(
     refuse_foreign(out, listing)
     workers = jobs or cores()
 
-    looked = _look(listing, workers, progress)
-    verdict = judge(listing, [looked[recording] for recording in listing.recordings], chosen)
-    if verdict.problems and not skip_bad:
-        count = "1 problem" if len(verdict.problems) == 1 else f"{len(verdict.problems)} problems"
+    scans = _scan(listing, workers, progress)
+    report = validate(listing, [scans[recording] for recording in listing.recordings], chosen)
+    if report.problems and not skip_bad:
+        count = "1 problem" if len(report.problems) == 1 else f"{len(report.problems)} problems"
         words = f"{source}: {count}; nothing was written (--skip-bad goes on without what is bad)"
-        raise BadData(words, verdict.problems)
-    if not verdict.plans:
-        raise BadData(f"{source}: no usable recording", verdict.problems)
+        raise BadData(words, report.problems)
+    if not report.plans:
+        raise BadData(f"{source}: no usable recording", report.problems)
 
-    for note in one_class(listing.labels[plan.recording.subject] for plan in verdict.plans):
-        verdict.notes.append(note)
+    for note in one_class(listing.labels[plan.recording.subject] for plan in report.plans):
+        report.notes.append(note)
         warnings.warn(note, BridgeMILWarning, stacklevel=2)
-    tasks = _tasks(listing, verdict, looked, out)
-    recipe = _digest([[task.recipe for task in tasks], verdict.channels, chosen.folds, chosen.burn_in, listing.columns])
+    tasks = _tasks(listing, report, scans, out)
+    recipe = _digest([[task.recipe for task in tasks], report.channels, chosen.folds, chosen.burn_in, listing.columns])
     with only_writer(out):
         if not is_finished(out, recipe, tasks, overwrite):
-            headers = header_records([looked[plan.recording] for plan in verdict.plans])
-            _write(out, tasks, recipe, listing, verdict, chosen, headers, workers, skip_bad, progress)
+            headers = header_records([scans[plan.recording] for plan in report.plans])
+            _write(out, tasks, recipe, listing, report, chosen, headers, workers, skip_bad, progress)
     return Cohort.open(out)
 
 
@@ -141,10 +141,12 @@ def one_class(labels: Iterable[str]) -> list[str]:
     return [f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work"]
 
 
-def _look(listing: Listing, jobs: int, progress: bool) -> dict[Recording, Facts]:
+def _scan(listing: Listing, jobs: int, progress: bool) -> dict[Recording, RecordingScan]:
     """Look at every recording before anything is written."""
     _import_readers()
-    return dict(each(look, listing.recordings, jobs=jobs, label="checking", show=progress, meanwhile=_import_filters))
+    return dict(
+        each(scan_recording, listing.recordings, jobs=jobs, label="checking", show=progress, meanwhile=_import_filters)
+    )
 
 
 def _import_readers() -> None:
@@ -194,24 +196,26 @@ def _list(
     return listing
 
 
-def _tasks(listing: Listing, verdict: Verdict, looked: Mapping[Recording, Facts], out: Path) -> list[SubjectTask]:
+def _tasks(
+    listing: Listing, report: ValidationReport, scans: Mapping[Recording, RecordingScan], out: Path
+) -> list[SubjectTask]:
     import mne
 
-    plans: dict[str, list[Plan]] = {}
-    for plan in verdict.plans:
+    plans: dict[str, list[SegmentPlan]] = {}
+    for plan in report.plans:
         plans.setdefault(plan.recording.subject, []).append(plan)
     tasks = []
     for subject, own in plans.items():
-        facts = [looked[plan.recording] for plan in own]
+        scan = [scans[plan.recording] for plan in own]
         files = tuple(
             {"file": f.recording.name, "sha256": f.sha256, "bytes": f.n_bytes, "sfreq": f.sfreq,
              "native_sfreq": native_rate(f, p.spellings), "seconds": f.seconds, "reader_warnings": f.warnings}
-            for p, f in zip(own, facts, strict=True)
+            for p, f in zip(own, scan, strict=True)
         )  # fmt: skip
         cutting = [
             [f.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, f.bad_spans]
             + (["at its own rate"] if native_rate(f, p.spellings) < f.sfreq else [])  # earlier versions: at the fastest
-            for p, f in zip(own, facts, strict=True)
+            for p, f in zip(own, scan, strict=True)
         ]
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})
         label = listing.labels[subject]
@@ -225,27 +229,27 @@ def _write(
     tasks: list[SubjectTask],
     recipe: str,
     listing: Listing,
-    verdict: Verdict,
+    report: ValidationReport,
     settings: PrepareSettings,
     headers: Mapping[str, Mapping[str, Any]],
     jobs: int,
     skip_bad: bool,
     progress: bool,
 ) -> None:
-    """Cut every subject that is not there yet, and finish the cohort."""
+    """Segments every subject that is not there yet, and finish the cohort."""
     (out / SUBJECTS).mkdir(exist_ok=True)
     done = already_done(out, tasks)
     rest = [task for task in tasks if task.subject not in done]
-    for task, record in each(cut_subject, rest, jobs=jobs, label="preparing", show=progress):
+    for task, record in each(segment_subject, rest, jobs=jobs, label="preparing", show=progress):
         done[task.subject] = record
     empty = [task for task in tasks if done[task.subject] is None]
     problems = [Problem("no usable window is left after amplitude rejection", task.subject) for task in empty]
     if problems and not skip_bad:
         words = f"{out}: not finished, {len(problems)} problems (--skip-bad goes on without them)"
         raise BadData(words, problems)
-    verdict.problems += problems
+    report.problems += problems
     records = [record for task in tasks if (record := done[task.subject]) is not None]
-    _finish(out, records, recipe, listing, verdict, settings, headers)
+    _finish(out, records, recipe, listing, report, settings, headers)
 
 
 def _finish(
@@ -253,7 +257,7 @@ def _finish(
     records: list[dict[str, Any]],
     recipe: str,
     listing: Listing,
-    verdict: Verdict,
+    report: ValidationReport,
     settings: PrepareSettings,
     headers: Mapping[str, Mapping[str, Any]],
 ) -> None:
@@ -271,7 +275,7 @@ def _finish(
     ]
     about = {
         "source": listing.source,
-        "channels": verdict.channels,
+        "channels": report.channels,
         "sfreq": settings.sfreq,
         "n_times": settings.window_samples,
         "folds": settings.folds or default_folds([subject.label for subject in subjects]),
@@ -279,9 +283,9 @@ def _finish(
         "settings": settings.model_dump(mode="json"),
         "versions": _versions(),
         "recipe": recipe,
-        "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in verdict.left_out],
-        "skipped": [plain(str(problem)) for problem in verdict.problems],
-        "notes": [plain(note) for note in verdict.notes + too_small + _distorted(records)],
+        "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in report.left_out],
+        "skipped": [plain(str(problem)) for problem in report.problems],
+        "notes": [plain(note) for note in report.notes + too_small + _distorted(records)],
         "files": [{"subject": r["subject"], **file} for r in records for file in with_headers(r["files"], headers)],
     }
     clash = {name: f"{name}_source" for name in own}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.cutting import SubjectTask
 from bridgemil.cohort.folder import (
     MARKER,
@@ -21,7 +22,6 @@ from bridgemil.cohort.folder import (
     subject_folder,
 )  # fmt: skip
 from bridgemil.cohort.listing import Listing
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.storage.artifact import MANIFEST, is_artifact
 from bridgemil.storage.files import Taken, lock, refuse_link, remove

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.audit import guard, keep
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.execute import Where, execute
 from bridgemil.engine.forecast import Forecast, forecast
 from bridgemil.engine.plan import Job, Plan, grid

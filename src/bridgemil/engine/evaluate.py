@@ -11,9 +11,9 @@ from typing import Any
 
 from bridgemil import baselines, methods
 from bridgemil.audit import guard, keep
-from bridgemil.cohort.excerpt import Excerpt
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.subset import CohortSubset
 from bridgemil.engine.display import say_auditing
 from bridgemil.engine.execute import Where, execute
 from bridgemil.engine.forecast import Forecast, forecast
@@ -168,7 +168,7 @@ def _settled(work: Plan, where: Where, *, forecasting: bool) -> tuple[Where, For
 def _only_here(work: Plan) -> str:
     """Why a worker process could not do these runs; empty if it can."""
     for experiment in work.experiments:
-        if experiment.cohort.path is None or isinstance(experiment.cohort, Excerpt):
+        if experiment.cohort.path is None or isinstance(experiment.cohort, CohortSubset):
             return "workers open a cohort by its path; save it first: cohort.save(path)"
         for settings in experiment.settings.each:
             if registered(settings):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bridgemil.cohort.excerpt import excerpt
+from bridgemil.cohort.subset import subset
 from bridgemil.engine.plan import Job, Plan
 from bridgemil.evaluation.estimate import Estimate, duration, estimate, torch_threads
 
@@ -90,7 +90,7 @@ def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
     with torch_threads(threads):
         for job in work.todo:
             if job.experiment not in measured:
-                used = excerpt(work.cohorts[job.cohort_hash], job.subjects.kept)
+                used = subset(work.cohorts[job.cohort_hash], job.subjects.kept)
                 measured[job.experiment] = estimate(used, job.subjects, job.settings, device)
     for job in work.jobs:
         if job.identity in finished and job.experiment in measured and job.experiment not in seen:

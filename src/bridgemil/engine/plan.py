@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil import backbones, methods
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import fold_plan, gather, seed_list
 from bridgemil.evaluation.results import Results, averaged

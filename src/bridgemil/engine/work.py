@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.plan import Job
 from bridgemil.errors import STORAGE, BadData, BadUse, BridgeMILError
 from bridgemil.methods import Settings

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.signal import Signal
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse
 from bridgemil.learning.settings import BagSettings, Stage1Settings, with_min_steps
 from bridgemil.methods import Settings

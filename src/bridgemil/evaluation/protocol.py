@@ -7,8 +7,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.results import Results
 from bridgemil.methods import Settings

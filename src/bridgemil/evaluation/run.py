@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.cohort.excerpt import excerpt
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.settings import changed_from_preset
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models import Fit, LazyBag, Model, Prediction, fit
@@ -83,7 +83,7 @@ class Run:
     @cached_property
     def used(self) -> Cohort:
         """The cohort, with those windows only that the round uses."""
-        return excerpt(self.cohort, self.subjects.kept)
+        return subset(self.cohort, self.subjects.kept)
 
     @property
     def identity(self) -> str:

@@ -29,7 +29,7 @@ from bridgemil.methods.catalogue import (
 from bridgemil.settings import parse
 
 if TYPE_CHECKING:
-    from bridgemil.cohort.store import Cohort
+    from bridgemil.cohort.cohort import Cohort
 
 STEADY_EPOCHS = 5  # warm-up and freezing, or a tenth of the epochs if that is fewer
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
-from bridgemil.cohort.excerpt import Excerpt
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.subset import CohortSubset
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.loading import encoder_for, refuse_changed_code
@@ -246,7 +246,7 @@ def front_end_arrays(
         return None
     key = front_end_key(front_end)
 
-    whole = cohort.whole if isinstance(cohort, Excerpt) else cohort  # a window's features are its own
+    whole = cohort.whole if isinstance(cohort, CohortSubset) else cohort  # a window's features are its own
 
     def compute(bag: NDArray[np.float32]) -> NDArray[np.float32]:
         return front_end_features(front_end, bag)
@@ -255,7 +255,7 @@ def front_end_arrays(
 
     def features(subject: str) -> NDArray[np.float32]:
         every = features_of(cache, key, whole, subject, compute)
-        return cohort.part(subject, every) if isinstance(cohort, Excerpt) else every
+        return cohort.part(subject, every) if isinstance(cohort, CohortSubset) else every
 
     return features
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.storage.files import new_file
 
 MOST_WINDOWS = 200  # a subject's spectrum is settled long before that

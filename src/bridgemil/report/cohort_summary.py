@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bridgemil.audit.amplitude import channel_sd, implausible
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import Problem, grouped, plain
 
 

@@ -12,7 +12,7 @@ from bridgemil.report.results_table import recipe
 from bridgemil.runs import merged
 
 if TYPE_CHECKING:
-    from bridgemil.cohort.store import Cohort
+    from bridgemil.cohort.cohort import Cohort
     from bridgemil.evaluation.evidence import EvidenceFound
     from bridgemil.evaluation.results import Results
 

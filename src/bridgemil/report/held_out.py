@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridgemil.cohort.excerpt import excerpt
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, some_bands
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
 from bridgemil.models import BaselineModel, FitCache, Model, NetworkModel, features_of, front_end_arrays
@@ -149,7 +149,7 @@ def find(
         chosen = [(identity, about) for identity, about in chosen if about["settings"]["method"] == method]
     identity, about = _only(chosen, subject)
     others = [_title(other) for name, other in chosen if name != identity]
-    opened = excerpt(_cohort(about, cohort, store.root), about.get("kept") or {})  # the windows that the run used
+    opened = subset(_cohort(about, cohort, store.root), about.get("kept") or {})  # the windows that the run used
     record = opened.records[subject]
     recordings = list(zip(record.recordings, record.recording_windows, strict=True))
     person = Person(subject, opened.windows(subject), opened.window_starts(subject), recordings, record.label)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridgemil import methods
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import one_of
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results

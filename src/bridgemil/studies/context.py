@@ -10,8 +10,8 @@ from typing import Any
 
 from bridgemil import backbones, methods
 from bridgemil.audit import guard
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.benchmark import benchmark
 from bridgemil.engine.execute import Where
 from bridgemil.engine.plan import Experiment, Plan

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import methods
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.results import Results

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.settings import changed_from_preset
-from bridgemil.cohort.store import Cohort
 from bridgemil.report.benchmark_table import paper
 from bridgemil.studies.context import StudyContext
 

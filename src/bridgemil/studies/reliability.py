@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.metrics import bootstrap, chance

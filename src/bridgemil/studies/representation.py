@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import methods
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.plan import Job
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import Results

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.records import SubjectRecord
-from bridgemil.cohort.store import Cohort
 from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_tables

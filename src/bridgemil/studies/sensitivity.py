@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bridgemil import baselines, methods
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 
 A_SUBJECT, IN_ALL = 200, 3000  # windows of one person, and of all: t-SNE and silhouettes cost their square
 NEIGHBOURS = 5

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadUse, plain
 from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.results import Results

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from bridgemil.audit.size import half_width
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.store import Cohort
 from bridgemil.cohort.tables import MISSING
 from bridgemil.evaluation.statistics import counted
 from bridgemil.report.benchmark_sheets import Sheet

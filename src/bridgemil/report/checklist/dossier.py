@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from bridgemil.audit import Finding, quick
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.statistics import counted
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell

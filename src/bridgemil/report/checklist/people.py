@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridgemil.cohort.store import Cohort
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import MISSING, folded
 from bridgemil.evaluation.metrics import accuracy as pooled_accuracy
 from bridgemil.evaluation.metrics import accuracy_interval, scores

@@ -1,4 +1,4 @@
-"""A cohort of which only some windows are used: the last fifth of every recording, or the windows a model let in."""
+"""A subset of the windows of a cohort: the last fifth of every recording, or the windows with the highest weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.records import SubjectRecord, describe
-from bridgemil.cohort.store import Cohort
 from bridgemil.errors import BadUse
 
 Kept = Mapping[str, Sequence[int]]  # the numbers of the windows kept of a subject; who is not named keeps all
 
 
-class Excerpt(Cohort):
+class CohortSubset(Cohort):
     """Some windows of a cohort; nothing is copied on disk.
 
     Windows that were neighbours stay neighbours: where some are left out between two others, a new piece begins, as if
@@ -56,7 +56,7 @@ class Excerpt(Cohort):
 
     def save(self, path: str | Path) -> Cohort:
         """Refused: a cohort on disk holds all that was cut."""
-        raise BadUse(f"{path}: an excerpt of a cohort is not saved; save the cohort itself")
+        raise BadUse(f"{path}: a subset of a cohort is not saved; save the cohort itself")
 
     def part(self, subject: str, values: NDArray[Any]) -> NDArray[Any]:
         """Of an array with a row for each of the subject's windows, the rows of those that are kept."""
@@ -79,9 +79,9 @@ class Excerpt(Cohort):
         return self._measured[subject]
 
 
-def excerpt(cohort: Cohort, kept: Kept) -> Cohort:
+def subset(cohort: Cohort, kept: Kept) -> Cohort:
     """The cohort with some windows only; the cohort itself where nothing is left out."""
-    return Excerpt(cohort, kept) if kept else cohort
+    return CohortSubset(cohort, kept) if kept else cohort
 
 
 def _checked(cohort: Cohort, subject: str, rows: Sequence[int]) -> NDArray[np.int64]:

@@ -280,7 +280,7 @@ class Cohort:
         Returns
         -------
         ndarray, shape (n_windows,)
-            0, 1, 2 and so on, unless this is an excerpt.
+            0, 1, 2 and so on, unless this is a subset.
         """
         return np.arange(self._known(subject).n_windows)
 

@@ -1,4 +1,4 @@
-"""The skeleton of a manifest from a folder of recordings: whose each file seems to be, and room for the label.
+"""The template of a manifest from a folder of recordings: whose each file seems to be, and room for the label.
 
 Subjects are guessed from names, which a user must check; labels are never guessed, only taken over where a file's path
 names exactly one class (``patients/``, ``MDD S1 EC.edf``) and the paths name at least two. The rest is listed.
@@ -49,7 +49,7 @@ class Row:
 
 
 @dataclass
-class Skeleton:
+class ManifestTemplate:
     """What was found in a folder, and what a user must know about it."""
 
     rows: list[Row] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Skeleton:
         return dict(subjects)
 
 
-def write_skeleton(folder: str | Path, out: str | Path | None = None) -> tuple[Path, Skeleton]:
+def write_manifest_template(folder: str | Path, out: str | Path | None = None) -> tuple[Path, ManifestTemplate]:
     """List a folder's recordings in a manifest to be filled in.
 
     Parameters
@@ -81,7 +81,7 @@ def write_skeleton(folder: str | Path, out: str | Path | None = None) -> tuple[P
 
     Returns
     -------
-    path, skeleton
+    path, template
         Where it was written, and what is in it.
     """
     folder = Path(folder)
@@ -96,16 +96,16 @@ def write_skeleton(folder: str | Path, out: str | Path | None = None) -> tuple[P
         raise BadUse(f"{path.parent}: no such folder to write the manifest to")
     if os.path.lexists(path):
         raise BadUse(f"{path}: exists and is left as it is; choose another --out, or take it away first")
-    skeleton = survey(folder, path.parent)
+    template = survey(folder, path.parent)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(("subject", "label", "file"))
-    writer.writerows((row.subject, row.label, row.file) for row in skeleton.rows)
+    writer.writerows((row.subject, row.label, row.file) for row in template.rows)
     write_text(path, text.getvalue())
-    return path, skeleton
+    return path, template
 
 
-def survey(folder: Path, relative_to: Path) -> Skeleton:
+def survey(folder: Path, relative_to: Path) -> ManifestTemplate:
     """Find the recordings below a folder, and say whose they seem to be.
 
     Parameters
@@ -115,23 +115,23 @@ def survey(folder: Path, relative_to: Path) -> Skeleton:
     relative_to
         The folder that file names are given relative to.
     """
-    skeleton = Skeleton()
-    paths = _recordings(folder, skeleton)
+    template = ManifestTemplate()
+    paths = _recordings(folder, template)
     if not paths:
         raise BadData(f"{folder}: no recording there; {formats.sentence()}")
     places = [path.relative_to(folder) for path in paths]
     guesses = [_subject(place) for place in places]
-    _question_guesses(places, guesses, skeleton)
-    subjects = _tell_apart(places, guesses, skeleton)
+    _question_guesses(places, guesses, template)
+    subjects = _tell_apart(places, guesses, template)
     labels = _labels(places)
     for path, subject, label in zip(paths, subjects, labels, strict=True):
         file = Path(os.path.relpath(path.absolute(), relative_to.absolute())).as_posix()
-        skeleton.rows.append(Row(subject, label, file))
-    skeleton.rows.sort(key=lambda row: (_natural(row.subject), _natural(row.file)))
-    return skeleton
+        template.rows.append(Row(subject, label, file))
+    template.rows.sort(key=lambda row: (_natural(row.subject), _natural(row.file)))
+    return template
 
 
-def _recordings(folder: Path, skeleton: Skeleton) -> list[Path]:
+def _recordings(folder: Path, template: ManifestTemplate) -> list[Path]:
     paths: list[Path] = []
     for path in sorted(folder.rglob("*")):
         place = path.relative_to(folder)
@@ -141,11 +141,11 @@ def _recordings(folder: Path, skeleton: Skeleton) -> list[Path]:
             continue
         if plain(str(place)) != str(place):
             why = "its name is not UTF-8 or holds control characters (shown as codes); rename it"
-            skeleton.left_out.append(LeftOut(plain(place.as_posix()), why))
+            template.left_out.append(LeftOut(plain(place.as_posix()), why))
             continue
         part = re.fullmatch(r"(.+)-\d+\.fif", path.name, re.IGNORECASE)
         if part and path.with_name(f"{part[1]}.fif").is_file():
-            skeleton.left_out.append(LeftOut(place.as_posix(), f"is read together with {part[1]}.fif"))
+            template.left_out.append(LeftOut(place.as_posix(), f"is read together with {part[1]}.fif"))
         else:
             paths.append(path)
     return paths
@@ -192,20 +192,20 @@ def _without_conditions(name: str, numbers: bool = False) -> str:
     return name[words[0].start() : words[-1].end()] if words else ""
 
 
-def _question_guesses(places: Sequence[Path], subjects: Sequence[str], skeleton: Skeleton) -> None:
+def _question_guesses(places: Sequence[Path], subjects: Sequence[str], template: ManifestTemplate) -> None:
     """Ask where the files' names say nothing of a person: is a folder one person, is each of its files one?"""
     silent = [i for i, place in enumerate(places) if not _without_conditions(place.stem) and subjects[i][:4] != "sub-"]
     folders = Counter(subjects[i] for i in silent if subjects[i] == _folder_person(places[i]))
     for folder, n in sorted(folders.items()):
         if n > 1 and (len(set(subjects)) == 1 or not any(letter.isdigit() for letter in folder)):
-            skeleton.notes.append(f"{folder} is the name of a folder with {n} recordings: are they of one person?")
+            template.notes.append(f"{folder} is the name of a folder with {n} recordings: are they of one person?")
     alone = [places[i].name for i in silent if subjects[i] == places[i].stem]
     if len(alone) > 1:
         words = f"{alone[0]} and {len(alone) - 1} more name no person: each became a subject of its own; is that right?"
-        skeleton.notes.append(words)
+        template.notes.append(words)
 
 
-def _tell_apart(places: Sequence[Path], subjects: Sequence[str], skeleton: Skeleton) -> list[str]:
+def _tell_apart(places: Sequence[Path], subjects: Sequence[str], template: ManifestTemplate) -> list[str]:
     """Name people by their folder too where one name stands in several (``patients/01``, ``controls/01``)."""
 
     def branch(place: Path, subject: str) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def _tell_apart(places: Sequence[Path], subjects: Sequence[str], skeleton: Skele
         names.append("-".join([*branch(place, subject), subject]) if several else subject)
     for subject in sorted(name for name, where in branches.items() if len(where) > 1):
         apart = sorted({name for name, guess in zip(names, subjects, strict=True) if guess == subject})
-        skeleton.notes.append(f"{subject} is in several folders and became {', '.join(apart)}: are they one person?")
+        template.notes.append(f"{subject} is in several folders and became {', '.join(apart)}: are they one person?")
     return names
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
 from bridgemil.cohort.headers import Damaged
 from bridgemil.cohort.listing import Recording
-from bridgemil.cohort.reading import bad_spans, collected_warnings, open_raw
+from bridgemil.cohort.scan import bad_spans, collected_warnings, open_raw
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.side_files import BadSideFile
-from bridgemil.cohort.transform import Grid, filter_and_resample, kernel
 from bridgemil.errors import BadData, Problem
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class NotFinite(ValueError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SegmentPlan:
     """How one recording is to be cut; decided for the whole cohort before any is."""
 
     recording: Recording
@@ -48,7 +48,7 @@ class Plan:
 
 
 @dataclass
-class Cut:
+class Segments:
     """The windows of one recording and what was dropped on the way."""
 
     windows: NDArray[np.float32]  # n x channels x time, microvolt
@@ -59,7 +59,7 @@ class Cut:
     warnings: list[str] = field(default_factory=list)
 
 
-def cut(plan: Plan) -> Cut:
+def segment(plan: SegmentPlan) -> Segments:
     """Read, clean and cut one recording."""
     settings, notes = plan.settings, list[str]()
     try:
@@ -82,7 +82,7 @@ def cut(plan: Plan) -> Cut:
     if settings.reject_uv is not None:
         quiet = np.ptp(windows, axis=2).max(axis=0, initial=0) <= settings.reject_uv
         windows = windows[:, quiet]
-    return Cut(
+    return Segments(
         windows=np.ascontiguousarray(windows.transpose(1, 0, 2)),
         starts=starts[keep][quiet],
         n_marked=int(marked.sum()),
@@ -92,7 +92,7 @@ def cut(plan: Plan) -> Cut:
     )
 
 
-def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
+def preprocess(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
     """Pick, clean, filter and resample a recording.
 
     Parameters
@@ -116,7 +116,7 @@ def preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
     return signal
 
 
-def _preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
+def _preprocess(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
     _pick(raw, plan)
     sfreq, target = float(raw.info["sfreq"]), plan.settings.sfreq
     if np.isclose(sfreq, target, rtol=1e-6, atol=0):
@@ -128,7 +128,7 @@ def _preprocess(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
     return filter_and_resample(raw.get_data(verbose="WARNING"), taps, grid, scale=1e6)
 
 
-def _pick(raw: BaseRaw, plan: Plan) -> None:
+def _pick(raw: BaseRaw, plan: SegmentPlan) -> None:
     """Keep the plan's channels in its order, the bad ones rebuilt, against the reference asked for."""
     names = {name: channel for channel, name in (plan.spellings | plan.supports).items()}
     raw.reorder_channels(plan.names)  # drops what is not named
@@ -147,7 +147,7 @@ def _pick(raw: BaseRaw, plan: Plan) -> None:
         raw.set_eeg_reference("average", verbose="ERROR")
 
 
-def _in_steps(raw: BaseRaw, plan: Plan) -> NDArray[np.float32]:
+def _in_steps(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
     """MNE's steps, one after the other (channels x time, microvolt)."""
     raw.load_data(verbose="WARNING")
     if _is_joined(raw):
@@ -202,7 +202,7 @@ def _band_pass(raw: BaseRaw, low: float | None, high: float | None) -> None:
     raw.apply_function(apply, picks="all", verbose="WARNING")
 
 
-def _interpolate(raw: BaseRaw, electrodes: list[str], plan: Plan) -> None:
+def _interpolate(raw: BaseRaw, electrodes: list[str], plan: SegmentPlan) -> None:
     """Rebuild bad channels by spherical splines from every electrode of the recording with a known place."""
     import mne
 

@@ -8,11 +8,11 @@ import mne
 import numpy as np
 import pytest
 
-from bridgemil.cohort import transform
+from bridgemil.cohort import filters
+from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
 from bridgemil.cohort.listing import Recording
-from bridgemil.cohort.preprocessing import Plan, _band_pass, _is_joined, preprocess
+from bridgemil.cohort.segment import SegmentPlan, _band_pass, _is_joined, preprocess
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.transform import Grid, filter_and_resample, kernel
 from recordings import MONTAGE, noise
 
 
@@ -88,7 +88,7 @@ def test_the_seam_is_what_keeps_the_bound(monkeypatch: pytest.MonkeyPatch) -> No
     whole = filter_and_resample(raw.get_data(), taps, grid, scale=1e6)
     theirs = raw.filter(1.0, 45.0, verbose="ERROR").resample(200, verbose="ERROR").get_data() * 1e6
     np.testing.assert_allclose(whole, theirs, atol=1e-3, rtol=0)
-    monkeypatch.setattr(transform, "_seam_difference", lambda *_: np.zeros((1, len(taps) - 1)))
+    monkeypatch.setattr(filters, "_seam_difference", lambda *_: np.zeros((1, len(taps) - 1)))
     raw = raw_of(like_eeg(3, n), sfreq)
     without = filter_and_resample(raw.get_data(), taps, grid, scale=1e6)
     assert np.abs(without - theirs).max() > 1e-3
@@ -105,7 +105,7 @@ def test_whatever_the_way_the_result_is_mnes(sfreq: int, seconds: float, joined:
         for raw in raws:
             raw.set_annotations(mne.Annotations([11], [0], ["EDGE boundary"]))
     spellings = {name: name for name in MONTAGE}
-    plan = Plan(Recording("s", Path("s.edf"), "s.edf"), PrepareSettings(), spellings, (), {}, (), 45.0, (20.0,))
+    plan = SegmentPlan(Recording("s", Path("s.edf"), "s.edf"), PrepareSettings(), spellings, (), {}, (), 45.0, (20.0,))
     ours = preprocess(raws[0], plan)
     theirs = raws[1].filter(0.5, 45, verbose="ERROR").notch_filter([20.0], verbose="ERROR")
     theirs = theirs.resample(200, verbose="ERROR").get_data() * 1e6

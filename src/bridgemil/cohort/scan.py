@@ -1,4 +1,4 @@
-"""Reading one recording through MNE: what it contains (``look``), and the marks that make a stretch or channel bad."""
+"""Scanning one recording through MNE: its content (``scan_recording``), and its bad stretches and channels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 PIECES = 16  # a recording is looked at in so many
 FINGERPRINT_SAMPLES = 256  # of each channel, evenly spread
-LEVEL_SECONDS = 4  # of each piece, for ``Facts.level``
+LEVEL_SECONDS = 4  # of each piece, for ``RecordingScan.level``
 # What readers and filters warn of, as far as it repeats nothing of the header (see ``without_header_text``).
 KNOWN_WARNINGS = re.compile(
     r"Loading an EDF with mixed sampling frequencies|Scaling factor will not be defined|Physical range is not defined"
@@ -68,7 +68,7 @@ KNOWN_WARNINGS = re.compile(
 
 
 @dataclass
-class Facts:
+class RecordingScan:
     """What a first look at a recording shows. Per-channel values are keyed by channel (see ``channels.key``)."""
 
     recording: Recording
@@ -141,7 +141,7 @@ def open_raw(path: Path, needed: Sequence[str] = ()) -> BaseRaw:
     return mne.io.read_raw(path, include=list(needed), exclude_after_unique=True, preload=False, verbose="WARNING")
 
 
-def look(recording: Recording) -> Facts:
+def scan_recording(recording: Recording) -> RecordingScan:
     """Read a recording once and say what it holds.
 
     Parameters
@@ -151,55 +151,55 @@ def look(recording: Recording) -> Facts:
 
     Returns
     -------
-    Facts
-        A file that cannot be read, or was cut short, has ``Facts.error``.
+    RecordingScan
+        A file that cannot be read, or was cut short, has ``RecordingScan.error``.
     """
-    facts = Facts(recording)
+    scan = RecordingScan(recording)
     try:
-        _look(facts)
+        _scan(scan)
     except Damaged as damage:
-        facts.error = str(damage)
+        scan.error = str(damage)
     except BadSideFile as problem:
-        facts.error = str(problem)
+        scan.error = str(problem)
     except FileNotFoundError:
-        facts.error = "unreadable: a file that belongs to it (named in its header, or beside it) is not there"
+        scan.error = "unreadable: a file that belongs to it (named in its header, or beside it) is not there"
         beside = recording.path.parent.glob(f"{glob.escape(recording.path.stem)}.*")
         if gone := next(filter(formats.is_absent, beside), None):
-            facts.error = f"unreadable: {plain(gone.name)}: {formats.ABSENT}"
+            scan.error = f"unreadable: {plain(gone.name)}: {formats.ABSENT}"
     except (
         Exception
     ) as error:  # any reader may fail in its own way; its words may repeat the header's, so ours are said
         reader = formats.FORMATS.get(recording.path.suffix.lower())
-        facts.error = f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
+        scan.error = f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
         if recording.path.suffix.lower() in EEGLAB:
-            facts.error = eeglab_trouble(recording.path, error) or facts.error
+            scan.error = eeglab_trouble(recording.path, error) or scan.error
         if reader is None:
             ending = plain(recording.path.suffix) or "no ending"
-            facts.error = f"unreadable: {ending} is no known format; {formats.sentence()}"
-    return facts
+            scan.error = f"unreadable: {ending} is no known format; {formats.sentence()}"
+    return scan
 
 
-def _look(facts: Facts) -> None:
-    path = facts.recording.path
+def _scan(scan: RecordingScan) -> None:
+    path = scan.recording.path
     refuse_irregular(path)
     if path.is_file() and path.stat().st_size == 0:
         raise Damaged("the file is empty (0 bytes)")
     header = read_edf(path) if path.suffix.lower() in EDF else None
     if path.suffix.lower() in FIF:
         check_fif(path)
-    with collected_warnings(facts.warnings):
+    with collected_warnings(scan.warnings):
         raw = open_raw(path)
-        _check_raw(raw, facts.recording)
-        _read_facts(raw, facts, header)
-    if any("samples set to zero" in text for text in facts.warnings):
+        _check_raw(raw, scan.recording)
+        _read_facts(raw, scan, header)
+    if any("samples set to zero" in text for text in scan.warnings):
         raise Damaged("unreadable: a part of its samples cannot be read, and the reader put zeros there")
-    facts.n_bytes, facts.sha256 = _hash(_files(path, raw))
+    scan.n_bytes, scan.sha256 = _hash(_files(path, raw))
     if header is not None and header.has_gaps:
         raise Damaged(
             "discontinuous (EDF+D): it has gaps that the reader closes, or does not say where its records begin; "
             "export it without gaps, or in pieces"
         )
-    if facts.n_times == 0:
+    if scan.n_times == 0:
         raise Damaged("zero length: the file holds no sample")
 
 
@@ -224,39 +224,39 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
         raise Damaged(f"too large: its header promises {needed / 1e9:,.0f} GB of samples, more than the memory here")
 
 
-def _read_facts(raw: BaseRaw, facts: Facts, header: EdfHeader | None) -> None:
-    facts.sfreq, facts.n_times, facts.n_channels = float(raw.info["sfreq"]), int(raw.n_times), len(raw.ch_names)
-    facts.identity, facts.day = identity_hash(facts.recording.path, raw), recording_day(raw)
-    types, marked_bad = sidecar_channels(facts.recording.channels_tsv)
+def _read_facts(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None) -> None:
+    scan.sfreq, scan.n_times, scan.n_channels = float(raw.info["sfreq"]), int(raw.n_times), len(raw.ch_names)
+    scan.identity, scan.day = identity_hash(scan.recording.path, raw), recording_day(raw)
+    types, marked_bad = sidecar_channels(scan.recording.channels_tsv)
     for name, kind in zip(raw.ch_names, raw.get_channel_types(), strict=True):
         channel = channels.key(name)
         if kind in ("stim", "eog", "ecg", "emg") or types.get(channel, "EEG") not in ("EEG", "MISC", "REF"):
-            facts.other.append(name)
-        elif channel in facts.spellings:
-            facts.ambiguous.setdefault(channel, [facts.spellings[channel]]).append(name)
+            scan.other.append(name)
+        elif channel in scan.spellings:
+            scan.ambiguous.setdefault(channel, [scan.spellings[channel]]).append(name)
         else:
-            facts.spellings[channel] = name
+            scan.spellings[channel] = name
             if channels.electrode(name) is None:
-                facts.other.append(name)
-    facts.reference = channels.reference(facts.spellings.values())
+                scan.other.append(name)
+    scan.reference = channels.reference(scan.spellings.values())
     signals = dict(zip(raw.ch_names, header.signals, strict=True)) if header is not None else {}
-    for channel, name in facts.spellings.items():
+    for channel, name in scan.spellings.items():
         if name in raw.info["bads"] or channel in marked_bad:
-            facts.bad[channel] = "marked bad"
+            scan.bad[channel] = "marked bad"
         if name in signals and signals[name].bad is not None:
-            facts.bad[channel] = str(signals[name].bad)
-        facts.rates[channel] = signals[name].rate if name in signals else facts.sfreq
-    facts.bad_spans = bad_spans(raw, facts.recording.events_tsv)
-    if facts.n_times:
-        _measure(raw, facts)
+            scan.bad[channel] = str(signals[name].bad)
+        scan.rates[channel] = signals[name].rate if name in signals else scan.sfreq
+    scan.bad_spans = bad_spans(raw, scan.recording.events_tsv)
+    if scan.n_times:
+        _measure(raw, scan)
 
 
-def _measure(raw: BaseRaw, facts: Facts) -> None:
+def _measure(raw: BaseRaw, scan: RecordingScan) -> None:
     """Spread, missing values and fingerprint of every channel, read in pieces of time."""
-    names = list(facts.spellings.values())
-    edges = np.linspace(0, facts.n_times, PIECES + 1).astype(int)
+    names = list(scan.spellings.values())
+    edges = np.linspace(0, scan.n_times, PIECES + 1).astype(int)
     sums, squares, missing = (np.zeros(len(names)) for _ in range(3))
-    places = np.linspace(0, facts.n_times - 1, FINGERPRINT_SAMPLES).astype(int)
+    places = np.linspace(0, scan.n_times - 1, FINGERPRINT_SAMPLES).astype(int)
     samples, levels = [], []
     origin = None
     for start, stop in itertools.pairwise(edges):
@@ -271,17 +271,17 @@ def _measure(raw: BaseRaw, facts: Facts) -> None:
         samples.append(signal[:, places[(places >= start) & (places < stop)] - start])
         signal -= origin
         with np.errstate(over="ignore", invalid="ignore"):  # what is no number any more is refused as too loud
-            levels.append(_levels(signal, facts.sfreq))
+            levels.append(_levels(signal, scan.sfreq))
             sums += signal.sum(axis=1)
             squares += np.einsum("ct,ct->c", signal, signal)
     with np.errstate(over="ignore", invalid="ignore"):
-        std = np.sqrt(np.maximum(squares / facts.n_times - (sums / facts.n_times) ** 2, 0))
+        std = np.sqrt(np.maximum(squares / scan.n_times - (sums / scan.n_times) ** 2, 0))
         level = np.median(np.concatenate(levels, axis=1), axis=1)
     fingerprint = np.concatenate(samples, axis=1)
-    for row, channel in enumerate(facts.spellings):
-        facts.std[channel], facts.level[channel] = float(std[row]), float(level[row])
-        facts.non_finite[channel] = int(missing[row])
-        facts.fingerprint[channel] = fingerprint[row]
+    for row, channel in enumerate(scan.spellings):
+        scan.std[channel], scan.level[channel] = float(std[row]), float(level[row])
+        scan.non_finite[channel] = int(missing[row])
+        scan.fingerprint[channel] = fingerprint[row]
 
 
 def _levels(signal: NDArray[np.float64], sfreq: float) -> NDArray[np.float64]:
