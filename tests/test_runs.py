@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+from bridgemil import runs as runs_module
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.runs import open_store
-from bridgemil.runs import store as runs_store
 
 
 def test_whoever_waits_for_anothers_run_is_told(tmp_path: Path) -> None:
@@ -36,13 +36,13 @@ def test_whoever_waits_for_anothers_run_is_told(tmp_path: Path) -> None:
 
 def test_warnings_that_two_calls_find_at_once_are_both_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, plan = open_store(tmp_path), FoldPlan((("a",), ("b",), ("c",)))
-    write = runs_store.write_json
+    write = runs_module.write_json
 
     def slow(file: Path, content: Any) -> None:
         time.sleep(0.3)  # long enough for the other to read what was there before
         write(file, content)
 
-    monkeypatch.setattr(runs_store, "write_json", slow)
+    monkeypatch.setattr(runs_module, "write_json", slow)
     found = [{"check": name, "level": "WARN", "message": "Seen."} for name in ("copies", "size")]
     calls = [threading.Thread(target=store.note_split, args=("0" * 24, plan, [warning])) for warning in found]
     for call in calls:

@@ -15,7 +15,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse, BridgeMILError, plain
 from bridgemil.methods import Settings
 from bridgemil.parallel import each
-from bridgemil.runs.store import ADVICE, KINDS, PARTS, RunStore
+from bridgemil.runs import ADVICE, KINDS, PARTS, RunStore
 from bridgemil.storage.artifact import MANIFEST, Artifact, regular_file
 from bridgemil.storage.files import refuse_link
 

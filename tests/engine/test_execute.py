@@ -176,7 +176,7 @@ class Stored:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    def about(self, identity: str) -> Mapping[str, Any]:
+    def metadata(self, identity: str) -> Mapping[str, Any]:
         return {"seconds": self.seconds}
 
 

@@ -135,7 +135,7 @@ def test_the_time_of_a_run_is_that_of_its_finished_siblings(cohort: Cohort, tmp_
     one = plan([cohort], ["attention", "bandpower"], ["eegnet"], 1, "demo", **how)
     assert benchmark(one, Where("inline", device="cpu"), progress=False).done == 6
     more = plan([cohort], ["attention", "bandpower"], ["eegnet"], 2, "demo", **how)
-    first = more.store.about(more.jobs[0].identity)["seconds"]
+    first = more.store.metadata(more.jobs[0].identity)["seconds"]
     expected = expect(more, Where(device="cpu"))
     assert set(expected.seconds) == {job.identity for job in more.todo}
     networks = {expected.seconds[job.identity] for job in more.todo if job.settings.is_network}

@@ -57,7 +57,7 @@ def quantities(
     identity = run.perform(store, device_of("cpu"))
     found: dict[str, Any] = dict(checkpoint.read_tensors(store.run(identity) / "model.safetensors"))
     found["curve"] = store.curves(identity).to_csv()
-    found["epoch"] = store.about(identity)["selected_epoch"]
+    found["epoch"] = store.metadata(identity)["selected_epoch"]
     if run.settings.stage1 is not None:
         file = store.stage1(stage1_identity(run.settings, cohort.hash, subjects, 0)) / "encoder.safetensors"
         found |= {f"stage 1 {name}": value for name, value in checkpoint.read_tensors(file).items()}

@@ -278,7 +278,7 @@ def test_the_estimate_is_not_far_from_the_truth(tmp_path: Path) -> None:
         _measure.cache_clear()
         one = estimate(cohort, subjects, settings, device_of("cpu"))
         store = open_store(tmp_path / str(attempt))
-        took = store.about(Run(cohort, subjects, settings, 0).perform(store, device_of("cpu")))["seconds"]
+        took = store.metadata(Run(cohort, subjects, settings, 0).perform(store, device_of("cpu")))["seconds"]
         factors.append(max(took / one.seconds, one.seconds / took))
         if factors[-1] < 4:
             break
@@ -401,7 +401,7 @@ def test_the_time_of_a_shared_stage_1_is_counted(tmp_path: Path) -> None:
     files = (tmp_path / "stage1").rglob("encoder.json")
     stage1 = {tuple(note["train"]): note["seconds"] for note in (json.loads(file.read_text()) for file in files)}
     for identity in shared.runs:
-        about = store.about(identity)
+        about = store.metadata(identity)
         assert about["seconds"] > stage1[tuple(sorted(about["train"]))] > 0
 
 

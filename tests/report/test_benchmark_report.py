@@ -59,7 +59,7 @@ def test_means_and_comparisons_are_those_of_the_runs(runs: Path) -> None:
     per_seed = []
     store = open_store(runs)
     fold_means = []
-    tables = [store.predictions(i) for i in store.finished() if store.about(i)["settings"]["method"] == "attention"]
+    tables = [store.predictions(i) for i in store.finished() if store.metadata(i)["settings"]["method"] == "attention"]
     for _, seed_rows in pd.concat(tables).groupby("seed"):
         right = seed_rows["label"] == seed_rows["predicted"]
         per_seed.append(100 * right.mean())
@@ -131,7 +131,7 @@ def test_best_is_bold_and_second_underlined(runs: Path) -> None:
 def test_an_unfinished_seed_is_left_out_and_named(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs, tmp_path / "runs")
     store = open_store(tmp_path / "runs")
-    victim = next(i for i in sorted(store.finished()) if store.about(i)["settings"]["method"] == "attention")
+    victim = next(i for i in sorted(store.finished()) if store.metadata(i)["settings"]["method"] == "attention")
     shutil.rmtree(store.run(victim))
     report = build(store)
     assert next(cell for cell in report.cells if cell.method == "attention").results.seeds == 1
@@ -206,7 +206,7 @@ def test_a_baseline_of_the_users_that_is_not_registered_here_is_shown(runs: Path
     shutil.copytree(runs, tmp_path / "runs")
     store = open_store(tmp_path / "runs")
     for identity in store.finished():
-        about = store.about(identity)
+        about = store.metadata(identity)
         if about["settings"]["method"] == "bandpower":
             shutil.rmtree(store.run(identity))
     cell = next(cell for cell in build(open_store(runs)).cells if cell.method == "bandpower")
@@ -215,7 +215,7 @@ def test_a_baseline_of_the_users_that_is_not_registered_here_is_shown(runs: Path
     for (old, seed, _), subjects in zip(runs_of(cell.results, cell.split), rounds, strict=True):
         new = store.run(run_identity(settings, cell.source["hash"], subjects, seed))
         shutil.copytree(open_store(runs).run(old), new)
-        content = open_store(runs).about(old) | {"settings": settings.model_dump(), "settings_hash": settings.hash}
+        content = open_store(runs).metadata(old) | {"settings": settings.model_dump(), "settings_hash": settings.hash}
         (new / "run.json").write_text(json.dumps(content))
         resealed(new)
     assert build(store).cells[0].label == "mine"
@@ -238,9 +238,9 @@ def test_failed_runs_are_named(runs: Path, tmp_path: Path) -> None:
 def test_runs_of_another_results_version_are_left_out(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs, tmp_path / "runs")
     store = open_store(tmp_path / "runs")
-    victim = next(i for i in sorted(store.finished()) if store.about(i)["settings"]["method"] == "attention")
+    victim = next(i for i in sorted(store.finished()) if store.metadata(i)["settings"]["method"] == "attention")
     file = store.run(victim) / "run.json"
-    file.write_text(json.dumps(store.about(victim) | {"results_version": 0}))
+    file.write_text(json.dumps(store.metadata(victim) | {"results_version": 0}))
     resealed(file.parent)
     report = build(store)
     assert report.remarks[0].startswith("Left out: 1 runs of another version")

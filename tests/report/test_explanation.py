@@ -148,7 +148,7 @@ def test_what_is_not_clear_is_refused(explained: RunStore, tmp_path: Path) -> No
 def test_the_only_network_is_taken_among_baselines(explained: RunStore, tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     for identity in explained.finished():
-        if explained.about(identity)["settings"]["method"] in ("attention", "tangent"):
+        if explained.metadata(identity)["settings"]["method"] in ("attention", "tangent"):
             shutil.copytree(explained.run(identity), store.run(identity))
     assert find(store, WHO).about["settings"]["method"] == "attention"
 
@@ -286,7 +286,7 @@ def test_patterns_over_the_persons_own_windows_are_called_so(explained: RunStore
 
 
 def _method(explained: RunStore, identity: str) -> str:
-    return str(explained.about(identity)["settings"]["method"])
+    return str(explained.metadata(identity)["settings"]["method"])
 
 
 def test_csv_holds_all_of_it(explained: RunStore, tmp_path: Path) -> None:

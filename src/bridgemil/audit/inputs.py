@@ -96,7 +96,7 @@ class AuditInput:
         for identity in [] if self.store is None else sorted(self.store.finished()):
             assert self.store is not None
             try:
-                about = self.store.about(identity)
+                about = self.store.metadata(identity)
             except BridgeMILError as error:
                 damage.append(_sentence(error))
                 continue

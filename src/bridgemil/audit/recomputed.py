@@ -19,8 +19,7 @@ from bridgemil.methods import Settings
 from bridgemil.models import BaselineModel, Model, NetworkModel, fit
 from bridgemil.models.fitting import FitCache
 from bridgemil.models.model import baseline_key, front_end_features, front_end_key
-from bridgemil.runs import RESULTS_VERSION
-from bridgemil.runs.cache import read_features
+from bridgemil.runs import RESULTS_VERSION, read_features
 
 NAME = "recomputed"
 CLOSE = 1e-4  # of probabilities and scales: another machine rounds otherwise

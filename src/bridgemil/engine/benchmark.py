@@ -120,7 +120,7 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
         wanted &= {job.identity for job in jobs}
     rows, chosen = [], []
     for identity in sorted(wanted):
-        about = store.about(identity)
+        about = store.metadata(identity)
         chosen.append(_settings(about))
         settings, split = about["settings"], about.get("split") or {}  # another version's run may have none
         rows.append(

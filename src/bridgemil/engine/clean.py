@@ -12,8 +12,7 @@ from bridgemil.engine.benchmark import collect
 from bridgemil.engine.scheduler import only_scheduler
 from bridgemil.errors import BridgeMILError, one_of
 from bridgemil.methods import Settings, short_name
-from bridgemil.runs import RESULTS_VERSION, RunStore, stage1_identity
-from bridgemil.runs.store import PARTS
+from bridgemil.runs import PARTS, RESULTS_VERSION, RunStore, stage1_identity
 from bridgemil.storage.files import Taken, lock, refuse_link, remove
 
 
@@ -127,7 +126,7 @@ def _chosen(store: RunStore, wanted: Mapping[str, Sequence[str]]) -> set[str]:
 
 def _encoder(store: RunStore, identity: str) -> str | None:
     """The Stage 1 encoder that a run was trained from."""
-    about = store.about(identity)
+    about = store.metadata(identity)
     if about["results_version"] != RESULTS_VERSION:
         return None  # nothing is trained from that version's encoders any more
     train, validation, test = (tuple(about[part]) for part in ("train", "validation", "test"))

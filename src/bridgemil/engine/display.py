@@ -70,7 +70,7 @@ class Display:
             self.counts[event.kind] += 1
         self.began.pop(event.job.identity, None)
         if event.kind == "done":
-            self.forecast.finished(event.job, float(self.store.about(event.job.identity)["seconds"]))
+            self.forecast.finished(event.job, float(self.store.metadata(event.job.identity)["seconds"]))
         elif event.kind == "failed":
             self.forecast.finished(event.job)
         words = {

@@ -94,7 +94,7 @@ def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
                 measured[job.experiment] = estimate(used, job.subjects, job.settings, device)
     for job in work.jobs:
         if job.identity in finished and job.experiment in measured and job.experiment not in seen:
-            took = float(work.store.about(job.identity)["seconds"])
+            took = float(work.store.metadata(job.identity)["seconds"])
             seen[job.experiment] = replace(measured[job.experiment], stage1=0.0, stage2=took, features=0.0)
     seconds, begun = dict[str, float](), set(seen)  # the experiments whose features are there
     for job in work.todo:

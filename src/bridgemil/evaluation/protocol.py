@@ -79,7 +79,7 @@ def gather(
     predictions, curves, marks, seconds = [], [], list[dict[str, int]](), 0.0
     classes: list[str] = []
     for place, identity in enumerate(identities):
-        about = store.about(identity)
+        about = store.metadata(identity)
         mark = {"seed": about["seed"], "fold": place % (rounds or plan.k) + 1}
         predictions.append(store.predictions(identity).assign(**mark))
         curves.append(_marked(store.curves(identity), mark))

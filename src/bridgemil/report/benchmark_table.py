@@ -297,7 +297,7 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
     done, cells, used = set(runs["identity"]), list[Cell](), set[str]()
     splits = store.splits()
     for (cohort_hash, _), rows in runs.groupby(["cohort_hash", "settings_hash"], sort=False):
-        about = store.about(rows["identity"].iloc[0])
+        about = store.metadata(rows["identity"].iloc[0])
         settings = Settings.model_validate(about["settings"])
         for planned_for, plan in splits:
             if planned_for != cohort_hash:

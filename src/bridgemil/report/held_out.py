@@ -157,7 +157,7 @@ def find(
 
 
 def _finished(store: RunStore) -> list[tuple[str, dict[str, Any]]]:
-    return [(identity, store.about(identity)) for identity in sorted(store.finished())]
+    return [(identity, store.metadata(identity)) for identity in sorted(store.finished())]
 
 
 def _only(chosen: Sequence[tuple[str, dict[str, Any]]], subject: str) -> tuple[str, dict[str, Any]]:

@@ -78,7 +78,7 @@ class Dossier:
     def runs(self) -> list[dict[str, Any]]:
         """run.json of every run that is shown."""
         identities = dict.fromkeys(identity for cell in self.cells for identity in cell.results.runs)
-        return [self.store.about(identity) for identity in identities]
+        return [self.store.metadata(identity) for identity in identities]
 
     @property
     def tried(self) -> str:

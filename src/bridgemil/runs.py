@@ -1,41 +1,103 @@
-"""A folder of runs: where things are in it, and reading them back."""
+"""Runs on disk: their identity, their folders, what they share, and reading them back.
+
+    RUNS/runs/<identity>/             run.json, predictions.parquet, curves.parquet, windows.parquet, the fitted model
+    RUNS/stage1/<identity>/           encoder.safetensors, encoder.json
+    RUNS/features/<key>/<signal>/     features.npy: what is computed once per subject
+    RUNS/splits/                      the splits that were planned here, each with the audit warnings of its cohort
+    RUNS/ensembles/                   the ensembles that were planned here
+    RUNS/audits/                      the quick audits of the cohorts
+    RUNS/unfinished/                  checkpoints, and folders being written
+    RUNS/failed/                      the errors of runs that failed
+
+All but the last two are artifacts (see ``bridgemil.storage.artifact``): a folder appears in one rename with a manifest
+of checksums, which are compared when a file is read. Nothing here is ever unpickled, and nothing is written or removed
+through a link.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from bridgemil.cohort.folds import FoldPlan
+from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
 from bridgemil.methods import Settings, digest
-from bridgemil.models import Model, build_encoder, read_model
-from bridgemil.runs.identity import IDENTITY
-from bridgemil.runs.warnings import AuditWarning, merged
+from bridgemil.models import FitCache, Model, build_encoder, read_model
 from bridgemil.storage.artifact import MANIFEST, Artifact, new_artifact
-from bridgemil.storage.files import lock, refuse_link, write_json
+from bridgemil.storage.files import Taken, lock, refuse_link, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
     from torch import Tensor, nn
 
     from bridgemil.cohort.signal import Signal
 
-PARTS = ("runs", "stage1", "features", "splits", "ensembles", "audits", "unfinished", "failed")
-KINDS = {  # what the artifacts in each part are
+IDENTITY = re.compile("[0-9a-f]{24}")
+RESULTS_VERSION = 5  # raised by hand when the same settings would give other numbers
+KINDS = {  # what the artifacts in each part of the folder are
     "runs": "run", "stage1": "encoder", "features": "features", "splits": "split", "ensembles": "ensemble",
     "audits": "audit",
 }  # fmt: skip
-METADATA = "run.json"
+PARTS = (*KINDS, "unfinished", "failed")
+METADATA, RECORD, FEATURES = "run.json", "record.json", "features.npy"
 WEIGHTS, NOTE = "encoder.safetensors", "encoder.json"
-RECORD = "record.json"
 ADVICE = "delete the folder it lies in and run again"
+
+
+def run_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str:
+    """Everything that decides a run's result; not the device, threads, paths or the fold's number."""
+    ids: list[Any] = [sorted(subjects.train), sorted(subjects.validation), sorted(subjects.test)]
+    ids += _kept(subjects, {*subjects.train, *subjects.validation, *subjects.test})
+    return digest([settings.changed, cohort_hash, ids, seed, RESULTS_VERSION])[:24]
+
+
+def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str | None:
+    """What decides a Stage 1 encoder: runs that would train the same one share it. None without a Stage 1."""
+    if settings.stage1 is None:
+        return None
+    changed = settings.changed
+    network = [changed["backbone"], settings.backbone_options, settings.code]
+    ids: list[Any] = [sorted(subjects.train), *_kept(subjects, set(subjects.train))]
+    return digest([changed["stage1"], network, cohort_hash, *ids, seed, RESULTS_VERSION])[:24]
+
+
+def _kept(subjects: Fold, ids: set[str]) -> list[Any]:
+    """Which windows of these subjects are used; nothing where all are."""
+    kept = {subject: list(rows) for subject, rows in subjects.kept.items() if subject in ids}
+    return [kept] if kept else []
+
+
+# Audit warnings stay with results: each WARN of a cohort's quick audit, and each FAIL that was accepted. They belong to
+# a cohort and a split, not to a run: a finished run is not run again when an audit learns something new.
+AuditWarning = dict[str, str]  # check, level (WARN or FAIL) and message; where several cohorts are shown, cohort
+TITLE = "Audit warnings of the cohort"
+
+
+def merged(*groups: Iterable[Mapping[str, str]]) -> list[AuditWarning]:
+    """Warnings of several audits without repetition, FAIL first; of one check and cohort, the last group's message."""
+    by_check = {(w.get("cohort", ""), w["check"]): dict(w) for group in groups for w in group}
+    return [by_check[key] for key in sorted(by_check, key=lambda key: (by_check[key]["level"] != "FAIL", *key))]
+
+
+def warning_text(warning: Mapping[str, str]) -> str:
+    """One warning as one line of text."""
+    accepted = " (accepted; results are not valid as they stand)" if warning["level"] == "FAIL" else ""
+    return f"{warning_names([warning])}{accepted}: {' '.join(warning['message'].split())}"
+
+
+def warning_names(found: Iterable[Mapping[str, str]]) -> str:
+    """Levels and checks alone, for a column of a table: ``FAIL same_signal; WARN size``."""
+    return "; ".join((f"{w['cohort']}: " if "cohort" in w else "") + f"{w['level']} {w['check']}" for w in found)
 
 
 @dataclass(frozen=True)
@@ -56,6 +118,10 @@ class RunStore:
     def stage1(self, identity: str) -> Path:
         """Where a finished Stage 1 encoder is."""
         return self.root / "stage1" / identity
+
+    def features(self, key: str, signal_hash: str) -> Path:
+        """Where the features of one subject are, computed or not."""
+        return self.root / "features" / digest(key)[:24] / signal_hash[:32]
 
     def is_done(self, identity: str) -> bool:
         """Whether the run is finished."""
@@ -98,8 +164,8 @@ class RunStore:
         refuse_link(self.root / part, self.root / part / name)
         return Artifact.open(self.root / part / name, KINDS[part], ADVICE, named=True)
 
-    def about(self, identity: str) -> dict[str, Any]:
-        """What run.json says."""
+    def metadata(self, identity: str) -> dict[str, Any]:
+        """The content of run.json."""
         return self.artifact("runs", identity).json(METADATA)
 
     def predictions(self, identity: str) -> pd.DataFrame:
@@ -113,7 +179,7 @@ class RunStore:
     def windows(self, identity: str) -> pd.DataFrame:
         """One row per window of the test subjects: subject, window, second, and gate, contributions or probabilities.
 
-        Empty for a baseline, which does not look at windows one by one.
+        Empty for a baseline, which does not predict single windows.
         """
         return self._table(identity, "windows.parquet")
 
@@ -128,15 +194,15 @@ class RunStore:
         return read_model(self.artifact("runs", identity), **how)
 
     def model_facts(self, identity: str) -> dict[str, Any]:
-        """What model.json says."""
+        """The content of model.json."""
         return self.artifact("runs", identity).json("model.json")
 
     def encoder_tensors(self, identity: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The weights of a Stage 1 encoder, and its metadata: seconds, curve, training subjects."""
         from bridgemil.learning.checkpoint import read_tensors
 
-        artifact, metadata = self.artifact("stage1", identity), self.encoder_metadata(identity)
-        return read_tensors(artifact.path(WEIGHTS)), metadata
+        metadata = self.encoder_metadata(identity)  # compares the weights with their checksum
+        return read_tensors(self.stage1(identity) / WEIGHTS), metadata
 
     def encoder_metadata(self, identity: str) -> dict[str, Any]:
         """What is known of a Stage 1 encoder beside its weights."""
@@ -147,10 +213,6 @@ class RunStore:
     def encoder(self, identity: str, settings: Settings, signal: Signal) -> nn.Module:
         """The Stage 1 encoder of this identity; ``settings`` and ``signal`` are those of a run that started from it."""
         return build_encoder(self.encoder_tensors(identity)[0], settings, signal)
-
-    def features(self, key: str, signal_hash: str) -> Path:
-        """Where the features of one subject are, computed or not."""
-        return self.root / "features" / digest(key)[:24] / signal_hash[:32]
 
     def note_split(self, cohort_hash: str, plan: FoldPlan, found: Sequence[AuditWarning] = ()) -> None:
         """Record a split that runs here follow, so that a report can tell which runs belong together.
@@ -243,13 +305,7 @@ def _split_name(cohort_hash: str, split_hash: str) -> str:
 
 
 def find_store(folder: Path) -> RunStore:
-    """The runs in a folder; of a folder of studies, those in its ``runs``.
-
-    Parameters
-    ----------
-    folder
-        As the user names it.
-    """
+    """The runs in a folder as the user names it; of a folder of studies, those in its ``runs``."""
     return RunStore(folder / "runs" if (folder / "runs" / "runs").is_dir() else folder)
 
 
@@ -262,3 +318,60 @@ def open_store(root: str | Path) -> RunStore:
     except OSError as error:
         raise BridgeMILError(f"{root}: cannot be written ({error.strerror}); choose another --out") from None
     return RunStore(root)
+
+
+@dataclass(frozen=True)
+class RunCache(FitCache):
+    """What a fit keeps and shares in a folder of runs: its checkpoint, Stage 1 encoders, features."""
+
+    store: RunStore
+    identity: str
+    stage1_identity: str | None
+    note: Mapping[str, Any]  # to write beside a Stage 1 encoder
+
+    def checkpoint(self) -> Path:
+        """Where the run resumes from."""
+        return self.store.checkpoint(self.identity)
+
+    def stage1(
+        self, train: Callable[[Path | None], tuple[dict[str, Tensor], dict[str, Any]]]
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The stored encoder; whoever comes first trains it while the others wait."""
+        from bridgemil.learning.checkpoint import write_tensors
+
+        identity = self.stage1_identity
+        assert identity is not None
+        place = self.store.stage1(identity)
+        refuse_link(place.parent, place)
+        with self.store.lock(identity):
+            if not place.exists():
+                tensors, made = train(self.store.checkpoint(identity))
+                with self.store.writing("stage1", identity) as folder:
+                    write_tensors(folder / WEIGHTS, tensors)
+                    write_json(folder / NOTE, dict(self.note) | made)
+        return self.store.encoder_tensors(identity)
+
+    def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """Computed once per subject, stored as an array that is memory-mapped; a second process waits for the first."""
+        self.prepare_features(key, signal_hash, compute, wait=True)
+        return read_features(self.store.features(key, signal_hash))
+
+    def prepare_features(
+        self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]], *, wait: bool = False
+    ) -> None:
+        """Compute them if missing; where another process does so now, wait for it, or leave them to it."""
+        import numpy as np
+
+        place = self.store.features(key, signal_hash)
+        refuse_link(place.parent.parent, place.parent, place)
+        if os.path.lexists(place):
+            return
+        with suppress(Taken), lock(self.store.lock_file(f"{place.parent.name}-{place.name}"), wait=wait):
+            if not os.path.lexists(place):
+                with new_artifact(place, KINDS["features"]) as folder:
+                    np.save(folder / FEATURES, np.ascontiguousarray(compute()), allow_pickle=False)
+
+
+def read_features(folder: Path) -> NDArray[Any]:
+    """The stored features of one subject, memory-mapped."""
+    return Artifact.open(folder, KINDS["features"], ADVICE, named=True).array(FEATURES)
