@@ -22,8 +22,8 @@ from bridgemil.report.checklist import Checklist, Section, build_checklist
 from bridgemil.report.checklist.bias import domain_of
 from bridgemil.report.checklist.entries import Entry, items
 from bridgemil.report.checklist.text import markdown, write_checklist
-from bridgemil.report.pages.checklist_page import checklist_page
-from bridgemil.report.pages.methods_text import model_words
+from bridgemil.report.pages.checks import checklist_page
+from bridgemil.report.pages.methods import model_words
 from bridgemil.runs import RunStore
 from leaky import labelled, made, signals, with_files
 

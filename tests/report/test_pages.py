@@ -23,9 +23,10 @@ from bridgemil.report.demo_page import write_page
 from bridgemil.report.explanation import Person, Removal, explain
 from bridgemil.report.held_out import bands_beside, find
 from bridgemil.report.pages import eeg
-from bridgemil.report.pages.drawing import calibration_bins
-from bridgemil.report.pages.report_page import write_report_page
-from bridgemil.report.pages.subject_page import subject_page, write_subject_page
+from bridgemil.report.pages.charts import calibration_bins
+from bridgemil.report.pages.results import report_page
+from bridgemil.report.pages.subject import subject_page
+from bridgemil.report.templating import write
 from bridgemil.runs import RunStore
 from browser_of_tests import chromium, load, logs
 
@@ -44,8 +45,7 @@ def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("pages")
     held = find(explained, WHO, method="attention")
     model = held.model()
-    write_subject_page(
-        folder / "subject.html",
+    subject = subject_page(
         explain(model, held.person, *held.background(model)),
         model.facts,
         sentence=held.sentence,
@@ -54,8 +54,9 @@ def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path
         bands=bands_beside(held.cohort, held.about["train"], held.person.bag),
         provenance={"Run": held.identity},
     )
+    write(folder / "subject.html", subject)
     report = build(explained)
-    write_report_page(folder / "report.html", report, explained)
+    write(folder / "report.html", report_page(report, explained))
     write_checklist(build_checklist(report), folder)
     results: list[Results] = [cell.results for cell in report.cells]
     write_page(folder / "demo.html", held.cohort, results, {}, [])
@@ -293,7 +294,7 @@ def test_windows_are_listed_only_where_the_removal_test_singles_them_out(
     explanation = explain(model, held.person)
     removal = Removal("patient", 2, top, np.full(20, 0.1))
     rankings = [replace(ranking, removal=removal) for ranking in explanation.rankings]
-    write_subject_page(tmp_path / "page.html", replace(explanation, rankings=rankings), model.facts)
+    write(tmp_path / "page.html", subject_page(replace(explanation, rankings=rankings), model.facts))
     load(browser, tmp_path / "page.html")
     assert bool(browser.find_elements("css selector", "#tops button")) is bool(top)
     assert bool(browser.find_elements("css selector", "#timeline .top")) is bool(top)

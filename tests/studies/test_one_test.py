@@ -14,7 +14,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.report.benchmark_files import markdown
 from bridgemil.report.benchmark_table import build
-from bridgemil.report.pages.report_page import report_page
+from bridgemil.report.pages.results import report_page
 from bridgemil.runs import open_store
 from contexts import QUICK, quick_context
 

@@ -53,10 +53,10 @@ def write_page(
     explanation
         From ``explain_recording``, if it was made already.
     """
-    from bridgemil.report.pages.subject_page import write_subject_page
+    from bridgemil.report.pages.subject import subject_page
+    from bridgemil.report.templating import write
 
-    write_subject_page(
-        path,
+    text = subject_page(
         explanation or explain_recording(bundle, found),
         bundle.model.facts,
         sentence=_sentence(bundle),
@@ -68,6 +68,7 @@ def write_page(
         provenance=_provenance(bundle, found),
         audit_warnings=bundle.warnings,
     )
+    write(path, text)
 
 
 def calibration_context(bundle: Bundle, found: RecordingPrediction) -> list[str]:

@@ -45,9 +45,10 @@ def run(
         seed=seed, watch=(lambda words: typer.echo(f"looking for {words}", err=True)) if show else None,
     )  # fmt: skip
     if html is not None:
-        from bridgemil.report.pages.audit_page import write_audit_page
+        from bridgemil.report.pages.checks import audit_page
+        from bridgemil.report.templating import write
 
-        write_audit_page(html, looked)
+        write(html, audit_page(looked))
     if json:
         options.print_json(looked.for_json() | {"html": None if html is None else str(html)})
     else:

@@ -174,11 +174,12 @@ def _row(subject: str, group: str, found: RecordingPrediction) -> dict[str, Any]
 
 def _methods_page(out: Path) -> None:
     from bridgemil.report.benchmark_table import build
-    from bridgemil.report.pages.report_page import write_report_page
+    from bridgemil.report.pages.results import report_page
+    from bridgemil.report.templating import write
     from bridgemil.runs import RunStore
 
     runs = RunStore(out / "runs")
-    write_report_page(out / "methods.html", build(runs), runs)
+    write(out / "methods.html", report_page(build(runs), runs))
 
 
 def _planted(out: Path, budget: str, threads: int, show: bool) -> dict[str, EvidenceFound]:

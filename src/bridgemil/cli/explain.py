@@ -129,13 +129,13 @@ def _print_recording(bundle: Bundle, found: RecordingPrediction, explanation: Ex
 def _write(page: Path, held: HeldOut, facts: ModelFacts, explanation: Explanation) -> list[str]:
     """Write the page; returns its warnings."""
     from bridgemil.report.held_out import bands_beside, calibration, doubts
-    from bridgemil.report.pages.subject_page import write_subject_page
+    from bridgemil.report.pages.subject import subject_page
+    from bridgemil.report.templating import write
 
     predictions, name = held.predictions(), explanation.classes[explanation.predicted]
     p = float(explanation.probabilities[explanation.predicted])
     warnings = doubts(predictions)
-    write_subject_page(
-        page,
+    text = subject_page(
         explanation,
         facts,
         sentence=held.sentence,
@@ -149,12 +149,13 @@ def _write(page: Path, held: HeldOut, facts: ModelFacts, explanation: Explanatio
         },
         audit_warnings=held.warnings,
     )
+    write(page, text)
     return warnings
 
 
 def _print(held: HeldOut, explanation: Explanation, warnings: list[str]) -> None:
     from bridgemil.report.benchmark_text import print_warnings
-    from bridgemil.report.pages import RESEARCH
+    from bridgemil.report.templating import RESEARCH
 
     print_warnings(held.warnings)
     for line in warnings:

@@ -83,9 +83,10 @@ def run(
     except OSError as error:
         raise BridgeMILError(f"{folder}: the files cannot be written ({error.strerror}); give --out") from None
     if html:
-        from bridgemil.report.pages.report_page import write_report_page
+        from bridgemil.report.pages.results import report_page
+        from bridgemil.report.templating import write
 
-        write_report_page(folder / "report.html", report, store)
+        write(folder / "report.html", report_page(report, store))
         written.append(folder / "report.html")
     if checklist:
         from bridgemil.report.checklist import build_checklist

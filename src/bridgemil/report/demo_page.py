@@ -43,7 +43,7 @@ def write_page(
         Who was predicted though the model never saw them: ``subject``, ``label``, ``predicted``, ``probabilities``,
         ``warnings`` and ``page``.
     """
-    from bridgemil.report.pages import render, write
+    from bridgemil.report import templating
 
     embedded = [
         {"name": picture.stem, "data": "data:image/png;base64," + base64.b64encode(picture.read_bytes()).decode()}
@@ -54,9 +54,8 @@ def write_page(
     rows = [result.summary.iloc[0].to_dict() | {"label": result.name} for result in results]
     evidence = [("evidence", "Evidence")] if found else []
     new = [("people", "New people")] if people else []
-    text = render(
-        "demo.html",
-        title="bridgemil demo",
+    text = templating.page(
+        "demo.html.j2",
         heading="bridgemil demo",
         sections=[("results", "Results"), *new, *evidence, ("pictures", "Pictures"), ("settings", "What was run")],
         audit_warnings=merged(*(result.warnings for result in results)),
@@ -75,4 +74,4 @@ def write_page(
         notes=[SCORE_INTERVALS, COMPARED],
         recipes=[recipe(result) for result in results],
     )
-    write(path, text)
+    templating.write(path, text)

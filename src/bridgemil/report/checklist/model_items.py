@@ -15,7 +15,7 @@ from bridgemil.report.checklist import people
 from bridgemil.report.checklist.data_items import classes_words
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
-from bridgemil.report.pages.methods_text import dealt_words, model_words, roles_words
+from bridgemil.report.pages.methods import dealt_words, model_words, roles_words
 from bridgemil.runs import RESULTS_VERSION, warning_text
 
 SELECTION = {

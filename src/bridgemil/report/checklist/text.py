@@ -8,8 +8,8 @@ from bridgemil.report.checklist import Checklist, Section
 from bridgemil.report.checklist.bias import CAVEAT, NOT_DONE, Judgement
 from bridgemil.report.checklist.entries import STATES, Entry
 from bridgemil.report.markdown import md_lines, md_sheet, md_text, md_warnings
-from bridgemil.report.pages import write
-from bridgemil.report.pages.checklist_page import LEAD, write_checklist_page
+from bridgemil.report.pages.checks import LEAD, checklist_page
+from bridgemil.report.templating import write
 
 
 def write_checklist(checklist: Checklist, folder: Path) -> list[Path]:
@@ -23,7 +23,7 @@ def write_checklist(checklist: Checklist, folder: Path) -> list[Path]:
         Where; it must be there.
     """
     write(folder / "checklist.md", markdown(checklist))
-    write_checklist_page(folder / "checklist.html", checklist)
+    write(folder / "checklist.html", checklist_page(checklist))
     return [folder / "checklist.md", folder / "checklist.html"]
 
 

@@ -9,7 +9,7 @@ from bridgemil.evaluation.clinical import TwoClassMetrics
 from bridgemil.methods import colour
 from bridgemil.report.benchmark_table import Cell
 from bridgemil.report.clinical_sheets import clinical_sheets
-from bridgemil.report.pages.drawing import Line, lines_chart
+from bridgemil.report.pages.charts import Line, lines_chart
 
 FEW = 2  # of more methods no bands are drawn: they would hide each other
 Found = Sequence[tuple[str, TwoClassMetrics]]

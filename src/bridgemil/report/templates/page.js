@@ -45,4 +45,13 @@
       for (const row of table.tBodies[0].rows) row.hidden = box.checked && !row.classList.contains("always-wrong");
     });
   }
+
+  // The checklist: only what the author must fill in. A heading without a visible item is hidden too.
+  document.getElementById("only-author")?.addEventListener("change", (event) => {
+    for (const part of document.querySelectorAll(".part")) {
+      const items = [...part.querySelectorAll(".item")];
+      for (const item of items) item.hidden = event.target.checked && item.dataset.state === "filled";
+      part.hidden = items.length > 0 && items.every((item) => item.hidden);
+    }
+  });
 })();

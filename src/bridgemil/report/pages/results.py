@@ -4,52 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bridgemil.evaluation.score_intervals import calibration_summary
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS
 from bridgemil.methods import colour
+from bridgemil.report import templating
 from bridgemil.report.benchmark_sheets import caveats
 from bridgemil.report.benchmark_table import BenchmarkReport, Cell, Place
-from bridgemil.report.pages import render, write
+from bridgemil.report.pages.charts import calibration_bins, calibration_chart, curves_chart
 from bridgemil.report.pages.clinical_part import clinical_part
-from bridgemil.report.pages.drawing import calibration_bins, calibration_chart, curves_chart
-from bridgemil.report.pages.methods_text import methods_text
+from bridgemil.report.pages.methods import methods_text
 from bridgemil.runs import RunStore
-
-PARTS = {  # of a group: the beginning of its anchor, and its name
-    "scores": "Scores", "clinical": "Clinical metrics", "mistakes": "Mistakes", "calibration": "Calibration",
-    "persons": "Person by person", "methods": "Methods section", "settings": "Settings",
-}  # fmt: skip
-
-
-def write_report_page(path: str | Path, report: BenchmarkReport, store: RunStore) -> None:
-    """Write the page.
-
-    Parameters
-    ----------
-    path
-        The HTML file.
-    report
-        From ``bridgemil.report.benchmark_table.build``.
-    store
-        The folder of its runs.
-    """
-    write(path, report_page(report, store))
 
 
 def report_page(report: BenchmarkReport, store: RunStore) -> str:
-    """The page as text; parameters as for ``write_report_page``."""
+    """The page of a folder of runs, as text.
+
+    Parameters
+    ----------
+    report : BenchmarkReport
+        From ``bridgemil.report.benchmark_table.build``.
+    store : RunStore
+        The folder of its runs.
+    """
     groups = [_group(number, key, cells, report, store) for number, (key, cells) in enumerate(report.groups().items())]
-    sections = [(group["id"], group["title"]) for group in groups]
-    if len(groups) == 1:
-        sections = [(f"{name}-{groups[0]['id']}", words) for name, words in PARTS.items()]
-    return render(
-        "report.html",
-        title=f"Results of {store.root.name}: bridgemil",
+    return templating.page(
+        "report.html.j2",
         heading=f"Results of {store.root.name}",
-        sections=[*sections, *([("remarks", "Not in the tables")] if report.remarks else [])],
         audit_warnings=report.warnings,
         groups=groups,
         remarks=report.remarks,

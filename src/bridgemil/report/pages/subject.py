@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bridgemil.models import ModelFacts
 from bridgemil.registry import class_colour
+from bridgemil.report import templating
 from bridgemil.report.explanation import Explanation, Ranking
 from bridgemil.report.held_out import BandShares
-from bridgemil.report.pages import eeg, render, write
+from bridgemil.report.pages import eeg
 from bridgemil.report.scalp import MapRow, scalp_maps
 from bridgemil.runs import AuditWarning
 
@@ -39,8 +39,7 @@ QUANTITIES = {
 }
 
 
-def write_subject_page(
-    path: str | Path,
+def subject_page(
     explanation: Explanation,
     facts: ModelFacts,
     *,
@@ -52,13 +51,11 @@ def write_subject_page(
     bands: BandShares | None = None,
     provenance: Mapping[str, Any] | None = None,
     audit_warnings: Sequence[AuditWarning] = (),
-) -> None:
-    """Write the page of one person.
+) -> str:
+    """The page of one subject, as text.
 
     Parameters
     ----------
-    path
-        The HTML file.
     explanation
         From ``bridgemil.report.explanation.explain``.
     facts
@@ -80,43 +77,14 @@ def write_subject_page(
     audit_warnings
         Of the cohort that the model learnt from; in a box above everything else.
     """
-    text = subject_page(
-        explanation, facts, sentence=sentence, probabilities=probabilities, warnings=warnings, cautions=cautions,
-        calibration=calibration, bands=bands, provenance=provenance, audit_warnings=audit_warnings,
-    )  # fmt: skip
-    write(path, text)
-
-
-def subject_page(
-    explanation: Explanation,
-    facts: ModelFacts,
-    *,
-    sentence: str = "",
-    probabilities: Mapping[str, float] | None = None,
-    warnings: Sequence[str] = (),
-    cautions: Sequence[str] = (),
-    calibration: Sequence[str] = (),
-    bands: BandShares | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    audit_warnings: Sequence[AuditWarning] = (),
-) -> str:
-    """The page as text; parameters as for ``write_subject_page``."""
     person, classes = explanation.person, list(explanation.classes)
     predicted = classes[explanation.predicted]
     shown = probabilities or dict(zip(classes, map(float, explanation.probabilities), strict=True))
     maps, unknown = scalp_maps(explanation.electrodes, predicted) if len(explanation.electrodes) else ([], [])
-    sections = [
-        ("prediction", "Prediction"), *([("when", "When")] if explanation.rankings else []), ("eeg", "EEG"),
-        *([("where", "Where")] if maps else []), *([("bands", "Band power")] if bands else []),
-        *([("cautions", "Cautions")] if cautions else []),
-        ("provenance", "Provenance"),
-    ]  # fmt: skip
-    return render(
-        "subject.html",
+    return templating.page(
+        "subject.html.j2",
         scripts=("page.js", "subject.js"),
-        title=f"{person.name}: bridgemil",
         heading=person.name,
-        sections=sections,
         sentence=sentence,
         audit_warnings=audit_warnings,
         warnings=list(warnings),

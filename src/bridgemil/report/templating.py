@@ -1,0 +1,112 @@
+"""The templates of the package (``report/templates``): HTML pages that are one file each, and plain text.
+
+A page opens from disk, loads nothing and sends nothing: it forbids itself every request (Content-Security-Policy).
+Templates ending in ``.html.j2`` are HTML and escape what is filled in; all others are plain text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bridgemil import methods
+from bridgemil.errors import BridgeMILError
+from bridgemil.registry import class_colour
+from bridgemil.runs import TITLE, warning_text
+from bridgemil.storage.files import write_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+RESEARCH = "Research use only. Not a medical device; not for diagnosis or treatment decisions."
+
+
+def asset(name: str) -> str:
+    """A file of the templates' folder."""
+    return files("bridgemil.report").joinpath("templates", name).read_text("utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
+
+    environment = Environment(
+        autoescape=select_autoescape(["html.j2"], default=False), loader=FunctionLoader(asset),
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.do"],
+    )  # fmt: skip
+    environment.globals |= {"warnings_title": TITLE, "warning_text": warning_text}
+    environment.globals |= {"colour_of": methods.entry, "class_colour": class_colour}
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
+    return environment
+
+
+def page(template: str, *, scripts: tuple[str, ...] = ("page.js",), **values: Any) -> str:
+    """An HTML page as text.
+
+    Parameters
+    ----------
+    template : str
+        A file that extends ``base.html.j2``; it needs ``heading`` and ``sections``, (anchor, title) pairs.
+    scripts : tuple of str
+        JavaScript files to put into it.
+    values
+        What the template names; ``audit_warnings``, where there are any, stand in a box above its content.
+    """
+    from markupsafe import Markup
+
+    from bridgemil import __version__
+
+    shared: dict[str, Any] = {
+        "audit_warnings": (),
+        "css": Markup(asset("page.css")),
+        "js": Markup("\n".join(map(asset, scripts))),
+        "research": RESEARCH,
+        "version": __version__,
+    }
+    return _environment().get_template(template).render(shared | values)
+
+
+def text(template: str, **values: Any) -> str:
+    """A plain-text template, filled in.
+
+    Parameters
+    ----------
+    template : str
+        A file of ``report/templates``.
+    values
+        What the template names.
+    """
+    return _environment().get_template(template).render(values).strip()
+
+
+def macro(template: str, name: str) -> Callable[..., str]:
+    """A macro of a template as a function that returns text.
+
+    Parameters
+    ----------
+    template, name : str
+        A file of ``report/templates`` and a macro in it.
+    """
+    found: Callable[..., str] = getattr(_environment().get_template(template).module, name)
+    return lambda *values, **more: str(found(*values, **more)).strip()
+
+
+def write(path: str | Path, content: str) -> None:
+    """Write a page, complete or not at all; its folder is created if it does not exist.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    content : str
+        From ``page`` or ``text``.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, content)
+    except OSError as error:
+        raise BridgeMILError(f"{path}: the page cannot be written ({error.strerror}); choose another file") from None
