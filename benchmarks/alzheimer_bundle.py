@@ -128,7 +128,7 @@ def main() -> None:
             cohort, given.out, **how, runs=given.work / "runs", name="alzheimer", threads=1, overwrite=True,
             cautions=cautions(given.source), recorded_reference=REFERENCE,
         )  # fmt: skip
-        found = trained.bundle.about
+        found = trained.bundle.metadata
         size = sum(file.stat().st_size for file in given.out.rglob("*") if file.is_file())
         error = {when: found["calibration"]["error"][when] for when in ("before", "after")}
         print(f"balanced accuracy {found['performance']['balanced_accuracy']}")

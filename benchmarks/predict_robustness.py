@@ -22,8 +22,8 @@ import numpy as np
 from edfio import Edf, EdfSignal
 
 from bridgemil.bundle import load
+from bridgemil.bundle.bundle import Bundle
 from bridgemil.bundle.prediction import RecordingPrediction, Refused, predict
-from bridgemil.bundle.store import Bundle
 
 SHORT = Path(__file__).parents[1] / "src" / "bridgemil" / "recordings" / "adftd-60s"
 SICK = "Alzheimer"
@@ -175,7 +175,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for line in table(bundle, files, Path(folder)):
             print(line, flush=True)
-    error = bundle.about["calibration"]["error"]
+    error = bundle.metadata["calibration"]["error"]
     for when in ("before", "after"):
         low, high = error[when]["ci95"]
         print(f"\ncalibration error {when} calibration, held-out people: {error[when]['value']:.3f} "

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bridgemil.bundle import store as bundles
-from bridgemil.bundle.shipped import locate
+from bridgemil.bundle import bundle as bundles
 from bridgemil.cohort import folder as cohorts
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse, BridgeMILError, plain
@@ -82,7 +81,7 @@ def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
     progress
         Draw a progress bar on standard error.
     """
-    folder = Path(path) if os.path.lexists(path) else locate(path)
+    folder = Path(path) if os.path.lexists(path) else bundles.locate(path)
     kind = kind_of(folder)
     if kind == "runs" and _is_study(folder):
         folder = folder / "runs"
@@ -106,7 +105,7 @@ def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
 
 def kind_of(folder: Path) -> str:
     """What a folder is, by the files in it."""
-    if any(os.path.lexists(folder / name) for name in (bundles.ABOUT, bundles.REFERENCE)):
+    if any(os.path.lexists(folder / name) for name in (bundles.METADATA, bundles.REFERENCE)):
         return "bundle"
     if any(os.path.lexists(folder / name) for name in (cohorts.METADATA, cohorts.TABLE, cohorts.SUBJECTS)):
         return "cohort"
@@ -169,11 +168,11 @@ def _bundle(path: Path) -> Iterator[Place]:
 def _load(folder: Path, report: VerificationReport) -> None:
     """Load a bundle; one with the user's own code is not, since looking at a folder must not run code."""
     try:
-        settings = Settings.model_validate(bundles.open_bundle(folder).json(bundles.ABOUT)["settings"])
+        settings = Settings.model_validate(bundles.open_bundle(folder).json(bundles.METADATA)["settings"])
         if not any(member.code for member in settings.each):
             bundles.load(folder)
     except ValueError:
         message = "has settings that this version does not know; use the version that wrote it"
-        report.findings.append(f"{folder / bundles.ABOUT}: {message}")
+        report.findings.append(f"{folder / bundles.METADATA}: {message}")
     except BridgeMILError as error:
         report.findings.append(str(error))

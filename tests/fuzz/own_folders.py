@@ -77,9 +77,9 @@ def _read_runs(folder: Path, out: Path) -> Said:
 
 
 def _bundle(folder: Path) -> None:
-    from bridgemil.bundle import shipped
+    from bridgemil.bundle.bundle import locate
 
-    shutil.copytree(Path(shipped.__file__).parents[1] / "bundles" / "alzheimer", folder)
+    shutil.copytree(locate("alzheimer"), folder)
 
 
 def _read_bundle(folder: Path, out: Path) -> Said:

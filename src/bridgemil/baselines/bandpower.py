@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bridgemil.baselines.baseline import Baseline
 from bridgemil.baselines.classifiers import Classifier, fit_extra_trees, fit_logistic
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, some_bands
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, some_bands, window_band_power
 from bridgemil.errors import BadData
 
 BLOCK = 512  # windows transformed at once, which bounds the memory
@@ -67,12 +67,7 @@ def features(bag: NDArray[np.float32], sfreq: float, bands: Sequence[Band]) -> N
     bands
         Low and high edge of each, in Hz.
     """
-    from scipy.signal import periodogram
-
     total = np.zeros((bag.shape[1], len(bands)))
     for first in range(0, len(bag), BLOCK):
-        frequency, density = periodogram(bag[first : first + BLOCK], sfreq, window="hann", axis=-1)
-        parts = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in bands]
-        power = np.stack(parts, axis=-1) + 1e-12  # windows x channels x bands
-        total += np.log(power / power.sum(axis=-1, keepdims=True)).sum(axis=0)
+        total += np.log(window_band_power(bag[first : first + BLOCK], sfreq, bands)).sum(axis=0)
     return (total / len(bag)).ravel()

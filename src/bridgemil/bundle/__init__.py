@@ -1,6 +1,6 @@
-"""Bundles: a trained, calibrated model with its card, and what it says of a new recording.
+"""Bundles: a trained, calibrated model with its card, and its predictions for new recordings.
 
-``train`` makes one from a cohort, ``load`` reads one, ``predict`` asks one about recordings.
+``train`` makes one from a cohort, ``load`` reads one, ``predict`` applies one to recordings.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bridgemil.bundle.bundle import Bundle, load
     from bridgemil.bundle.prediction import predict
-    from bridgemil.bundle.store import Bundle, load
     from bridgemil.bundle.training import train
 
 __all__ = ["Bundle", "load", "predict", "train"]
-_HOME = {"Bundle": "store", "load": "store", "predict": "prediction", "train": "training"}
+_HOME = {"Bundle": "bundle", "load": "bundle", "predict": "prediction", "train": "training"}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridgemil.bundle.performance import not_better_than_chance
-from bridgemil.bundle.store import NOTICE
+from bridgemil.bundle.bundle import NOTICE, not_better_than_chance
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import MISSING
 from bridgemil.evaluation.clinical import TITLES

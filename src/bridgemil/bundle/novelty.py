@@ -1,4 +1,6 @@
-"""Out-of-distribution test: how far a recording is from the training subjects, as a percentile.
+"""Statistics that a bundle keeps of its training subjects, and the out-of-distribution test; no subject's data.
+
+How far a recording is from the training subjects is stated as a percentile.
 
 The *features* of a recording do not depend on the amplifier's gain: log relative band power, the amplitude of each
 electrode relative to the others, and its mean correlation with them. The *distance* is computed on robustly
@@ -15,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.signal import Band
+from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands, relative_band_power
+from bridgemil.errors import BadData
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +35,10 @@ MOST_FITS = 100  # leave one subject out, or a hundredth of many
 CLIP = 10.0  # standardised features beyond are clipped
 BLOCK = 512  # windows processed together
 TINY = 1e-12
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+OUTSIDE = 95.0  # out-of-distribution percentile above which a warning is given
+STANDS_OUT = 4.0  # standardised features beyond are named
+MOST_ROWS = 64  # of the features' covariance
 
 
 @dataclass(frozen=True)
@@ -90,10 +97,11 @@ def window_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, 
     bands : mapping of str to (float, float)
         Low and high edge of each band, in Hz.
     """
+    from scipy.fft import rfft
+
     n, n_channels, n_times = bag.shape
     taper = np.hanning(n_times).astype(np.float32)
     frequency = np.fft.rfftfreq(n_times, 1 / sfreq)
-    inside = [(frequency >= low) & (frequency < high) for low, high in bands.values()]
     power, deviations = np.zeros((n, n_channels, len(bands))), np.empty((n, n_channels))
     coupling, shares = np.empty((n, n_channels)), np.zeros((n, len(bands)))
     for first in range(0, n, BLOCK):
@@ -103,21 +111,14 @@ def window_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, 
         deviation = np.sqrt(np.square(x, dtype=np.float64).mean(axis=2))  # windows x C
         deviations[rows] = deviation
         if bands:
-            density = np.abs(_rfft(x * taper)) ** 2
-            parts = np.stack([density[..., mask].sum(axis=2) for mask in inside], axis=2) + TINY
-            parts /= parts.sum(axis=2, keepdims=True)
-            power[rows], shares[rows] = np.log(parts), 100 * parts.mean(axis=1)
+            density = np.abs(np.asarray(rfft(x * taper, axis=2))) ** 2
+            relative = relative_band_power(density, frequency, bands.values())
+            power[rows], shares[rows] = np.log(relative), 100 * relative.mean(axis=1)
         x /= np.maximum(deviation, TINY)[..., None].astype(np.float32)
         own = np.einsum("nct,nct->nc", x, x) / n_times
         together = np.einsum("nct,nt->nc", x, x.sum(axis=1)) / n_times  # sum of an electrode's correlations
         coupling[rows] = (together - own) / max(n_channels - 1, 1)
     return WindowFeatures(power, deviations, coupling, shares)
-
-
-def _rfft(x: NDArray[np.float32]) -> NDArray[Any]:
-    from scipy.fft import rfft
-
-    return np.asarray(rfft(x, axis=2))
 
 
 @dataclass(frozen=True)
@@ -214,3 +215,104 @@ def leave_out(n: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Pairs of (the others, those left out) in which each of n subjects is left out once."""
     for who in np.array_split(np.random.default_rng(0).permutation(n), min(n, MOST_FITS)):
         yield np.setdiff1d(np.arange(n), who), who
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Statistics of the training subjects; K classes, C channels, B bands."""
+
+    bands: Mapping[str, Band]
+    novelty: NoveltyModel
+    spreads: Floats  # lowest, median and highest standard deviation of the median electrode, in microvolts
+    windows: Floats  # fewest, median and most windows of a subject
+    class_power: Floats  # K x quantiles x C x B: log relative band power within each class
+    class_shares: Floats  # K x quantiles x B: relative band power in percent, within each class
+    covariance_rows: Floats  # r x F: R'R is proportional to the covariance of the model's features; 0 rows: unknown
+
+    def unusual(self, features: RecordingFeatures, channels: Sequence[str], most: int = 3) -> list[str]:
+        """Names of the features that are farthest outside of the training subjects' range.
+
+        Parameters
+        ----------
+        features : RecordingFeatures
+            Of one recording.
+        channels : sequence of str
+            Electrode names, C.
+        most : int
+            Maximum number of names.
+        """
+        z = (features.vector - self.novelty.distance.centre) / self.novelty.distance.scale
+        names = [f"{band} power at {channel}" for channel in channels for band in self.bands]
+        names += [f"relative amplitude of {channel}" for channel in channels]
+        names += [f"correlation of {channel} with the other electrodes" for channel in channels]
+        largest = np.argsort(-np.abs(z), kind="stable")[:most]
+        return [f"{names[i]} {'high' if z[i] > 0 else 'low'}" for i in largest if abs(z[i]) > STANDS_OUT]
+
+    def tensors(self) -> dict[str, Floats]:
+        """All arrays by name, as a bundle stores them."""
+        novelty = self.novelty
+        parts = {name: getattr(novelty.distance, name) for name in _DISTANCE}
+        parts |= {"lengths": novelty.lengths, "quantiles": novelty.quantiles}
+        parts |= {name: getattr(self, name) for name in _ARRAYS}
+        return {name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in parts.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Floats], bands: Mapping[str, Sequence[float]]) -> Reference:
+        """Inverse of ``tensors``."""
+        try:
+            parts = {name: tensors[name] for name in _DISTANCE}
+            distance = Distance(**parts | {"residual": float(parts["residual"][0])})  # type: ignore[arg-type]
+            novelty = NoveltyModel(distance, tensors["lengths"], tensors["quantiles"])
+            rest = {name: tensors[name] for name in _ARRAYS}
+            edges = {str(name): (float(low), float(high)) for name, (low, high) in bands.items()}
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise BadData(f"the bundle's reference is damaged ({error!r})") from None
+        return cls(edges, novelty, **rest)
+
+
+_DISTANCE = ("centre", "scale", "mean", "directions", "variances", "residual")
+_ARRAYS = ("spreads", "windows", "class_power", "class_shares", "covariance_rows")
+
+
+def make_reference(cohort: Cohort, features: Floats | None = None) -> Reference:
+    """Compute the reference statistics of a cohort.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The training subjects.
+    features : ndarray of shape (S, F), optional
+        Mean features of each subject, as the model's first layer computes them, if they have names: patterns are
+        computed over their covariance.
+    """
+    held, _ = held_bands(CLINICAL_BANDS, cohort.signal)
+    bands = {name: (float(low), float(high)) for name, (low, high) in held.items()}  # as they are read back
+    subjects, segments, counts = [], [], []
+    for subject in cohort.subjects:
+        windows = window_features(cohort.windows(subject), cohort.sfreq, bands)
+        subjects.append(windows.recording())
+        segments.append(windows.segments())
+        counts.append(len(windows.deviation))
+    members = [[p for p, y in zip(subjects, cohort.y, strict=True) if y == k] for k in range(len(cohort.classes))]
+    power, shares = (
+        np.stack([np.quantile([getattr(p, part) for p in each], QUANTILES, axis=0) for each in members])
+        for part in ("power", "shares")
+    )
+    spreads = np.array([subject.spread for subject in subjects])
+    return Reference(
+        bands, NoveltyModel.fit(segments, counts), _summary(spreads), _summary(np.array(counts, dtype=np.float64)),
+        power, shares, _covariance_rows(features),
+    )  # fmt: skip
+
+
+def _covariance_rows(features: Floats | None) -> Floats:
+    """Main directions of the subjects' features, scaled by the standard deviation along them."""
+    if features is None or len(features) < 2:
+        return np.zeros((0, 0 if features is None else features.shape[1]))
+    _, lengths, directions = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
+    rows: Floats = lengths[:MOST_ROWS, None] * directions[:MOST_ROWS] / np.sqrt(len(features) - 1)
+    return rows[lengths[:MOST_ROWS] > TINY]
+
+
+def _summary(values: Floats) -> Floats:
+    return np.array([values.min(), np.median(values), values.max()])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bridgemil.bundle.bundle import NOTICE, Bundle
 from bridgemil.bundle.prediction import RecordingPrediction
-from bridgemil.bundle.store import NOTICE, Bundle
 from bridgemil.models import ModelFacts
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def explain_recording(bundle: Bundle, found: RecordingPrediction) -> Explanation
 
     rows = bundle.reference.covariance_rows
     background = np.concatenate([rows, -rows]).astype(np.float64) if len(rows) else None  # their mean must be zero
-    n = bundle.about["provenance"]["n_subjects"]
+    n = bundle.metadata["provenance"]["n_subjects"]
     return explain(
         bundle.model, found.person, background, f"the mean features of the {n} training subjects",
         predicted=int(found.probabilities.argmax()), calibrate=bundle.calibration,
@@ -81,7 +81,7 @@ def calibration_context(bundle: Bundle, found: RecordingPrediction) -> list[str]
     found
         The prediction.
     """
-    about, sure = bundle.about["calibration"], float(found.probabilities.max())
+    about, sure = bundle.metadata["calibration"], float(found.probabilities.max())
     error = about["error"]["after"]
     nearest = min(error["bins"], key=lambda part: abs(part["confidence"] - sure))
     low, high = error["ci95"]
@@ -92,7 +92,7 @@ def calibration_context(bundle: Bundle, found: RecordingPrediction) -> list[str]
         f"{error['value']:.3f} (95 % {low:.3f} to {high:.3f}); under perfect calibration: "
         f"{error['expected_if_calibrated']:.3f}.",
     ]
-    shares = ", ".join(f"{row['n']} {row['class']}" for row in bundle.about["provenance"]["people"])
+    shares = ", ".join(f"{row['n']} {row['class']}" for row in bundle.metadata["provenance"]["people"])
     return [*lines, f"The probabilities assume that the classes are as frequent as in training ({shares})."]
 
 
@@ -101,7 +101,7 @@ def _novelty(found: RecordingPrediction) -> str:
 
 
 def _sentence(bundle: Bundle) -> str:
-    found, n = bundle.about["performance"], bundle.about["provenance"]["n_subjects"]
+    found, n = bundle.metadata["performance"], bundle.metadata["provenance"]["n_subjects"]
     score = found["balanced_accuracy"]
     return (
         f"A new recording, predicted by {bundle.name}, trained on {n} subjects; balanced accuracy on held-out subjects "
@@ -116,7 +116,7 @@ def _bands(bundle: Bundle, found: RecordingPrediction) -> BandShares | None:
     if not reference.bands:
         return None
     names = [f"{name} {low}-{high} Hz" for name, (low, high) in reference.bands.items()]
-    counts = {row["class"]: int(row["n"]) for row in bundle.about["provenance"]["people"]}
+    counts = {row["class"]: int(row["n"]) for row in bundle.metadata["provenance"]["people"]}
     quantiles = dict(zip(found.classes, reference.class_shares, strict=True))
     return BandShares(names, found.features.shares, {}, quantiles, counts)
 
@@ -130,9 +130,9 @@ def _provenance(bundle: Bundle, found: RecordingPrediction) -> dict[str, Any]:
         "Recorded": f"{recording.seconds:.0f} s at {recording.native_sfreq:g} Hz",
         "Windows left out": left,
         "Before calibration": _shares(facts, found),
-        "Model": f"{bundle.title}, made {str(bundle.about['created'])[:10]}; {bundle.about['trained']}",
-        "Training cohort": f"{bundle.about['provenance']['source']} "
-        f"({str(bundle.about['provenance']['cohort_hash'])[:12]})",
+        "Model": f"{bundle.title}, made {str(bundle.metadata['created'])[:10]}; {bundle.metadata['trained']}",
+        "Training cohort": f"{bundle.metadata['provenance']['source']} "
+        f"({str(bundle.metadata['provenance']['cohort_hash'])[:12]})",
     }
 
 

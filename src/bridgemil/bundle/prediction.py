@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.bundle.novelty import RecordingFeatures, window_features
-from bridgemil.bundle.performance import not_better_than_chance
-from bridgemil.bundle.reference import OUTSIDE, Reference
-from bridgemil.bundle.store import NOTICE, Bundle
+from bridgemil.bundle.bundle import NOTICE, Bundle, not_better_than_chance
+from bridgemil.bundle.novelty import OUTSIDE, RecordingFeatures, Reference, window_features
 from bridgemil.cohort import channels
 from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.new_recording import MIN_WINDOWS, NewRecording, find, read, settings_for
@@ -121,15 +119,15 @@ def describe(bundle: Bundle) -> dict[str, Any]:
 
     A recording's own warnings are kept apart from these, so that they are not overlooked.
     """
-    performance, n = bundle.about["performance"], bundle.about["provenance"]["n_subjects"]
+    performance, n = bundle.metadata["performance"], bundle.metadata["provenance"]["n_subjects"]
     doubt = not_better_than_chance(performance)
-    usual = bundle.about["provenance"]["recordings_per_person"]
+    usual = bundle.metadata["provenance"]["recordings_per_person"]
     cautions = [NOTICE, *([doubt] if doubt else []), f"trained on {n} subjects"]
     if usual > 1:
         cautions.append(
             f"trained on {usual:g} recordings per subject (median), pooled; each new recording is predicted alone"
         )
-    cautions += bundle.about["cautions"]
+    cautions += bundle.metadata["cautions"]
     name = {"name": bundle.name, "checksum": bundle.checksum}
     return name | {"cautions": cautions, "audit_warnings": bundle.warnings}
 
@@ -212,7 +210,7 @@ def _gain(features: RecordingFeatures, reference: Reference, name: str) -> list[
 
 def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
     """Warn if a sidecar, or the channel names, state another reference than that of the training recordings."""
-    trained, stated = bundle.about.get("recorded_reference"), recording.stated_reference
+    trained, stated = bundle.metadata.get("recorded_reference"), recording.stated_reference
     if not trained or not stated or bundle.model.facts.preparation.get("reference"):
         return []
     new = channels.reference_name(stated)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 from bridgemil import methods
 from bridgemil.baselines import Baseline
-from bridgemil.bundle import store
+from bridgemil.bundle.bundle import METADATA, Bundle, open_bundle, refuse_taken
 from bridgemil.bundle.card import people, write_card
-from bridgemil.bundle.performance import HeldOut, as_said, judge_calibration, measure
-from bridgemil.bundle.reference import make_reference
-from bridgemil.bundle.store import Bundle
+from bridgemil.bundle.novelty import make_reference
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BridgeMILError
+from bridgemil.evaluation.calibration import Decision, calibration_error, cross_calibrated, decide, log_loss
 from bridgemil.evaluation.estimate import torch_threads
 from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.run import device_of
+from bridgemil.evaluation.score_intervals import score_intervals
 from bridgemil.methods import Settings, digest
 from bridgemil.models import (
     BaselineModel,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from bridgemil.engine.evaluate import Announce
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+PERMUTATIONS = 2000  # of the diagnoses, for the p-value of the balanced accuracy
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ def train(
     plan = fold_plan(cohort, folds, split, groups, split_seed)
     chosen = methods.for_cohort(cohort, method, backbone, budget, settings, recipe=recipe)
     identity = digest([chosen.changed, cohort.hash, plan.hash, seed, single])
-    store.refuse_taken(out, overwrite or _is_the_same(out, identity))
+    earlier = _same_training(out, identity)
+    refuse_taken(out, overwrite or earlier is not None)
     kept = Path(runs) if runs is not None else out.with_name(out.name + ".runs")
     results = evaluate(
         cohort, method, backbone, [seed], budget, kept, recipe=recipe, split=plan, device=device, threads=threads,
@@ -138,12 +141,14 @@ def train(
             model = _single(cohort, plan, chosen, seed, device_of(device), runs_store)
     else:
         model = _of_folds(cohort, results, chosen, seed, runs_store)
-    about = _about(cohort, results, name or out.name, identity, single)
-    about |= {"cautions": list(cautions), "recorded_reference": recorded_reference}
-    card = write_card(about, model.facts.for_json())
-    decision = about.pop("decision")
+    metadata = _metadata(cohort, results, name or out.name, identity, single)
+    metadata |= {"cautions": list(cautions), "recorded_reference": recorded_reference}
+    if earlier is not None:
+        metadata["created"] = earlier["created"]
+    card = write_card(metadata, model.facts.for_json())
+    decision = metadata.pop("decision")
     reference = make_reference(cohort, _mean_features(model, cohort, runs_store))
-    bundle = Bundle(model, decision, reference, about, card)
+    bundle = Bundle(model, decision, reference, metadata, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
 
 
@@ -164,13 +169,13 @@ def _has_names(baseline: Baseline) -> bool:
     return getattr(baseline, "front_end", None) is not None or baseline.name == "bandpower"
 
 
-def _is_the_same(out: Path, identity: str) -> bool:
-    """Whether a bundle of this very training is there: the same call may be made again."""
+def _same_training(out: Path, identity: str) -> Mapping[str, Any] | None:
+    """The metadata of a bundle of this very training: the same call may be repeated, and changes nothing."""
     try:
-        content: Mapping[str, Any] = store.open_bundle(out).json(store.ABOUT)["provenance"]
+        metadata = open_bundle(out).json(METADATA)
     except BridgeMILError:
-        return False
-    return content.get("identity") == identity
+        return None
+    return metadata if metadata["provenance"].get("identity") == identity else None
 
 
 def _facts(cohort: Cohort, settings: Settings, seed: int) -> ModelFacts:
@@ -221,9 +226,9 @@ def _trained(results: Results, single: bool) -> str:
     return f"The mean of the models of {k} folds, each fitted without the fold that tested it{selected}."
 
 
-def _about(cohort: Cohort, results: Results, name: str, identity: str, single: bool) -> dict[str, Any]:
+def _metadata(cohort: Cohort, results: Results, name: str, identity: str, single: bool) -> dict[str, Any]:
     """What bundle.json says beside the model's own facts; ``decision`` is the calibration itself."""
-    decision, error = judge_calibration(HeldOut.of(results))
+    decision, error = judge_calibration(*held_out(results))
     files = cohort.about["files"]
     return {
         "name": name,
@@ -231,7 +236,7 @@ def _about(cohort: Cohort, results: Results, name: str, identity: str, single: b
         "ensemble": "single" if single else "folds",
         "trained": _trained(results, single),
         "warnings": results.warnings,
-        "performance": measure(as_said(results)),
+        "performance": measure(calibrated_classes(results)),
         "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error},
         "provenance": {
             "identity": identity,
@@ -248,3 +253,65 @@ def _about(cohort: Cohort, results: Results, name: str, identity: str, single: b
         },
         "decision": decision.calibration,
     }
+
+
+def held_out(results: Results) -> tuple[Floats, Ints, Ints]:
+    """Held-out probabilities (n, K), class numbers (n,) and folds (n,) of the n subjects, from results of one seed."""
+    table, classes = results.predictions, list(results.classes)
+    return (
+        table[[f"p_{name}" for name in classes]].to_numpy(dtype=float),
+        table["label"].map(classes.index).to_numpy(dtype=np.int64),
+        table["fold"].to_numpy(dtype=np.int64),
+    )
+
+
+def judge_calibration(p: Floats, y: Ints, folds: Ints) -> tuple[Decision, dict[str, Any]]:
+    """The calibration that held-out predictions support, and the calibration error before and after it.
+
+    The error after is of probabilities that were calibrated by the other folds only, decision included.
+    """
+    after = cross_calibrated(p, y, folds)
+    figures = {
+        "before": calibration_error(p, y).for_json() | {"log_loss": log_loss(p, y)},
+        "after": calibration_error(after, y).for_json() | {"log_loss": log_loss(after, y)},
+    }
+    return decide(p, y, folds), figures
+
+
+def calibrated_classes(results: Results) -> Results:
+    """Results whose predicted class is the one a bundle would predict: the most probable after a calibration by the
+    other folds.
+
+    A vote's own prediction, and the most probable class before an isotonic calibration, may be another.
+    """
+    likeliest = cross_calibrated(*held_out(results)).argmax(axis=1)
+    return replace(results, predictions=results.predictions.assign(predicted=np.asarray(results.classes)[likeliest]))
+
+
+def measure(results: Results) -> dict[str, Any]:
+    """Scores of held-out subjects with 95 % intervals, as ``bundle.json`` holds them.
+
+    ``p_guessing``: permutation p-value of the balanced accuracy, diagnoses permuted over subjects.
+    """
+    row = results.to_dict()
+    intervals = score_intervals(results.predictions, results.classes)
+    return {
+        "accuracy": {"value": row["accuracy"]["mean"], "ci95": row["ci95"]},
+        **{name: {"value": row[name], "ci95": list(intervals[name])} for name in ("balanced_accuracy", "auroc")},
+        **{name: row[name] for name in ("macro_f1", "mcc", "chance", "chance95", "confusion", "n_subjects", "folds")},
+        "clinical": results.clinical.to_dict(curves=False),
+        "p_guessing": _permutation_p(results),
+        "split": row["split"],
+        "baselines": {name: baseline["accuracy"]["mean"] for name, baseline in row["baselines"].items()},
+    }
+
+
+def _permutation_p(results: Results) -> float:
+    predicted, true = (results.predictions[name].to_numpy() for name in ("predicted", "label"))
+    rng = np.random.default_rng(0)
+
+    def balanced(labels: NDArray[Any]) -> float:
+        return float(np.mean([(predicted[labels == name] == name).mean() for name in results.classes]))
+
+    shuffled = np.array([balanced(rng.permutation(true)) for _ in range(PERMUTATIONS)])
+    return float((1 + (shuffled >= balanced(true) - 1e-12).sum()) / (1 + PERMUTATIONS))

@@ -11,8 +11,8 @@ from bridgemil.cli import options
 from bridgemil.cli.predict import BAD, CODE, print_cautions, print_prediction
 
 if TYPE_CHECKING:
+    from bridgemil.bundle.bundle import Bundle
     from bridgemil.bundle.prediction import RecordingPrediction
-    from bridgemil.bundle.store import Bundle
     from bridgemil.models import ModelFacts
     from bridgemil.report.explanation import Explanation
     from bridgemil.report.held_out import HeldOut
@@ -45,13 +45,13 @@ def run(
 
     Of runs, the model is the one that did not see this person. Ends with a page to open. Research use only.
     """
-    from bridgemil.bundle import shipped
+    from bridgemil.bundle.bundle import SHIPPED
     from bridgemil.errors import BadUse, NotFound
     from bridgemil.report.explanation import explain
     from bridgemil.report.held_out import find
     from bridgemil.runs import find_store
 
-    if (runs / "bundle.json").is_file() or (not runs.exists() and str(runs) in shipped.NAMES):
+    if (runs / "bundle.json").is_file() or (not runs.exists() and str(runs) in SHIPPED):
         if recording is None:
             raise BadUse(f"{runs} is a model: name a recording, `bridgemil explain {runs} RECORDING`")
         for name, value in (("--subject", subject), ("--method", method), ("--run", run_), ("--cohort", cohort)):
@@ -63,7 +63,7 @@ def run(
         raise BadUse(f"{runs}: is the model of one run, not a folder of runs; `bridgemil train` makes a model for "
                      "`bridgemil predict` and `bridgemil explain`")  # fmt: skip
     if not runs.is_dir():
-        raise NotFound(f"{runs}: no such folder, and no model of the package ({', '.join(shipped.NAMES)})")
+        raise NotFound(f"{runs}: no such folder, and no model of the package ({', '.join(SHIPPED)})")
     if recording is not None or subject is None:
         raise BadUse(f"{runs} is no model but a folder of runs: say whom, --subject ID, and no recording")
     if bad_channels is not None:
@@ -95,9 +95,9 @@ def _explain_recording(
     backbone: str | None,
 ) -> None:
     """The page of a new recording, as ``predict --report`` writes it, and its numbers."""
+    from bridgemil.bundle.bundle import load
     from bridgemil.bundle.page import explain_recording, write_page
     from bridgemil.bundle.prediction import RecordingPrediction, predict
-    from bridgemil.bundle.store import load
     from bridgemil.errors import BadData, BadUse
 
     bundle, answers = load(model, backbone=backbone), list[RecordingPrediction]()

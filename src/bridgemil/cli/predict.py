@@ -10,8 +10,8 @@ import typer
 from bridgemil.cli import options
 
 if TYPE_CHECKING:
+    from bridgemil.bundle.bundle import Bundle
     from bridgemil.bundle.prediction import RecordingPrediction
-    from bridgemil.bundle.store import Bundle
 
 NAME = "predict"
 BAD = "Electrodes that are flat or marked bad: stop or interpolate.  [default: as in training]"
@@ -50,9 +50,9 @@ def run(
     refused with the reason, and does not stop the others; the exit code is 1 then. Cautions that hold for every
     prediction of the model are printed once; a WARNING is about one recording. Research use only.
     """
+    from bridgemil.bundle.bundle import load
     from bridgemil.bundle.page import write_page
     from bridgemil.bundle.prediction import Refused, predict
-    from bridgemil.bundle.store import load
     from bridgemil.errors import BadUse, Problem, grouped
     from bridgemil.evaluation.estimate import torch_threads
 

@@ -57,7 +57,7 @@ def run(
     The model is the mean of the folds' models, calibrated with what each said of people it had not seen. Interrupted,
     the same command goes on where it stopped. Research use only.
     """
-    from bridgemil.bundle.performance import not_better_than_chance
+    from bridgemil.bundle.bundle import not_better_than_chance
     from bridgemil.bundle.training import train
     from bridgemil.report.results_table import print_results
 
@@ -69,35 +69,35 @@ def run(
         accept_risk=accept_risk or (), recorded_reference=recorded_reference, positive=positive, prevalence=prevalence,
     )  # fmt: skip
     if json:
-        options.print_json(for_machines(trained, out))
+        options.print_json(to_dict(trained, out))
         return
     print_results([trained.results], list(trained.results.baselines.values()))
-    about = trained.bundle.about
-    before, after = (about["calibration"]["error"][when] for when in ("before", "after"))
+    metadata = trained.bundle.metadata
+    before, after = (metadata["calibration"]["error"][when] for when in ("before", "after"))
     typer.echo(
-        f"\nCalibration: {about['calibration']['sentence']}.\n  error {before['value']:.3f} before, "
+        f"\nCalibration: {metadata['calibration']['sentence']}.\n  error {before['value']:.3f} before, "
         f"{after['value']:.3f} after, cross-fitted (95 % {after['ci95'][0]:.3f} to {after['ci95'][1]:.3f}; under "
         f"perfect calibration: {after['expected_if_calibrated']:.3f})"
     )
-    doubt = not_better_than_chance(about["performance"])
+    doubt = not_better_than_chance(metadata["performance"])
     if doubt:
         typer.echo(f"WARNING: {doubt}")
-    typer.echo(f"\nModel: {out} ({about['trained']})\nCard:  {out / 'card.md'}\nRuns:  {trained.runs}")
+    typer.echo(f"\nModel: {out} ({metadata['trained']})\nCard:  {out / 'card.md'}\nRuns:  {trained.runs}")
     after_that = f"bridgemil predict {out} RECORDING"
     if not trained.bundle.model.facts.preparation:
         after_that = f"bundle.load({str(out)!r}).probabilities(windows) in Python: it was trained on arrays"
-    typer.echo(f"{about['notice']}\nNext:  {after_that}")
+    typer.echo(f"{metadata['notice']}\nNext:  {after_that}")
 
 
-def for_machines(trained: Trained, out: Path) -> dict[str, Any]:
+def to_dict(trained: Trained, out: Path) -> dict[str, Any]:
     """What ``train --json`` prints."""
-    about = trained.bundle.about
+    metadata = trained.bundle.metadata
     keys = ("name", "ensemble", "classes", "performance", "calibration", "notice")
     return {
         "model": str(out),
         "checksum": trained.bundle.checksum,
         "runs": str(trained.runs),
-        **{key: about[key] for key in keys},
+        **{key: metadata[key] for key in keys},
         "warnings": trained.results.warnings,
         "evaluation": trained.results.to_dict(),
     }

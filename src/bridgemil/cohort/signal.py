@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridgemil.errors import BadData, BadUse
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Band = tuple[float, float]  # low and high edge in Hz; the high edge belongs to the next band
 NOTCH_WIDTH = 2.0  # Hz that a notch removes, transition included
@@ -140,6 +144,59 @@ def bins(band: Band, signal: Signal) -> range:
     """The bins of a window's spectrum in a band: low edge <= frequency < high edge."""
     low, high = (math.ceil(edge * signal.n_times / signal.sfreq - 1e-9) for edge in band)
     return range(low, min(high, signal.n_times // 2 + 1))
+
+
+def band_power(density: NDArray[Any], frequency: NDArray[np.floating[Any]], bands: Iterable[Band]) -> NDArray[Any]:
+    """Power in each band: the sum over the bins with low edge <= frequency < high edge.
+
+    Parameters
+    ----------
+    density : ndarray of shape (..., n_bins)
+        Power spectra.
+    frequency : ndarray of shape (n_bins,)
+        Of the bins, in Hz.
+    bands : iterable of (float, float)
+        Low and high edge of each, in Hz.
+
+    Returns
+    -------
+    ndarray of shape (..., n_bands)
+    """
+    import numpy as np
+
+    parts = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in bands]
+    return np.stack(parts, axis=-1)
+
+
+def relative_band_power(
+    density: NDArray[Any], frequency: NDArray[np.floating[Any]], bands: Iterable[Band]
+) -> NDArray[Any]:
+    """Share of each band in the power of all of them; parameters and shape as of ``band_power``."""
+    power = band_power(density, frequency, bands) + 1e-12
+    power /= power.sum(axis=-1, keepdims=True)
+    return power
+
+
+def window_band_power(windows: NDArray[Any], sfreq: float, bands: Iterable[Band]) -> NDArray[Any]:
+    """Relative band power of each window and channel, from periodograms with a Hann window.
+
+    Parameters
+    ----------
+    windows : ndarray of shape (n_windows, n_channels, n_times)
+        In microvolts.
+    sfreq : float
+        Sampling rate, in Hz.
+    bands : iterable of (float, float)
+        Low and high edge of each, in Hz.
+
+    Returns
+    -------
+    ndarray of shape (n_windows, n_channels, n_bands)
+    """
+    from scipy.signal import periodogram
+
+    frequency, density = periodogram(windows, sfreq, window="hann", axis=-1)
+    return relative_band_power(density, frequency, bands)
 
 
 def _overlap(one: Band, other: Band) -> float:

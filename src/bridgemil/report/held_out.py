@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, some_bands
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, some_bands, window_band_power
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
@@ -281,13 +281,8 @@ class BandShares:
 
 def band_shares(bag: Any, sfreq: float, bands: Sequence[Band]) -> Floats:
     """Share of each band in a person's power, in percent, of up to ``MOST_WINDOWS`` windows (n x C x T, µV)."""
-    from scipy.signal import periodogram
-
     windows = np.asarray(bag[_spaced(len(bag))])
-    frequency, density = periodogram(windows, sfreq, window="hann", axis=-1)
-    parts = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in bands]
-    power = np.stack(parts, axis=-1) + 1e-12
-    shares: Floats = 100 * (power / power.sum(axis=-1, keepdims=True)).mean(axis=(0, 1))
+    shares: Floats = 100 * window_band_power(windows, sfreq, bands).mean(axis=(0, 1))
     return shares
 
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bridgemil.bundle.novelty import LENGTHS, Distance, NoveltyModel, WindowFeatures, leave_out, window_features
-from bridgemil.bundle.reference import make_reference
+from bridgemil.bundle.novelty import (
+    LENGTHS,
+    Distance,
+    NoveltyModel,
+    WindowFeatures,
+    leave_out,
+    make_reference,
+    window_features,
+)
 from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, held_bands
 from people import people
 from recordings import MONTAGE, noise

@@ -1,13 +1,13 @@
 """A bundle on disk: a trained, calibrated model with everything needed to use it on a new recording, and its card.
 
     bundle.json             classes, signal, preparation, calibration, performance, provenance
-    card.md                 the same for people
-    reference.safetensors   statistics of the training subjects, without anybody's own data
+    card.md                 the same as text
+    reference.safetensors   statistics of the training subjects, without data of any one of them
     model/                  the fitted model (see ``bridgemil.models``); of an ensemble one folder per member
     manifest.json           checksums (see ``bridgemil.storage.artifact``)
 
 Nothing in it executes. Every file is compared with its checksum before anything is built from it; a file that is
-missing, changed, cut short or not listed is refused. Take bundles from people you trust: checksums find damage, not
+missing, changed, truncated or not listed is refused. Use bundles from sources you trust: checksums find damage, not
 fraud.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import models
-from bridgemil.bundle.reference import Reference
-from bridgemil.bundle.shipped import locate
+from bridgemil.bundle.novelty import Reference
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadData, BadUse, BridgeMILError
+from bridgemil.errors import BadData, BadUse, BridgeMILError, NotFound
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.calibration import Calibration
 from bridgemil.runs import AuditWarning
@@ -33,7 +33,8 @@ from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
 from bridgemil.storage.files import refuse_link, write_json, write_text
 
 KIND = "bundle"
-ABOUT, CARD, REFERENCE, MODEL = "bundle.json", "card.md", "reference.safetensors", "model"
+METADATA, CARD, REFERENCE, MODEL = "bundle.json", "card.md", "reference.safetensors", "model"
+SHIPPED = ("alzheimer",)  # models of the package: folders of src/bridgemil/bundles
 ADVICE = "get the bundle again"
 NOTICE = "Research use only: not a medical device, and no basis for a decision about a person."
 
@@ -44,34 +45,34 @@ class Bundle:
 
     Parameters
     ----------
-    model
+    model : Model
         The fitted model.
-    calibration
-        What its probabilities go through.
-    reference
+    calibration : Calibration
+        Applied to its probabilities.
+    reference : Reference
         Statistics of the training subjects.
-    about
-        ``name``, ``warnings``, ``performance``, ``calibration``, ``provenance`` and more, as ``bundle.json`` holds
-        them.
-    card
+    metadata : mapping
+        ``name``, ``warnings``, ``performance``, ``calibration``, ``provenance`` and more, the content of
+        ``bundle.json``.
+    card : str
         The model card, Markdown.
-    folder
+    folder : Path, optional
         Where it was read from or written to.
-    checksum
-        Of everything in the folder: which model it is.
+    checksum : str
+        Of everything in the folder: identifies the model.
     """
 
     model: models.Model
     calibration: Calibration
     reference: Reference
-    about: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     card: str
     folder: Path | None = None
     checksum: str = ""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The diagnoses it tells apart, K."""
+        """The names of its K classes."""
         return self.model.facts.classes
 
     @property
@@ -81,54 +82,56 @@ class Bundle:
 
     @property
     def name(self) -> str:
-        """What it is called."""
-        return str(self.about["name"])
+        """The model's name."""
+        return str(self.metadata["name"])
 
     @property
     def warnings(self) -> list[AuditWarning]:
         """The audit warnings of the cohort it was trained on."""
-        return list(self.about.get("warnings", ()))
+        return list(self.metadata.get("warnings", ()))
 
     @property
     def title(self) -> str:
-        """Name and hash: which model said something."""
+        """Name and the first digits of the checksum."""
         return f"{self.name} {self.checksum[:12]}".strip()
 
     def probabilities(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Calibrated probabilities of one person, K.
+        """Calibrated class probabilities of one subject.
 
         Parameters
         ----------
-        bag : shape (n_windows, n_channels, n_times)
+        bag : ndarray of shape (n_windows, n_channels, n_times)
             In microvolts, prepared as the training cohort was.
+
+        Returns
+        -------
+        ndarray of shape (K,)
         """
         return self.calibration(self.model.predict(bag).probabilities)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Bundle:
-        """Write the bundle in one step; returns it as it stands there.
+        """Write the bundle atomically, and read it back.
 
         Parameters
         ----------
-        folder
-            Where to. Another bundle there is replaced only with ``overwrite``, anything else never.
-        overwrite
+        folder : str or Path
+            Another bundle there is replaced only with ``overwrite``, anything else never.
+        overwrite : bool
             Replace a bundle.
         """
         folder = Path(folder)
         refuse_taken(folder, overwrite)
         try:
             with new_artifact(folder.absolute(), KIND) as partial:
-                self._fill(partial)
+                self._write(partial)
         except OSError as error:
-            words = f"{folder}: cannot be written ({error.strerror}); make room, or choose another --out"
-            raise BridgeMILError(words) from None
-        return load(folder, backbone=self.model.facts.settings.backbone if self._has_user_code else None)
+            message = f"{folder}: cannot be written ({error.strerror}); make room, or choose another --out"
+            raise BridgeMILError(message) from None
+        settings = self.model.facts.settings
+        has_user_code = any(member.code is not None for member in settings.each)
+        return load(folder, backbone=settings.backbone if has_user_code else None)
 
-    @property
-    def _has_user_code(self) -> bool:
-        return any(member.code is not None for member in self.model.facts.settings.each)
-
-    def _fill(self, folder: Path) -> None:
+    def _write(self, folder: Path) -> None:
         import torch
 
         from bridgemil.learning.checkpoint import write_tensors
@@ -139,50 +142,63 @@ class Bundle:
         write_text(folder / CARD, self.card)
         facts = self.model.facts.for_json()
         content = {
-            "notice": NOTICE, **self.about,
+            "notice": NOTICE, **self.metadata,
             **{key: facts[key] for key in ("settings", "classes", "signal", "preparation", "seed", "versions")},
             "reference": {"bands": {name: list(band) for name, band in self.reference.bands.items()}},
         }  # fmt: skip
-        write_json(folder / ABOUT, content)
+        write_json(folder / METADATA, content)
 
 
 def refuse_taken(folder: Path, overwrite: bool) -> None:
-    """Refuse a place that holds something else: what lies there may be all a user has."""
+    """Refuse a folder that holds anything but a bundle that may be replaced."""
     refuse_link(folder)
     if not folder.exists():
         return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / ABOUT).is_file()):
+    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / METADATA).is_file()):
         raise BadUse(f"{folder}: exists and is no bundle; choose another --out")
     if any(folder.iterdir()) and not overwrite:
         raise BadUse(f"{folder}: holds a bundle already; choose another --out, or --overwrite")
 
 
+def locate(model: str | Path) -> Path:
+    """The folder of a model: an existing folder, or else a model of the package by its name."""
+    path = Path(model)
+    if path.exists():
+        return path
+    if str(model) in SHIPPED:
+        return Path(str(files("bridgemil").joinpath("bundles", str(model))))
+    raise NotFound(
+        f"{model}: no such folder, and no model of the package ({', '.join(SHIPPED)}); make one with "
+        "`bridgemil train COHORT --out MODEL`"
+    )
+
+
 def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu") -> Bundle:
-    """Read a bundle; every file is checked first.
+    """Read a bundle; every file is compared with its checksum first.
 
     Parameters
     ----------
-    folder
-        Where it is, or the name of a model that comes with the package.
-    backbone
-        Needed if it was trained with your own code: the same address again. A folder never makes code run by itself.
-    device
+    folder : str or Path
+        Its folder, or the name of a model that comes with the package.
+    backbone : str, optional
+        Needed if it was trained with your own code: the same ``file.py:NAME`` again. A bundle never runs code by
+        itself.
+    device : str
         Where to predict.
     """
     from bridgemil.learning.checkpoint import read_tensors
 
     folder = locate(folder)
     artifact = open_bundle(folder)
-    about, strangers = artifact.json(ABOUT), artifact.strangers()
+    metadata, strangers = artifact.json(METADATA), artifact.strangers()
     if strangers:
         raise BadData(f"{folder}: {', '.join(strangers)} is not part of the bundle; remove it, or {ADVICE}")
-    tensors = read_tensors(artifact.path(REFERENCE))
-    numbers = {name: value.numpy() for name, value in tensors.items()}
+    arrays = {name: value.numpy() for name, value in read_tensors(artifact.path(REFERENCE)).items()}
     return Bundle(
         models.read_model(artifact, f"{MODEL}/", backbone=backbone, device=device),
-        calibration.from_json(about["calibration"]),
-        Reference.from_tensors(numbers, about["reference"]["bands"]),
-        about,
+        calibration.from_json(metadata["calibration"]),
+        Reference.from_tensors(arrays, metadata["reference"]["bands"]),
+        metadata,
         artifact.text(CARD),
         folder,
         artifact.checksum,
@@ -194,3 +210,22 @@ def open_bundle(folder: Path) -> Artifact:
     if not is_artifact(folder):
         raise BadData(f"{folder}: no bundle there; make one with `bridgemil train COHORT --out MODEL`")
     return Artifact.open(folder, KIND, ADVICE)
+
+
+def not_better_than_chance(performance: Mapping[str, Any]) -> str | None:
+    """A caution if cross-validation does not show a performance above chance level, else None.
+
+    Parameters
+    ----------
+    performance : mapping
+        ``metadata["performance"]`` of a bundle.
+    """
+    low, chance = performance["balanced_accuracy"]["ci95"][0], 1 / len(performance["confusion"]["classes"])
+    p = performance["p_guessing"]
+    if low > chance and p < 0.025:
+        return None
+    return (
+        f"not shown to be better than chance: balanced accuracy {performance['balanced_accuracy']['value']:.2f} on "
+        f"{performance['n_subjects']} held-out subjects (lower limit of the 95 % interval {low:.2f}, chance level "
+        f"{chance:.2f}, permutation p = {p:.3f})"
+    )

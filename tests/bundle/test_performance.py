@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from bridgemil import methods
-from bridgemil.bundle.performance import as_said, measure, not_better_than_chance
+from bridgemil.bundle.bundle import not_better_than_chance
+from bridgemil.bundle.training import calibrated_classes, measure
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.results import Results
 
@@ -28,8 +29,8 @@ def test_a_vote_is_judged_by_the_class_that_its_bundle_says() -> None:
     against = ["b" if label == "a" else "a" for label in labels]
     results = made(labels, "".join(against), [0.8 if label == "b" else 0.2 for label in labels])
     assert results.summary["accuracy"].iloc[0] == 0
-    assert as_said(results).predictions["predicted"].tolist() == list(labels)
-    assert measure(as_said(results))["accuracy"]["value"] == 1
+    assert calibrated_classes(results).predictions["predicted"].tolist() == list(labels)
+    assert measure(calibrated_classes(results))["accuracy"]["value"] == 1
 
 
 def test_three_people_who_are_right_by_luck_are_no_proof() -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from bridgemil import bundle as bundles
 from bridgemil.bundle import card as cards
+from bridgemil.bundle.bundle import Bundle
 from bridgemil.bundle.page import explain_recording
 from bridgemil.bundle.prediction import RecordingPrediction, Refused, describe, predict
-from bridgemil.bundle.store import Bundle
 from bridgemil.bundle.training import train
 from bridgemil.cli.predict import print_prediction
 from bridgemil.cohort import formats
@@ -184,9 +184,8 @@ def test_the_same_training_again_is_the_same_bundle_and_another_needs_leave(coho
     assert again.bundle.checksum == first.bundle.checksum
     with pytest.raises(BadUse, match="holds a bundle already"):
         train(cohort, tmp_path / "m", "tangent", **how)
-    assert (
-        train(cohort, tmp_path / "m", "tangent", overwrite=True, **how).bundle.about["settings"]["method"] == "tangent"
-    )
+    replaced = train(cohort, tmp_path / "m", "tangent", overwrite=True, **how).bundle
+    assert replaced.metadata["settings"]["method"] == "tangent"
 
 
 # Predictions
@@ -327,11 +326,11 @@ def test_a_recording_much_longer_than_the_training_peoples_is_warned_of(bundle: 
 
 def test_cautions_of_the_model_are_kept_apart_from_a_recordings_own_warnings(bundle: Bundle, tmp_path: Path) -> None:
     file = write_edf(tmp_path / "one.edf", eeg(80), SFREQ, MONTAGE)
-    where = bundle.about["provenance"]
+    where = bundle.metadata["provenance"]
     assert where["recordings_per_person"] == 1
     several = where | {"recordings_per_person": 2.0}
     for provenance, stated in ((where, False), (several, True)):
-        asked = replace(bundle, about={**bundle.about, "provenance": provenance, "cautions": ["one site only"]})
+        asked = replace(bundle, metadata={**bundle.metadata, "provenance": provenance, "cautions": ["one site only"]})
         found = said(asked, file)
         cautions = found.to_dict()["model"]["cautions"]
         assert cautions == describe(asked)["cautions"]
@@ -346,7 +345,7 @@ def test_a_bundle_says_how_many_recordings_its_people_had(tmp_path: Path) -> Non
     bags = [[made.windows(subject)[:4], made.windows(subject)[4:]] for subject in made.subjects]
     cohort = Cohort.from_arrays(bags, made.labels, sfreq=200.0, channels=list(made.channels), burn_in=1)
     trained = train(cohort, tmp_path / "m", "bandpower", folds=3, baselines=False, progress=False)
-    assert trained.bundle.about["provenance"]["recordings_per_person"] == 2
+    assert trained.bundle.metadata["provenance"]["recordings_per_person"] == 2
 
 
 def test_a_flat_electrode_can_be_rebuilt_and_is_said(bundle: Bundle, tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import bridgemil
 from bridgemil import bundle as bundles
-from bridgemil.bundle import shipped
+from bridgemil.bundle.bundle import SHIPPED, Bundle, locate
 from bridgemil.bundle.prediction import RecordingPrediction, predict
-from bridgemil.bundle.store import Bundle
 from bridgemil.cohort.channels import ADFTD_ORDER
 from recordings import write_edf
 
-PACKAGE = Path(shipped.__file__).parents[1]
+PACKAGE = Path(bridgemil.__file__).parent
 # One of the model's training people: a prediction for her shows that the model runs, and nothing else.
 SOMEBODY = PACKAGE / "recordings" / "adftd-60s" / "sub-001" / "eeg" / "sub-001_task-eyesclosed_eeg.edf"
 
@@ -32,7 +32,7 @@ def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", shipped.NAMES)
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_model_of_the_package_is_whole_small_and_names_no_place_it_was_made_at(name: str) -> None:
     folder = PACKAGE / "bundles" / name
     bundle = bundles.load(name)  # compares every file with its hash
@@ -47,19 +47,19 @@ def test_a_model_of_the_package_is_whole_small_and_names_no_place_it_was_made_at
 
 
 def test_the_list_of_names_is_what_is_there_and_the_help_says_them() -> None:
-    assert sorted(folder.name for folder in (PACKAGE / "bundles").iterdir()) == sorted(shipped.NAMES)
+    assert sorted(folder.name for folder in (PACKAGE / "bundles").iterdir()) == sorted(SHIPPED)
     help_ = " ".join(bridgemil("predict", "--help").stdout.split())
-    assert all(name in help_ for name in shipped.NAMES)
+    assert all(name in help_ for name in SHIPPED)
 
 
 def test_the_card_says_what_cross_validation_found(alzheimer: Bundle) -> None:
-    about = alzheimer.about
+    metadata = alzheimer.metadata
     assert alzheimer.classes == ("Alzheimer", "healthy")
-    assert [row["n"] for row in about["provenance"]["people"]] == [36, 29]
-    assert about["settings"]["method"] == "tangent+bridgemil"
-    assert about["performance"]["balanced_accuracy"]["ci95"][0] > 0.7
-    assert about["calibration"]["error"]["after"]["value"] < 0.10, "the goal"
-    assert f"{about['performance']['accuracy']['value']:.3f}" in alzheimer.card
+    assert [row["n"] for row in metadata["provenance"]["people"]] == [36, 29]
+    assert metadata["settings"]["method"] == "tangent+bridgemil"
+    assert metadata["performance"]["balanced_accuracy"]["ci95"][0] > 0.7
+    assert metadata["calibration"]["error"]["after"]["value"] < 0.10, "the goal"
+    assert f"{metadata['performance']['accuracy']['value']:.3f}" in alzheimer.card
     assert "gamma" in alzheimer.reference.bands, "what the model reads, the out-of-distribution test reads too"
 
 
@@ -92,4 +92,4 @@ def test_gain_changes_nothing_and_a_folder_of_that_name_comes_first(
     np.testing.assert_allclose(p[2], p[1], atol=0.01)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "alzheimer").mkdir()
-    assert shipped.locate("alzheimer") == Path("alzheimer")
+    assert locate("alzheimer") == Path("alzheimer")
