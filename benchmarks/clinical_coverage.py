@@ -17,11 +17,11 @@ import numpy as np
 from scipy.stats import binom, norm
 
 from bridgemil.evaluation.diagnostic_accuracy import (
+    OperatingPoint,
     Proportion,
     predictive_values_at,
     sensitivity_specificity,
 )
-from bridgemil.evaluation.operating_point import OperatingPoint
 
 PREVALENCE = 0.1
 

@@ -72,7 +72,8 @@ def child(cohort_folder: Path, runs: Path, method: str, backbone: str) -> None:
     from bridgemil import methods
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.cohort.folds import SubjectKFold
-    from bridgemil.evaluation.run import Run, device_of
+    from bridgemil.evaluation.run import Run
+    from bridgemil.parallel import device_of
     from bridgemil.runs import open_store
 
     peak = Peak()

@@ -20,8 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from bridgemil.evaluation.metrics import bootstrap, chance, effective_size, wilson
-from bridgemil.evaluation.score_intervals import auroc_interval, balanced_accuracy_interval
+from bridgemil.evaluation.metrics import (
+    auroc_interval,
+    balanced_accuracy_interval,
+    bootstrap,
+    chance,
+    effective_size,
+    wilson,
+)
 from bridgemil.evaluation.statistics import LEVEL, adjusted_interval, holm, paired_test, sign_flip_test
 
 Floats = NDArray[np.float64]

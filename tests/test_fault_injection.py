@@ -26,7 +26,7 @@ from bridgemil.cohort.folds import SubjectKFold
 from bridgemil.cohort.prepare import prepare
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData
-from bridgemil.evaluation.evidence import EvidenceFound
+from bridgemil.evaluation.metrics import EvidenceFound
 from bridgemil.report.demo_page import write_page
 from bridgemil.report.results_figure import Example, draw, draw_gates
 from bridgemil.storage.files import restore

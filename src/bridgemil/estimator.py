@@ -127,7 +127,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups
             Bags of one group (a family, the same person twice) are kept on one side of the validation split, n.
         """
-        from bridgemil.evaluation.run import device_of
+        from bridgemil.parallel import device_of
 
         if not 0 < self.validation < 1:
             raise BadUse(f"validation is a share of the subjects between 0 and 1, got {self.validation!r}")

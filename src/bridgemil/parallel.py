@@ -12,10 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from bridgemil.errors import BridgeMILError
+from bridgemil.errors import BadUse, BridgeMILError
+
+if TYPE_CHECKING:
+    import torch
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -89,6 +94,40 @@ def default_threads() -> int:
     """Threads for torch in a command that is one process: OMP_NUM_THREADS, or all the cores this process may use."""
     granted = os.environ.get("OMP_NUM_THREADS", "")
     return int(granted) if granted.isdigit() and int(granted) > 0 else cores()
+
+
+def device_of(name: str) -> torch.device:
+    """``auto``, ``cpu`` or ``cuda`` (also ``cuda:1``) as a device that is there."""
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise BadUse(f"device must be auto, cpu or cuda, got {name!r}")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise BadUse("device cuda: torch sees no CUDA device here; use --device cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise BadUse(f"device {name}: there are only {torch.cuda.device_count()} CUDA devices here")
+    return device
+
+
+@contextmanager
+def torch_threads(threads: int | None) -> Iterator[None]:
+    """Give torch these threads, and put them back."""
+    import torch
+
+    if threads is not None and threads < 1:
+        raise BadUse(f"threads must be at least 1, got {threads}")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or default_threads())
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def each(

@@ -22,7 +22,7 @@ from bridgemil.engine import execute
 from bridgemil.engine.display import Display
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.engine.execute import Where
-from bridgemil.engine.forecast import BASELINE, START, Forecast
+from bridgemil.engine.forecast import FITTED_BASELINE, START, Forecast
 from bridgemil.engine.plan import Plan, grid
 from bridgemil.engine.scheduler import Event
 from bridgemil.errors import BadUse, BridgeMILError
@@ -78,7 +78,7 @@ def planned(cohort: Cohort, tmp_path: Path, backbone: str = "covariance") -> Pla
 
 
 def forecast_of(work: Plan, seconds: float, memory: float = 1e9) -> Forecast:
-    each = {job.identity: seconds if job.settings.is_network else BASELINE for job in work.todo}
+    each = {job.identity: seconds if job.settings.is_network else FITTED_BASELINE for job in work.todo}
     return Forecast(len(work.jobs), {job.identity: job for job in work.todo}, each, memory)
 
 
@@ -188,20 +188,20 @@ def test_the_first_fold_corrects_the_forecast(
     work = planned(cohort, tmp_path)
     expected = forecast_of(work, seconds=10.0)
     assert str(expected) == "6 runs: 0 done, 6 to do; about 30 s, 1.0 GB of memory each"
-    assert expected.left() == pytest.approx(30 + 3 * BASELINE)
+    assert expected.left() == pytest.approx(30 + 3 * FITTED_BASELINE)
     first, second, third = (job for job in work.todo if job.settings.is_network)
     display = Display(expected, Stored(100.0))
     display.show([first], 5)
     now[0] += 4
-    assert expected.left({first.identity: 4.0}) == pytest.approx(26 + 3 * BASELINE)
+    assert expected.left({first.identity: 4.0}) == pytest.approx(26 + 3 * FITTED_BASELINE)
     now[0] += 96
     display.tell(Event(first, "done"))
-    assert expected.left() == pytest.approx(2 * (100 + START) + 3 * BASELINE)
+    assert expected.left() == pytest.approx(2 * (100 + START) + 3 * FITTED_BASELINE)
     expected.at_once = 2
     assert expected.left({second.identity: 60.5}) == pytest.approx(100.5), "the last one is not shared"
     display.tell(Event(second, "failed", "words"))
     display.tell(Event(third, "done"))
-    assert expected.left() == pytest.approx(3 * BASELINE / 2)
+    assert expected.left() == pytest.approx(3 * FITTED_BASELINE / 2)
     said = capsys.readouterr().err
     assert "[1/6]" in said, "one count, of all runs"
     assert "fold 1: done, 3 min left" in said

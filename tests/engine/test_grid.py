@@ -11,7 +11,7 @@ import pytest
 from bridgemil import backbones, baselines, methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where, expect, plan
-from bridgemil.engine.forecast import BASELINE, START
+from bridgemil.engine.forecast import FITTED_BASELINE, START
 from bridgemil.engine.plan import Experiment, Job, Plan, grid
 from bridgemil.errors import BadData, BadUse, BridgeMILError
 from bridgemil.evaluation.protocol import fold_plan
@@ -140,7 +140,7 @@ def test_the_time_of_a_run_is_that_of_its_finished_siblings(cohort: Cohort, tmp_
     assert set(expected.seconds) == {job.identity for job in more.todo}
     networks = {expected.seconds[job.identity] for job in more.todo if job.settings.is_network}
     assert networks == {first + START}
-    assert set(expected.seconds.values()) - networks == {BASELINE}, "the baseline's features are there"
+    assert set(expected.seconds.values()) - networks == {FITTED_BASELINE}, "the baseline's features are there"
 
 
 def test_masking_is_left_out_where_a_front_end_leaves_nothing_to_mask(cohort: Cohort) -> None:

@@ -17,6 +17,7 @@ from bridgemil.evaluation.clinical import (
     positive_class,
 )
 from bridgemil.evaluation.diagnostic_accuracy import (
+    OperatingPoint,
     Proportion,
     decision_curve,
     precision_recall_curve,
@@ -26,7 +27,6 @@ from bridgemil.evaluation.diagnostic_accuracy import (
     sensitivity_specificity,
 )
 from bridgemil.evaluation.metrics import wilson
-from bridgemil.evaluation.operating_point import OperatingPoint
 
 
 def held_out(n: int = 40, seeds: int = 1, classes: tuple[str, ...] = ("A", "C"), k: int = 5) -> pd.DataFrame:

@@ -13,8 +13,9 @@ from bridgemil import backbones, baselines, methods, models
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, SubjectKFold
 from bridgemil.errors import BadData
-from bridgemil.evaluation.run import Run, device_of
+from bridgemil.evaluation.run import Run
 from bridgemil.learning import checkpoint, window_set
+from bridgemil.parallel import device_of
 from bridgemil.runs import open_store, stage1_identity
 from people import people
 

@@ -21,11 +21,12 @@ from bridgemil import backbones, baselines, methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.engine.evaluate import evaluate
+from bridgemil.engine.forecast import Estimate, _measure, _Pace, estimate
 from bridgemil.errors import BadData, BadUse
-from bridgemil.evaluation.estimate import Estimate, _measure, _Pace, estimate
 from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.run import Run, device_of
+from bridgemil.evaluation.run import Run
 from bridgemil.learning import checkpoint
+from bridgemil.parallel import device_of
 from bridgemil.report.results_table import print_results
 from bridgemil.runs import open_store, run_identity, stage1_identity
 from people import people
@@ -287,7 +288,7 @@ def test_the_estimate_is_not_far_from_the_truth(tmp_path: Path) -> None:
 
 
 def test_the_estimate_counts_what_a_run_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridgemil.evaluation.estimate._measure", lambda *_: _Pace(1.0, 0.1, 0.0, 0.0, 0.0, 1.0))
+    monkeypatch.setattr("bridgemil.engine.forecast._measure", lambda *_: _Pace(1.0, 0.1, 0.0, 0.0, 0.0, 1.0))
     cohort = people(9, windows=4)
     subjects = SubjectKFold(3).plan(cohort.subjects, cohort.labels).cv_folds()[0]
     n, validating = (sum(cohort.records[s].n_windows for s in part) for part in (subjects.train, subjects.validation))

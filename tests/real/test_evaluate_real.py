@@ -9,8 +9,9 @@ import pytest
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.engine.evaluate import evaluate, fold_plan
-from bridgemil.evaluation.run import Run, device_of
+from bridgemil.evaluation.run import Run
 from bridgemil.methods import settings
+from bridgemil.parallel import device_of
 from bridgemil.runs import open_store
 
 

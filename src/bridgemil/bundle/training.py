@@ -22,11 +22,9 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BridgeMILError
 from bridgemil.evaluation.calibration import Decision, calibration_error, cross_calibrated, decide, log_loss
-from bridgemil.evaluation.estimate import torch_threads
+from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.run import device_of
-from bridgemil.evaluation.score_intervals import score_intervals
 from bridgemil.methods import Settings, digest
 from bridgemil.models import (
     BaselineModel,
@@ -40,6 +38,7 @@ from bridgemil.models import (
     roles,
 )
 from bridgemil.models.model import baseline_key
+from bridgemil.parallel import device_of, torch_threads
 from bridgemil.report.window_values import leaves
 from bridgemil.runs import RunCache, RunStore, open_store, run_identity, stage1_identity
 

@@ -60,7 +60,7 @@ def run(
     from bridgemil.engine.benchmark import benchmark, expect, plan
     from bridgemil.engine.display import say_auditing
     from bridgemil.engine.execute import Where
-    from bridgemil.evaluation.estimate import duration
+    from bridgemil.engine.forecast import duration
     from bridgemil.report.benchmark_text import print_warnings
 
     where = Where(engine, jobs, threads, device, gpus_per_run, address)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bridgemil.bundle.prediction import RecordingPrediction
     from bridgemil.bundle.training import Trained
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.evaluation.evidence import EvidenceFound
+    from bridgemil.evaluation.metrics import EvidenceFound
     from bridgemil.evaluation.results import Results
 
 NAME = "demo"
@@ -187,7 +187,7 @@ def _planted(out: Path, budget: str, threads: int, show: bool) -> dict[str, Evid
     from bridgemil.cohort.prepare import prepare
     from bridgemil.cohort.synthetic import SynthSettings, patients, synthesise, true_evidence
     from bridgemil.engine.evaluate import evaluate
-    from bridgemil.evaluation.evidence import evidence_found
+    from bridgemil.evaluation.metrics import evidence_found
     from bridgemil.report.results_figure import Example, draw_gates
     from bridgemil.report.results_table import print_evidence
     from bridgemil.settings import parse

@@ -54,7 +54,7 @@ def run(
     from bridgemil.bundle.page import write_page
     from bridgemil.bundle.prediction import Refused, predict
     from bridgemil.errors import BadUse, Problem, grouped
-    from bridgemil.evaluation.estimate import torch_threads
+    from bridgemil.parallel import torch_threads
 
     if csv is not None and (csv.is_dir() or not csv.parent.is_dir()):
         raise BadUse(f"--csv {csv}: " + ("is a folder; name a file" if csv.is_dir() else f"no folder {csv.parent}"))

@@ -15,8 +15,8 @@ from bridgemil.engine.forecast import Forecast, forecast
 from bridgemil.engine.plan import Job, Plan, grid
 from bridgemil.engine.scheduler import Outcome, only_scheduler
 from bridgemil.errors import BadUse
-from bridgemil.evaluation.run import device_of
 from bridgemil.methods import BACKBONE, BUDGET
+from bridgemil.parallel import device_of
 from bridgemil.runs import RunStore, open_store
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from bridgemil.engine.forecast import Forecast
+from bridgemil.engine.forecast import Forecast, duration
 from bridgemil.engine.plan import Job
 from bridgemil.engine.scheduler import Event
 from bridgemil.errors import plain
-from bridgemil.evaluation.estimate import duration
 
 if TYPE_CHECKING:
     from rich.table import Table

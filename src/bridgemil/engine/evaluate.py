@@ -23,7 +23,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.evaluation.protocol import fold_plan, seed_list
 from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.run import device_of
+from bridgemil.parallel import device_of
 from bridgemil.runs import RunStore, open_store
 
 Announce = Callable[[Forecast], None]

@@ -15,8 +15,7 @@ from bridgemil.engine.plan import Job, Plan
 from bridgemil.engine.scheduler import Event, Outcome, Workers, schedule, settle
 from bridgemil.engine.work import perform, registered
 from bridgemil.errors import BadUse, BridgeMILError
-from bridgemil.evaluation.run import device_of
-from bridgemil.parallel import free_memory, idle_cores
+from bridgemil.parallel import device_of, free_memory, idle_cores
 
 if TYPE_CHECKING:
     from bridgemil.learning.loop import Progress

@@ -1,20 +1,218 @@
-"""How long the runs of a plan will take: forecast before the first, and corrected by every run that ends."""
+"""How long runs will take and how much memory they need: measured on this machine, corrected by every run that ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.folds import Fold
+from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.subset import subset
 from bridgemil.engine.plan import Job, Plan
-from bridgemil.evaluation.estimate import Estimate, duration, estimate, torch_threads
+from bridgemil.learning.settings import BagSettings, Stage1Settings, with_min_steps
+from bridgemil.methods import Settings
+from bridgemil.models import encoder_for
+from bridgemil.parallel import torch_threads
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor, nn
 
-BASELINE = 0.05  # seconds a fold of a baseline takes when the features are there
+    from bridgemil.learning.window_set import WindowSet
+
+LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
+TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
+BASELINE = 15e-9  # seconds a byte of signal takes a baseline
+TRIED = 64  # windows that the front end and the encoder are tried on
+MOST = 100e6  # bytes of windows to try
+SUBJECTS = 8  # who are trained on for an epoch, and
+TRYING = 0.1  # seconds that one forward pass of all their windows may take
+FITTED_BASELINE = 0.05  # seconds a fold of a baseline takes when the features are there
 START = 0.5  # seconds a run takes beside its training, in a worker that is warm
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of one run."""
+
+    stage1: float  # seconds
+    stage2: float
+    memory: float  # bytes
+    features: float = 0.0  # seconds a front end takes, once for all runs
+
+    @property
+    def seconds(self) -> float:
+        """Both stages."""
+        return self.stage1 + self.stage2
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """What was measured."""
+
+    step: float  # seconds of training, a window
+    forward: float  # seconds of a forward pass, a window
+    kept: float  # bytes a window keeps for the gradient
+    window: float  # bytes a window has
+    front_end: float  # seconds a window takes the front end
+    stage1: float = 0.0  # seconds of Stage 1, a window that is encoded
+
+
+def estimate(cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device) -> Estimate:
+    """Measure a small step, and count how many windows the run will put through it.
+
+    Parameters
+    ----------
+    cohort, subjects, settings
+        Of the run.
+    device
+        Where it would train.
+    """
+    n = {name: sum(cohort.records[s].n_windows for s in getattr(subjects, name)) for name in ("train", "validation")}
+    chosen = settings.stage2
+    if chosen is None:
+        window_bytes = 4 * len(cohort.channels) * cohort.n_times
+        return Estimate(0, BASELINE * cohort.n_windows * window_bytes, LIBRARIES + 200 * window_bytes)
+    bag = int(np.median([record.n_windows for record in cohort.records.values()]))
+    bag = min(max(bag, 8), int(MOST / (4 * SUBJECTS * len(cohort.channels) * cohort.n_times)) + 8)
+    pace = _measure(settings.model_dump_json(), cohort.signal, bag, str(device))
+    stage1, most = 0.0, 0
+    if settings.stage1 is not None:
+        per_epoch, most = _stage1_windows(settings.stage1, n["train"])
+        steps = -(-n["train"] // settings.stage1.batch_windows)
+        stage1 = with_min_steps(settings.stage1, steps).epochs * per_epoch * pace.stage1
+    sizes = [cohort.records[s].n_windows for s in subjects.train]
+    if isinstance(chosen, BagSettings):
+        sizes = [min(size, chosen.bag_windows or size) for size in sizes]
+        lasting = with_min_steps(chosen, -(-len(subjects.train) // chosen.batch_subjects))
+        epochs, frozen = lasting.epochs, lasting.freeze_epochs if settings.stage1 is not None else 0
+        frozen = epochs if lasting.frozen else frozen
+        most = max(most, sum(sorted(sizes, reverse=True)[: chosen.batch_subjects]))
+    else:
+        epochs, frozen = with_min_steps(chosen, -(-n["train"] // chosen.batch_windows)).epochs, 0
+        most = max(most, chosen.batch_windows)
+    stage2 = (epochs - frozen) * (sum(sizes) * pace.step + n["validation"] * pace.forward)
+    stage2 += (n["train"] if frozen else 0) * pace.forward
+    memory = LIBRARIES + 3 * pace.window * most + TEMPORARIES * pace.kept * most
+    return Estimate(stage1, stage2, memory, pace.front_end * cohort.n_windows)
+
+
+def _stage1_windows(settings: Stage1Settings, n: int) -> tuple[int, int]:
+    """Windows encoded in an epoch, and in the largest pass of it."""
+    batch = min(settings.batch_windows, n)
+    if settings.objective != "alignment":
+        views = 2 if settings.objective == "supcon" else 1
+        return views * n, views * batch
+    subbags = 2 * settings.subbag_pairs * settings.subbag_size if settings.subbag else 0
+    steps = -(-n // batch)
+    return (2 * n if settings.nearby else 0) + steps * subbags, 2 * batch + subbags
+
+
+@cache
+def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
+    """Train for an epoch on a few random windows, as the run will: what a step costs beside the encoder counts too."""
+    import torch
+
+    from bridgemil import aggregators, backbones
+    from bridgemil.learning.bags import BagModel
+
+    settings, device, kept = Settings.model_validate_json(settings_json), torch.device(where), 0
+    slow = isinstance(settings.stage2, BagSettings) and settings.stage2.aggregator == "timemil"
+
+    def count(tensor: Tensor) -> Tensor:
+        nonlocal kept
+        kept += tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        encoder = encoder_for(settings, signal).to(device)
+        x, front_end = torch.randn(TRIED, signal.n_channels, signal.n_times, device=device), 0.0
+        if (front := getattr(encoder, "front_end", None)) is not None:
+            front_end = _seconds(lambda: front(x), device) / len(x)
+            x = front(x)
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            head = aggregators.create("timemil" if slow else "mean", backbones.embedding_dim(encoder), 2).to(device)
+            BagModel(encoder, head).aggregate(encoder(x), [TRIED // 2, TRIED // 2]).logits.sum().backward()
+
+        def forward() -> None:
+            with torch.no_grad():
+                encoder(x)
+
+        each = _seconds(forward, device) / len(x)
+        windows = _random_windows(x, signal, min(bag, max(8, int(TRYING / each) // SUBJECTS)))
+        stage1, step = _epochs(settings, encoder, windows, device)
+    return _Pace(step, each, kept / len(x), 4.0 * x[0].numel(), front_end, stage1)
+
+
+def _random_windows(x: Tensor, signal: Signal, bag: int) -> WindowSet:
+    """``SUBJECTS`` people of two classes with ``bag`` windows each; of a front end, features."""
+    from bridgemil.learning.window_set import WindowSet
+
+    shape = bag, signal.n_channels, signal.n_times
+    rng = np.random.default_rng(0)
+    noise = [rng.standard_normal(shape, dtype=np.float32) for _ in range(SUBJECTS)]
+    labels = [("a", "b")[i % 2] for i in range(SUBJECTS)]
+    channels = [str(i) for i in range(signal.n_channels)]
+    cohort = Cohort.from_arrays(noise, labels, sfreq=200.0, channels=channels)
+    rows = np.resize(x.cpu().numpy(), (bag, *x.shape[1:]))
+    return WindowSet.load(cohort, cohort.subjects, None, lambda _: rows)
+
+
+def _epochs(settings: Settings, encoder: nn.Module, windows: WindowSet, device: torch.device) -> tuple[float, float]:
+    """Seconds of one epoch of Stage 1 and of Stage 2, for each window that is encoded."""
+    from bridgemil.learning.fitting import Here, fit_network, pretrain
+    from bridgemil.learning.streams import Streams
+
+    here, n = Here(Streams.of(0, windows.subjects), device), len(windows)
+    assert settings.backbone is not None
+    assert settings.stage2 is not None
+    stage1 = 0.0
+    if settings.stage1 is not None:
+        share = min(1.0, n / settings.stage1.batch_windows)  # of a whole mini-batch, where the encoder is slow
+        once = _once(settings.stage1, share)
+        trained = [pretrain(encoder, settings.backbone, windows, once, here, None).seconds for _ in range(2)]
+        stage1 = min(trained) / _stage1_windows(once, n)[0]
+    final = _once(settings.stage2)
+    pretrained = settings.stage1 is not None
+    trained = [
+        fit_network(encoder, settings.backbone, windows, None, final, here, pretrained=pretrained)[1].seconds
+        for _ in range(2)
+    ]
+    return stage1, min(trained) / n
+
+
+def _once(settings: Any, share: float = 1.0) -> Any:
+    """The settings for one epoch in which everything is trained, without effect: no rate can break it down."""
+    once: dict[str, Any] = {
+        "epochs": 1,
+        "min_steps": 0,
+        "warmup_epochs": 0,
+        "freeze_epochs": 0,
+        "burn_in": 0,
+        "lr": 0.0,
+    }
+    once |= {"encoder_lr": None, "frozen": False, "bag_windows": None, "selection": "last"}
+    once["subbag_pairs"] = max(2, int(share * getattr(settings, "subbag_pairs", 0)))
+    return settings.model_copy(update={key: once[key] for key in once if key in type(settings).model_fields})
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    import torch
+
+    best = float("inf")
+    for _ in range(2):
+        begun = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - begun)
+    return best
 
 
 @dataclass
@@ -102,7 +300,15 @@ def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
         if job.settings.is_network:
             seconds[job.identity] = one.seconds + START + (0.0 if job.experiment in begun else one.features)
         else:
-            seconds[job.identity] = BASELINE if job.experiment in begun else one.seconds
+            seconds[job.identity] = FITTED_BASELINE if job.experiment in begun else one.seconds
         begun.add(job.experiment)
     memory = max((one.memory for one in measured.values()), default=0.0)
     return Forecast(len(work.jobs), {job.identity: job for job in work.todo}, seconds, memory)
+
+
+def duration(seconds: float) -> str:
+    """For people: 45 s, 12 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -13,8 +13,8 @@ from bridgemil import backbones, methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadUse, BridgeMILWarning
-from bridgemil.evaluation.protocol import fold_plan, gather, seed_list
-from bridgemil.evaluation.results import Results, averaged
+from bridgemil.evaluation.protocol import fold_plan, seed_list
+from bridgemil.evaluation.results import Results, averaged, gather
 from bridgemil.methods import Settings, changed_from_budget
 from bridgemil.runs import AuditWarning, RunStore, merged, run_identity, stage1_identity
 

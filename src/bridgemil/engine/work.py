@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def do(job: Job, out: str, device: str, threads: int, watch: Watch | None = None) -> tuple[str, str]:
     """Perform a run in a worker; returns how it ended (an event's kind) and the message of its error."""
-    from bridgemil.evaluation.run import device_of
+    from bridgemil.parallel import device_of
     from bridgemil.runs import RunStore
 
     store = RunStore(Path(out))
@@ -68,8 +68,8 @@ def perform(
     """
     from threadpoolctl import threadpool_limits
 
-    from bridgemil.evaluation.estimate import torch_threads
     from bridgemil.evaluation.run import Run
+    from bridgemil.parallel import torch_threads
 
     run = Run(cohort, job.subjects, job.settings, job.seed, job.split)
     with torch_threads(threads), threadpool_limits(threads):  # numpy's and scikit-learn's

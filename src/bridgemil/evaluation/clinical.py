@@ -19,8 +19,12 @@ import numpy as np
 
 from bridgemil.errors import BadUse, one_of
 from bridgemil.evaluation.diagnostic_accuracy import (
+    ARGMAX,
+    Bools,
     Curve,
     DecisionCurve,
+    Floats,
+    OperatingPoint,
     Proportion,
     decision_curve,
     precision_recall_curve,
@@ -29,7 +33,6 @@ from bridgemil.evaluation.diagnostic_accuracy import (
     roc_curve,
     sensitivity_specificity,
 )
-from bridgemil.evaluation.operating_point import ARGMAX, Bools, Floats, OperatingPoint
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,17 +1,29 @@
-"""Scores of held-out predictions: accuracy pooled over subjects, the usual scores, and their intervals."""
+"""Scores of held-out predictions with their 95 % intervals over subjects, and how well gates find the evidence.
+
+Intervals are closed forms: where scores are high, a percentile bootstrap covers far less than 95 %
+(``benchmarks/null_simulation.py``). None of them includes retraining variance.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.evaluation.calibration import calibration_error
+
 if TYPE_CHECKING:
     import pandas as pd
 
+Floats = NDArray[np.float64]
+Gates = Mapping[str, NDArray[Any]]  # of each held-out subject's windows
+Truth = Mapping[str, NDArray[np.bool_]]  # which of each subject's windows hold evidence
 RESAMPLES = 10_000
+Z = 1.96
 
 
 def accuracy(predictions: pd.DataFrame) -> float:
@@ -39,14 +51,14 @@ def scores(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float
     from sklearn.metrics import f1_score, matthews_corrcoef, recall_score, roc_auc_score
 
     true = predictions["label"].map(list(classes).index).to_numpy()
-    said = predictions["predicted"].map(list(classes).index).to_numpy()
+    predicted = predictions["predicted"].map(list(classes).index).to_numpy()
     p = predictions[[f"p_{name}" for name in classes]].to_numpy()
     labels = list(range(len(classes)))
     return {
-        "balanced_accuracy": float(recall_score(true, said, labels=labels, average="macro", zero_division=0)),
-        "macro_f1": float(f1_score(true, said, labels=labels, average="macro", zero_division=0)),
+        "balanced_accuracy": float(recall_score(true, predicted, labels=labels, average="macro", zero_division=0)),
+        "macro_f1": float(f1_score(true, predicted, labels=labels, average="macro", zero_division=0)),
         "auroc": float(np.mean([roc_auc_score(true == k, p[:, k]) for k in labels])),
-        "mcc": float(matthews_corrcoef(true, said)),
+        "mcc": float(matthews_corrcoef(true, predicted)),
     }
 
 
@@ -61,7 +73,7 @@ def accuracy_interval(predictions: pd.DataFrame) -> tuple[float, float]:
     return wilson(float(correct.mean()), effective_size(correct, len(predictions) / len(correct)))
 
 
-def effective_size(correct: NDArray[np.float64], repeats: float) -> float:
+def effective_size(correct: Floats, repeats: float) -> float:
     """How many independent subjects have a mean as certain as this one: share (1 - share) / variance of the mean.
 
     Parameters
@@ -75,7 +87,7 @@ def effective_size(correct: NDArray[np.float64], repeats: float) -> float:
     return n * min(repeats, share * (1 - share) / variance) if variance > 0 else float(n)
 
 
-def bootstrap(values: NDArray[np.float64]) -> tuple[float, float]:
+def bootstrap(values: Floats) -> tuple[float, float]:
     """A 95 % percentile interval of the mean of one value per subject, subjects drawn with replacement.
 
     Parameters
@@ -98,7 +110,7 @@ def chance(labels: Sequence[str]) -> tuple[float, float, float]:
     return rate, float(low) / n, float(high) / n
 
 
-def wilson(share: float, n: float, z: float = 1.96) -> tuple[float, float]:
+def wilson(share: float, n: float, z: float = Z) -> tuple[float, float]:
     """Wilson's 95 % interval of a share: it stays wide where all subjects, or none, were correctly classified.
 
     Parameters
@@ -111,3 +123,123 @@ def wilson(share: float, n: float, z: float = 1.96) -> tuple[float, float]:
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+
+
+def score_intervals(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Intervals of ``balanced_accuracy`` and ``auroc``, each of the mean over seeds.
+
+    Parameters
+    ----------
+    predictions
+        Held-out predictions: seed, subject, label, predicted, p_<class>…; the same subjects for every seed.
+    classes
+        K names, each of them somebody's label.
+
+    Returns
+    -------
+    dict
+        Name of the score to its low and high end.
+    """
+    seeds = [rows.set_index("subject").sort_index() for _, rows in predictions.groupby("seed", sort=False)]
+    labels = seeds[0]["label"].to_numpy()
+    members = np.stack([labels == name for name in classes])  # K x n
+    correct = correctness(predictions).sort_index().to_numpy(dtype=np.float64)
+    p = np.stack([rows[[f"p_{name}" for name in classes]].to_numpy(dtype=np.float64) for rows in seeds])
+    return {
+        "balanced_accuracy": balanced_accuracy_interval(correct, members, len(seeds)),
+        "auroc": auroc_interval(p, members),
+    }
+
+
+def balanced_accuracy_interval(correct: Floats, members: NDArray[np.bool_], repeats: float = 1) -> tuple[float, float]:
+    """Wilson intervals of the classes, joined for their mean (MOVER: Zou and Donner 2008).
+
+    Parameters
+    ----------
+    correct : array (n)
+        Mean correctness of each subject.
+    members : array (K, n)
+        Who is of each class.
+    repeats
+        Predictions per subject, seeds times splits.
+    """
+    shares = [float(correct[own].mean()) for own in members]
+    ends = [wilson(share, effective_size(correct[own], repeats)) for share, own in zip(shares, members, strict=True)]
+    below = math.hypot(*(share - low for share, (low, _) in zip(shares, ends, strict=True)))
+    above = math.hypot(*(high - share for share, (_, high) in zip(shares, ends, strict=True)))
+    mean, k = float(np.mean(shares)), len(shares)
+    return max(0.0, mean - below / k), min(1.0, mean + above / k)
+
+
+def auroc_interval(p: Floats, members: NDArray[np.bool_]) -> tuple[float, float]:
+    """Of the mean AUROC over classes and seeds: DeLong's (1988) variance on the logit scale.
+
+    Where everybody is ranked perfectly, Wilson's for the smallest class.
+
+    Parameters
+    ----------
+    p : array (seeds, n, K)
+        Probabilities, or any score that ranks subjects.
+    members : array (K, n)
+        Who is of each class.
+    """
+    areas, influence = [], np.zeros(p.shape[1])
+    for scores in p:
+        for k, positive in enumerate(members):
+            area, own = _influence(scores[:, k], positive)
+            areas.append(area)
+            influence += own / (len(p) * len(members))
+    mean, error = float(np.mean(areas)), math.sqrt(float((influence**2).sum()))
+    if error == 0 or not 0 < mean < 1:
+        return wilson(mean, int(members.sum(axis=1).min()))
+    middle, half = math.log(mean / (1 - mean)), Z * error / (mean * (1 - mean))
+    return 1 / (1 + math.exp(half - middle)), 1 / (1 + math.exp(-half - middle))
+
+
+def _influence(scores: Floats, positive: NDArray[np.bool_]) -> tuple[float, Floats]:
+    """The AUROC, and by how much each subject moves it: the sum of squares is DeLong's variance."""
+    from scipy.stats import rankdata
+
+    ranks, influence = rankdata(scores), np.empty(len(scores))
+    for own, sign in ((positive, 1), (~positive, -1)):
+        n, others = int(own.sum()), int((~own).sum())
+        beaten = (ranks[own] - rankdata(scores[own])) / others  # share of the other class ranked below
+        area = float(beaten.mean())
+        influence[own] = sign * (beaten - area) / math.sqrt(n * max(n - 1, 1))
+    return 1 - area, influence
+
+
+def calibration_summary(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float]:
+    """Means over seeds of ``calibration_error``'s ``value``, ``low``, ``high`` and ``expected``."""
+    found = []
+    for _, rows in predictions.groupby("seed"):
+        y = rows["label"].map(list(classes).index).to_numpy(dtype=np.int64)
+        found.append(calibration_error(rows[[f"p_{name}" for name in classes]].to_numpy(dtype=float), y))
+    names = ("value", "low", "high", "expected")
+    return {name: float(np.mean([getattr(error, name) for error in found])) for name in names}
+
+
+@dataclass(frozen=True)
+class EvidenceFound:
+    """How well gates rank a held-out patient's evidence windows above the others: 1 always, 0.5 by chance."""
+
+    subjects: pd.Series  # AUROC of each patient
+    mean: float
+    low: float  # 95 % bootstrap interval over patients
+    high: float
+
+
+def evidence_found(gates: Gates, truth: Truth) -> EvidenceFound:
+    """AUROC of gates against true evidence, within each subject that has windows of both kinds."""
+    import pandas as pd
+    from sklearn.metrics import roc_auc_score
+
+    found = {
+        subject: float(roc_auc_score(truth[subject], own))
+        for subject, own in gates.items()
+        if subject in truth and 0 < truth[subject].sum() < len(truth[subject])
+    }
+    if not found:
+        raise ValueError("no subject has both windows with evidence and windows without")
+    values = np.array(list(found.values()))
+    return EvidenceFound(pd.Series(found), float(values.mean()), *bootstrap(values))

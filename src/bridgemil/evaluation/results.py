@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.statistics import Comparison, compare, corrected
 from bridgemil.methods import Settings
-from bridgemil.runs import AuditWarning, merged, warning_text
+from bridgemil.runs import AuditWarning, RunStore, merged, warning_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -358,3 +359,50 @@ def mean_probabilities(tables: list[pd.DataFrame], columns: list[str], classes: 
     mean.insert(3, "predicted", [classes[k] for k in mean[columns].to_numpy().argmax(axis=1)])
     mean.insert(0, "seed", TOGETHER)
     return mean
+
+
+def gather(
+    store: RunStore, identities: Sequence[str], settings: Settings, plan: FoldPlan, rounds: int | None = None
+) -> Results:
+    """The results of an experiment's finished runs, given fold by fold for each seed.
+
+    A run may belong to several splits; what it is called here is its place in this one. ``rounds`` of the plan were
+    run, all by default. An audit warning of this cohort and split, from any call, is a warning of these results.
+    """
+    import pandas as pd
+
+    predictions, curves, marks, seconds = [], [], list[dict[str, int]](), 0.0
+    classes: list[str] = []
+    for place, identity in enumerate(identities):
+        about = store.metadata(identity)
+        mark = {"seed": about["seed"], "fold": place % (rounds or plan.k) + 1}
+        predictions.append(store.predictions(identity).assign(**mark))
+        curves.append(_marked(store.curves(identity), mark))
+        marks.append(mark)
+        seconds += float(about["seconds"])
+        classes = about["cohort"]["classes"]
+
+    def windows() -> pd.DataFrame:
+        pairs = zip(identities, marks, strict=True)
+        return _concat([_marked(store.windows(identity), mark) for identity, mark in pairs])
+
+    return Results(
+        settings, classes, pd.concat(predictions, ignore_index=True), _concat(curves), list(identities), seconds,
+        plan.about | {"title": plan.title}, warnings=store.warnings(about["cohort"]["hash"], plan.hash),
+        bands_left_out=about.get("bands_left_out") or {}, _windows=windows,
+    )  # fmt: skip
+
+
+def _marked(table: pd.DataFrame, mark: dict[str, int]) -> pd.DataFrame:
+    """Seed and fold in front."""
+    if table.empty:
+        return table
+    rest = [name for name in table.columns if name not in mark]
+    return table.assign(**mark)[[*mark, *rest]]
+
+
+def _concat(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
+    filled = [table for table in tables if len(table)]
+    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()

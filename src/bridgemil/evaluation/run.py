@@ -12,7 +12,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.settings import changed_from_preset
 from bridgemil.cohort.subset import subset
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.models import Fit, LazyBag, Model, Prediction, fit
 from bridgemil.runs import RESULTS_VERSION, RunCache, RunStore, run_identity, stage1_identity
@@ -25,25 +25,6 @@ if TYPE_CHECKING:
     import torch
 
     from bridgemil.learning.loop import Watch
-
-
-def device_of(name: str) -> torch.device:
-    """``auto``, ``cpu`` or ``cuda`` (also ``cuda:1``) as a device that is there."""
-    import torch
-
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise BadUse(f"device must be auto, cpu or cuda, got {name!r}")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadUse("device cuda: torch sees no CUDA device here; use --device cpu")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise BadUse(f"device {name}: there are only {torch.cuda.device_count()} CUDA devices here")
-    return device
 
 
 @dataclass(frozen=True)

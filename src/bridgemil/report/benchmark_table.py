@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadData, BadUse
-from bridgemil.evaluation.protocol import gather
-from bridgemil.evaluation.results import GROUPED, Results, averaged
+from bridgemil.evaluation.results import GROUPED, Results, averaged, gather
 from bridgemil.evaluation.statistics import Comparison, corrected, counted
 from bridgemil.methods import Settings, changed_from_budget, order, short_name
 from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged, run_identity, warning_names

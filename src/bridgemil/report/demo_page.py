@@ -13,7 +13,7 @@ from bridgemil.runs import merged
 
 if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.evaluation.evidence import EvidenceFound
+    from bridgemil.evaluation.metrics import EvidenceFound
     from bridgemil.evaluation.results import Results
 
 

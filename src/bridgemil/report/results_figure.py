@@ -15,7 +15,7 @@ from bridgemil.storage.files import new_file
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from bridgemil.evaluation.evidence import EvidenceFound
+    from bridgemil.evaluation.metrics import EvidenceFound
     from bridgemil.evaluation.results import Results
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridgemil.evaluation.estimate import duration
+from bridgemil.engine.forecast import duration
 from bridgemil.evaluation.results import GROUPED, TOGETHER
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, corrected
 from bridgemil.methods import changed_from_budget
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from bridgemil.evaluation.evidence import EvidenceFound
+    from bridgemil.evaluation.metrics import EvidenceFound
     from bridgemil.evaluation.results import Results
 
 

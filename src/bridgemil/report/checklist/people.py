@@ -11,8 +11,7 @@ import numpy as np
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import MISSING, folded
 from bridgemil.evaluation.metrics import accuracy as pooled_accuracy
-from bridgemil.evaluation.metrics import accuracy_interval, scores
-from bridgemil.evaluation.score_intervals import score_intervals
+from bridgemil.evaluation.metrics import accuracy_interval, score_intervals, scores
 from bridgemil.report.benchmark_table import Cell
 
 SEX, AGE = ("sex", "gender"), ("age", "ageyears", "age_years", "age(years)")

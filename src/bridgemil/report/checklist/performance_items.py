@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bridgemil.evaluation.score_intervals import calibration_summary, score_intervals
+from bridgemil.evaluation.metrics import calibration_summary, score_intervals
 from bridgemil.report import benchmark_sheets as sheets
 from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.benchmark_table import Cell

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bridgemil.evaluation.score_intervals import calibration_summary
+from bridgemil.evaluation.metrics import calibration_summary
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS
 from bridgemil.methods import colour
 from bridgemil.report import templating
