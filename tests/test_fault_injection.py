@@ -28,7 +28,7 @@ from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData
 from bridgemil.evaluation.metrics import EvidenceFound
 from bridgemil.report.demo_page import write_page
-from bridgemil.report.results_figure import Example, draw, draw_gates
+from bridgemil.report.figures import Example, draw_accuracy, draw_gates
 from bridgemil.storage.files import restore
 from bridgemil.studies.findings import Findings
 from bridgemil.verify import verify
@@ -251,7 +251,9 @@ WRITERS = {
     ),
     "study": Writer(lambda s, p: lambda: plain_findings().write(p), older("table.csv", "findings.md"), kills=6),
     "demo: manifest": Writer(lambda s, p: lambda: _everybody_else(p / "all.csv"), older("all.csv")),
-    "demo: results": Writer(lambda s, p: lambda: draw(p / "results.png", results(s)), older("results.png"), kills=4),
+    "demo: results": Writer(
+        lambda s, p: lambda: draw_accuracy(p / "results.png", results(s)), older("results.png"), kills=4
+    ),
     "demo: gates": Writer(lambda s, p: gates(p), older("gates.png"), kills=4),
     "demo: page": Writer(
         lambda s, p: lambda: write_page(p / "demo.html", Cohort.open(s / "cohort"), results(s), {}, []),

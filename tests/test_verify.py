@@ -21,7 +21,7 @@ from bridgemil.cohort.prepare import prepare
 from bridgemil.engine.clean import clean, leftovers
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILError
-from bridgemil.report.benchmark_table import build
+from bridgemil.report.benchmark import build
 from bridgemil.runs import RunStore, open_store
 from bridgemil.storage.files import lock, new_folder
 from bridgemil.verify import verify

@@ -39,7 +39,7 @@ from bridgemil.engine.benchmark import plan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.results import Results
-from bridgemil.report.audit_text import lines
+from bridgemil.report.terminal import audit_lines
 from bridgemil.verify import verify
 from leaky import labelled, made, signals
 
@@ -233,7 +233,7 @@ def test_the_leak_of_a_split_by_window_is_seen() -> None:
 
 def test_names_with_escape_codes_do_not_reach_the_terminal() -> None:
     looked = Audit("c", "", (Finding("folds", "WARN", "Subject \x1b[31mred\x07 is odd."),), 1.0)
-    assert all(line.isprintable() for line, _ in lines(looked))
+    assert all(line.isprintable() for line, _ in audit_lines(looked))
 
 
 def _leaky(path: Path) -> Cohort:

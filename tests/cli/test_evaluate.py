@@ -14,7 +14,7 @@ from bridgemil.cli import demo
 from bridgemil.cohort.prepare import prepare
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.report.demo_page import write_page
-from bridgemil.report.results_table import print_results
+from bridgemil.report.terminal import print_results
 from people import people
 
 KEYS = "accuracy balanced_accuracy macro_f1 auroc mcc ci95 chance95 n_subjects folds seeds budget settings_hash".split()

@@ -11,7 +11,7 @@ import pytest
 
 from bridgemil import Cohort, prepare
 from bridgemil.errors import BadData, BadUse
-from bridgemil.report.cohort_summary import print_summary
+from bridgemil.report.terminal import print_summary
 from recordings import MONTAGE, build_bids, noise, write_edf
 
 

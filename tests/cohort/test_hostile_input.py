@@ -22,8 +22,8 @@ from bridgemil.cohort.scan import scan_recording
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.errors import BadData, BadUse, plain
 from bridgemil.methods import settings as method_settings
-from bridgemil.report.cohort_figure import draw
-from bridgemil.report.cohort_summary import print_summary
+from bridgemil.report.figures import draw_cohort
+from bridgemil.report.terminal import print_summary
 from bridgemil.settings import parse
 from recordings import MONTAGE, noise, write_edf
 
@@ -400,7 +400,7 @@ def test_escape_codes_never_reach_the_terminal(tmp_path: Path, capsys: pytest.Ca
 def test_a_class_may_be_called_anything_in_a_picture(tmp_path: Path) -> None:
     labels = [r"$\frac{a$"] * 3 + ["<b>"] * 3
     bags = [np.random.default_rng(i).normal(0, 9, (4, 2, 200)).astype(np.float32) for i in range(6)]
-    draw(Cohort.from_arrays(bags, labels, sfreq=200, channels=["C3", "C4"]), tmp_path / "p.png", show=False)
+    draw_cohort(Cohort.from_arrays(bags, labels, sfreq=200, channels=["C3", "C4"]), tmp_path / "p.png", show=False)
     assert (tmp_path / "p.png").is_file()
 
 

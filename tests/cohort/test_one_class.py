@@ -11,8 +11,8 @@ from bridgemil import Cohort, evaluate, prepare
 from bridgemil.audit import audit
 from bridgemil.bundle.training import train
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
-from bridgemil.report.cohort_figure import draw
-from bridgemil.report.cohort_summary import print_summary, summary
+from bridgemil.report.figures import draw_cohort
+from bridgemil.report.terminal import print_summary, summary
 
 
 def prepared(kind: str, bids: Path, out: Path) -> Cohort:
@@ -46,9 +46,9 @@ def test_it_is_prepared_inspected_and_audited_but_not_trained_on(
     note = "one class only (C)" if has_labels else "no labels"
     assert any(line.startswith(note) for line in cohort.about["notes"])
 
-    draw(cohort, tmp_path / "picture.png", show=False)
+    draw_cohort(cohort, tmp_path / "picture.png", show=False)
     print_summary(cohort)
-    assert ("│ C " if has_labels else "│ no label ") in capsys.readouterr().out
+    assert ("\n C " if has_labels else "\n no label ") in capsys.readouterr().out
     assert summary(cohort)["classes"] == {"C" if has_labels else "": {"subjects": 6, "windows": cohort.n_windows}}
 
     findings = {finding.name: finding for finding in audit(cohort).findings}

@@ -373,7 +373,7 @@ def test_a_faster_channel_of_another_kind_changes_no_window(
 ) -> None:
     from edfio import Edf, EdfAnnotation, EdfSignal
 
-    from bridgemil.report.cohort_summary import print_summary, summary
+    from bridgemil.report.terminal import print_summary, summary
 
     path = bids / "sub-01/eeg/sub-01_task-rest_eeg.edf"
     drift = 300 * np.sin(np.linspace(0, 1, 8 * 128))

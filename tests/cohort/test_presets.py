@@ -11,7 +11,7 @@ import pytest
 from bridgemil import prepare
 from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL2021_ORDER
 from bridgemil.errors import BadData, BadUse
-from bridgemil.report.cohort_summary import print_summary
+from bridgemil.report.terminal import print_summary
 from layouts import fill_ds002778, fill_ds004504, fill_mumtaz2017
 
 

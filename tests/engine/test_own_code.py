@@ -21,8 +21,8 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where, benchmark, plan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
-from bridgemil.report.benchmark_files import markdown
-from bridgemil.report.benchmark_table import build
+from bridgemil.report.benchmark import build
+from bridgemil.report.files import markdown
 from bridgemil.runs import RunStore
 from people import people
 
@@ -320,7 +320,7 @@ class Loudness(baselines.Baseline):
 
 @pytest.mark.usefixtures("registries")
 def test_a_baseline_is_one_class_and_one_registration(cohort: Cohort, tmp_path: Path) -> None:
-    from bridgemil.report.benchmark_table import build
+    from bridgemil.report.benchmark import build
 
     baselines.register(Loudness)
     out = tmp_path / "runs"

@@ -27,7 +27,7 @@ from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.run import Run
 from bridgemil.learning import checkpoint
 from bridgemil.parallel import device_of
-from bridgemil.report.results_table import print_results
+from bridgemil.report.terminal import print_results
 from bridgemil.runs import open_store, run_identity, stage1_identity
 from people import people
 

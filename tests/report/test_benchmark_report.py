@@ -15,9 +15,9 @@ import pytest
 from bridgemil import Cohort, methods
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData
-from bridgemil.report.benchmark_files import latex, markdown
-from bridgemil.report.benchmark_sheets import accuracy, caveats, ranks
-from bridgemil.report.benchmark_table import Cell, build, paper, runs_of
+from bridgemil.report.benchmark import Cell, build, paper, runs_of
+from bridgemil.report.files import latex, markdown
+from bridgemil.report.tables import accuracy, caveats, ranks
 from bridgemil.runs import open_store, run_identity
 from leaky import resealed
 from people import people
@@ -103,8 +103,8 @@ def test_a_baseline_stands_once(runs: Path, tmp_path: Path) -> None:
         )  # fmt: skip
     report = build(open_store(tmp_path / "runs"))
     assert [cell.label for cell in report.cells].count("bandpower") == 1
-    assert [place.title for place in report.sections()] == [
-        "no network", "covariance, recipe ours, budget demo", "covariance, recipe ours, budget laptop",
+    assert [place.title for block in report.blocks().values() for place in block] == [
+        "baselines", "covariance, recipe ours, budget demo", "covariance, recipe ours, budget laptop",
         "eegnet, budget demo",
     ]  # fmt: skip
     beside = [[cell.label for cell in cells][:2] for cells in report.groups().values()]
@@ -243,7 +243,7 @@ def test_runs_of_another_results_version_are_left_out(runs: Path, tmp_path: Path
     file.write_text(json.dumps(store.metadata(victim) | {"results_version": 0}))
     resealed(file.parent)
     report = build(store)
-    assert report.remarks[0].startswith("Left out: 1 runs of another version")
+    assert report.remarks[0].startswith("Excluded: 1 run of another results version")
     assert next(cell for cell in report.cells if cell.method == "attention").results.seeds == 1
 
 

@@ -17,7 +17,7 @@ from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.metrics import calibration_summary, score_intervals
-from bridgemil.report.benchmark_table import BenchmarkReport, build
+from bridgemil.report.benchmark import BenchmarkReport, build
 from bridgemil.report.checklist import Checklist, Section, build_checklist
 from bridgemil.report.checklist.bias import domain_of
 from bridgemil.report.checklist.entries import Entry, items

@@ -14,11 +14,10 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from bridgemil import Cohort
 from bridgemil.engine.evaluate import evaluate
-from bridgemil.report.benchmark_files import latex, markdown, write_files
-from bridgemil.report.benchmark_sheets import split_differences, splits
-from bridgemil.report.benchmark_splits import as_table, over_splits, split_pairs
-from bridgemil.report.benchmark_table import build
-from bridgemil.report.benchmark_text import print_report
+from bridgemil.report.benchmark import build
+from bridgemil.report.files import latex, markdown, write_files
+from bridgemil.report.splits import over_splits, split_pairs, split_table
+from bridgemil.report.terminal import print_report
 from bridgemil.runs import open_store
 from leaky import made, signals
 
@@ -45,8 +44,8 @@ def by_hand(runs: Path, method: str) -> dict[int, tuple[float, float, float]]:
 def test_means_spread_and_paired_differences_are_right(many: Path) -> None:
     tables, remarks = over_splits(build(open_store(many)).cells)
     assert remarks == []
-    assert [(table.dealt, table.n_splits, table.is_even) for table in tables] == [("3 folds", 4, False)]
-    rows = as_table(tables).set_index("name")
+    assert [(table.pool[1], table.n_splits, table.is_even) for table in tables] == [("3 folds", 4, False)]
+    rows = split_table(tables).set_index("name")
     hand = {method: by_hand(many, method) for method in ("bandpower", "tangent", "attention")}
     for method, scores in hand.items():
         row = rows.loc[method]
@@ -82,9 +81,9 @@ def test_every_format_shows_the_same_numbers(many: Path, tmp_path: Path) -> None
     assert words in markdown(report)
     assert words.replace("±", r"$\pm$") in latex(report)["splits"]
     assert f"${less:+.1f}$" in latex(report)["splits"]
-    sheet = splits(table)[1]
-    assert sheet.rows[0][:2] == ["attention", words]
-    differences = {row[0]: row[1] for row in split_differences(table)[0].rows}
+    _, networks, less_baselines = table.sheets()
+    assert networks.rows[0][:2] == ["attention", words]
+    differences = {row[0]: row[1] for row in less_baselines.rows}
     assert differences["attention - tangent"] == f"{less:+.1f}"
     command = [sys.executable, "-m", "bridgemil", "report", str(many), "--out", str(tmp_path / "x"), "--no-windows"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

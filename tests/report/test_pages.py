@@ -16,7 +16,7 @@ import pytest
 from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.signal import Signal
 from bridgemil.evaluation.results import Results
-from bridgemil.report.benchmark_table import build
+from bridgemil.report.benchmark import build
 from bridgemil.report.checklist import build_checklist
 from bridgemil.report.checklist.text import write_checklist
 from bridgemil.report.demo_page import write_page

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridgemil.errors import BadUse
-from bridgemil.report.benchmark_choice import Choice
-from bridgemil.report.benchmark_table import build
+from bridgemil.report.benchmark import Choice, build
 from bridgemil.runs import open_store
 
 

@@ -18,11 +18,11 @@ from bridgemil.cli import app
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.clinical import ClinicalOptions
-from bridgemil.report.benchmark_choice import Choice
-from bridgemil.report.benchmark_files import _md, _tex, latex, markdown, write_files
-from bridgemil.report.benchmark_table import build
-from bridgemil.report.benchmark_text import print_report
-from bridgemil.report.clinical_sheets import with_clinical_options
+from bridgemil.report.benchmark import Choice, build
+from bridgemil.report.files import _tex, latex, markdown, write_files
+from bridgemil.report.markdown import md_text
+from bridgemil.report.tables import with_clinical_options
+from bridgemil.report.terminal import print_report
 from bridgemil.runs import open_store
 from people import people
 
@@ -92,9 +92,9 @@ def test_names_are_safe_in_markdown_latex_and_the_terminal(runs: Path, capsys: p
     report.comparisons = {place._replace(cohort=ODD): found for place, found in report.comparisons.items()}
     text = markdown(report)
     widths = {re.sub(r"\\.", "", line).count("|") for line in text.splitlines() if line.startswith("|")}
-    assert all(not re.search(r"(?<!\\)[*<$]", _md(word)) for word in (ODD, "*", "<b>"))
+    assert all(not re.search(r"(?<!\\)[*<$]", md_text(word)) for word in (ODD, "*", "<b>"))
     assert widths == {5, 8}, "no cell more"
-    assert _md("wo_retention _x_") == r"wo_retention \_x\_"
+    assert md_text("wo_retention _x_") == r"wo_retention \_x\_"
     for tex in latex(report).values():
         for line in tex.splitlines()[1:]:
             bare = re.sub(r"\\[\\_%#&${}]", "", line)

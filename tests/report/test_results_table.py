@@ -10,7 +10,7 @@ import pytest
 
 from bridgemil import methods
 from bridgemil.evaluation.results import Results
-from bridgemil.report.results_table import print_results
+from bridgemil.report.terminal import print_results
 
 
 def made(method: str, right: list[int], seeds: int = 1) -> Results:

@@ -12,8 +12,8 @@ import pytest
 from bridgemil import studies
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
-from bridgemil.report.benchmark_files import markdown
-from bridgemil.report.benchmark_table import build
+from bridgemil.report.benchmark import build
+from bridgemil.report.files import markdown
 from bridgemil.report.pages.results import report_page
 from bridgemil.runs import open_store
 from contexts import QUICK, quick_context

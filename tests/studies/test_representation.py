@@ -17,7 +17,7 @@ from bridgemil import backbones, methods, studies
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData
 from bridgemil.models import FitCache, fit
-from bridgemil.report.benchmark_table import paper
+from bridgemil.report.benchmark import paper
 from bridgemil.studies import published, space_maps, spaces
 from bridgemil.studies import representation as study
 from bridgemil.studies.spaces import Sample

@@ -60,7 +60,7 @@ def write_card(about: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     facts
         ``ModelFacts.for_json()``.
     """
-    warnings = "\n".join(md_warnings(about.get("warnings", ()))).strip()
+    warnings = md_warnings(about.get("warnings", ()))
     parts = [
         f"# {about['name']}",
         f"**{NOTICE}**",

@@ -37,7 +37,7 @@ def run(
     Prints PASS, INFO, WARN, FAIL or SKIP for each check, with the evidence and what to do. Exit code 1 on any FAIL.
     """
     from bridgemil.audit import audit
-    from bridgemil.report.audit_text import levels, lines
+    from bridgemil.report.terminal import audit_levels, audit_lines
 
     show = not json and typer.get_text_stream("stderr").isatty()
     looked = audit(
@@ -52,10 +52,10 @@ def run(
     if json:
         options.print_json(looked.for_json() | {"html": None if html is None else str(html)})
     else:
-        for line, colour in levels(looked):
+        for line, colour in audit_levels(looked):
             typer.echo(typer.style(line, fg=colour, bold=True))
         typer.echo()
-        for line, colour in lines(looked):
+        for line, colour in audit_lines(looked):
             status, _, rest = line.partition(" ") if colour else ("", "", line)
             typer.echo((typer.style(status, fg=colour, bold=True) + " " if colour else "") + rest)
         typer.echo(f"\n{looked.seconds:.1f} s" + (f"\nPage: {html}" if html is not None else ""))

@@ -61,7 +61,7 @@ def run(
     from bridgemil.engine.display import say_auditing
     from bridgemil.engine.execute import Where
     from bridgemil.engine.forecast import duration
-    from bridgemil.report.benchmark_text import print_warnings
+    from bridgemil.report.terminal import print_warnings
 
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
     chosen = options.names(methods) or (), options.names(backbones) or ()

@@ -81,10 +81,8 @@ def _real_people(
     """Prepare the package's recordings and compare the methods on them."""
     from bridgemil.cohort.prepare import prepare
     from bridgemil.engine.evaluate import evaluate
-    from bridgemil.report.cohort_figure import draw as draw_cohort
-    from bridgemil.report.cohort_summary import print_summary
-    from bridgemil.report.results_figure import draw
-    from bridgemil.report.results_table import print_results
+    from bridgemil.report.figures import draw_accuracy, draw_cohort
+    from bridgemil.report.terminal import print_results, print_summary
 
     manifest = _everybody_else(out / "recordings.csv")
     cohort = prepare(manifest, out / "cohort", label="Group", classes=CLASSES, progress=show)
@@ -100,7 +98,7 @@ def _real_people(
     }  # fmt: skip
     if show:
         print_results(list(results.values()))
-    draw(out / "results.png", list(results.values()))
+    draw_accuracy(out / "results.png", list(results.values()))
     return cohort, results
 
 
@@ -173,7 +171,7 @@ def _row(subject: str, group: str, found: RecordingPrediction) -> dict[str, Any]
 
 
 def _methods_page(out: Path) -> None:
-    from bridgemil.report.benchmark_table import build
+    from bridgemil.report.benchmark import build
     from bridgemil.report.pages.results import report_page
     from bridgemil.report.templating import write
     from bridgemil.runs import RunStore
@@ -188,8 +186,8 @@ def _planted(out: Path, budget: str, threads: int, show: bool) -> dict[str, Evid
     from bridgemil.cohort.synthetic import SynthSettings, patients, synthesise, true_evidence
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.evaluation.metrics import evidence_found
-    from bridgemil.report.results_figure import Example, draw_gates
-    from bridgemil.report.results_table import print_evidence
+    from bridgemil.report.figures import Example, draw_gates
+    from bridgemil.report.terminal import print_evidence
     from bridgemil.settings import parse
 
     recordings = synthesise(out / "recordings", parse(SynthSettings, TRUTH), progress=show)

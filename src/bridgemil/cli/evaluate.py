@@ -51,7 +51,7 @@ def run(
     """
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.parallel import peak_memory
-    from bridgemil.report.results_table import print_results
+    from bridgemil.report.terminal import print_results
 
     results = evaluate(
         cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,

@@ -154,8 +154,8 @@ def _write(page: Path, held: HeldOut, facts: ModelFacts, explanation: Explanatio
 
 
 def _print(held: HeldOut, explanation: Explanation, warnings: list[str]) -> None:
-    from bridgemil.report.benchmark_text import print_warnings
     from bridgemil.report.templating import RESEARCH
+    from bridgemil.report.terminal import print_warnings
 
     print_warnings(held.warnings)
     for line in warnings:

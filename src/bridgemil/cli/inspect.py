@@ -25,14 +25,14 @@ def run(
     """
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.errors import BadUse
-    from bridgemil.report.cohort_figure import draw
-    from bridgemil.report.cohort_summary import print_summary, summary
+    from bridgemil.report.figures import draw_cohort
+    from bridgemil.report.terminal import print_summary, summary
 
     opened = Cohort.open(cohort)
     target = picture or cohort / "inspect.png"
     if target.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
         raise BadUse(f"{target}: a picture is a .png, .pdf, .svg or .jpg file")
-    draw(opened, target, show=not json)
+    draw_cohort(opened, target, show=not json)
     if json:
         options.print_json(summary(opened) | {"picture": str(target)})
     else:

@@ -108,7 +108,7 @@ def _page(report: Path, written: list[Path], recording: Path) -> Path:
 def print_cautions(bundle: Bundle) -> None:
     """What holds for every prediction of a model, once."""
     from bridgemil.bundle.prediction import describe
-    from bridgemil.report.benchmark_text import print_warnings
+    from bridgemil.report.terminal import print_warnings
 
     print_warnings(bundle.warnings)
     typer.echo(f"Model {bundle.title}. For every prediction of it:")

@@ -66,7 +66,7 @@ def run(
     command goes on where it stopped.
     """
     from bridgemil.cohort.prepare import prepare
-    from bridgemil.report.cohort_summary import print_summary, summary
+    from bridgemil.report.terminal import print_summary, summary
 
     given: dict[str, Any] = {
         "channels": options.names(channels),

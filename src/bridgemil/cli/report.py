@@ -57,11 +57,10 @@ def run(
     """
     from bridgemil.errors import BadUse, BridgeMILError, NotFound
     from bridgemil.evaluation.clinical import ClinicalOptions
-    from bridgemil.report.benchmark_choice import Choice
-    from bridgemil.report.benchmark_files import clinical_table, write_files
-    from bridgemil.report.benchmark_table import build
-    from bridgemil.report.benchmark_text import print_report
-    from bridgemil.report.clinical_sheets import with_clinical_options
+    from bridgemil.report.benchmark import Choice, build
+    from bridgemil.report.files import clinical_table, write_files
+    from bridgemil.report.tables import with_clinical_options
+    from bridgemil.report.terminal import print_report
     from bridgemil.runs import find_store
     from bridgemil.storage.files import refuse_link
 
@@ -94,10 +93,10 @@ def run(
 
         written += write_checklist(build_checklist(report, cohort or ()), folder)
     if json:
-        from bridgemil.report.benchmark_splits import as_table, over_splits, split_pairs
+        from bridgemil.report.splits import over_splits, split_pairs, split_table
 
         averages, remarks = over_splits(report.cells)
-        tables = {"experiments": report.table, "comparisons": report.pairs, "splits": as_table(averages)}
+        tables = {"experiments": report.table, "comparisons": report.pairs, "splits": split_table(averages)}
         tables["split_comparisons"] = split_pairs(averages)
         content = {name: _rows(_shares(table)) for name, table in tables.items()}
         content["clinical"] = _rows(clinical_table(report))
@@ -121,7 +120,7 @@ def _name_and_size(file: Path) -> str:
 
 def _shares(table: pd.DataFrame) -> pd.DataFrame:
     """Accuracies as shares of 1, as ``evaluate --json`` has them; the CSV files have percent."""
-    from bridgemil.report.benchmark_table import PERCENT
+    from bridgemil.report.benchmark import PERCENT
 
     percent = [name for name in table if name in {*PERCENT, "paper", "paper_std", "difference"}]
     return table.assign(**{str(name): table[name].astype(float) / 100 for name in percent})

@@ -99,7 +99,7 @@ def run(
 
 
 def _say(findings: Findings, folder: Path) -> None:
-    from bridgemil.report.benchmark_text import print_warnings
+    from bridgemil.report.terminal import print_warnings
 
     print_warnings(findings.warnings)
     typer.echo(f"\n{findings.title}\n")

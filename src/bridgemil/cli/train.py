@@ -59,7 +59,7 @@ def run(
     """
     from bridgemil.bundle.bundle import not_better_than_chance
     from bridgemil.bundle.training import train
-    from bridgemil.report.results_table import print_results
+    from bridgemil.report.terminal import print_results
 
     trained = train(
         cohort, out, method, backbone, recipe=recipe, budget=budget, seed=seed, single=single, folds=folds,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, corrected
-from bridgemil.report.results_table import recipe
+from bridgemil.report.terminal import recipe
 from bridgemil.runs import merged
 
 if TYPE_CHECKING:

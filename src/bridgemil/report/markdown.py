@@ -1,75 +1,67 @@
-"""Words and tables in Markdown; what a name holds means nothing there."""
+"""Markdown: escaped text, tables and audit warnings; the filters of the templates (bridgemil.report.templating)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.runs import TITLE, AuditWarning, warning_text
 
+if TYPE_CHECKING:
+    from bridgemil.report.tables import Sheet
 
-def md_sheet(sheet: Sheet, level: int = 3) -> list[str]:
-    """A table with its title and the sentences around it, as lines.
-
-    Parameters
-    ----------
-    sheet
-        The table.
-    level
-        Of its heading.
-    """
-    title = f"{'#' * level} {md_text(sheet.title)}"
-    return ["", title, *md_lines(sheet.before), *md_table(sheet), *md_lines(sheet.after)]
-
-
-def md_table(sheet: Sheet) -> list[str]:
-    """The rows alone; the best in bold, the second underlined.
-
-    Parameters
-    ----------
-    sheet
-        The table.
-    """
-    marks = {"best": "**{}**", "second": "<ins>{}</ins>", None: "{}"}
-    lines = ["", f"| {' | '.join(map(md_text, sheet.columns))} |", "|---" * len(sheet.columns) + "|"]
-    for i, row in enumerate(sheet.rows):
-        cells = [marks[sheet.marks.get((i, j))].format(md_text(word)) for j, word in enumerate(row)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def md_warnings(warnings: Sequence[AuditWarning]) -> list[str]:
-    """Audit warnings as a block quote, to stand above everything else; nothing where there are none.
-
-    Parameters
-    ----------
-    warnings
-        As ``Results.warnings`` holds them.
-    """
-    if not warnings:
-        return []
-    return ["", f"> **{TITLE}**", ">", *(f"> - {md_text(warning_text(warning))}" for warning in warnings)]
-
-
-def md_lines(lines: Sequence[str]) -> list[str]:
-    """Sentences, a paragraph each.
-
-    Parameters
-    ----------
-    lines
-        Plain words.
-    """
-    return [part for line in lines for part in ("", md_text(line))]
+MARKS = {"best": "**{}**", "second": "<ins>{}</ins>", None: "{}"}
 
 
 def md_text(text: str) -> str:
-    """Plain words in Markdown; an underscore within a word means nothing there.
+    """Plain text with Markdown's characters escaped.
 
     Parameters
     ----------
-    text
-        From anywhere; line breaks become spaces.
+    text : str
+        From anywhere; line breaks become spaces. An underscore within a word has no meaning in Markdown and is kept.
     """
     indent = "&emsp;" if text.startswith("  ") else ""
     return indent + re.sub(r"[\\`*\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", " ".join(text.split()))
+
+
+def md_table(sheet: Sheet) -> str:
+    """The rows of a table; the best in bold, the second underlined.
+
+    Parameters
+    ----------
+    sheet : Sheet
+        Its title and sentences are not included.
+    """
+    lines = [f"| {' | '.join(map(md_text, sheet.columns))} |", "|---" * len(sheet.columns) + "|"]
+    for i, row in enumerate(sheet.rows):
+        cells = [MARKS[sheet.marks.get((i, j))].format(md_text(text)) for j, text in enumerate(row)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def md_sheet(sheet: Sheet, level: int = 3) -> str:
+    """A table with its title and the sentences around it.
+
+    Parameters
+    ----------
+    sheet : Sheet
+        The table.
+    level : int
+        Of its heading.
+    """
+    parts = [f"{'#' * level} {md_text(sheet.title)}", *map(md_text, sheet.before), md_table(sheet)]
+    return "\n\n".join([*parts, *map(md_text, sheet.after)])
+
+
+def md_warnings(warnings: Sequence[AuditWarning]) -> str:
+    """Audit warnings as a block quote; empty if there are none.
+
+    Parameters
+    ----------
+    warnings : sequence of AuditWarning
+        As in ``Results.warnings``.
+    """
+    lines = [f"> **{TITLE}**", ">", *(f"> - {md_text(warning_text(warning))}" for warning in warnings)]
+    return "\n".join(lines) if warnings else ""

@@ -6,6 +6,7 @@ Templates ending in ``.html.j2`` are HTML and escape what is filled in; all othe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bridgemil import methods
 from bridgemil.errors import BridgeMILError
 from bridgemil.registry import class_colour
+from bridgemil.report.markdown import md_sheet, md_table, md_text, md_warnings
 from bridgemil.runs import TITLE, warning_text
 from bridgemil.storage.files import write_text
 
@@ -39,6 +41,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.globals |= {"warnings_title": TITLE, "warning_text": warning_text}
     environment.globals |= {"colour_of": methods.entry, "class_colour": class_colour}
+    environment.filters |= {"md": md_text, "table": md_table, "sheet": md_sheet, "warnings": md_warnings}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return environment
 
@@ -70,7 +73,7 @@ def page(template: str, *, scripts: tuple[str, ...] = ("page.js",), **values: An
 
 
 def text(template: str, **values: Any) -> str:
-    """A plain-text template, filled in.
+    """A plain-text template, filled in; several blank lines become one.
 
     Parameters
     ----------
@@ -79,7 +82,7 @@ def text(template: str, **values: Any) -> str:
     values
         What the template names.
     """
-    return _environment().get_template(template).render(values).strip()
+    return re.sub(r"\n{3,}", "\n\n", _environment().get_template(template).render(values)).strip()
 
 
 def macro(template: str, name: str) -> Callable[..., str]:

@@ -79,7 +79,8 @@ class Findings:
 
     def markdown(self) -> str:
         """As findings.md holds it."""
-        lines = [f"# {md_text(self.title)}", *md_warnings(self.warnings), ""]
+        warnings = md_warnings(self.warnings)
+        lines = [f"# {md_text(self.title)}", *(["", warnings] if warnings else []), ""]
         lines += [f"- {md_text(sentence)}" for sentence in self.sentences]
         for name, table in self.tables.items():
             lines += ["", f"## {name.replace('_', ' ')}", "", *_rows(table)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.settings import changed_from_preset
-from bridgemil.report.benchmark_table import paper
+from bridgemil.report.benchmark import paper
 from bridgemil.studies.context import StudyContext
 
 

@@ -21,7 +21,7 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation.metrics import bootstrap, chance
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected, counted, p_text, points
-from bridgemil.report.benchmark_table import paper
+from bridgemil.report.benchmark import paper
 from bridgemil.studies import kept_windows, published, scores, truth
 from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings

@@ -18,7 +18,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.plan import Job
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import Results
-from bridgemil.report.benchmark_table import paper
+from bridgemil.report.benchmark import paper
 from bridgemil.studies import published, space_maps, spaces, truth
 from bridgemil.studies import scores as subject_scores
 from bridgemil.studies.context import StudyContext

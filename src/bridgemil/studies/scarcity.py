@@ -19,7 +19,7 @@ from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_tables
 from bridgemil.evaluation.statistics import Comparison, corrected, points
-from bridgemil.report.benchmark_table import paper
+from bridgemil.report.benchmark import paper
 from bridgemil.studies import drawing, published, scores, truth
 from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings

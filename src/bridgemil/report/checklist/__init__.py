@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridgemil.report.benchmark_table import BenchmarkReport
+from bridgemil.report.benchmark import BenchmarkReport
 from bridgemil.report.checklist import data_items, model_items, performance_items
 from bridgemil.report.checklist.bias import Judgement, judged
 from bridgemil.report.checklist.dossier import Dossier, dossiers

@@ -11,10 +11,10 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.tables import MISSING
 from bridgemil.evaluation.statistics import counted
-from bridgemil.report.benchmark_sheets import Sheet
 from bridgemil.report.checklist import people
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
+from bridgemil.report.tables import Sheet
 
 NAMED = 6  # examples that are named of each reason for leaving something out
 WORDS = {  # of settings of ``prepare``

@@ -16,7 +16,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.statistics import counted
-from bridgemil.report.benchmark_table import BenchmarkReport, Cell
+from bridgemil.report.benchmark import BenchmarkReport, Cell
 from bridgemil.report.cohort_place import cohort_place
 from bridgemil.runs import AuditWarning, RunStore, merged
 

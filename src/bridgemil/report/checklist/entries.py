@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from bridgemil.errors import plain
-from bridgemil.report.benchmark_sheets import Sheet
+from bridgemil.report.tables import Sheet
 
 State = Literal["filled", "partly", "author"]
 STATES: dict[State, str] = {

@@ -9,13 +9,13 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.evaluation.clinical import INTERVALS
 from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.methods import Settings
-from bridgemil.report.benchmark_sheets import Sheet
-from bridgemil.report.benchmark_table import Cell
+from bridgemil.report.benchmark import Cell
 from bridgemil.report.checklist import people
 from bridgemil.report.checklist.data_items import classes_words
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
 from bridgemil.report.pages.methods import dealt_words, model_words, roles_words
+from bridgemil.report.tables import Sheet
 from bridgemil.runs import RESULTS_VERSION, warning_text
 
 SELECTION = {

@@ -12,7 +12,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import MISSING, folded
 from bridgemil.evaluation.metrics import accuracy as pooled_accuracy
 from bridgemil.evaluation.metrics import accuracy_interval, score_intervals, scores
-from bridgemil.report.benchmark_table import Cell
+from bridgemil.report.benchmark import Cell
 
 SEX, AGE = ("sex", "gender"), ("age", "ageyears", "age_years", "age(years)")
 SITES = ("site", "centre", "center", "hospital", "site_id", "centre_id", "center_id")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bridgemil.evaluation.metrics import calibration_summary, score_intervals
-from bridgemil.report import benchmark_sheets as sheets
-from bridgemil.report.benchmark_sheets import Sheet
-from bridgemil.report.benchmark_table import Cell
+from bridgemil.report import tables as sheets
+from bridgemil.report.benchmark import Cell
 from bridgemil.report.checklist import people
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
 from bridgemil.report.checklist.model_items import experiment
-from bridgemil.report.clinical_sheets import clinical_sheets
+from bridgemil.report.tables import Sheet, clinical
 from bridgemil.runs import warning_text
 
 INTERVAL = "In brackets: 95 % intervals."
@@ -50,7 +49,7 @@ def _scores(cells: Sequence[Cell]) -> Sheet:
 def _clinical(cells: Sequence[Cell]) -> list[Sheet]:
     several = len({cell.split.hash for cell in cells}) > 1
     named = [(experiment(cell) + (f", {cell.place.split}" if several else ""), cell.results) for cell in cells]
-    return clinical_sheets(named)
+    return clinical(named)
 
 
 def _calibrations(cells: Sequence[Cell]) -> Sheet:

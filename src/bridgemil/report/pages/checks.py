@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bridgemil.audit.findings import STATUSES, Audit
 from bridgemil.report import templating
-from bridgemil.report.audit_text import levels
 from bridgemil.report.checklist import Checklist
 from bridgemil.report.checklist.bias import CAVEAT, NOT_DONE
 from bridgemil.report.checklist.entries import STATES
+from bridgemil.report.terminal import audit_levels
 
 LEAD = (
     "The items of TRIPOD+AI (Collins et al., BMJ 2024, 385:e078378), in our own words, filled in from the records "
@@ -31,7 +31,7 @@ def audit_page(audit: Audit) -> str:
         heading=f"Audit of {Path(audit.cohort).name}",
         groups=[(status, findings) for status, findings in groups if findings],
         audit=audit,
-        levels=[line for line, _ in levels(audit)],
+        levels=[line for line, _ in audit_levels(audit)],
     )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from bridgemil.evaluation.clinical import TwoClassMetrics
 from bridgemil.methods import colour
-from bridgemil.report.benchmark_table import Cell
-from bridgemil.report.clinical_sheets import clinical_sheets
+from bridgemil.report.benchmark import Cell
 from bridgemil.report.pages.charts import Line, lines_chart
+from bridgemil.report.tables import clinical
 
 FEW = 2  # of more methods no bands are drawn: they would hide each other
 Found = Sequence[tuple[str, TwoClassMetrics]]
@@ -17,7 +17,7 @@ Found = Sequence[tuple[str, TwoClassMetrics]]
 
 def clinical_part(cells: Sequence[Cell]) -> dict[str, Any]:
     """What the template shows of cells of one cohort and split; no charts of more than two classes."""
-    sheets = clinical_sheets([(cell.label, cell.results) for cell in cells])
+    sheets = clinical([(cell.label, cell.results) for cell in cells])
     two = [(cell.label, found) for cell in cells if isinstance(found := cell.results.clinical, TwoClassMetrics)]
     if not two:
         return {"sheets": sheets, "charts": [], "notes": []}

@@ -9,7 +9,7 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.evaluation.clinical import INTERVALS, TITLES, TwoClassMetrics
 from bridgemil.learning.settings import BagSettings, Stage1Settings, Stage2Settings
 from bridgemil.methods import ABLATIONS, METHODS, Settings, changed_from_budget, short_name
-from bridgemil.report.benchmark_table import Cell
+from bridgemil.report.benchmark import Cell
 from bridgemil.runs import RunStore
 
 STAGE1 = {

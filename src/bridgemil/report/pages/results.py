@@ -10,11 +10,11 @@ from bridgemil.evaluation.metrics import calibration_summary
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS
 from bridgemil.methods import colour
 from bridgemil.report import templating
-from bridgemil.report.benchmark_sheets import caveats
-from bridgemil.report.benchmark_table import BenchmarkReport, Cell, Place
+from bridgemil.report.benchmark import BenchmarkReport, Cell, Place
 from bridgemil.report.pages.charts import calibration_bins, calibration_chart, curves_chart
 from bridgemil.report.pages.clinical_part import clinical_part
 from bridgemil.report.pages.methods import methods_text
+from bridgemil.report.tables import caveats
 from bridgemil.runs import RunStore
 
 
@@ -24,7 +24,7 @@ def report_page(report: BenchmarkReport, store: RunStore) -> str:
     Parameters
     ----------
     report : BenchmarkReport
-        From ``bridgemil.report.benchmark_table.build``.
+        From ``bridgemil.report.benchmark.build``.
     store : RunStore
         The folder of its runs.
     """

@@ -1,23 +1,23 @@
-"""What a folder of runs shows: an experiment a cell, beside the paper's numbers, and pairwise comparisons.
+"""Results of a folder of runs: one cell per experiment, the paper's numbers, and pairwise comparisons.
 
-runs -> cells (build) -> those chosen (benchmark_choice) -> sections -> sheets (benchmark_sheets)
-                                                         -> over splits (benchmark_splits)
+runs -> cells (``build``) -> those chosen (``Choice``) -> sections by backbone -> tables (bridgemil.report.tables)
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.engine.benchmark import collect
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, did_you_mean
 from bridgemil.evaluation.results import GROUPED, Results, averaged, gather
 from bridgemil.evaluation.statistics import Comparison, corrected, counted
 from bridgemil.methods import Settings, changed_from_budget, order, short_name
@@ -26,30 +26,19 @@ from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged, run_
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridgemil.report.benchmark_choice import Choice
-
-NO_NETWORK = "no network"  # the title of a section of baselines
+BASELINES = "baselines"  # title of their section
 AVERAGED = ", seeds averaged"
 PERCENT = (
-    "accuracy",
-    "accuracy_std",
-    "fold_mean",
-    "fold_mean_std",
-    "ci95_low",
-    "ci95_high",
-    "chance",
-    "chance95_low",
+    "accuracy", "accuracy_std", "fold_mean", "fold_mean_std", "ci95_low", "ci95_high", "chance", "chance95_low",
     "chance95_high",
-)
-
-
+)  # fmt: skip
 COMPARISON = (
     "one", "other", "difference", "ci95_low", "ci95_high", "p", "p_holm", "test", "seeds", "splits", "sentence",
 )  # fmt: skip
 
 
 class Place(NamedTuple):
-    """What the methods of a section have in common; a baseline has no backbone, recipe and budget."""
+    """Section of a report: what its methods have in common. A baseline has no backbone, recipe and budget."""
 
     cohort: str
     split: str
@@ -59,25 +48,24 @@ class Place(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The section in words: ``eegnet, recipe ours, budget laptop``."""
+        """Title of the section: ``eegnet, recipe ours, budget laptop``."""
         if not self.backbone:
-            return NO_NETWORK
+            return BASELINES
         recipe = "" if self.recipe == "paper" else f", recipe {self.recipe}"
         return f"{self.backbone}{recipe}, budget {self.budget}"
 
 
 @cache
 def paper() -> dict[str, Any]:
-    """The paper's tables."""
+    """Tables of the BridgeMIL paper (``paper.yaml``)."""
     import yaml
 
     content: dict[str, Any] = yaml.safe_load(files("bridgemil.report").joinpath("paper.yaml").read_text("utf-8"))
     return content
 
 
-def comparison_row(comparison: Comparison) -> dict[str, Any]:
-    """A comparison as a row of a CSV file; differences in points of accuracy."""
-    c = comparison
+def comparison_row(c: Comparison) -> dict[str, Any]:
+    """A comparison as a row of a CSV file; differences in percentage points of accuracy."""
     values = (c.one, c.other, 100 * c.difference, 100 * c.low, 100 * c.high, c.p, c.p_holm, c.test, c.seeds, c.splits)
     return dict(zip(COMPARISON, (*values, c.sentence), strict=True))
 
@@ -88,12 +76,12 @@ class Cell:
 
     cohort: str  # its name, made unique among what is shown
     label: str  # the method, made unique among those it is compared with
-    source: Mapping[str, Any]  # the cohort, as run.json has it
+    source: Mapping[str, Any]  # the cohort, as in run.json
     split: FoldPlan
     results: Results
     split_title: str = ""  # made unique among the cohort's
     finished: str = ""  # day and time of its first run, UTC
-    averaged: int = 0  # how many seeds' probabilities were averaged; 0: each seed counts by itself
+    averaged: int = 0  # number of seeds whose probabilities were averaged; 0: each seed by itself
 
     @property
     def method(self) -> str:
@@ -102,12 +90,12 @@ class Cell:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether nothing in it is a network."""
+        """Whether no part of it is a network."""
         return self.results.settings.backbone is None
 
     @property
     def place(self) -> Place:
-        """The section it stands in."""
+        """Its section."""
         settings, where = self.results.settings, (self.cohort, self.split_title or self.split.title)
         if settings.backbone is None:
             return Place(*where)
@@ -115,7 +103,7 @@ class Cell:
 
     @cached_property
     def row(self) -> Mapping[str, Any]:
-        """The results' summary; accuracy in percent, the other scores as they are."""
+        """Summary of the results; accuracy in percent, the other scores between 0 and 1."""
         row = {str(name): value for name, value in self.results.summary.iloc[0].items()}
         row |= {name: 100 * row[name] for name in PERCENT}
         row |= {"backbone": self.place.backbone or None, "settings_hash": row["settings_hash"][:12]}
@@ -123,8 +111,13 @@ class Cell:
 
     @property
     def changed(self) -> dict[str, Any]:
-        """What the user set."""
+        """Settings changed by the user."""
         return changed_from_budget(self.results.settings, self.source.get("burn_in"))
+
+    @property
+    def changed_text(self) -> str:
+        """``changed`` as ``stage2.epochs = 3; …``."""
+        return "; ".join(f"{key} = {value}" for key, value in self.changed.items())
 
     @property
     def published(self) -> tuple[float, float] | None:
@@ -139,14 +132,14 @@ class Cell:
 
     @property
     def caveats(self) -> list[str]:
-        """Why this number must not be read as a repetition of the paper's."""
-        tables, cohort, row = paper(), self.source, self.row
-        theirs = tables["cohorts"].get(cohort["source"])
+        """Why this number is not a replication of the paper's."""
+        cohort, row = self.source, self.row
+        theirs = paper()["cohorts"].get(cohort["source"])
         if theirs is None:
             return []
         reasons = [] if self.split.kind == "array_split" else [f"a split of another kind ({self.split.kind})"]
-        if row["seeds"] != tables["seeds"]:
-            reasons.append(f"{counted(row['seeds'], 'seed')}, not {tables['seeds']}")
+        if row["seeds"] != paper()["seeds"]:
+            reasons.append(f"{counted(row['seeds'], 'seed')}, not {paper()['seeds']}")
         if row["folds"] != theirs["folds"]:
             reasons.append(f"{row['folds']} folds, not {theirs['folds']}")
         if cohort["n_subjects"] != theirs["subjects"]:
@@ -155,13 +148,12 @@ class Cell:
             reasons.append(f"classes {', '.join(sorted(cohort['classes']))}")
         if abs(cohort["n_windows"] - theirs["windows"]) > 0.05 * theirs["windows"]:
             reasons.append(f"{cohort['n_windows']:,} windows, not {theirs['windows']:,}")
-        changed = cohort.get("changed", {}) | self.changed
-        return reasons + [f"{key} = {value}" for key, value in changed.items()]
+        return reasons + [f"{key} = {value}" for key, value in (cohort.get("changed", {}) | self.changed).items()]
 
 
 @dataclass
 class BenchmarkReport:
-    """What a folder of runs shows."""
+    """Results of a folder of runs."""
 
     cells: list[Cell]
     store: RunStore
@@ -170,54 +162,51 @@ class BenchmarkReport:
 
     @property
     def warnings(self) -> list[AuditWarning]:
-        """The audit warnings of every cohort shown: cohort, check, level, message."""
+        """Audit warnings of every cohort shown: cohort, check, level, message."""
         return merged([{"cohort": cell.cohort, **warning} for cell in self.cells for warning in cell.results.warnings])
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row an experiment; accuracy in percent, the other scores as they are."""
+        """One row per experiment; accuracy in percent, the other scores between 0 and 1."""
         import pandas as pd
 
         rows = []
         for cell in self.cells:
-            published = cell.published
-            beside = {
-                "paper": None if published is None else published[0],
-                "paper_std": None if published is None else published[1],
-                "difference": None if published is None else cell.row["fold_mean"] - published[0],
-                "not_as_in_the_paper": "; ".join(cell.caveats) if published else "",
-                "changed": "; ".join(f"{key} = {value}" for key, value in cell.changed.items()),
+            mean, std = cell.published or (None, None)
+            names = {"cohort": cell.cohort, "split": cell.place.split, "name": cell.label}
+            more = {
+                "seeds_averaged": cell.averaged > 0,
+                "paper": mean,
+                "paper_std": std,
+                "difference": None if mean is None else cell.row["fold_mean"] - mean,
+                "not_as_in_the_paper": "; ".join(cell.caveats) if cell.published else "",
+                "changed": cell.changed_text,
                 "own_code": own_code(cell),
                 "warnings": warning_names(cell.results.warnings),
                 "cohort_hash": cell.source["hash"],
                 "split_hash": cell.split.hash[:12],
             }
-            names = {"cohort": cell.cohort, "split": cell.place.split, "name": cell.label}
-            rows.append({**names, **cell.row, "seeds_averaged": cell.averaged > 0, **beside})
+            rows.append({**names, **cell.row, **more})
         return pd.DataFrame(rows)
 
     @property
     def pairs(self) -> pd.DataFrame:
-        """One row per comparison; differences in points of accuracy."""
+        """One row per comparison; differences in percentage points of accuracy."""
         import pandas as pd
 
-        rows = [
-            place._asdict() | comparison_row(comparison)
-            for place, compared in self.comparisons.items()
-            for comparison in compared
-        ]
-        columns = [*Place._fields, *COMPARISON]
-        return pd.DataFrame(rows, columns=columns)
+        rows = [place._asdict() | comparison_row(c) for place, found in self.comparisons.items() for c in found]
+        return pd.DataFrame(rows, columns=[*Place._fields, *COMPARISON])
 
-    def sections(self) -> dict[Place, list[Cell]]:
-        """Cells by place, the baselines of a cohort and split before its networks."""
-        placed: dict[Place, list[Cell]] = {}
+    def blocks(self) -> dict[tuple[str, str], dict[Place, list[Cell]]]:
+        """Sections of each cohort and split: its baselines, then its networks."""
+        blocks: dict[tuple[str, str], dict[Place, list[Cell]]] = {}
         for cell in self.cells:
-            placed.setdefault(cell.place, []).append(cell)
-        return placed
+            place = cell.place
+            blocks.setdefault((place.cohort, place.split), {}).setdefault(place, []).append(cell)
+        return blocks
 
     def groups(self) -> dict[Place, list[Cell]]:
-        """What may be compared: each network section with the baselines of its cohort and split before it."""
+        """What may be compared: each network section, preceded by the baselines of its cohort and split."""
         groups: dict[Place, list[Cell]] = {}
         for block in self.blocks().values():
             baselines = [cell for cells in block.values() for cell in cells if cell.is_baseline and not cell.averaged]
@@ -228,12 +217,87 @@ class BenchmarkReport:
                     groups[place] = baselines
         return groups
 
-    def blocks(self) -> dict[tuple[str, str], dict[Place, list[Cell]]]:
-        """The sections of each cohort and split."""
-        blocks: dict[tuple[str, str], dict[Place, list[Cell]]] = {}
-        for place, cells in self.sections().items():
-            blocks.setdefault((place.cohort, place.split), {})[place] = cells
-        return blocks
+
+@dataclass(frozen=True)
+class Choice:
+    """Names to show; an empty tuple shows all. Baselines have no backbone, budget and recipe: only methods and splits
+    exclude them.
+
+    Parameters
+    ----------
+    methods, backbones, budgets, recipes : sequence of str
+        Names; an ensemble is named as it was run, ``tangent+attention``.
+    splits : sequence of str
+        Each a split file, the beginning of a split's hash, or words of its title: ``split seed 0``.
+    """
+
+    methods: Sequence[str] = ()
+    backbones: Sequence[str] = ()
+    budgets: Sequence[str] = ()
+    recipes: Sequence[str] = ()
+    splits: Sequence[str] = ()
+
+    def among(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells that match.
+
+        Raises
+        ------
+        BadUse
+            If a name matches no cell, or the names together leave nothing (baselines alone, if networks were asked
+            for, are nothing).
+        """
+        chosen = list(cells)
+        if self.splits:
+            hashes = {plan_hash for words in self.splits for plan_hash in _splits(words, cells)}
+            chosen = [cell for cell in chosen if cell.split.hash in hashes]
+        for option, wanted, name in self._names():
+            there = sorted({name(cell) for cell in cells} - {""})
+            for word in wanted:
+                if word not in there:
+                    _refuse(option, word, there)
+        methods = set(self.methods)
+        chosen = [cell for cell in chosen if not methods or cell.method in methods]
+        matching = [cell for cell in chosen if cell.is_baseline or self._matches(cell)]
+        if not matching or all(c.is_baseline for c in matching) != all(c.is_baseline for c in chosen):
+            titles = [f"{c.method}, {c.place.title}" + (f", {c.split.title}" if self.splits else "") for c in cells]
+            raise BadUse(f"nothing here fits {self} together; there are: {'; '.join(dict.fromkeys(titles))}")
+        return matching
+
+    def _matches(self, cell: Cell) -> bool:
+        return all(not wanted or name(cell) in wanted for _, wanted, name in self._names())
+
+    def _names(self) -> list[tuple[str, Sequence[str], Callable[[Cell], str]]]:
+        return [
+            ("methods", self.methods, lambda cell: cell.method),
+            ("backbones", [short_name(name) for name in self.backbones], lambda cell: cell.place.backbone),
+            ("budget", self.budgets, lambda cell: cell.place.budget),
+            ("recipe", self.recipes, lambda cell: cell.place.recipe),
+        ]
+
+    def __str__(self) -> str:
+        named = [f"--{option} {','.join(wanted)}" for option, wanted, _ in self._names() if wanted]
+        return " ".join([*named, *(f'--split "{split}"' for split in self.splits)])
+
+
+def _splits(words: str, cells: Sequence[Cell]) -> set[str]:
+    """Hashes of the splits that a file, the beginning of a hash or a title names."""
+    titles = {cell.split.hash: cell.split.title for cell in cells}
+    if Path(words).is_file():
+        found = {FoldPlan.load(words).hash} & set(titles)
+    else:
+        begins = re.fullmatch("[0-9a-f]{4,64}", words) is not None
+        found = {key for key in titles if begins and key.startswith(words)}
+        # Whole words: "split seed 1" is not "split seed 10".
+        whole = re.compile(rf"(?<!\w){re.escape(words.strip())}(?!\w)", re.IGNORECASE)
+        found = found or {key for key, title in titles.items() if words.strip() and whole.search(title)}
+    if not found:
+        _refuse("split", words, sorted(f"{title} ({key[:12]})" for key, title in titles.items()))
+    return found
+
+
+def _refuse(option: str, word: str, there: Sequence[str]) -> None:
+    hint = did_you_mean(word, there)
+    raise BadUse(f"--{option}: nothing complete here is {word!r}; there are: {'; '.join(there) or 'none'}{hint}")
 
 
 def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
@@ -241,10 +305,15 @@ def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
 
     Parameters
     ----------
-    store
+    store : RunStore
         The folder of runs.
-    choice
+    choice : Choice, optional
         What to show of it; everything by default.
+
+    Raises
+    ------
+    BadData
+        If there is no finished run.
     """
     runs = collect(store)
     if runs.empty:
@@ -252,7 +321,7 @@ def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
     remarks = []
     foreign = runs["results_version"] != RESULTS_VERSION
     if foreign.any():
-        remarks.append(f"Left out: {foreign.sum()} runs of another version of bridgemil, whose numbers may differ")
+        remarks.append(f"Excluded: {counted(int(foreign.sum()), 'run')} of another results version")
     cells, missing = _cells(store, runs[~foreign])
     if choice is not None:
         cells = choice.among(cells)
@@ -261,12 +330,12 @@ def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
         remarks.append(GROUPED)
     report = BenchmarkReport(cells, store, remarks=remarks + missing + _failures(store))
     _compare(report)
-    report.cells = [row for cell in cells for row in (cell, *_together(cell))]
+    report.cells = [row for cell in cells for row in (cell, *_seeds_averaged(cell))]
     return report
 
 
 def _compare(report: BenchmarkReport) -> None:
-    """Every pair of a section, and each of its networks with the baselines of its cohort and split."""
+    """Compare every pair of a section, and each of its networks with the baselines of its cohort and split."""
     for block in report.blocks().values():
         baselines = next((cells for place, cells in block.items() if not place.backbone), [])
         for place, cells in block.items():
@@ -283,8 +352,8 @@ def _compare(report: BenchmarkReport) -> None:
                 report.comparisons[place] = corrected(compared)
 
 
-def _together(cell: Cell) -> list[Cell]:
-    """The seeds' probabilities averaged, as a row of its own; none where there is one seed or all say the same."""
+def _seeds_averaged(cell: Cell) -> list[Cell]:
+    """The mean of the seeds' probabilities as a cell of its own; none for one seed or identical predictions."""
     seeds = cell.results.seeds
     if seeds == 1 or cell.results.steady:
         return []
@@ -292,7 +361,7 @@ def _together(cell: Cell) -> list[Cell]:
 
 
 def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
-    """A cell for each experiment and split of which some seed is complete, ensembles included; and what is missing."""
+    """A cell for each experiment and split with a complete seed, ensembles included; and what is missing."""
     done, cells, used = set(runs["identity"]), list[Cell](), set[str]()
     splits = store.splits()
     for (cohort_hash, _), rows in runs.groupby(["cohort_hash", "settings_hash"], sort=False):
@@ -301,16 +370,14 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
         for planned_for, plan in splits:
             if planned_for != cohort_hash:
                 continue
-            complete = list[str]()
-            for seed in sorted(rows["seed"].unique()):
-                identities = [
-                    run_identity(settings, cohort_hash, r, int(seed)) for r in plan.cv_folds(settings.selects)
-                ]
+            complete, folds = list[str](), plan.cv_folds(settings.selects)
+            for seed in map(int, sorted(rows["seed"].unique())):
+                identities = [run_identity(settings, cohort_hash, fold, seed) for fold in folds]
                 complete += identities if done.issuperset(identities) else []
             if complete:
                 results = gather(store, complete, settings, plan)
-                cell = Cell(rows["cohort"].iloc[0], settings.method, about["cohort"], plan, results)
-                cells.append(replace(cell, finished=str(about.get("finished", ""))[:16].replace("T", " ")))
+                name, finished = rows["cohort"].iloc[0], str(about.get("finished", ""))[:16].replace("T", " ")
+                cells.append(Cell(name, settings.method, about["cohort"], plan, results, finished=finished))
                 used.update(complete)
     cells += _ensembles(store, cells)
     left = runs[~runs["identity"].isin(used)]
@@ -320,14 +387,14 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
         missing.append(f"Of studies on a part of a cohort: {counted(int(studied.sum()), 'run')}, in no table here")
     missing += [
         f"Not finished: {', '.join(str(name) for name in names if name)}: {counted(len(rows), 'run')} of seeds that "
-        "are not complete on any split planned here, left out"
+        "are not complete on any split planned here"
         for names, rows in left[~studied].fillna({"backbone": ""}).groupby(["cohort", "method", "backbone"], sort=False)
     ]
     return cells, missing
 
 
 def _ensembles(store: RunStore, cells: Sequence[Cell]) -> list[Cell]:
-    """Those that were planned here and whose members are all there, on each split of each cohort."""
+    """Ensembles that were planned here and whose members are complete, on each split of each cohort."""
     by_place = {(cell.source["hash"], cell.split.hash, cell.results.settings.hash): cell for cell in cells}
     made = []
     for settings in store.ensembles():
@@ -344,54 +411,52 @@ def _ensembles(store: RunStore, cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _for_seeds(store: RunStore, cell: Cell, seeds: set[int]) -> Results:
-    """The results of some of a cell's seeds."""
     identities = [identity for identity, seed, _ in runs_of(cell.results, cell.split) if seed in seeds]
     return gather(store, identities, cell.results.settings, cell.split)
 
 
 def runs_of(results: Results, plan: FoldPlan) -> list[tuple[str, int, int]]:
-    """The identity, seed and fold of each run of an experiment (not of an ensemble: of its members)."""
+    """Identity, seed and fold of each run of an experiment (of an ensemble, ask its members)."""
     seeds = [int(seed) for seed in results.predictions["seed"].unique()]
     return [(identity, seeds[i // plan.k], i % plan.k + 1) for i, identity in enumerate(results.runs)]
 
 
 def _labelled(cells: Sequence[Cell]) -> list[Cell]:
-    """Names that tell apart what is apart: cohorts of one name, splits of one title, variants of one method."""
+    """Distinct names for cohorts of one name, splits of one title and variants of one method."""
     named, labelled = [], []
     cohorts = _ambiguous((cell.cohort, cell.source["hash"]) for cell in cells)
     splits = _ambiguous(((cell.source["hash"], cell.split.title), cell.split.hash) for cell in cells)
     for cell in cells:
         cohort_hash, title = cell.source["hash"], cell.split.title
-        words = f"{cell.cohort} ({cohort_hash[:6]})" if cell.cohort in cohorts else cell.cohort
+        name = f"{cell.cohort} ({cohort_hash[:6]})" if cell.cohort in cohorts else cell.cohort
         title += f" ({cell.split.hash[:6]})" if (cohort_hash, title) in splits else ""
-        named.append(replace(cell, cohort=words, split_title=title))
-    variants = _ambiguous((_variant(cell), cell.results.settings.hash) for cell in named)
+        named.append(replace(cell, cohort=name, split_title=title))
+
+    def variant(cell: Cell) -> Hashable:  # one label on every split, so that splits can be averaged
+        return cell.place._replace(split=""), cell.method
+
+    variants = _ambiguous((variant(cell), cell.results.settings.hash) for cell in named)
     for cell in named:
         changed = [f"{key}={value}" for key, value in cell.changed.items()]
-        apart = f"{cell.method} ({', '.join([*changed, own_code(cell) or cell.results.settings.hash[:6]])})"
-        labelled.append(replace(cell, label=apart) if _variant(cell) in variants else cell)
+        label = f"{cell.method} ({', '.join([*changed, own_code(cell) or cell.results.settings.hash[:6]])})"
+        labelled.append(replace(cell, label=label) if variant(cell) in variants else cell)
     return labelled
 
 
 def own_code(cell: Cell) -> str:
-    """Of user code, a label of this version: its file, its fingerprint's beginning, the day and time of the run."""
+    """Label of this version of user code: its file, the beginning of its fingerprint, day and time of the run."""
     codes = {short_name(m.backbone or m.method).partition(":")[0]: m.code for m in cell.results.settings.each if m.code}
     versions = " + ".join(f"{name} {code[:6]}" for name, code in codes.items())
     return f"{versions} of {cell.finished}" if versions and cell.finished else versions
 
 
-def _variant(cell: Cell) -> Hashable:
-    """One name on every split, so that splits can be set side by side."""
-    return cell.place._replace(split=""), cell.method
-
-
 def _natural(place: Place) -> list[list[tuple[int, str]]]:
-    """To sort by: ``split seed 10`` after ``split seed 9``."""
+    """Sort key: ``split seed 10`` after ``split seed 9``."""
     return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)] for name in place]
 
 
 def method_order(cell: Cell) -> tuple[int, str]:
-    """To sort by: baselines, then the methods as they are listed everywhere."""
+    """Sort key: baselines, then the methods in the order of their registry."""
     known = order()  # a baseline that was registered elsewhere is not known here
     return max(known.index(m.method) if m.method in known else -1 for m in cell.results.settings.each), cell.label
 
@@ -406,7 +471,7 @@ def _failures(store: RunStore) -> list[str]:
     failed: dict[str, list[str]] = {}
     for content in store.failures():
         failed.setdefault(content["experiment"], []).append(content["error"])
-    advice = f"kept in {store.root / 'failed'}: run them again, or delete the files to forget them"
+    advice = f"kept in {store.root / 'failed'}: run them again, or delete the files"
     return [
         f"Failed: {name}: {counted(len(errors), 'run')}: {errors[0].splitlines()[-1]} ({advice})"
         for name, errors in failed.items()

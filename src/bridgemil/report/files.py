@@ -1,0 +1,214 @@
+"""A benchmark report as files: Markdown, LaTeX, and CSV down to every held-out subject and window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bridgemil.evaluation.statistics import COMPARED
+from bridgemil.report import tables, templating
+from bridgemil.report.benchmark import BenchmarkReport, Cell, runs_of
+from bridgemil.report.splits import SPLITS, over_splits, split_pairs, split_table
+from bridgemil.report.tables import VERDICT, Sheet
+from bridgemil.runs import warning_names
+from bridgemil.storage.files import new_file, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOTES = {  # in the captions of each LaTeX file
+    "table": "", "scores": tables.INTERVAL, "clinical": "", "splits": SPLITS,
+    "comparisons": f"Points: the first method's accuracy minus the second's. {COMPARED} {VERDICT}",
+}  # fmt: skip
+LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "[": "{[}", "]": "{]}", "*": "{*}",
+    "\n": " ", "\r": " ",
+}  # fmt: skip
+LATEX |= {character: "\\" + character for character in "_%#&${}"}
+MARKS = {"best": r"\textbf{%s}", "second": r"\underline{%s}", None: "%s"}
+
+
+def write_files(report: BenchmarkReport, folder: Path, windows: bool = True) -> list[Path]:
+    """Write all files of a report, each atomically.
+
+    Parameters
+    ----------
+    report : BenchmarkReport
+        What to write.
+    folder : Path
+        Created if missing.
+    windows : bool
+        Write windows.csv too, one row per window of every held-out subject: it may be large.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    averages, _ = over_splits(report.cells)
+    texts = {
+        "report.md": markdown(report),
+        "table.csv": _csv(report.table),
+        "comparisons.csv": _csv(report.pairs),
+        "splits.csv": _csv(split_table(averages)),
+        "split_comparisons.csv": _csv(split_pairs(averages)),
+        "clinical.csv": _csv(clinical_table(report)),
+        "predictions.csv": _csv(predictions(report)),
+    }
+    texts |= {f"{name}.tex": text for name, text in latex(report).items()}
+    for name, text in texts.items():
+        write_text(folder / name, text.rstrip() + "\n")
+    if windows:
+        _write_windows(report, folder / "windows.csv")
+    return [folder / name for name in (*texts, *(["windows.csv"] if windows else []))]
+
+
+def _csv(table: pd.DataFrame) -> str:
+    text: str = table.to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def _names(cell: Cell) -> dict[str, Any]:
+    """Columns that the rows of an experiment have in common."""
+    place = cell.place
+    return {
+        "cohort": place.cohort, "split": place.split, "method": cell.method, "backbone": place.backbone or None,
+        "recipe": place.recipe or None, "budget": place.budget or None, "settings_hash": cell.row["settings_hash"],
+        "warnings": warning_names(cell.results.warnings),
+    }  # fmt: skip
+
+
+def _joined(parts: Sequence[tuple[dict[str, Any], pd.DataFrame]]) -> pd.DataFrame:
+    """Tables below each other, each with its constant columns first."""
+    import pandas as pd
+
+    found = [table.assign(**names)[[*names, *table.columns]] for names, table in parts]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def predictions(report: BenchmarkReport) -> pd.DataFrame:
+    """One row per held-out subject of every experiment and seed; empty for classes that a cohort does not have."""
+    return _joined([(_names(cell), cell.results.predictions) for cell in report.cells if not cell.averaged])
+
+
+def clinical_table(report: BenchmarkReport) -> pd.DataFrame:
+    """One row per experiment and clinical measure, with its value, interval and operating point."""
+    parts = []
+    for cell in report.cells:
+        point = str(cell.results.clinical_options.operating_point)
+        names = _names(cell) | {"seeds_averaged": cell.averaged > 0, "operating_point": point}
+        parts.append((names, cell.results.clinical.table))
+    return _joined(parts)
+
+
+def _write_windows(report: BenchmarkReport, path: Path) -> None:
+    """Run after run, so that only one fold's windows are in memory."""
+    import pandas as pd
+
+    classes = dict.fromkeys(name for cell in report.cells for name in cell.results.classes)
+    columns = [
+        *dict.fromkeys(name for cell in report.cells for name in _names(cell)),
+        "seed",
+        "fold",
+        "subject",
+        "window",
+        "second",
+        "gate",
+    ]
+    columns += [f"{part}_{name}" for part in ("contribution", "p") for name in classes]
+    with new_file(path) as stream:
+        stream.write(_csv(pd.DataFrame(columns=columns)).encode())
+        for table in _windows(report):
+            text = table.reindex(columns=columns).to_csv(
+                index=False, header=False, float_format="%.6g", lineterminator="\n"
+            )
+            stream.write(text.encode())
+
+
+def _windows(report: BenchmarkReport) -> Iterator[pd.DataFrame]:
+    """Windows of each run; for an ensemble, those of its members."""
+    seen = set[tuple[str, str]]()
+    for cell in report.cells:
+        for results in cell.results.members.values() or [cell.results]:
+            member = Cell(cell.cohort, results.name, cell.source, cell.split, results, cell.split_title)
+            for identity, seed, fold in [] if cell.averaged else runs_of(results, cell.split):
+                if (identity, cell.split.hash) not in seen:
+                    seen.add((identity, cell.split.hash))
+                    table = report.store.windows(identity)
+                    if len(table):
+                        yield table.assign(**_names(member), seed=seed, fold=fold)
+
+
+def markdown(report: BenchmarkReport) -> str:
+    """The report as Markdown: means over splits, then for each split Table 1's layout, scores and comparisons."""
+    averages, not_averaged = over_splits(report.cells)
+    blocks = [
+        {
+            "overview": overview,
+            "scores": tables.scores(block),
+            "clinical": tables.block_clinical(block),
+            "comparisons": [
+                tables.comparisons(report.comparisons[place], f"{place.title}: pairs of methods")
+                for place in block
+                if place in report.comparisons
+            ],
+        }
+        for overview, block in zip(tables.table1(report), report.blocks().values(), strict=True)
+    ]
+    return templating.text(
+        "report.md.j2",
+        warnings=report.warnings,
+        averages=averages,
+        blocks=blocks,
+        notes=[COMPARED, VERDICT],
+        remarks=[*report.remarks, *not_averaged],
+    )
+
+
+def latex(report: BenchmarkReport) -> dict[str, str]:
+    """LaTeX tables (booktabs) by file name: Table 1's layout, scores, clinical metrics, comparisons, splits."""
+    found: dict[str, list[tuple[str, Sheet]]] = {name: [] for name in NOTES}
+    found["table"] = [("", sheet) for sheet in tables.table1(report)]
+    for (cohort, split), block in report.blocks().items():
+        title = f"{cohort}, {split}, "
+        found["scores"] += [(title, sheet) for sheet in tables.scores(block)]
+        found["clinical"] += [(title, sheet) for sheet in tables.block_clinical(block)]
+        for place in block:
+            if place in report.comparisons:
+                found["comparisons"].append((title, tables.comparisons(report.comparisons[place], place.title)))
+    for table in over_splits(report.cells)[0]:
+        found["splits"] += [(f"{table.title}, ", sheet) for sheet in table.sheets()]
+    audit = f"Audit warnings (see report.md): {warning_names(report.warnings)}." if report.warnings else ""
+    return {
+        name: "\n".join(
+            [r"% needs \usepackage{booktabs}"]
+            + [_tex_table(sheet, title, list(filter(None, [NOTES[name], audit]))) for title, sheet in sheets]
+        )
+        for name, sheets in found.items()
+    }
+
+
+def _tex_table(sheet: Sheet, title: str, notes: Sequence[str]) -> str:
+    import pandas as pd
+
+    rows = [
+        [MARKS[sheet.marks.get((i, j))] % _tex(text) for j, text in enumerate(row)] for i, row in enumerate(sheet.rows)
+    ]
+    frame = pd.DataFrame(rows, columns=[_tex(name) for name in sheet.columns])
+    caption = " ".join([f"{title}{sheet.title}.", *sheet.before, *sheet.after, *notes])
+    text: str = frame.to_latex(
+        index=False, escape=False, column_format="l" + "c" * (len(sheet.columns) - 1), caption=_tex(caption)
+    )
+    return text
+
+
+def _tex(text: str) -> str:
+    """Plain text in LaTeX; a number's sign is a minus sign, not a hyphen."""
+    indent = r"\quad " if text.startswith("  ") else ""
+    escaped = "".join(LATEX.get(character, character) for character in text.strip())
+    escaped = re.sub(r"(?<=\d) - (?=\d)", "--", escaped)
+    return indent + re.sub(r"(?<![\w.-])[+-]\d[\d.]*\d|(?<![\w.-])[+-]\d", r"$\g<0>$", escaped)

@@ -1,0 +1,201 @@
+"""Results over several splits of one cohort: mean and spread of each method, and differences to the baselines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bridgemil.baselines import defaults
+from bridgemil.errors import BadUse
+from bridgemil.evaluation.results import compare_splits
+from bridgemil.evaluation.statistics import COMPARED, Comparison, corrected, counted
+from bridgemil.report.benchmark import COMPARISON, Cell, Place, comparison_row, method_order
+from bridgemil.report.tables import VERDICT, Sheet, comparisons, facts, row_name
+from bridgemil.runs import merged, warning_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Pool = tuple[str, str, str]  # cohort, number of folds as text, how subjects were assigned to them
+SCORES = ("accuracy", "balanced_accuracy", "auroc")
+SPLITS = (
+    "Mean ± standard deviation over splits (ddof 0); for each split, its mean over seeds. All splits hold the same "
+    "subjects, assigned to folds with a new seed: ± is not a standard error."
+)
+UNEVEN = "Not every method was run on every split: compare them by the differences, which are over shared splits."
+
+
+@dataclass(frozen=True)
+class SplitRow:
+    """One method on several splits of a cohort: cells of the same settings by split hash, in order of split seeds."""
+
+    cells: Mapping[str, Cell]
+
+    @property
+    def first(self) -> Cell:
+        """One of the cells, for what they have in common."""
+        return next(iter(self.cells.values()))
+
+    @property
+    def seeds(self) -> str:
+        """Number of seeds on each split: ``2``, or ``1-5`` where splits differ."""
+        counts = sorted(cell.row["seeds"] for cell in self.cells.values())
+        return "-".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
+
+    def spread(self, score: str) -> tuple[float, float]:
+        """Mean and standard deviation (ddof 0) over splits; for each split its mean over seeds."""
+        values = [cell.row[score] for cell in self.cells.values()]
+        return float(np.mean(values)), float(np.std(values))
+
+    def compare(self, other: SplitRow) -> Comparison | None:
+        """This method minus another over the splits that both have; None if they share none or are the same."""
+        shared = [key for key in self.cells if key in other.cells]
+        if not shared or other is self:
+            return None
+        try:
+            found = compare_splits(*([row.cells[key].results for key in shared] for row in (self, other)))
+        except BadUse:  # no seed in common
+            return None
+        return replace(found, one=self.first.label, other=other.first.label)
+
+
+@dataclass(frozen=True)
+class OverSplits:
+    """All methods of a cohort on splits that differ in their split seed only."""
+
+    pool: Pool
+    sections: Mapping[Place, list[SplitRow]]
+    n_splits: int
+
+    @property
+    def rows(self) -> list[SplitRow]:
+        """All methods."""
+        return [row for rows in self.sections.values() for row in rows]
+
+    @property
+    def title(self) -> str:
+        """``cohort, 4 splits of 3 folds``."""
+        return f"{self.pool[0]}, {counted(self.n_splits, 'split')} of {self.pool[1]}"
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """Each method minus each default baseline over the splits that both have; Holm-corrected for all of them."""
+        baselines = [row for row in self.rows if _is_default_baseline(row.first)]
+        each = [row.compare(baseline) for row in self.rows for baseline in baselines]
+        found = {frozenset((c.one, c.other)): c for c in each if c is not None}  # two baselines are one pair
+        return corrected(list(found.values()))
+
+    @property
+    def is_even(self) -> bool:
+        """Whether every method was run on every split."""
+        return all(len(row.cells) == self.n_splits for row in self.rows)
+
+    @property
+    def facts(self) -> list[str]:
+        """What the means over splits are."""
+        return [SPLITS, *([] if self.is_even else [UNEVEN]), *facts([row.first for row in self.rows])]
+
+    def sheets(self) -> list[Sheet]:
+        """Means and spread over splits, one table per section; then the differences to the baselines."""
+        columns = ["method", "accuracy", "balanced", "AUROC", "splits", "seeds"]
+        found = []
+        for place, rows in self.sections.items():
+            lines = []
+            for row in rows:
+                means = [_spread(row, score, digits) for score, digits in zip(SCORES, (1, 3, 3), strict=True)]
+                lines.append([row_name(row.first), *means, str(len(row.cells)), row.seeds])
+            found.append(Sheet(f"{place.title}, over splits", columns, lines))
+        if self.comparisons:
+            sheet = comparisons(self.comparisons, "differences to the baselines, over splits")
+            found.append(replace(sheet, after=[f"{COMPARED} {VERDICT}"]))
+        return found
+
+
+def _is_default_baseline(cell: Cell) -> bool:
+    return cell.method in defaults() and not cell.changed and not cell.averaged
+
+
+def _spread(row: SplitRow, score: str, digits: int) -> str:
+    mean, std = row.spread(score)
+    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if len(row.cells) > 1 else "")
+
+
+def over_splits(cells: Sequence[Cell]) -> tuple[list[OverSplits], list[str]]:
+    """Results over splits of each cohort that has at least two split seeds; and what cannot be averaged.
+
+    Splits made by hand have no split seed and are not averaged.
+    """
+    pools: dict[Pool, list[Cell]] = {}
+    for cell in cells:
+        if (key := pool_of(cell)) is not None:
+            pools.setdefault(key, []).append(cell)
+    tables, remarks = [], []
+    for key, pool in pools.items():
+        splits = {cell.split.hash: cell.split.split_seed for cell in pool}
+        if len(splits) < 2:
+            continue
+        if max(Counter(splits.values()).values()) > 1:
+            remarks.append(f"Not averaged over splits: {key[0]}, {key[1]}: splits of one split seed that differ")
+            continue
+        by_settings: dict[Place, dict[tuple[str, bool], dict[str, Cell]]] = {}
+        for cell in sorted(pool, key=lambda cell: cell.split.split_seed or 0):
+            place, own = cell.place._replace(split=key[1]), (cell.results.settings.hash, cell.averaged > 0)
+            by_settings.setdefault(place, {}).setdefault(own, {})[cell.split.hash] = cell
+        sections = {
+            place: sorted(map(SplitRow, rows.values()), key=lambda row: method_order(row.first))
+            for place, rows in sorted(by_settings.items())
+        }
+        tables.append(OverSplits(key, sections, len(splits)))
+    return tables, remarks
+
+
+def pool_of(cell: Cell) -> Pool | None:
+    """The splits that differ from this cell's in their split seed only; None without a split seed."""
+    seed = cell.split.split_seed
+    title = cell.split.title.replace(f", split seed {seed}", "")
+    return None if seed is None else (cell.cohort, title, cell.split.kind)
+
+
+def split_table(tables: Sequence[OverSplits]) -> pd.DataFrame:
+    """One row per cohort, backbone, recipe, budget and method: mean and spread over splits; accuracy in percent."""
+    import pandas as pd
+
+    names = ["cohort", "folds", "method", "name", "backbone", "recipe", "budget", "seeds_averaged", "seeds", "splits"]
+    names += ["split_seeds", *(f"{score}{end}" for score in SCORES for end in ("", "_std"))]
+    rows = []
+    for table in tables:
+        for row in table.rows:
+            first, cells = row.first, row.cells.values()
+            place = first.place
+            values: list[Any] = [
+                *table.pool[:2], first.method, first.label, place.backbone or None, place.recipe or None,
+                place.budget or None, first.averaged > 0, row.seeds, len(cells),
+                " ".join(str(cell.split.split_seed or 0) for cell in cells),
+                *(value for score in SCORES for value in row.spread(score)),
+            ]  # fmt: skip
+            rows.append(
+                dict(zip(names, values, strict=True))
+                | {
+                    "warnings": warning_names(merged(*(cell.results.warnings for cell in cells))),
+                    "settings_hash": first.row["settings_hash"],
+                    "cohort_hash": first.source["hash"],
+                }
+            )
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=names)
+
+
+def split_pairs(tables: Sequence[OverSplits]) -> pd.DataFrame:
+    """One row per method and baseline: the comparison over splits; differences in percentage points of accuracy."""
+    import pandas as pd
+
+    rows = [
+        {"cohort": table.pool[0], "folds": table.pool[1]} | comparison_row(comparison)
+        for table in tables
+        for comparison in table.comparisons
+    ]
+    return pd.DataFrame(rows, columns=["cohort", "folds", *COMPARISON])
