@@ -1,6 +1,7 @@
-"""bridgemil: from EEG recordings to an honest subject-level diagnosis model.
+"""bridgemil: subject-level diagnosis from EEG, from raw recordings to an evaluated, calibrated model.
 
-The names below are loaded when first asked for, so that ``import bridgemil`` and ``bridgemil --help`` stay light.
+The public names are documented in docs/api.md. They are loaded on first use, so that ``import bridgemil`` and
+``bridgemil --help`` stay fast.
 """
 
 from __future__ import annotations
@@ -11,14 +12,27 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from bridgemil import aggregators, backbones, baselines, bundle, methods, models, pretraining
+    from bridgemil import (
+        aggregators,
+        audit,
+        backbones,
+        baselines,
+        bundle,
+        methods,
+        models,
+        pretraining,
+        studies,
+        verify,
+    )
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.cohort.folds import FoldPlan, SubjectKFold
     from bridgemil.cohort.prepare import prepare
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.estimator import BridgeMILClassifier
 
-_PARTS = ("aggregators", "backbones", "baselines", "bundle", "methods", "models", "pretraining")
+_PARTS = (
+    "aggregators", "audit", "backbones", "baselines", "bundle", "methods", "models", "pretraining", "studies", "verify",
+)  # fmt: skip
 _HOME = {
     "BridgeMILClassifier": "bridgemil.estimator",
     "Cohort": "bridgemil.cohort.cohort",
@@ -35,6 +49,7 @@ __all__ = [
     "SubjectKFold",
     "__version__",
     "aggregators",
+    "audit",
     "backbones",
     "baselines",
     "bundle",
@@ -43,6 +58,8 @@ __all__ = [
     "models",
     "prepare",
     "pretraining",
+    "studies",
+    "verify",
 ]
 
 
