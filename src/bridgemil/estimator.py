@@ -52,29 +52,29 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method
+    method : str, default "bridgemil"
         One of ``bridgemil.methods.names()``, or several joined by ``+``, the mean of their probabilities.
-    backbone
+    backbone : str, default "eegnet"
         One of ``bridgemil.backbones.names()``, or your own code; a baseline has no use for it.
-    recipe, budget
+    recipe, budget : str, optional
         How, and how long, a network is trained: ``bridgemil.methods.recipes()`` (by default ``ours``, or ``paper`` with
         the budget ``paper``), ``bridgemil.methods.budgets()``.
-    seed
+    seed : int, default 0
         Of weights, sampling, dropout and the validation split.
-    sfreq
+    sfreq : float, optional
         Sampling rate of the windows, in Hz. Taken from ``mne.Epochs``. For arrays it must be given where the method
         depends on it: ``bandpower``, ``tangent``, the backbones ``covariance``, ``braindecode:...`` and
         ``spd_learn:...``, and your own that takes ``sfreq``. The paper's backbones do not use it.
-    channels
+    channels : sequence of str, optional
         Electrode names. Taken from ``mne.Epochs``; for arrays ``E1`` and so on if left out.
-    native_sfreq
+    native_sfreq : float, optional
         The rate at which the signals were recorded, in Hz, if it is known.
-    settings
+    settings : dict, optional
         Changes to single settings: ``{"stage1.epochs": 5}``.
-    validation
+    validation : float, default 0.2
         Share of the subjects that selects a network's epoch instead of training it, with recipe ``paper``. Stratified;
         bags that are the same, or of one group, stay on one side. ``ours`` and baselines learn from everyone.
-    device
+    device : str, default "auto"
         ``auto``, ``cpu`` or ``cuda``.
 
     Attributes
@@ -115,17 +115,22 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
 
     def fit(self, X: Sequence[Bag], y: Sequence[Any], groups: Sequence[Any] | None = None) -> Self:
-        """Learn from subjects.
+        """Fit the classifier on a list of bags.
 
         Parameters
         ----------
-        X
-            A list of n bags, each (n_windows, n_channels, n_times) in microvolts, or ``mne.Epochs``. A bag may be
-            there several times (a bootstrap): it then counts so many times.
-        y
-            One label per bag, n.
-        groups
-            Bags of one group (a family, the same person twice) are kept on one side of the validation split, n.
+        X : list of ndarray or of mne.Epochs, length n
+            Bags of shape (n_windows, n_channels, n_times) in microvolts. A bag may be repeated (a bootstrap) and
+            then has that weight.
+        y : sequence, length n
+            One label per bag.
+        groups : sequence, length n, optional
+            Bags of one group (a family, several bags of one person) are kept on one side of the validation split.
+
+        Returns
+        -------
+        BridgeMILClassifier
+            The fitted classifier.
         """
         from bridgemil.parallel import device_of
 
@@ -155,35 +160,94 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Sequence[Bag]) -> NDArray[Any]:
-        """The label of each bag, n."""
+        """Predict the label of each bag.
+
+        Parameters
+        ----------
+        X : list of ndarray or of mne.Epochs
+            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
+            ``mne.Epochs``.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         predicted = [prediction.predicted for prediction in self._predictions(X)]
         labels: NDArray[Any] = self.classes_[np.array(predicted, dtype=np.intp)]
         return labels
 
     def predict_proba(self, X: Sequence[Bag]) -> NDArray[np.float64]:
-        """The probability of each of ``classes_``, n x K; as the model gives it, not calibrated."""
+        """Predict class probabilities, not calibrated.
+
+        Parameters
+        ----------
+        X : list of ndarray or of mne.Epochs
+            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
+            ``mne.Epochs``.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            In the order of ``classes_``.
+        """
         rows = [prediction.probabilities for prediction in self._predictions(X)]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.classes_))
 
     def gates(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
-        """The attention weight of each window, a sigmoid gate in [0, 1]: an array (n_windows,) per bag."""
-        return [self._given(prediction.gates, "gates") for prediction in self._predictions(X)]
-
-    def contributions(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
-        """What each window adds to each class's logit: an array (n_windows, K) per bag; ``additive`` and ``millet``."""
-        return [self._given(prediction.contributions, "contributions") for prediction in self._predictions(X)]
-
-    def embed(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
-        """The windows' embeddings, (n_windows, d) per bag; of a baseline the subject's features, (1, f)."""
-        return [self.model_.embed(bag) for bag in self._matching(X)]
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted classifier into a folder: JSON and safetensors, nothing that executes.
+        """Attention weights of the windows: sigmoid gates in [0, 1], not a softmax.
 
         Parameters
         ----------
-        path
-            A folder; a classifier there is replaced, anything else is refused.
+        X : list of ndarray or of mne.Epochs
+            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
+            ``mne.Epochs``.
+
+        Returns
+        -------
+        list of ndarray of shape (n_windows,)
+            One array per bag.
+        """
+        return [self._given(prediction.gates, "gates") for prediction in self._predictions(X)]
+
+    def contributions(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
+        """Contribution of each window to each logit; for ``additive`` and ``millet``.
+
+        Parameters
+        ----------
+        X : list of ndarray or of mne.Epochs
+            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
+            ``mne.Epochs``.
+
+        Returns
+        -------
+        list of ndarray of shape (n_windows, K)
+            One array per bag; each sums to the logits of the bag.
+        """
+        return [self._given(prediction.contributions, "contributions") for prediction in self._predictions(X)]
+
+    def embed(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
+        """Embeddings of the windows.
+
+        Parameters
+        ----------
+        X : list of ndarray or of mne.Epochs
+            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
+            ``mne.Epochs``.
+
+        Returns
+        -------
+        list of ndarray of shape (n_windows, d)
+            One array per bag; for a baseline the features of the subject, (1, f).
+        """
+        return [self.model_.embed(bag) for bag in self._matching(X)]
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted classifier to a folder: JSON and safetensors, no executable content.
+
+        Parameters
+        ----------
+        path : str or Path
+            A folder. A classifier there is replaced; any other content is refused.
         """
         check_is_fitted(self, "model_")
         folder = Path(path)
@@ -212,14 +276,18 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path, *, backbone: str | None = None) -> Self:
-        """Read a classifier that ``save`` wrote; its predictions are bit-identical.
+        """Read a classifier written by ``save``; its predictions are bit-identical.
 
         Parameters
         ----------
-        path
+        path : str or Path
             Its folder.
-        backbone
-            Needed if it was trained with your own code: the same address again.
+        backbone : str, optional
+            The address of the user-defined backbone, if it was trained with one.
+
+        Returns
+        -------
+        BridgeMILClassifier
         """
         folder = Path(path)
         if not is_artifact(folder):

@@ -75,11 +75,15 @@ def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
 
     Parameters
     ----------
-    path
-        The folder (of runs also the folder of a study, whose runs are below it), or the name of a model that comes with
-        the package.
-    progress
-        Draw a progress bar on standard error.
+    path : str or Path
+        The folder (for runs also the folder of a study), or the name of a model in the package.
+    progress : bool, default True
+        Show a progress bar on standard error.
+
+    Returns
+    -------
+    VerificationReport
+        What was compared, and what differs.
     """
     folder = Path(path) if os.path.lexists(path) else bundles.locate(path)
     kind = kind_of(folder)

@@ -26,7 +26,12 @@ AGGREGATORS = Registry("aggregator", __name__, {
 
 
 def names() -> list[str]:
-    """The aggregators that ``create`` knows."""
+    """Names of the aggregators.
+
+    Returns
+    -------
+    list of str
+    """
     return list(AGGREGATORS)
 
 
@@ -40,17 +45,22 @@ def create(name: str, embedding_dim: int, n_classes: int, *, positions: bool = T
 
     Parameters
     ----------
-    name
+    name : str
         One of ``names()``.
-    embedding_dim
+    embedding_dim : int
         d, the size of a window's embedding.
-    n_classes
+    n_classes : int
         K.
-    positions
-        Whether each window's place in the bag is added to its embedding, as a sinusoid. False is for those in
+    positions : bool, default True
+        Add a sinusoidal position of the window in the bag to its embedding. False is available for
         ``with_positions()`` only.
-    dropout
-        Of embeddings, and inside TimeMIL's blocks; the paper's is 0.1.
+    dropout : float, default 0.1
+        Of embeddings, and inside TimeMIL's blocks; 0.1 in the paper.
+
+    Returns
+    -------
+    torch.nn.Module
+        Called with embeddings (B, N, d) and a Boolean mask (B, N), True where valid.
     """
     aggregator = AGGREGATORS.load(name)
     options: dict[str, Any] = {"dropout": dropout}

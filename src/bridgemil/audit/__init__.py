@@ -114,26 +114,31 @@ def audit(
 
     Parameters
     ----------
-    cohort
+    cohort : Cohort, str or Path
         A cohort or its folder.
-    runs
+    runs : str or Path, optional
         A folder of runs, or of studies; runs of other cohorts are left alone.
-    split
+    split : str or Path, optional
         A split file to check too.
-    groups
+    groups : str, optional
         A column of the cohort whose groups must stay in one fold.
-    hope
+    hope : float, default 5.0
         The difference of accuracy one hopes to show, in points.
-    permute
+    permute : str, optional
         A method to cross-validate with shuffled labels (``bandpower`` takes seconds).
-    permutations
+    permutations : int, default 20
         How many times.
-    sample
+    sample : int, default 5
         How many runs are computed again at most.
-    seed
+    seed : int, default 0
         Of everything that is drawn.
-    watch
+    watch : callable, optional
         Called with what each check looks for, before it starts.
+
+    Returns
+    -------
+    Audit
+        The findings, one or more per check.
     """
     begun = time.perf_counter()
     options = AuditOptions(None if split is None else Path(split), groups, hope, permute, permutations, sample, seed)

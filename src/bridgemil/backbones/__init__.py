@@ -41,20 +41,25 @@ _IN_USE: dict[str, WeakValueDictionary[int, Any]] = {}  # what users' factories 
 
 
 def names() -> list[str]:
-    """The backbones that ``create`` knows by a plain name."""
+    """Names of the built-in and registered backbones.
+
+    Returns
+    -------
+    list of str
+    """
     return list(BACKBONES)
 
 
 def register(name: str, factory: Callable[..., nn.Module]) -> None:
-    """Make a class or factory available by name, in this process; a name that is registered already is replaced.
+    """Register a class or factory by name in this process; an existing registration is replaced.
 
     Parameters
     ----------
-    name
+    name : str
         A plain name: no colon, not a built-in's.
-    factory
-        Called as ``factory(n_channels, n_times, **options)``, and with ``sfreq`` (Hz) if it takes that; gives a new
-        module N x C x T -> N x d each time.
+    factory : callable
+        Called as ``factory(n_channels, n_times, **options)``, and with ``sfreq`` (Hz) if it accepts it; returns a new
+        module N x C x T -> N x d on each call.
     """
     if name in BACKBONES.built_in or ":" in name:
         raise BadUse(f"backbone {name!r}: the name is taken or has a colon; choose another")
@@ -96,18 +101,22 @@ def absolute(name: str) -> str:
 
 
 def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **options: Any) -> nn.Module:
-    """The encoder alone: a module N x C x T -> N x d, with ``.embedding_dim`` = d.
+    """An encoder: a module N x C x T -> N x d, with ``.embedding_dim`` = d.
 
     Parameters
     ----------
-    name
-        A backbone's name or address.
-    n_channels, n_times
+    name : str
+        Name or address of a backbone.
+    n_channels, n_times : int
         Size C x T of a window.
-    sfreq
-        Rate of the windows, in Hz; given to the backbones that take it.
-    **options
-        The backbone's own (see its class).
+    sfreq : float, default 200.0
+        Sampling rate of the windows in Hz, for backbones that use it.
+    **options : Any
+        Options of the backbone (see its class).
+
+    Returns
+    -------
+    torch.nn.Module
     """
     check(name, options)
     if "sfreq" in _signature(name)[1]:
@@ -128,7 +137,21 @@ def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **
 
 
 def create_head(name: str, embedding_dim: int, n_classes: int) -> nn.Module:
-    """The backbone's own window classifier, N x d -> N x K; a linear layer for those that bring none."""
+    """The window classifier of a backbone, N x d -> N x K; a linear layer if it has none.
+
+    Parameters
+    ----------
+    name : str
+        Name or address of a backbone.
+    embedding_dim : int
+        d.
+    n_classes : int
+        K.
+
+    Returns
+    -------
+    torch.nn.Module
+    """
     check(name)
     if name in BACKBONES.built_in:
         head: nn.Module = _module(name).head(embedding_dim, n_classes)

@@ -25,7 +25,12 @@ _Kind = TypeVar("_Kind", bound=type[Baseline])
 
 
 def names() -> list[str]:
-    """The baselines that ``get`` knows."""
+    """Names of the built-in and registered baselines.
+
+    Returns
+    -------
+    list of str
+    """
     return list(BASELINES)
 
 
@@ -47,16 +52,20 @@ def get(name: str) -> type[Baseline]:
 
 
 def create(name: str, settings: Mapping[str, Any], signal: Signal) -> Baseline:
-    """A baseline for windows of this signal; refuses what it cannot work on.
+    """A baseline for windows of this signal; signals that it cannot use are refused.
 
     Parameters
     ----------
-    name
+    name : str
         One of ``names()``.
-    settings
-        Its own, by name; those left out have their defaults.
-    signal
-        What every window has in common.
+    settings : dict
+        Settings of the baseline by name; others have their defaults.
+    signal : Signal
+        Channels, sampling rate and length that all windows share.
+
+    Returns
+    -------
+    Baseline
     """
     kind = get(name)
     require_rate(f"baseline {name!r}", signal.sfreq)
@@ -73,8 +82,13 @@ def register(cls: _Kind) -> _Kind:
 
     Parameters
     ----------
-    cls
+    cls : type
         The class, a ``Baseline`` with a ``name``, an ``about`` and ``Settings`` whose fields all have defaults.
+
+    Returns
+    -------
+    type
+        The class itself.
     """
     name = getattr(cls, "name", None)
     if not isinstance(cls, type) or not issubclass(cls, Baseline):

@@ -179,12 +179,16 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     Parameters
     ----------
     folder : str or Path
-        Its folder, or the name of a model that comes with the package.
+        Its folder, or the name of a model in the package.
     backbone : str, optional
-        Needed if it was trained with your own code: the same ``file.py:NAME`` again. A bundle never runs code by
-        itself.
-    device : str
+        The address ``file.py:NAME`` of the user-defined backbone, if it was trained with one. A bundle contains no
+        code.
+    device : str, default "cpu"
         Where to predict.
+
+    Returns
+    -------
+    Bundle
     """
     from bridgemil.learning.checkpoint import read_tensors
 

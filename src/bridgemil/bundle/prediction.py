@@ -135,17 +135,21 @@ def describe(bundle: Bundle) -> dict[str, Any]:
 def predict(
     bundle: Bundle, paths: Sequence[str | Path], *, bad_channels: str | None = None
 ) -> Iterator[RecordingPrediction | Refused]:
-    """Predict recordings one after the other; one that must be refused does not stop the rest.
+    """Predict recordings one by one; a refused recording does not stop the others.
 
     Parameters
     ----------
-    bundle
+    bundle : Bundle
         From ``bridgemil.bundle.load``.
-    paths
+    paths : sequence of str or Path
         Files, BIDS folders, or other folders with recordings.
-    bad_channels
-        ``interpolate`` rebuilds electrodes that are flat or marked bad, ``stop`` refuses them; by default what was done
-        with the training recordings.
+    bad_channels : {"stop", "interpolate"}, optional
+        What to do with flat or bad electrodes; by default as for the training recordings.
+
+    Yields
+    ------
+    RecordingPrediction or Refused
+        One per recording.
     """
     settings = settings_for(bundle.signal, bundle.model.facts.preparation, bad_channels)
     fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))

@@ -95,31 +95,49 @@ def train(
 
     Parameters
     ----------
-    cohort
+    cohort : Cohort, str or Path
         A cohort or its folder.
-    out
+    out : str or Path
         The bundle's folder.
-    method, backbone, recipe, budget, settings, folds, split, groups, split_seed, device, threads, jobs, baselines, \
-    announce, accept_risk, positive, prevalence
+    method, backbone, recipe, budget, groups, device, positive : str, optional
         As for ``bridgemil.evaluate``, which comes first.
-    seed
+    folds, split_seed, threads, jobs : int, optional
+        As for ``bridgemil.evaluate``.
+    split : FoldPlan, str or Path, optional
+        As for ``bridgemil.evaluate``.
+    settings : dict, optional
+        As for ``bridgemil.evaluate``.
+    accept_risk : sequence of str, optional
+        As for ``bridgemil.evaluate``.
+    baselines : bool, default True
+        As for ``bridgemil.evaluate``.
+    announce : callable, optional
+        As for ``bridgemil.evaluate``.
+    prevalence : float, optional
+        As for ``bridgemil.evaluate``.
+    seed : int, default 0
         Of weights, sampling and dropout.
-    single
+    single : bool, default False
         One model fitted on everyone; where an epoch is selected (recipe ``paper``), on all but the first fold, which
         selects it. By default the models of all folds are averaged.
-    runs
+    runs : str or Path, optional
         Folder for the runs of the evaluation, which is how an interrupted call goes on; ``OUT.runs`` by default.
-    name
+    name : str, optional
         What the model is called; the folder's name by default.
-    cautions
+    cautions : sequence of str, optional
         Sentences about the training people and their recordings that every prediction is to carry as a warning.
-    recorded_reference
+    recorded_reference : str, optional
         Electrodes that the training recordings were made against, ``A1-A2``: a recording whose sidecar or channels'
         names say another gets a warning.
-    overwrite
+    overwrite : bool, default False
         Replace another bundle in ``out``.
-    progress
+    progress : bool, default True
         Show progress on standard error.
+
+    Returns
+    -------
+    Trained
+        The bundle, the results of the evaluation and the folder of its runs.
     """
     cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     out = Path(out)

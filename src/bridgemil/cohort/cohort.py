@@ -72,12 +72,16 @@ class Cohort:
 
     @classmethod
     def open(cls, path: str | Path) -> Cohort:
-        """Open a prepared cohort; no signal is read until it is asked for.
+        """Open a prepared cohort; signals are read on first use.
 
         Parameters
         ----------
-        path
-            The folder that ``prepare`` or ``save`` wrote.
+        path : str or Path
+            The folder written by ``prepare`` or ``save``.
+
+        Returns
+        -------
+        Cohort
         """
         path = Path(path)
         artifact = folder.open_cohort(path)
@@ -105,23 +109,28 @@ class Cohort:
 
         Parameters
         ----------
-        bags
+        bags : sequence
             One entry a subject: an array (n_windows, n_channels, n_times) in microvolts, a list of such arrays (its
             recordings, in order), or ``mne.Epochs`` (converted to microvolts; rate and channels are taken from it).
             A warning says so if arrays look like volts.
-        labels
+        labels : sequence
             One diagnosis a subject.
-        subjects
+        subjects : sequence of str, optional
             One id a subject; ``subject-001`` and so on if left out.
-        sfreq, channels
+        sfreq, channels : float or sequence of str
             Sampling rate in Hz and channel names; needed unless the bags are Epochs.
-        columns
+        columns : dict of sequences, optional
             What else is known of the subjects, one value a subject: ``{"site": [...], "age": [...]}``. ``groups`` of
             ``evaluate`` names one of them.
-        native_sfreq
+        native_sfreq : float, optional
             The rate in Hz at which the signals were recorded (the lowest, if there were several), if it is known.
-        folds, burn_in
+        folds, burn_in : int, optional
             Defaults for ``evaluate``, as ``prepare`` writes them.
+
+        Returns
+        -------
+        Cohort
+            In memory.
         """
         from bridgemil.cohort.arrays import gather
 
@@ -211,16 +220,16 @@ class Cohort:
         return int(self.about["burn_in"])
 
     def windows(self, subject: str) -> NDArray[np.float32]:
-        """The bag of a subject.
+        """Windows of a subject.
 
         Parameters
         ----------
-        subject
+        subject : str
             Its id.
 
         Returns
         -------
-        ndarray, shape (n_windows, n_channels, n_times)
+        ndarray of shape (n_windows, n_channels, n_times)
             Microvolts; memory-mapped and read-only if the cohort is on disk.
         """
         self._known(subject)
@@ -230,16 +239,16 @@ class Cohort:
         return array
 
     def window_starts(self, subject: str) -> NDArray[np.float64]:
-        """Where each window begins.
+        """Start of each window.
 
         Parameters
         ----------
-        subject
+        subject : str
             Its id.
 
         Returns
         -------
-        ndarray, shape (n_windows,)
+        ndarray of shape (n_windows,)
             Seconds from the start of the window's recording.
         """
         self._known(subject)
@@ -285,17 +294,17 @@ class Cohort:
         return np.arange(self._known(subject).n_windows)
 
     def column(self, name: str) -> list[Any]:
-        """A column of what else is known of the subjects.
+        """A column of participants.tsv, of the manifest or of ``from_arrays``.
 
         Parameters
         ----------
-        name
-            ``site``, ``age``, or whatever participants.tsv, the manifest or ``from_arrays`` had.
+        name : str
+            Such as ``site`` or ``age``.
 
         Returns
         -------
         list
-            One value a subject, in the order of ``subjects``; None where it is missing.
+            One value per subject, in the order of ``subjects``; None where it is missing.
         """
         known = sorted({key for values in self._columns.values() for key in values})
         if name not in known:
@@ -315,18 +324,18 @@ class Cohort:
         return pd.DataFrame(rows)
 
     def normalisation(self, subjects: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and biased standard deviation per channel over all windows and time of these subjects.
+        """Mean and biased standard deviation per channel over all windows and samples of these subjects.
 
-        Merged from the stored per-subject sums: no signal is read, and no other subject can enter.
+        Computed from the stored sums of each subject: no signal is read, and no other subject can enter.
 
         Parameters
         ----------
-        subjects
+        subjects : sequence of str
             Ids of the training subjects.
 
         Returns
         -------
-        mean, std : ndarray, shape (n_channels,)
+        mean, std : ndarray of shape (n_channels,)
             In microvolts.
         """
         records = [self._sums(subject) for subject in subjects]
@@ -355,12 +364,17 @@ class Cohort:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def save(self, path: str | Path) -> Cohort:
-        """Write an in-memory cohort to a folder and open it there.
+        """Write a cohort in memory to a folder and open it there.
 
         Parameters
         ----------
-        path
-            A folder that does not exist yet, or is empty.
+        path : str or Path
+            A folder that does not exist or is empty.
+
+        Returns
+        -------
+        Cohort
+            Opened from ``path``.
         """
         path = Path(path)
         if path.exists() and any(path.iterdir()):

@@ -102,13 +102,17 @@ class FoldPlan:
         return f"{self.k} folds{seed}{how}" if seed else f"{self.k} folds, split {self.hash[:6]}"
 
     def cv_folds(self, selects: bool = True) -> list[Fold]:
-        """All k folds.
+        """Training, validation and test subjects of all k folds.
 
         Parameters
         ----------
-        selects
-            Whether validation subjects are needed (``Settings.selects``): training is on k - 2 folds if so, and else
-            on k - 1.
+        selects : bool, default True
+            Whether validation subjects are needed (``Settings.selects``): training then uses k - 2 folds,
+            otherwise k - 1.
+
+        Returns
+        -------
+        list of Fold
         """
         folds = []
         for i in range(self.k):
@@ -119,7 +123,13 @@ class FoldPlan:
         return folds
 
     def check(self, subjects: Sequence[str]) -> None:
-        """Refuse a plan that was made for other subjects."""
+        """Raise an error unless the plan covers exactly these subjects.
+
+        Parameters
+        ----------
+        subjects : sequence of str
+            Ids of a cohort's subjects.
+        """
         planned, known = {s for fold in self.folds for s in fold}, set(subjects)
         if planned != known:
             absent, strange = sorted(known - planned), sorted(planned - known)
@@ -129,7 +139,13 @@ class FoldPlan:
             )
 
     def save(self, path: str | Path) -> None:
-        """Write the plan as JSON."""
+        """Write the plan as JSON.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        """
         write_text(Path(path), json.dumps(self.for_json(), indent=1, ensure_ascii=False) + "\n")
 
     def for_json(self) -> dict[str, Any]:
@@ -148,7 +164,17 @@ class FoldPlan:
 
     @classmethod
     def load(cls, path: str | Path) -> FoldPlan:
-        """Read a plan written by ``save``, or by hand: ``{"folds": [["sub-1", ...], ...]}``."""
+        """Read a plan written by ``save``, or by hand: ``{"folds": [["sub-1", ...], ...]}``.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        FoldPlan
+        """
         expected = f'{path}: no split file; expected {{"folds": [[subject, ...], ...]}}'
         if not Path(path).is_file():
             raise NotFound(f"{expected}, and there is no such file")
@@ -170,19 +196,19 @@ class FoldPlan:
 
 
 class SubjectKFold:
-    """Stratified k-fold over subjects: per class, shuffle with ``split_seed`` and deal into k parts.
+    """Stratified k-fold cross-validation over subjects: each class is shuffled and divided into k parts.
+
+    With ``groups`` (one person, family or site), subjects of one group stay in one fold, by scikit-learn's
+    StratifiedGroupKFold.
 
     Parameters
     ----------
-    n_splits
+    n_splits : int, default 10
         The number of folds k.
-    split_seed
-        Seeds the shuffle.
-    scheme
-        ``"array_split"``, as the paper; or ``"sklearn"``, scikit-learn's StratifiedKFold.
-
-    With ``groups`` (the same person twice, a family, a site), subjects of one group stay in one fold, by scikit-learn's
-    StratifiedGroupKFold.
+    split_seed : int, default 0
+        Seed of the shuffle.
+    scheme : {"array_split", "sklearn"}, default "array_split"
+        ``array_split`` as in the paper, or scikit-learn's StratifiedKFold.
     """
 
     def __init__(self, n_splits: int = 10, split_seed: int = 0, scheme: Scheme = "array_split") -> None:
@@ -197,7 +223,22 @@ class SubjectKFold:
     def split(
         self, X: Sequence[Any], y: Sequence[Any], groups: Sequence[Any] | None = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Yield scikit-learn's (train, test) indices; the training side holds the validation fold too."""
+        """Indices of training and test subjects, as scikit-learn's splitters.
+
+        Parameters
+        ----------
+        X : sequence, length n
+            One entry per subject; only its length is used.
+        y : sequence, length n
+            Labels.
+        groups : sequence, length n, optional
+            Subjects of one group stay in one fold.
+
+        Yields
+        ------
+        train, test : ndarray of int
+            The training side includes the validation fold.
+        """
         for test in self._parts(y, groups):
             yield np.setdiff1d(np.arange(len(y)), test), test
 
@@ -208,7 +249,23 @@ class SubjectKFold:
         groups: Sequence[Any] | None = None,
         column: str | None = None,
     ) -> FoldPlan:
-        """The plan for these subjects: what ``evaluate`` follows. ``column`` is what the groups are called."""
+        """The folds by subject id, as ``evaluate`` uses them.
+
+        Parameters
+        ----------
+        subjects : sequence of str, length n
+            Ids.
+        labels : sequence of str, length n
+            Diagnoses.
+        groups : sequence, length n, optional
+            Subjects of one group stay in one fold.
+        column : str, optional
+            Name of the column of the groups.
+
+        Returns
+        -------
+        FoldPlan
+        """
         if len(set(subjects)) < len(subjects):
             raise BadData("a subject is named twice")
         order = sorted(range(len(subjects)), key=lambda i: subjects[i])  # the same people give the same split

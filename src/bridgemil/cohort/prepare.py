@@ -56,34 +56,34 @@ def prepare(
 
     Parameters
     ----------
-    source
+    source : str or Path
         A BIDS folder, a manifest (CSV of ``subject,label,file``) or a folder with ``manifest.csv``, or with ``preset``
         the folder of that data set.
-    out
+    out : str or Path
         The cohort's folder. Interrupted, the same call goes on where it stopped; finished, it does nothing.
-    preset
+    preset : str, optional
         ``adftd``, ``mumtaz2017`` or ``rockhill2021``: the paper's settings for these data sets. It settles label, task
         and session too.
-    label
+    label : str, optional
         The column of participants.tsv or of the manifest with the diagnosis; in a manifest ``label`` if left out.
-    unlabelled
+    unlabelled : bool, default False
         Prepare without diagnoses: every label is ''. Such a cohort, or one of a single class, can be inspected and
         audited; ``evaluate`` and ``train`` need two classes.
-    task, session
+    task, session : str, optional
         For BIDS: restrictions to one task or session.
-    raw
+    raw : bool, default False
         For ADFTD: the raw recordings instead of the authors' cleaned ones.
-    classes
+    classes : dict or sequence of str, optional
         Old label to new; subjects with other labels are left out and listed.
-    jobs
+    jobs : int, optional
         Processes; by default the cores available.
-    progress
+    progress : bool, default True
         Whether to draw progress bars on standard error.
-    skip_bad
+    skip_bad : bool, default False
         Leave out what is bad, and list it, instead of stopping.
-    overwrite
+    overwrite : bool, default False
         Replace a cohort, finished or not, that was prepared from other files or settings.
-    settings
+    settings : Any
         Fields of ``PrepareSettings``: frequencies in Hz, lengths in seconds, amplitudes in microvolts.
 
     Returns

@@ -59,49 +59,54 @@ def evaluate(
 
     Parameters
     ----------
-    cohort
+    cohort : Cohort, str or Path
         A cohort or its folder.
-    method, backbone, budget, recipe
+    method, backbone, budget, recipe : str, optional
         Names; see ``bridgemil.methods.names()``, ``bridgemil.backbones.names()``, ``bridgemil.methods.budgets()`` and
         ``bridgemil.methods.recipes()`` (by default ``ours``, but ``paper`` with the budget ``paper``). A backbone may
         also be ``file.py:NAME`` or ``module:NAME``, your own code; a
         method may be ``A+B``, the mean of several methods' probabilities.
-    seeds
+    seeds : int or sequence of int, default 1
         How many seeds (0, 1, …), or which. They share one split.
-    out
+    out : str or Path, optional
         Folder for the runs. Finished runs there are not run again, unfinished ones go on. None: nothing is kept.
-    folds, split_seed
+    folds, split_seed : int, optional
         Folds (the cohort's own number by default) and the seed that deals subjects to them.
-    split
+    split : FoldPlan, str or Path, optional
         A saved split instead (see ``bridgemil folds``).
-    groups
+    groups : str, optional
         A column of the cohort; subjects of one group stay in one fold.
-    device
+    device : str, default "auto"
         ``auto``, ``cpu`` or ``cuda``.
-    threads
+    threads : int, default 1
         Of each run. The same number of threads gives bit-identical results, whatever ``jobs`` is.
-    jobs
+    jobs : int, optional
         Runs at a time, each in a worker process; 1 runs them one after the other in this process. By default as many
         as idle cores and memory allow, but in this process where a worker could not do them (a cohort in memory, code
         registered in this process), where a GPU is used, and where less than ``WORTH`` seconds of work are forecast.
-    baselines
+    baselines : bool, default True
         Evaluate the simple baselines on the same folds too: ``results.baselines``.
-    progress
+    progress : bool, default True
         Show progress on standard error.
-    announce
+    announce : callable, optional
         Called before the first run with the forecast of all runs, the baselines' among them.
-    settings
+    settings : dict, optional
         Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
-    accept_risk
+    accept_risk : sequence of str, optional
         Names of findings on which the cohort may fail the quick audit that comes first; written into every result.
-    positive
+    positive : str, optional
         The patient class of two, for ``results.clinical``; by default the one that is not called control, healthy, HC
         and the like. Like the next two it changes no run: it is applied to the held-out predictions.
-    operating_point
+    operating_point : str, optional
         ``argmax`` (the predicted class; the default), ``youden``, ``sensitivity=.9`` or ``specificity=.9``: the
         threshold of a fold is chosen on the held-out predictions of the other folds.
-    prevalence
+    prevalence : float, optional
         Share of patients among those who would be tested, for predictive values and the decision curve.
+
+    Returns
+    -------
+    Results
+        Scores, predictions, windows, training curves and baselines.
     """
     clinical = ClinicalOptions.of(positive, operating_point, prevalence)
     cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)

@@ -86,12 +86,22 @@ ABLATIONS = {
 
 
 def names() -> list[str]:
-    """The methods: networks, then baselines."""
+    """Names of the methods: networks, then baselines.
+
+    Returns
+    -------
+    list of str
+    """
     return [*METHODS, *baselines.names()]
 
 
 def ablations() -> list[str]:
-    """The ablations of bridgemil; they can be named wherever a method can."""
+    """Names of the ablations of bridgemil, which are valid wherever a method is.
+
+    Returns
+    -------
+    list of str
+    """
     return list(ABLATIONS)
 
 

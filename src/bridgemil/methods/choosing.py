@@ -204,9 +204,28 @@ def for_cohort(
     *,
     recipe: str | None = None,
 ) -> Settings:
-    """The settings of a method on a cohort, with everything refused now that would be refused later.
+    """Settings of a method on a cohort, validated before any computation.
 
-    Names, options and shapes are tried out here, before any work; code that is not ours enters with its fingerprint.
+    Names, options and shapes are tried out; user-defined code is identified by its fingerprint.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Its defaults (burn-in) and its signal.
+    method : str
+        One of ``names()`` or ``ablations()``, or several joined by ``+``.
+    backbone : str, default "covariance"
+        Name or address; not used by baselines.
+    budget : str, default "laptop"
+        One of ``budgets()``.
+    changes : dict, optional
+        Changes to single settings: ``{"stage1.epochs": 5}``.
+    recipe : str, optional
+        One of ``recipes()``; by default ``ours``, or ``paper`` with the budget ``paper``.
+
+    Returns
+    -------
+    Settings
     """
     from bridgemil import backbones
 

@@ -85,25 +85,30 @@ def fit(
     cache: FitCache | None = None,
     watch: Watch | None = None,
 ) -> Fit:
-    """Learn from some subjects of a cohort.
+    """Fit a network or a baseline on some subjects of a cohort.
 
     Parameters
     ----------
-    cohort
-        Holds the subjects' windows. No other subject's are read.
-    train, validation
-        Ids of the subjects to learn from, and to select the epoch by. Where nothing is selected (a baseline, a recipe
-        that takes the last epoch) there are no validation subjects.
-    settings
+    cohort : Cohort
+        Only windows of the given subjects are read.
+    train, validation : sequence of str
+        Ids of the training subjects and of those that select the epoch. Without selection (a baseline, a recipe
+        that uses the last epoch) there are no validation subjects.
+    settings : Settings
         From ``bridgemil.methods.for_cohort``.
-    seed
-        Of weights, sampling and dropout.
-    device
+    seed : int, default 0
+        Seed of weights, sampling and dropout.
+    device : torch.device, optional
         Where to train; the CPU by default.
-    cache
-        Where to keep and share.
-    watch
+    cache : FitCache, optional
+        Stores checkpoints, Stage 1 encoders and features.
+    watch : callable, optional
         Called after every epoch.
+
+    Returns
+    -------
+    Fit
+        The model, the training curve and the selected epoch.
     """
     cache = cache or FitCache()
     facts = ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed)

@@ -25,17 +25,21 @@ ADVICE = "save or train it again"
 
 
 def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu") -> Model:
-    """Read a model that ``save`` wrote.
+    """Read a model written by ``save``, such as the one in the folder of a run.
 
     Parameters
     ----------
-    folder
-        Where it is.
-    backbone
-        Needed if the model was trained with your own code: the same address again (``net.py:Tiny``) or registered name.
-        A folder never makes code run by itself.
-    device
+    folder : str or Path
+        Its folder.
+    backbone : str, optional
+        Address (``net.py:Tiny``) or registered name of the user-defined backbone, if it was trained with one. A folder
+        contains no code.
+    device : str, default "cpu"
         Where to predict.
+
+    Returns
+    -------
+    Model
     """
     if not is_artifact(Path(folder)):
         raise BadData(f"{folder}: no model there; {ADVICE}")

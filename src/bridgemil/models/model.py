@@ -114,20 +114,35 @@ class Model(ABC):
 
     @abstractmethod
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
-        """What the model says of one person.
+        """Predict one subject.
 
         Parameters
         ----------
-        bag
-            All windows of the person, n x channels x time, in microvolts, as the cohort has them; an ``LazyBag`` is
-            read only if ``remember`` does not know what is computed of it.
-        remember
-            Where several models asked of this one person find what is computed once for all of them.
+        bag : ndarray of shape (n_windows, n_channels, n_times) or LazyBag
+            All windows of the subject in microvolts, as in the cohort. A ``LazyBag`` is read only if ``remember``
+            has no stored features of it.
+        remember : callable, optional
+            Stores features that several models of one subject share.
+
+        Returns
+        -------
+        Prediction
         """
 
     @abstractmethod
     def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The windows' embeddings, n x d; of a baseline the person's features, 1 x f."""
+        """Embeddings of the windows of one subject.
+
+        Parameters
+        ----------
+        bag : ndarray of shape (n_windows, n_channels, n_times)
+            In microvolts.
+
+        Returns
+        -------
+        ndarray of shape (n_windows, d)
+            For a baseline the features of the subject, (1, f).
+        """
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -143,7 +158,13 @@ class Model(ABC):
         return {}
 
     def save(self, folder: str | Path) -> None:
-        """Write the model as an artifact, replacing what is in the folder."""
+        """Write the model as an artifact, replacing the content of the folder.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where to write.
+        """
         with new_artifact(Path(folder).absolute(), KIND) as partial:
             self.write(partial)
 

@@ -24,7 +24,12 @@ _STUDIES = ("reliability", "scarcity", "representation", "ablation", "sensitivit
 
 
 def names() -> list[str]:
-    """The studies."""
+    """Names of the studies.
+
+    Returns
+    -------
+    list of str
+    """
     return list(_STUDIES)
 
 
@@ -35,14 +40,19 @@ def get(name: str) -> Any:
 
 
 def study(name: str, context: StudyContext) -> Findings:
-    """Run a study, or go on with it, and write its tables and figures into ``context.out / name``.
+    """Run or resume a study and write its tables and figures to ``context.out / name``.
 
     Parameters
     ----------
-    name
+    name : str
         One of ``names()``.
-    context
-        What to run it on, and how.
+    context : StudyContext
+        Cohorts, output folder and settings.
+
+    Returns
+    -------
+    Findings
+        Sentences, tables and figures.
     """
     module, context = get(name), replace(context)  # a context of this study alone: it notes which settings were used
     context.refuse_foreign(name, module.OPTIONS)

@@ -22,18 +22,23 @@ EPSILON = 1e-4  # under the square root of the variance
 def vicreg_loss(
     z1: Tensor, z2: Tensor, *, invariance: float = 25.0, variance: float = 25.0, covariance: float = 1.0
 ) -> Tensor:
-    """The loss of one pair type, a scalar.
+    """VICReg loss of paired projections (Bardes et al., 2022).
 
     Parameters
     ----------
-    z1, z2
-        Paired projections, M x d: row i of one belongs to row i of the other.
-    invariance
+    z1, z2 : Tensor of shape (M, d)
+        Row i of one is paired with row i of the other.
+    invariance : float, default 25.0
         Weight of the mean squared difference (L_inv).
-    variance
-        Weight of keeping each dimension's standard deviation near one (L_var, with gamma = 1).
-    covariance
-        Weight of keeping dimensions from repeating each other (L_cov).
+    variance : float, default 25.0
+        Weight of the hinge on each dimension's standard deviation (L_var, with gamma = 1).
+    covariance : float, default 1.0
+        Weight of the squared off-diagonal covariances (L_cov).
+
+    Returns
+    -------
+    Tensor
+        A scalar.
     """
     if z1.shape != z2.shape or z1.ndim != 2 or len(z1) < 2:
         raise ValueError(f"expected two M x d arrays with M >= 2, got {tuple(z1.shape)} and {tuple(z2.shape)}")

@@ -16,19 +16,24 @@ from bridgemil.learning.window_set import WindowSet, batches
 
 
 def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 0.07) -> Tensor:
-    """The loss of two augmented views of N windows, a scalar.
+    """Supervised contrastive loss of two augmented views of N windows (Khosla et al., 2020).
 
-    Every view is an anchor; its positives are the other views with its label, among them its own twin. The loss is
-    minus the mean log-probability of an anchor's positives, averaged over the 2N anchors.
+    Every view is an anchor; its positives are the other views with its label, including its own second view. The loss
+    is minus the mean log-probability of an anchor's positives, averaged over the 2N anchors.
 
     Parameters
     ----------
-    z1, z2
-        Projections of the two views, N x d; normalised here.
-    labels
-        Of the windows, N.
-    temperature
+    z1, z2 : Tensor of shape (N, d)
+        Projections of the two views; normalised here.
+    labels : Tensor of shape (N,)
+        Labels of the windows.
+    temperature : float, default 0.07
         Of the softmax over similarities.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
     """
     if z1.shape != z2.shape or z1.ndim != 2 or labels.shape != (len(z1),):
         got = tuple(z1.shape), tuple(z2.shape), tuple(labels.shape)
