@@ -122,7 +122,7 @@ def test_a_constant_feature_gives_no_nan(kind: str) -> None:
 @pytest.mark.parametrize("kind", FITS)
 def test_what_cannot_be_fitted_or_predicted_is_said(kind: str) -> None:
     x, y = people(30, 2)
-    with pytest.raises(BadUse, match=f"fitted on {N_FEATURES} features a subject, got 30 x 11"):
+    with pytest.raises(BadUse, match=f"fitted on {N_FEATURES} features per subject, got 30 x 11"):
         FITS[kind](x, y, 2).probabilities(x[:, :11])
     with pytest.raises(BadData, match="all of one class"):
         FITS[kind](x, 0 * y, 2)

@@ -297,10 +297,9 @@ def test_what_a_script_registers_at_its_top_is_known_to_local_workers(cohort: Co
 
 
 class Loudness(baselines.Baseline):
-    """A baseline is one class and one registration."""
+    """Logistic regression on the mean amplitude of each electrode."""
 
     name = "loudness"
-    about = "logistic regression on how loud each electrode is"
 
     class Settings(baselines.Baseline.Settings):
         power: float = 2.0

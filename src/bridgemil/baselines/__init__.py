@@ -1,6 +1,6 @@
-"""What is not a network: features of one subject at a time, and a classifier on them. Made by name, from a registry.
+"""Baselines without a network: features of one subject at a time, and a classifier on them. Created by name.
 
-Add one with a file, a class (``bridgemil.baselines.baseline.Baseline``) and a line, or with ``register``.
+Add one with a file, a class (``bridgemil.baselines.baseline.Baseline``) and a line below, or with ``register``.
 """
 
 from __future__ import annotations
@@ -40,13 +40,7 @@ def defaults() -> list[str]:
 
 
 def get(name: str) -> type[Baseline]:
-    """The class of a baseline.
-
-    Parameters
-    ----------
-    name
-        One of ``names()``.
-    """
+    """The class of a baseline, by one of ``names()``."""
     baseline: type[Baseline] = BASELINES.load(name)
     return baseline
 
@@ -73,7 +67,7 @@ def create(name: str, settings: Mapping[str, Any], signal: Signal) -> Baseline:
 
 
 def fingerprint(name: str) -> str | None:
-    """What a registered baseline's code is; None for those that come with the package."""
+    """The hash of a registered baseline's code; None for those of the package."""
     return user_code.fingerprint(get(name)) if name not in BASELINES.built_in else None
 
 
@@ -83,7 +77,7 @@ def register(cls: _Kind) -> _Kind:
     Parameters
     ----------
     cls : type
-        The class, a ``Baseline`` with a ``name``, an ``about`` and ``Settings`` whose fields all have defaults.
+        The class, a ``Baseline`` with a ``name``, a docstring and ``Settings`` whose fields all have defaults.
 
     Returns
     -------
@@ -95,10 +89,10 @@ def register(cls: _Kind) -> _Kind:
         raise BadUse(f"a baseline is a class made from bridgemil.baselines.Baseline, got {cls!r}")
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise BadUse(f"{cls.__name__}.name must be small letters, digits and _, got {name!r}")
-    needed = [field for field, about in cls.Settings.model_fields.items() if about.is_required()]
+    needed = [field for field, info in cls.Settings.model_fields.items() if info.is_required()]
     if needed:
         raise BadUse(f"baseline {name!r}: its settings need defaults, {', '.join(needed)} has none")
     if name in BASELINES.built_in:
         raise BadUse(f"baseline {name!r} comes with the package and cannot be replaced; choose another name")
-    BASELINES.add(name, Entry(cls.about, cls))
+    BASELINES.add(name, Entry((cls.__doc__ or name).strip().splitlines()[0].rstrip("."), cls))
     return cls

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.baselines.baseline import Baseline
 from bridgemil.baselines.classifiers import Classifier, fit_extra_trees, fit_logistic
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, some_bands, window_band_power
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, band_name, some_bands, window_band_power
 from bridgemil.errors import BadData
+
+if TYPE_CHECKING:
+    from bridgemil.backbones.covariance import Feature
 
 BLOCK = 512  # windows transformed at once, which bounds the memory
 LOWEST_RATE = 60  # Hz
@@ -21,7 +24,6 @@ class BandPower(Baseline):
     """Log relative band power per channel, mean over windows; a classifier whose settings were fixed in advance."""
 
     name = "bandpower"
-    about = "logistic regression on band power: a baseline"
     weighs_classes = False
 
     class Settings(Baseline.Settings):
@@ -40,13 +42,27 @@ class BandPower(Baseline):
 
     @property
     def features_key(self) -> dict[str, Any]:
-        """The rate and the bands; the classifier has no part in the features."""
+        """The rate and the bands; the features do not depend on the classifier."""
         bands = [list(band) for band in self.bands]
         return {"baseline": self.name, "version": 1, "sfreq": self.signal.sfreq, "bands": bands}
 
     def features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Channels x bands, flattened."""
+        """Log relative power, shape (n_channels * n_bands,)."""
         return features(bag, self.signal.sfreq, self.bands)
+
+    @property
+    def feature_names(self) -> list[Feature]:
+        """Each channel with each band."""
+        from bridgemil.backbones.covariance import Feature
+
+        bands = [band_name(band) for band in self.bands]
+        return [Feature("power", band, name, name) for name in self.signal.channels for band in bands]
+
+    def window_features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The same of each window, shape (n_windows, n_channels * n_bands)."""
+        blocks = [bag[first : first + BLOCK] for first in range(0, len(bag), BLOCK)]
+        logs = [np.log(window_band_power(block, self.signal.sfreq, self.bands)) for block in blocks]
+        return np.concatenate(logs).reshape(len(bag), -1).astype(np.float64)
 
     def fit(self, features: NDArray[np.float64], y: NDArray[np.int64], n_classes: int, seed: int) -> Classifier:
         """The chosen classifier on standardised features."""
@@ -56,16 +72,20 @@ class BandPower(Baseline):
 
 
 def features(bag: NDArray[np.float32], sfreq: float, bands: Sequence[Band]) -> NDArray[np.float64]:
-    """The subject's feature vector: channels x bands, flattened.
+    """A subject's mean log relative band power.
 
     Parameters
     ----------
-    bag
-        Windows x channels x time, in microvolt.
-    sfreq
+    bag : ndarray of shape (n_windows, n_channels, n_times)
+        In microvolts.
+    sfreq : float
         Rate of the windows, in Hz.
-    bands
+    bands : sequence of (float, float)
         Low and high edge of each, in Hz.
+
+    Returns
+    -------
+    ndarray of shape (n_channels * n_bands,)
     """
     total = np.zeros((bag.shape[1], len(bands)))
     for first in range(0, len(bag), BLOCK):

@@ -1,4 +1,4 @@
-"""What every baseline is: settings, the feature vector of a subject, a classifier fitted on many of them."""
+"""The interface of a baseline: settings, the feature vector of a subject, a classifier fitted on many of them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bridgemil.backbones.covariance import Feature, FrontEnd
     from bridgemil.baselines.classifiers import Classifier
 
 
 class Baseline(ABC):
     """Features of one subject at a time, and a classifier on the features of the training subjects.
 
-    A subclass that cannot work on such a signal refuses in ``__init__``, before any work.
+    A subclass refuses signals that it cannot work on in ``__init__``, before any work. The first line of its docstring
+    describes it where it is registered by a user.
 
     Parameters
     ----------
-    settings
+    settings : Settings
         An instance of the class's own ``Settings``.
-    signal
-        What is known of the windows.
+    signal : Signal
+        Channels, rate and filters of the windows.
     """
 
     name: ClassVar[str]
-    about: ClassVar[str]
-    weighs_classes: ClassVar[bool | None] = None  # whether each class weighs the same in the fit; None: not said
-    left_out: Mapping[str, str] = MappingProxyType(
-        {}
-    )  # bands that the recordings or their filters do not hold, each with the reason
+    weighs_classes: ClassVar[bool | None] = None  # whether each class has the same weight in the fit; None: not stated
+    front_end: FrontEnd | None = None  # computes features of single windows, which networks share
+    left_out: Mapping[str, str] = MappingProxyType({})  # bands that recordings or filters do not hold, with the reason
 
     class Settings(BaseModel):
         """A baseline's settings; every field has a default, unknown ones are refused."""
@@ -50,17 +50,33 @@ class Baseline(ABC):
     @property
     @abstractmethod
     def features_key(self) -> dict[str, Any]:
-        """What decides the features of given windows, fit for JSON: where it is equal, features may be shared."""
+        """Everything that determines the features of given windows, as JSON: where it is equal, features are shared."""
 
     @abstractmethod
     def features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The subject's feature vector (f), made from this subject alone.
+        """The subject's feature vector, from this subject alone.
 
         Parameters
         ----------
-        bag
-            All windows of the subject, windows x channels x time, in microvolt.
+        bag : ndarray of shape (n_windows, n_channels, n_times)
+            All windows of the subject, in microvolts.
+
+        Returns
+        -------
+        ndarray of shape (n_features,)
         """
+
+    @property
+    def feature_names(self) -> list[Feature] | None:
+        """Electrodes and band of each feature; None where features have none, and explanations do not go into them."""
+        return None
+
+    def window_features(self, bag: NDArray[np.float32]) -> NDArray[Any]:
+        """Features of each window, shape (n_windows, n_features), whose mean is ``features``.
+
+        Needed where ``feature_names`` is given and there is no ``front_end``.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def fit(self, features: NDArray[np.float64], y: NDArray[np.int64], n_classes: int, seed: int) -> Classifier:
@@ -68,12 +84,11 @@ class Baseline(ABC):
 
         Parameters
         ----------
-        features
-            Subjects x f.
-        y
-            The class number of each subject.
-        n_classes
-            Classes in the cohort; one that no training subject has gets probability 0.
-        seed
-            Decides what is random in the fit.
+        features : ndarray of shape (n_subjects, n_features)
+        y : ndarray of shape (n_subjects,)
+            Class numbers.
+        n_classes : int
+            Classes in the cohort; one without training subjects gets probability 0.
+        seed : int
+            Of the random parts of the fit.
         """

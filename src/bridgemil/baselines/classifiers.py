@@ -1,13 +1,14 @@
-"""Fitted classifiers that are data: arrays that can be stored with the weights of networks and read back, no pickle.
+"""Fitted classifiers as arrays that are stored like the weights of networks and read back, without pickle.
 
 scikit-learn fits them; what it fitted is kept as arrays and evaluated here, one subject at a time, so that a subject's
-probabilities do not depend on who else is asked for in the same call, to the last bit.
+probabilities do not depend on the other subjects of the same call, to the last bit.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class Classifier(ABC):
-    """Features of subjects to class probabilities."""
+    """Features of subjects to class probabilities; a subclass is a dataclass of what was fitted."""
 
     kind: ClassVar[str]
     n_features: int
@@ -31,57 +32,49 @@ class Classifier(ABC):
 
         Parameters
         ----------
-        features
-            Subjects x f.
+        features : ndarray of shape (n_subjects, n_features)
 
         Returns
         -------
-        Subjects x classes; each row sums to 1.
+        ndarray of shape (n_subjects, n_classes)
+            Each row sums to 1.
         """
         features = np.asarray(features, dtype=np.float64)
         if features.ndim != 2 or features.shape[1] != self.n_features:
             got = " x ".join(map(str, features.shape))
-            raise BadUse(f"the classifier was fitted on {self.n_features} features a subject, got {got}")
+            raise BadUse(f"the classifier was fitted on {self.n_features} features per subject, got {got}")
         rows = [self._subject(np.array(row)) for row in features]
         return np.stack(rows) if rows else np.zeros((0, self.n_classes))
 
     @abstractmethod
     def _subject(self, features: Floats) -> Floats:
-        """The class probabilities of one subject (f -> classes)."""
+        """The class probabilities of one subject, from its features (f,)."""
 
-    @abstractmethod
     def tensors(self) -> dict[str, Array]:
         """All that was fitted, as arrays by name; ``rebuild`` makes the classifier from them again."""
+        return {part.name: np.atleast_1d(getattr(self, part.name)) for part in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
-    @abstractmethod
     def from_tensors(cls, tensors: Mapping[str, Array]) -> Classifier:
-        """The classifier that ``tensors`` wrote."""
+        """The classifier whose ``tensors`` these are."""
+        parts: dict[str, Any] = {part.name: tensors[part.name] for part in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{name: int(value[0]) if name == "n_classes" else value for name, value in parts.items()})
 
 
+@dataclass(eq=False)
 class Logistic(Classifier):
-    """Standardised features into a multinomial logistic regression.
+    """Multinomial logistic regression on standardised features; f features, k classes with training subjects."""
 
-    Parameters
-    ----------
-    mean, scale
-        Of each feature (f).
-    coefficients, intercept
-        Of each class that training had (classes x f, classes).
-    classes
-        The numbers of those classes.
-    n_classes
-        How many classes there are in all; the others get probability 0.
-    """
+    mean: Array  # f
+    scale: Array  # f
+    coefficients: Array  # k x f
+    intercept: Array  # k
+    classes: Array  # k: their numbers
+    n_classes: int  # of the cohort; those without training subjects get probability 0
+    kind: ClassVar[str] = "logistic"
 
-    kind = "logistic"
-
-    def __init__(
-        self, mean: Array, scale: Array, coefficients: Array, intercept: Array, classes: Array, n_classes: int
-    ) -> None:
-        self.mean, self.scale = mean, scale
-        self.coefficients, self.intercept = np.ascontiguousarray(coefficients), intercept
-        self.classes, self.n_classes, self.n_features = classes, n_classes, len(mean)
+    def __post_init__(self) -> None:
+        self.coefficients, self.n_features = np.ascontiguousarray(self.coefficients), len(self.mean)
 
     def _subject(self, features: Floats) -> Floats:
         # Not a BLAS product: its last bit changes with the layout of what was stored.
@@ -91,55 +84,23 @@ class Logistic(Classifier):
         p[self.classes] = weights / weights.sum()
         return p
 
-    def tensors(self) -> dict[str, Array]:
-        """What was fitted."""
-        return {
-            "mean": self.mean,
-            "scale": self.scale,
-            "coefficients": self.coefficients,
-            "intercept": self.intercept,
-            "classes": self.classes,
-            "n_classes": np.array([self.n_classes]),
-        }
 
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Array]) -> Logistic:
-        """The classifier that ``tensors`` wrote."""
-        names = ("mean", "scale", "coefficients", "intercept", "classes")
-        return cls(**{name: tensors[name] for name in names}, n_classes=int(tensors["n_classes"][0]))
-
-
+@dataclass(eq=False)
 class ExtraTrees(Classifier):
-    """Standardised features into a forest; all trees' nodes stand in one table, and a leaf's children are itself.
+    """Extremely randomised trees on standardised features; f features, all trees together have n nodes."""
 
-    Parameters
-    ----------
-    mean, scale
-        Of each feature (f).
-    roots
-        The first node of each tree.
-    left, right, feature, threshold
-        Of each node: where to go if the feature is at most the threshold, and where if not.
-    values
-        Class probabilities at each node (nodes x classes).
-    """
+    mean: Array  # f
+    scale: Array  # f
+    roots: Array  # the first node of each tree
+    left: Array  # n: the next node if the feature is at most the threshold; a leaf leads to itself
+    right: Array  # n: the next node if it is larger
+    feature: Array  # n
+    threshold: Array  # n
+    values: Array  # n x classes: class probabilities
+    kind: ClassVar[str] = "extra_trees"
 
-    kind = "extra_trees"
-
-    def __init__(
-        self,
-        mean: Array,
-        scale: Array,
-        roots: Array,
-        left: Array,
-        right: Array,
-        feature: Array,
-        threshold: Array,
-        values: Array,
-    ) -> None:
-        self.mean, self.scale, self.roots = mean, scale, roots
-        self.left, self.right, self.feature, self.threshold, self.values = left, right, feature, threshold, values
-        self.n_features, self.n_classes = len(mean), values.shape[1]
+    def __post_init__(self) -> None:
+        self.n_features, self.n_classes = len(self.mean), self.values.shape[1]
 
     def _subject(self, features: Floats) -> Floats:
         x = ((features - self.mean) / self.scale).astype(np.float32)  # scikit-learn's trees compare single precision
@@ -152,28 +113,17 @@ class ExtraTrees(Classifier):
                 return p
             nodes = following
 
-    def tensors(self) -> dict[str, Array]:
-        """What was fitted."""
-        return {name: getattr(self, name) for name in self._parts}
-
-    @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Array]) -> ExtraTrees:
-        """The classifier that ``tensors`` wrote."""
-        return cls(*(tensors[name] for name in cls._parts))
-
-    _parts: ClassVar = ("mean", "scale", "roots", "left", "right", "feature", "threshold", "values")
-
 
 class Average(Classifier):
     """Several classifiers, each on a slice of the features; their probabilities are averaged.
 
     Parameters
     ----------
-    members
-        The classifiers, all of the same classes.
-    slices
+    members : sequence of Classifier
+        All of the same classes.
+    slices : sequence of (int, int)
         The features of each: first, and one past the last.
-    n_features
+    n_features : int
         Features of a subject in all.
     """
 
@@ -189,7 +139,7 @@ class Average(Classifier):
         return p
 
     def tensors(self) -> dict[str, Array]:
-        """What was fitted: a member's arrays stand under its number and kind, ``0.logistic.mean``."""
+        """What was fitted: a member's arrays are named by its number and kind, ``0.logistic.mean``."""
         stored: dict[str, Array] = {"slices": np.array(self.slices), "n_features": np.array([self.n_features])}
         for number, member in enumerate(self.members):
             stored |= {f"{number}.{member.kind}.{name}": array for name, array in member.tensors().items()}
@@ -197,7 +147,7 @@ class Average(Classifier):
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Array]) -> Average:
-        """The classifier that ``tensors`` wrote."""
+        """The classifier whose ``tensors`` these are."""
         slices = [(int(first), int(last)) for first, last in tensors["slices"]]
         arrays: list[dict[str, Array]] = [{} for _ in slices]
         kinds = [""] * len(slices)
@@ -217,10 +167,10 @@ def rebuild(kind: str, tensors: Mapping[str, Array]) -> Classifier:
 
     Parameters
     ----------
-    kind
+    kind : str
         Its ``kind``.
-    tensors
-        Arrays by name, as it gave them.
+    tensors : mapping of str to ndarray
+        From its ``tensors``.
     """
     if kind not in KINDS:
         raise BadData(f"a stored classifier is of kind {kind!r}; this version knows {', '.join(KINDS)}")
@@ -243,17 +193,17 @@ def fit_logistic(
 
     Parameters
     ----------
-    features
-        Subjects x f. A constant feature is left as it is: it tells nothing.
-    y
-        The class number of each subject.
-    n_classes
+    features : ndarray of shape (n_subjects, n_features)
+        A constant feature is not scaled.
+    y : ndarray of shape (n_subjects,)
+        Class numbers.
+    n_classes : int
         Classes in the cohort.
-    C
+    C : float
         Inverse strength of the regularisation.
-    class_weight
-        ``"balanced"`` gives every class the same weight in all.
-    by_root
+    class_weight : {"balanced"}, optional
+        ``"balanced"`` gives each class the same total weight.
+    by_root : bool
         Also divide by the square root of the number of features, so that the length of a subject's vector, and with it
         the regularisation, does not grow with that number.
     """
@@ -275,20 +225,16 @@ def fit_logistic(
 def fit_extra_trees(
     features: Floats, y: NDArray[np.int64], n_classes: int, *, n_trees: int = 500, seed: int = 0
 ) -> ExtraTrees:
-    """Standardise on these subjects and fit a forest of randomised trees.
+    """Standardise on these subjects and fit extremely randomised trees (Geurts et al., 2006).
 
     Parameters
     ----------
-    features
-        Subjects x f.
-    y
-        The class number of each subject.
-    n_classes
-        Classes in the cohort.
-    n_trees
-        Trees in the forest.
-    seed
-        Decides the forest.
+    features, y, n_classes
+        As of ``fit_logistic``.
+    n_trees : int
+        Number of trees.
+    seed : int
+        Of the random splits.
     """
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.preprocessing import StandardScaler

@@ -1,12 +1,12 @@
 """Tangent: log-covariances of every frequency band, averaged over a subject's windows; logistic regressions on them.
 
-The features are those of the covariance backbone's front end. Two regressions vote with equal weight: one on the
-log-covariances (how electrodes move together), one on log relative band power. Nothing in it is tuned.
+The features are those of the covariance backbone's front end. The probabilities of two regressions are averaged: one on
+the log-covariances of electrodes, one on log relative band power. Nothing in it is tuned.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,16 @@ from bridgemil.baselines.baseline import Baseline
 from bridgemil.baselines.classifiers import Average, Classifier, fit_logistic
 from bridgemil.cohort.signal import Signal
 
+if TYPE_CHECKING:
+    from bridgemil.backbones.covariance import Feature, FrontEnd
+
 
 class Tangent(Baseline):
     """The front end's log-covariances and band powers, mean over windows; a logistic regression on each."""
 
     name = "tangent"
-    about = "logistic regression on log-covariances and on band power: the stronger baseline"
     weighs_classes = True
+    front_end: FrontEnd
 
     def __init__(self, settings: Baseline.Settings, signal: Signal) -> None:
         from bridgemil.backbones.covariance import FrontEnd
@@ -51,8 +54,13 @@ class Tangent(Baseline):
             total += front_end(windows).numpy().sum(axis=0, dtype=np.float64)
         return total / len(bag)
 
+    @property
+    def feature_names(self) -> list[Feature]:
+        """The front end's."""
+        return self.front_end.names
+
     def fit(self, features: NDArray[np.float64], y: NDArray[np.int64], n_classes: int, seed: int) -> Classifier:
-        """Two balanced regressions with C = 10, averaged; the seed decides nothing."""
+        """Two balanced regressions with C = 10, averaged; the seed is not used."""
         parts = (self.front_end.covariance, self.front_end.power)
         slices = [(part.start, part.stop) for part in parts]
         members = [

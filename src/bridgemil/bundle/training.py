@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import methods
-from bridgemil.baselines import Baseline
 from bridgemil.bundle.bundle import METADATA, Bundle, open_bundle, refuse_taken
 from bridgemil.bundle.card import people, write_card
 from bridgemil.bundle.novelty import make_reference
@@ -173,17 +172,13 @@ def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | Non
     """Of each person the mean of the features that have names, people x F; a baseline's if there is one."""
     cache = RunCache(runs, "", None, {})
     for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
-        if isinstance(leaf, BaselineModel) and _has_names(leaf.baseline):
+        if isinstance(leaf, BaselineModel) and leaf.baseline.feature_names:
             key = baseline_key(leaf.facts.settings, leaf.baseline)
             return np.stack([features_of(cache, key, cohort, who, leaf.baseline.features) for who in cohort.subjects])
         arrays = front_end_arrays(leaf.network.encoder, cohort, cache) if isinstance(leaf, NetworkModel) else None
         if arrays is not None:
             return np.stack([arrays(who).mean(axis=0, dtype=np.float64) for who in cohort.subjects])
     return None
-
-
-def _has_names(baseline: Baseline) -> bool:
-    return getattr(baseline, "front_end", None) is not None or baseline.name == "bandpower"
 
 
 def _same_training(out: Path, identity: str) -> Mapping[str, Any] | None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.signal import band_name
 from bridgemil.models import BaselineModel, EnsembleModel, Model, NetworkModel, front_end_features
 from bridgemil.models.model import Remember, compute_anew, front_end_key
 
@@ -217,18 +216,11 @@ class _BaselineReading(Reading):
     """A classifier on features that are, where they have names, the mean over windows."""
 
     def __init__(self, model: BaselineModel, bag: NDArray[np.float32], remember: Remember) -> None:
-        from bridgemil.backbones.covariance import Feature
-        from bridgemil.baselines.bandpower import BandPower
-
-        self.model, self.bag, self.names = model, bag, []
-        front_end = getattr(model.baseline, "front_end", None)
-        if front_end is not None:
-            self.features, self.names = _front_end(front_end, bag, remember), front_end.names
-        elif isinstance(model.baseline, BandPower):
-            self.features = np.stack([model.baseline.features(bag[i : i + 1]) for i in range(len(bag))])
-            bands = [band_name(band) for band in model.baseline.bands]
-            self.names = [Feature("power", band, c, c) for c in model.facts.signal.channels for band in bands]
-        if self.features is not None:
+        baseline = model.baseline
+        self.model, self.bag, self.names = model, bag, baseline.feature_names or []
+        if self.names:
+            front_end = baseline.front_end
+            self.features = _front_end(front_end, bag, remember) if front_end else baseline.window_features(bag)
             self.contributions = self._contributions(self.features)
 
     def _contributions(self, features: NDArray[np.floating[Any]]) -> Floats | None:

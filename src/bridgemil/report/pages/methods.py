@@ -125,7 +125,7 @@ def model_words(label: str, settings: Settings) -> str:
 
         if settings.method not in baselines.names():
             return f"{label}: a baseline that is not in this installation."
-        return f"{label}: {baselines.get(settings.method).about.partition(':')[0]}, of each person's mean over windows."
+        return f"{label}: {baselines.BASELINES[settings.method].description}, of each person's mean over windows."
     about = (METHODS | ABLATIONS)[settings.method].description
     backbone = short_name(settings.backbone or "")
     words = f"{label}: {about}; backbone {backbone}, recipe {settings.recipe}, budget {settings.budget}."
