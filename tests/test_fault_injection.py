@@ -20,15 +20,15 @@ import pytest
 
 import bridgemil
 from bridgemil.bundle.training import train
-from bridgemil.cli.demo import _everybody_else
+from bridgemil.cli.demo import _manifest
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import SubjectKFold
 from bridgemil.cohort.prepare import prepare
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData
-from bridgemil.evaluation.metrics import EvidenceFound
-from bridgemil.report.demo_page import write_page
-from bridgemil.report.figures import Example, draw_accuracy, draw_gates
+from bridgemil.report.figures import draw_accuracy
+from bridgemil.report.pages.results import demo_page
+from bridgemil.report.templating import write
 from bridgemil.storage.files import restore
 from bridgemil.studies.findings import Findings
 from bridgemil.verify import verify
@@ -152,12 +152,6 @@ def plain_findings() -> Findings:
     return Findings("A study", ["It found something."], {"table": table}, {"figure": figure})
 
 
-def gates(place: Path) -> Callable[[], object]:
-    found = {"attention": EvidenceFound(pd.Series([0.6, 0.8]), 0.7, 0.6, 0.8)}
-    example = Example("sub-01", np.arange(4.0), np.array([True, False, True, False]), {"attention": np.ones(4)})
-    return lambda: draw_gates(place / "gates.png", found, example)
-
-
 def results(stage: Path) -> list[object]:
     return [evaluate(stage / "cohort", "bandpower", folds=3, out=stage / "runs", progress=False, baselines=False)]
 
@@ -250,13 +244,10 @@ WRITERS = {
         kills=4,
     ),
     "study": Writer(lambda s, p: lambda: plain_findings().write(p), older("table.csv", "findings.md"), kills=6),
-    "demo: manifest": Writer(lambda s, p: lambda: _everybody_else(p / "all.csv"), older("all.csv")),
-    "demo: results": Writer(
-        lambda s, p: lambda: draw_accuracy(p / "results.png", results(s)), older("results.png"), kills=4
-    ),
-    "demo: gates": Writer(lambda s, p: gates(p), older("gates.png"), kills=4),
+    "demo: manifest": Writer(lambda s, p: lambda: _manifest(p / "all.csv"), older("all.csv")),
+    "demo: results": Writer(lambda s, p: lambda: draw_accuracy(p / "results.png", results(s)), older("results.png"), kills=4),
     "demo: page": Writer(
-        lambda s, p: lambda: write_page(p / "demo.html", Cohort.open(s / "cohort"), results(s), {}, []),
+        lambda s, p: lambda: write(p / "demo.html", demo_page(Cohort.open(s / "cohort"), results(s))),
         older("demo.html"),
     ),
     "clean": Writer(

@@ -13,7 +13,7 @@ import pytest
 from bridgemil.cli import demo
 from bridgemil.cohort.prepare import prepare
 from bridgemil.engine.evaluate import evaluate
-from bridgemil.report.demo_page import write_page
+from bridgemil.report.pages.results import demo_page
 from bridgemil.report.terminal import print_results
 from people import people
 
@@ -142,15 +142,15 @@ def test_the_demos_truth_and_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
     """Few simulated people instead of the demo's, and one real comparison's page."""
     monkeypatch.setattr(demo, "TRUTH", demo.TRUTH | {"subjects": 6})
     monkeypatch.setattr(demo, "TRUTH_METHODS", ("attention",))
-    evidence = demo._planted(tmp_path / "truth", "demo", 1, show=False)
+    how = {"budget": "demo", "recipe": "ours", "threads": 1, "progress": False, "baselines": False}
+    evidence, example = demo._planted(tmp_path / "truth", how, show=False)
     assert len(evidence["attention"].subjects) == 3
-    assert (tmp_path / "truth" / "gates.png").is_file()
     cohort = people(6, windows=3)
     results = [evaluate(cohort, name, folds=3, progress=False, baselines=False) for name in ("bandpower", "tangent")]
-    write_page(tmp_path / "report.html", cohort, results, evidence, [tmp_path / "truth" / "gates.png"])
-    page = (tmp_path / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 1
-    assert f"attention: {evidence['attention'].mean:.3f}" in " ".join(page.split())
+    page = demo_page(cohort, results, evidence, example)
+    assert "data:image/png" not in page, "charts follow the theme"
+    assert page.count('<svg class="chart"') == 2
+    assert f"attention</th><td>{evidence['attention'].mean:.3f}" in page
     assert "bandpower" in page
 
 

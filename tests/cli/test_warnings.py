@@ -15,7 +15,7 @@ import bridgemil
 from bridgemil.cli import app
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.report.demo_page import write_page
+from bridgemil.report.pages.results import demo_page
 from bridgemil.runs import RunStore, warning_text
 from recordings import MONTAGE, noise, write_edf
 
@@ -80,8 +80,7 @@ def _file(name: str) -> Callable[[Path], str]:
 def _demo(root: Path) -> str:
     cohort = Cohort.open(root / "cohort")
     results = bridgemil.evaluate(cohort, "bandpower", folds=3, out=root / "runs", progress=False, baselines=False)
-    write_page(root / "demo.html", cohort, [results], {}, [])
-    return (root / "demo.html").read_text("utf-8")
+    return demo_page(cohort, [results])
 
 
 PLACES: dict[str, Callable[[Path], str]] = {

@@ -19,12 +19,11 @@ from bridgemil.evaluation.results import Results
 from bridgemil.report.benchmark import build
 from bridgemil.report.checklist import build_checklist
 from bridgemil.report.checklist.text import write_checklist
-from bridgemil.report.demo_page import write_page
 from bridgemil.report.explanation import Person, Removal, explain
 from bridgemil.report.held_out import bands_beside, find
 from bridgemil.report.pages import eeg
 from bridgemil.report.pages.charts import calibration_bins
-from bridgemil.report.pages.results import report_page
+from bridgemil.report.pages.results import demo_page, report_page
 from bridgemil.report.pages.subject import subject_page
 from bridgemil.report.templating import write
 from bridgemil.runs import RunStore
@@ -59,7 +58,7 @@ def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path
     write(folder / "report.html", report_page(report, explained))
     write_checklist(build_checklist(report), folder)
     results: list[Results] = [cell.results for cell in report.cells]
-    write_page(folder / "demo.html", held.cohort, results, {}, [])
+    write(folder / "demo.html", demo_page(held.cohort, results))
     return folder
 
 
@@ -203,7 +202,7 @@ def test_the_report_sorts_its_tables_and_lists_who_is_always_wrong(
     head.click()
     assert browser.execute_script(cells) == sorted(browser.execute_script(cells))
     boxes = browser.find_elements("css selector", "input[data-only]")
-    wrong = int(re.search(r"(\d+) of 12 people were said wrong", browser.find_element("tag name", "main").text)[1])
+    wrong = int(re.search(r"(\d+) of 12 subjects were misclassified", browser.find_element("tag name", "main").text)[1])
     assert bool(wrong) == bool(boxes)
     if boxes:
         boxes[0].click()
@@ -217,8 +216,8 @@ def test_the_report_sorts_its_tables_and_lists_who_is_always_wrong(
 def test_the_report_holds_every_part(pages: Path) -> None:
     text = (pages / "report.html").read_text("utf-8")
     for words in ("Scores", "Clinical metrics", "AUROC 0.", "Decision curve at a prevalence of 50 %",
-                  "What was mistaken for what", "Can the probabilities be believed?", "Person by person",
-                  "How training went", "Methods section", "12 people (6 control, 6 patient)", "split seed 0",
+                  "Confusion matrices", "Calibration", "Subjects", "Comparisons of methods",
+                  "Training curves", "Methods section", "12 subjects (6 control, 6 patient)", "split seed 0",
                   "Stage 1 trained the encoder for 2 epochs", "&#34;retention&#34;"):  # fmt: skip
         assert words in text, words
     for method in ("attention", "bridgemil", "millet", "majority_vote", "tangent"):
@@ -341,9 +340,9 @@ def test_electrodes_without_a_place_get_bars(explained: RunStore) -> None:
     assert 'class="bars"' in text
 
 
-def test_calibration_bins_are_said_against_true(explained: RunStore) -> None:
+def test_calibration_bins_are_predicted_against_observed(explained: RunStore) -> None:
     predictions = build(explained).cells[0].results.predictions.assign(label="patient", p_patient=0.75)
     bins = calibration_bins(predictions, ["control", "patient"])
     assert sum(b.n for b in bins) == len(predictions)
-    assert all(b.said == pytest.approx(0.75) and b.true == 1 for b in bins)
+    assert all(b.predicted == pytest.approx(0.75) and b.observed == 1 for b in bins)
     assert all(b.low < 1 and b.high == pytest.approx(1) for b in bins)

@@ -1,10 +1,9 @@
-"""Figures as PNG, PDF or SVG files: a cohort, accuracies of methods, and attention weights on synthetic data."""
+"""Figures as PNG, PDF or SVG files: a cohort, and accuracies of methods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,35 +13,10 @@ from numpy.typing import NDArray
 from bridgemil.storage.files import new_file
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.evaluation.metrics import EvidenceFound
     from bridgemil.evaluation.results import Results
 
 MOST_WINDOWS = 200  # per subject; enough for its mean spectrum
-
-
-@dataclass(frozen=True)
-class Example:
-    """One held-out patient: which windows hold true evidence, and the attention weights of each method.
-
-    Parameters
-    ----------
-    subject : str
-        Id.
-    starts : ndarray of shape (n_windows,)
-        Seconds.
-    truth : ndarray of bool, shape (n_windows,)
-        Whether the window holds evidence.
-    gates : mapping of str to ndarray of shape (n_windows,)
-        Attention weights by method.
-    """
-
-    subject: str
-    starts: NDArray[np.float64]
-    truth: NDArray[np.bool_]
-    gates: Mapping[str, NDArray[Any]]
 
 
 @contextmanager
@@ -136,40 +110,3 @@ def draw_accuracy(path: Path, results: Sequence[Results]) -> None:
         ax.set(xlim=(0, 1), ylim=(len(rows) + 0.2, -0.6), xlabel="accuracy on held-out subjects")
         ax.set_title("Accuracy with 95 % intervals over subjects")
         ax.legend(loc="lower left", frameon=False)
-
-
-def draw_gates(path: Path, found: Mapping[str, EvidenceFound], example: Example) -> None:
-    """Draw how well attention weights rank true evidence, over patients and in one of them.
-
-    Parameters
-    ----------
-    path : Path
-        The file; PNG, PDF or SVG by its suffix.
-    found : mapping of str to EvidenceFound
-        By method.
-    example : Example
-        The patient.
-    """
-    with _figure(path, 2, figsize=(10, 3.6), width_ratios=[1, 2.4]) as (_, (left, right)):
-        jitter = np.random.default_rng(0)
-        for x, one in enumerate(found.values()):
-            left.plot(x + jitter.uniform(-0.15, 0.15, len(one.subjects)), one.subjects, ".", color="0.6")
-            interval = [[one.mean - one.low], [one.high - one.mean]]
-            left.errorbar(x + 0.3, one.mean, interval, fmt="o", color="C1", capsize=3)
-        left.axhline(0.5, color="0.5", linewidth=0.8, linestyle=":")
-        left.set_xticks(range(len(found)), list(found))
-        left.set(ylim=(0, 1), xlim=(-0.5, len(found) - 0.3), ylabel="AUROC of attention weights")
-        left.set_title("Attention and true evidence")
-        _draw_example(right, example)
-
-
-def _draw_example(ax: Axes, example: Example) -> None:
-    width = float(np.median(np.diff(example.starts))) if len(example.starts) > 1 else 1.0
-    top = 1.25 * max(float(np.max(own)) for own in example.gates.values())
-    ax.bar(example.starts, np.where(example.truth, top, 0), width, align="edge", color="0.9", label="true evidence")
-    for name, own in example.gates.items():
-        ax.plot(example.starts + width / 2, own, linewidth=1, label=name)
-    ax.set(xlabel="seconds", ylabel="attention weight", ylim=(0, top))
-    ax.set_title(f"Attention weights of one held-out patient ({example.subject})")
-    ax.set_xlim(example.starts[0], example.starts[-1] + width)
-    ax.legend(frameon=False, ncols=3, loc="upper right")

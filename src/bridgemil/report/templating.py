@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridgemil import methods
 from bridgemil.errors import BridgeMILError
+from bridgemil.evaluation.statistics import p_text, points
 from bridgemil.registry import class_colour
 from bridgemil.report.markdown import md_sheet, md_table, md_text, md_warnings
 from bridgemil.runs import TITLE, warning_text
@@ -40,6 +41,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.do"],
     )  # fmt: skip
     environment.globals |= {"warnings_title": TITLE, "warning_text": warning_text}
+    environment.globals |= {"points": points, "p_text": p_text}
     environment.globals |= {"colour_of": methods.entry, "class_colour": class_colour}
     environment.filters |= {"md": md_text, "table": md_table, "sheet": md_sheet, "warnings": md_warnings}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}

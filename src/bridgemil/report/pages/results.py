@@ -1,21 +1,28 @@
-"""The page of a folder of runs: results, calibration, who is always wrong, curves, settings and a methods section."""
+"""The pages of results: of a folder of runs, and of the demo."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from bridgemil.evaluation.clinical import TwoClassMetrics
 from bridgemil.evaluation.metrics import calibration_summary
-from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS
+from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, corrected
 from bridgemil.methods import colour
 from bridgemil.report import templating
-from bridgemil.report.benchmark import BenchmarkReport, Cell, Place
-from bridgemil.report.pages.charts import calibration_bins, calibration_chart, curves_chart
-from bridgemil.report.pages.clinical_part import clinical_part
+from bridgemil.report.benchmark import BenchmarkReport, Cell
+from bridgemil.report.pages import charts
 from bridgemil.report.pages.methods import methods_text
-from bridgemil.report.tables import caveats
-from bridgemil.runs import RunStore
+from bridgemil.report.tables import caveats, clinical
+from bridgemil.report.terminal import recipe
+from bridgemil.runs import RunStore, merged
+
+if TYPE_CHECKING:
+    from bridgemil.cohort.cohort import Cohort
+    from bridgemil.evaluation.metrics import EvidenceFound
+    from bridgemil.evaluation.results import Results
+
+NOTES: dict[str, Any] = {"score_intervals": SCORE_INTERVALS, "compared": COMPARED}
 
 
 def report_page(report: BenchmarkReport, store: RunStore) -> str:
@@ -28,102 +35,106 @@ def report_page(report: BenchmarkReport, store: RunStore) -> str:
     store : RunStore
         The folder of its runs.
     """
-    groups = [_group(number, key, cells, report, store) for number, (key, cells) in enumerate(report.groups().items())]
+    groups = [
+        {
+            "id": f"group-{number}",
+            "title": f"{place.cohort}, {place.split}, {place.title}",
+            "cells": cells,
+            "rows": _rows((cell.label, cell.results) for cell in cells),
+            "caveats": caveats(cells),
+            "comparisons": report.comparisons.get(place, []),
+            "clinical_sheets": clinical([(cell.label, cell.results) for cell in cells]),
+            "clinical_charts": charts.clinical_charts(
+                {cell.label: found for cell in cells if isinstance(found := cell.results.clinical, TwoClassMetrics)}
+            ),
+            "calibrations": [_calibration(cell) for cell in cells],
+            "outcomes": _outcomes(cells),
+            "curves": _curves(cells),
+            "methods": methods_text(cells, store),
+        }
+        for number, (place, cells) in enumerate(report.groups().items(), 1)
+    ]
     return templating.page(
-        "report.html.j2",
-        heading=f"Results of {store.root.name}",
-        audit_warnings=report.warnings,
-        groups=groups,
-        remarks=report.remarks,
-        score_intervals=SCORE_INTERVALS,
-        compared=COMPARED,
+        "report.html.j2", heading=f"Results of {store.root.name}", audit_warnings=report.warnings, groups=groups,
+        remarks=report.remarks, **NOTES,
+    )  # fmt: skip
+
+
+def demo_page(
+    cohort: Cohort,
+    results: Sequence[Results],
+    found: Mapping[str, EvidenceFound] | None = None,
+    example: charts.Chart | None = None,
+    held_out: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The page of the demo, as text.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Of the real recordings.
+    results : sequence of Results
+        One per method.
+    found : mapping of str to EvidenceFound, optional
+        How well attention weights rank the true evidence of simulated patients, by method.
+    example : Chart, optional
+        Attention weights of one of them.
+    held_out : sequence of mappings
+        Subjects kept out of training: ``subject, label, predicted, probabilities, warnings, page``.
+    """
+    baselines = [result for result in results if not result.settings.is_network]
+    pairs = [result.compare(other) for result in results if result.settings.is_network for other in baselines]
+    return templating.page(
+        "demo.html.j2",
+        heading="bridgemil demo",
+        audit_warnings=merged(*(result.warnings for result in results)),
+        rows=_rows((result.name, result) for result in results),
+        comparisons=corrected(pairs),
+        cohort=cohort,
+        charts=[charts.spectrum_chart(cohort), *([example] if example else [])],
+        found=found or {},
+        held_out=held_out,
+        recipes=[recipe(result) for result in results],
+        **NOTES,
     )
 
 
-def _group(
-    number: int, place: Place, cells: Sequence[Cell], report: BenchmarkReport, store: RunStore
-) -> dict[str, Any]:
-    first = cells[0].results.summary.iloc[0].to_dict()
-    return {
-        "id": f"group-{number + 1}",
-        "title": f"{place.cohort}, {place.split}, {place.title}",
-        "rows": [cell.results.summary.iloc[0].to_dict() | {"label": cell.label} for cell in cells],
-        "first": first,
-        "split": cells[0].split.title,
-        "classes": cells[0].results.classes,
-        "caveats": caveats(cells),
-        "comparisons": [comparison.corrected_sentence for comparison in report.comparisons.get(place, [])],
-        "clinical": clinical_part(cells),
-        "confusions": [_confusion(cell) for cell in cells],
-        "calibrations": [_calibration(cell) for cell in cells],
-        "outcomes": _outcomes(cells),
-        "curves": [chart for cell in cells for chart in _curves(cell)],
-        "settings": [_settings(cell) for cell in cells],
-        "methods": methods_text(cells, store),
-    }
-
-
-def _confusion(cell: Cell) -> dict[str, Any]:
-    rows = []
-    for name, counts in cell.results.confusion.iterrows():
-        total = float(counts.sum()) or 1.0
-        values = [
-            {"text": f"{value:g}" if value == int(value) else f"{value:.1f}", "share": float(value) / total,
-             "right": str(said) == str(name)}
-            for said, value in counts.items()
-        ]  # fmt: skip
-        rows.append({"name": str(name), "values": values})
-    return {"label": cell.label, "rows": rows}
+def _rows(named: Iterable[tuple[str, Results]]) -> list[dict[str, Any]]:
+    return [dict(results.summary.iloc[0]) | {"label": label} for label, results in named]
 
 
 def _calibration(cell: Cell) -> dict[str, Any]:
     held_out = cell.results.predictions, cell.results.classes
-    chart = calibration_chart(calibration_bins(*held_out), colour(cell.label))
+    chart = charts.calibration_chart(charts.calibration_bins(*held_out), colour(cell.label))
     return {"label": cell.label, "chart": chart, "error": calibration_summary(*held_out)}
 
 
-def _outcomes(cells: Sequence[Cell]) -> dict[str, Any]:
-    """A row a person: how often each method was right over its seeds; those who are always wrong come first."""
-    right = {}
+def _outcomes(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """For each subject the share of seeds in which each method was correct; the least often correct come first."""
+    import pandas as pd
+
+    shares = {}
+    for number, cell in enumerate(cells):  # labels may be any text, so columns are numbered
+        table = cell.results.predictions
+        shares[number] = (table["label"] == table["predicted"]).groupby(table["subject"]).mean()
+    labels: dict[str, str] = dict(cells[0].results.predictions[["subject", "label"]].itertuples(index=False))
+    rows = [
+        {"subject": str(subject), "label": labels[str(subject)], "shares": list(row), "mean": float(row.mean())}
+        for subject, row in pd.DataFrame(shares).iterrows()
+    ]
+    return sorted(rows, key=lambda row: (row["mean"], row["subject"]))
+
+
+def _curves(cells: Sequence[Cell]) -> list[charts.Chart]:
+    """A chart for each phase of training; a method that is also a member of an ensemble is shown once."""
+    phases = {"bags": "training on bags", "windows": "training on windows"}
+    found = {}
     for cell in cells:
-        predictions = cell.results.predictions
-        correct = (predictions["label"] == predictions["predicted"]).astype(float)
-        right[cell.label] = correct.groupby(predictions["subject"]).mean()
-    labels = cells[0].results.predictions.drop_duplicates("subject").set_index("subject")["label"]
-    rows = []
-    for subject, label in zip(map(str, labels.index), labels, strict=True):
-        shares = [float(right[cell.label][subject]) for cell in cells]
-        rows.append(
-            {"subject": subject, "label": str(label), "shares": shares, "mean": sum(shares) / len(shares),
-             "always_wrong": max(shares) == 0}
-        )  # fmt: skip
-    rows.sort(key=lambda row: (row["mean"], row["subject"]))
-    names = [row["subject"] for row in rows if row["always_wrong"]]
-    return {"rows": rows, "names": [cell.label for cell in cells], "n_wrong": len(names), "wrong": names}
-
-
-def _curves(cell: Cell) -> list[dict[str, Any]]:
-    """A chart for each phase of training; none of a baseline."""
-    curves = cell.results.curves
-    if curves.empty:
-        return []
-    found = []
-    by = ["phase"] + (["member"] if "member" in curves else [])
-    for names, rows in curves.groupby(by, sort=False):
-        validated = "validation_loss" in rows and bool(rows["validation_loss"].notna().any())
-        columns = {"loss": ""} | ({"validation_loss": "dashed"} if validated else {})
-        chart = curves_chart(rows, columns, colour(cell.label))
-        phase = {"bags": "training on people", "windows": "training on windows"}.get(str(names[0]), str(names[0]))
-        title = ", ".join([cell.label, *map(str, names[1:]), phase])
-        found.append({"title": title, "chart": chart, "validated": validated})
-    return found
-
-
-def _settings(cell: Cell) -> dict[str, Any]:
-    content = cell.results.settings.model_dump(mode="json", exclude_none=True)
-    return {
-        "label": cell.label,
-        "text": json.dumps(content, indent=1, ensure_ascii=False),
-        "hash": cell.results.settings.hash[:12],
-        "changed": "; ".join(f"{key} = {value}" for key, value in cell.changed.items()),
-    }
+        results = cell.results
+        for name, one in (results.members or {"": results}).items():
+            for phase, rows in one.curves.groupby("phase", sort=False) if len(one.curves) else ():
+                title = ", ".join(filter(None, [cell.label, name, phases.get(str(phase), str(phase))]))
+                key = one.settings.hash, phase
+                if key not in found or not name:  # a method of its own goes before a member of an ensemble
+                    found[key] = charts.training_chart(title, rows, colour(name or cell.label))
+    return list(found.values())
