@@ -245,7 +245,9 @@ WRITERS = {
     ),
     "study": Writer(lambda s, p: lambda: plain_findings().write(p), older("table.csv", "findings.md"), kills=6),
     "demo: manifest": Writer(lambda s, p: lambda: _manifest(p / "all.csv"), older("all.csv")),
-    "demo: results": Writer(lambda s, p: lambda: draw_accuracy(p / "results.png", results(s)), older("results.png"), kills=4),
+    "demo: results": Writer(
+        lambda s, p: lambda: draw_accuracy(p / "results.png", results(s)), older("results.png"), kills=4
+    ),
     "demo: page": Writer(
         lambda s, p: lambda: write(p / "demo.html", demo_page(Cohort.open(s / "cohort"), results(s))),
         older("demo.html"),
