@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.data import WindowSet
 
 MOST_WINDOWS = 8192  # that statistics are estimated on
 BATCH = 512

@@ -1,14 +1,17 @@
-"""The one training loop: epochs of steps, with learning rates, validation, selection, checkpoints and early failure.
+"""The training loop: epochs of steps, with learning rates, validation, selection of an epoch, checkpoints and errors.
 
-What is learnt stands in a ``Learner``; there are three: windows, bags, and Stage 1.
+What is trained is a ``Learner``: windows or bags (``learners``), or a Stage 1 objective (``objectives``).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,19 +22,65 @@ import torch
 from torch import Tensor, nn
 
 from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
-from bridgemil.learning import checkpoint, reading
-from bridgemil.learning.averaging import WeightAverage
-from bridgemil.learning.selection import Selection, Validation
-from bridgemil.learning.streams import Streams
-from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning import checkpoint
+from bridgemil.learning.averaging import WeightAverage, estimate_statistics
+from bridgemil.learning.data import WindowSet, read_steps, reads_ahead
+from bridgemil.learning.settings import Selection, Stage1Settings, TrainedSettings, with_min_steps
 
-Curve = list[dict[str, Any]]  # a row an epoch
-SAVING_SHARE = 0.01  # of the time, at most, goes into keeping checkpoints: short epochs are not each worth one
+Curve = list[dict[str, Any]]  # one row per epoch
+SAVING_SHARE = 0.01  # of the time, at most, is spent on checkpoints: short epochs do not each get one
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The random streams of one run: each purpose has its own, given by the seed and the training subjects.
+
+    A stream starts again in each epoch. So an epoch can be repeated without the ones before it, and no draw depends on
+    the held-out subjects.
+    """
+
+    seed: int
+    subjects: tuple[str, ...]  # of the training fold
+
+    @classmethod
+    def of(cls, seed: int, subjects: Sequence[str]) -> Streams:
+        """The streams of this seed and these training subjects, in whatever order they come."""
+        return cls(seed, tuple(sorted(subjects)))
+
+    def number(self, purpose: str, epoch: int = 0) -> int:
+        """A 63-bit seed."""
+        text = json.dumps([self.seed, self.subjects, purpose, epoch])
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+    def start(self, purpose: str, epoch: int = 0) -> np.random.Generator:
+        """Seed torch's generators (weights, dropout), and return a generator for draws."""
+        number = self.number(purpose, epoch)
+        torch.manual_seed(number)
+        return np.random.default_rng(number)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Performance on the validation subjects after an epoch."""
+
+    accuracy: float  # of subjects
+    loss: float  # mean over subjects of the subject's cross-entropy
+
+    def beats(self, best: Validation | None, by: Selection = "accuracy") -> bool:
+        """Whether this epoch is selected instead of the best one so far; an equal one is not.
+
+        ``accuracy``: higher accuracy, then lower loss. ``loss``: lower loss, then higher accuracy.
+        """
+        if best is None:
+            return True
+        if by == "loss":
+            return (-self.loss, self.accuracy) > (-best.loss, best.accuracy)
+        return (self.accuracy, -self.loss) > (best.accuracy, -best.loss)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a loop is, for whoever watches it."""
+    """The state of a loop after an epoch, for display."""
 
     phase: str
     epoch: int  # epochs done
@@ -43,22 +92,67 @@ class Progress:
 Watch = Callable[[Progress], None]
 
 
-class Learner(ABC):
-    """What to train: a model, its optimiser, for how long, the steps of an epoch, and how to validate and select."""
+def cosine(step: int, warmup: int, total: int) -> float:
+    """The share of the peak learning rate: linear up to ``warmup`` steps, then a half cosine to zero.
 
-    phase: str  # what a user sees: "Stage 1", "bags"
+    A function of the zero-based step among ``total`` steps alone, so that a resumed run needs no scheduler state.
+    """
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup)))
+
+
+class Learner(ABC):
+    """What to train: a model, its optimiser, the length, the steps of an epoch, and how to validate and select.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Trained in place.
+    data : WindowSet
+        Windows of the training subjects.
+    settings : Stage1Settings or TrainedSettings
+        Of the loop.
+    device : torch.device
+        Where the model is.
+    steps : int
+        In an epoch.
+    validation : WindowSet, optional
+        Windows of the subjects that select an epoch, if any do.
+    """
+
+    phase: str  # displayed: "Stage 1", "bags"
     purpose: str  # names the random stream
-    stage: str  # whose settings these are: "stage1" or "stage2"
-    model: nn.Module
+    stage: str  # of the settings: "stage1" or "stage2"
+    batch_settings: str  # to lower when memory runs out
     optimiser: torch.optim.Optimizer  # its groups' ``lr`` are the peaks
-    epochs: int
-    steps: int  # in an epoch
-    batch_settings: str  # what to lower when memory runs out
     burn_in: int = 0  # epochs (from 0) below this one are not selected
     selection: Selection = "accuracy"
     averaging: float = 0.0  # decay per step of the average of weights that is validated and returned; 0: none
-    validation: WindowSet | None = None  # of the subjects that select an epoch, if any do
+    validation: WindowSet | None = None
     ahead: bool = False  # whether the windows of a step are read, in a thread, during the step before
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: WindowSet,
+        settings: Stage1Settings | TrainedSettings,
+        device: torch.device,
+        steps: int,
+        validation: WindowSet | None = None,
+    ) -> None:
+        self.model, self.data, self.device, self.validation, self.steps = model, data, device, validation, steps
+        lasting = with_min_steps(settings, steps)
+        self.epochs = lasting.epochs
+        self.warmup, self.total = getattr(lasting, "warmup_epochs", 0) * steps, lasting.epochs * steps
+        if isinstance(lasting, TrainedSettings):
+            self.burn_in, self.selection, self.averaging = lasting.burn_in, lasting.selection, lasting.averaging
+        self.ahead = reads_ahead(data.n_bytes, device.type)
+
+    @property
+    def averaged(self) -> nn.Module:
+        """The part of the model whose batch-norm statistics are estimated for averaged weights."""
+        return self.model
 
     def rate(self, step: int) -> float:
         """The share of the peak learning rate at this step of all."""
@@ -77,8 +171,8 @@ class Learner(ABC):
         """
 
     def read(self, batch: Any) -> Any:
-        """What a step needs from the disk: windows, on the CPU. It may run in a thread, and draws nothing."""
-        return None
+        """The windows of a step, on the CPU: M x *shape for M numbers. It may run in a thread, and draws nothing."""
+        return self.data.take(batch)
 
     @abstractmethod
     def loss(self, batch: Any, windows: Any, rng: np.random.Generator) -> Tensor:
@@ -89,27 +183,23 @@ class Learner(ABC):
         batch
             As ``batches`` gave it.
         windows
-            What ``read`` made of it.
-        rng
+            As ``read`` returned them.
+        rng : numpy.random.Generator
             Of this epoch's draws.
         """
 
     def validate(self) -> Validation | None:
-        """How the validation subjects fare now; None if there are none."""
+        """Performance on the validation subjects now; None if there are none."""
         return None
 
-    def estimate_statistics(self, streams: Streams) -> None:
-        """Re-estimate batch-norm statistics on training windows, where averaged weights have replaced the trained."""
-        raise NotImplementedError(f"{self.phase} averages no weights")
-
     def notes(self) -> dict[str, float]:
-        """What else to write down about the epoch that just ended."""
+        """Further columns of the curve for the epoch that just ended."""
         return {}
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a loop leaves: the curve, the epoch whose weights the model now has, and how it validated."""
+    """The result of a loop: the curve, the epoch whose weights the model now has, and its validation."""
 
     curve: Curve
     epoch: int
@@ -119,7 +209,7 @@ class Trained:
 
 @dataclass
 class _State:
-    """What a checkpoint holds beside the model and the optimiser."""
+    """What a checkpoint holds in addition to the model and the optimiser."""
 
     epoch: int = 0  # the next one
     curve: Curve = field(default_factory=list)
@@ -134,15 +224,15 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
 
     Parameters
     ----------
-    learner
+    learner : Learner
         What to train.
-    streams
+    streams : Streams
         Its random numbers.
-    keep
-        Where the state is written after an epoch, as often as ``SAVING_SHARE`` of the time allows; a loop that finds it
-        goes on from it, to the bit.
-    watch
-        Told after every epoch.
+    keep : Path, optional
+        Checkpoint, written after an epoch as often as ``SAVING_SHARE`` of the time allows; a loop that finds it resumes
+        from it, bit-identical.
+    watch : callable, optional
+        Called after every epoch.
     """
     peaks = [group["lr"] for group in learner.optimiser.param_groups]
     average = WeightAverage(learner.model, learner.averaging) if learner.averaging else None
@@ -155,11 +245,13 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
         loss = _epoch(learner, epoch, peaks, average, rng)
         with nullcontext() if average is None else average.in_place():
             if average is not None and learner.validation is not None:
-                learner.estimate_statistics(streams)
+                _estimate_statistics(learner, streams)
             with _memory(learner, f"{learner.phase}, epoch {epoch + 1}, validation"):
                 validation = learner.validate()
             _note(state, learner, epoch, loss, validation)
-            _select(state, learner, epoch, validation)
+            if validation is not None and epoch >= learner.burn_in and validation.beats(state.best, learner.selection):
+                state.best, state.best_epoch = validation, epoch
+                state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
         state.seconds += time.perf_counter() - begun
         if keep is not None and (begun := time.perf_counter()) >= due:
             _save(learner, average, state, keep)
@@ -172,9 +264,13 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
     elif average is not None:
         average.put()
         learner.begin(learner.epochs - 1)
-        learner.estimate_statistics(streams)
+        _estimate_statistics(learner, streams)
     epoch = state.best_epoch if state.weights else learner.epochs - 1
     return Trained(state.curve, epoch, state.best, state.seconds)
+
+
+def _estimate_statistics(learner: Learner, streams: Streams) -> None:
+    estimate_statistics(learner.averaged, learner.data, learner.device, streams.number("batch norm"))
 
 
 def _epoch(
@@ -182,7 +278,7 @@ def _epoch(
 ) -> float:
     """All steps of an epoch; their mean loss."""
     losses = []
-    with closing(reading.steps(learner.batches(rng), learner.read, ahead=learner.ahead)) as steps:
+    with closing(read_steps(learner.batches(rng), learner.read, ahead=learner.ahead)) as steps:
         for i, (batch, read) in enumerate(steps):
             step = epoch * learner.steps + i
             share = learner.rate(step)
@@ -192,14 +288,6 @@ def _epoch(
             if average is not None:
                 average.update(step)
     return float(np.mean(losses))
-
-
-def _select(state: _State, learner: Learner, epoch: int, validation: Validation | None) -> None:
-    if validation is None or epoch < learner.burn_in:
-        return
-    if validation.beats(state.best, learner.selection):
-        state.best, state.best_epoch = validation, epoch
-        state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
 
 
 def _step(learner: Learner, batch: Any, read: Callable[[], Any], rng: np.random.Generator, where: str) -> float:
@@ -219,7 +307,7 @@ def _step(learner: Learner, batch: Any, read: Callable[[], Any], rng: np.random.
 
 @contextmanager
 def _memory(learner: Learner, where: str) -> Iterator[None]:
-    """Where memory runs out, say which setting to lower."""
+    """Where memory runs out, the error names the setting to lower."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -252,19 +340,18 @@ def _save(learner: Learner, average: WeightAverage | None, state: _State, path: 
         | checkpoint.prefixed("best", state.weights)
     )
     best = None if state.best is None else [state.best.accuracy, state.best.loss]
-    about = {"epoch": state.epoch, "curve": state.curve, "best_epoch": state.best_epoch, "best": best}
-    about["seconds"] = state.seconds
-    checkpoint.write(path, tensors, about)
+    metadata = {"epoch": state.epoch, "curve": state.curve, "best_epoch": state.best_epoch, "best": best}
+    checkpoint.write(path, tensors, metadata | {"seconds": state.seconds})
 
 
 def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _State | None:
-    """The state in a checkpoint; None if there is none, or if a machine's crash left it damaged."""
+    """The state in a checkpoint; None if there is none, or if a crash left it damaged."""
     if not path.exists():
         return None
     try:
-        tensors, about = checkpoint.read(path)
+        tensors, metadata = checkpoint.read(path)
     except BadData as error:
-        warnings.warn(f"{learner.phase} starts anew: {error}", BridgeMILWarning, stacklevel=2)
+        warnings.warn(f"{learner.phase} starts again: {error}", BridgeMILWarning, stacklevel=2)
         return None
     try:
         learner.model.load_state_dict(checkpoint.under("model", tensors))
@@ -276,6 +363,6 @@ def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _St
             f"{path}: a checkpoint of another network ({str(error).splitlines()[0]}); remove it with "
             "`bridgemil clean RUNS --unfinished` and run again"
         ) from None
-    best = None if about["best"] is None else Validation(*about["best"])
+    best = None if metadata["best"] is None else Validation(*metadata["best"])
     weights = checkpoint.under("best", tensors)
-    return _State(about["epoch"], about["curve"], about["best_epoch"], best, weights, about["seconds"])
+    return _State(metadata["epoch"], metadata["curve"], metadata["best_epoch"], best, weights, metadata["seconds"])

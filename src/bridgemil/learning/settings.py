@@ -3,44 +3,61 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from bridgemil import aggregators
-from bridgemil.learning.selection import Selection
 
-# The upper bounds below are far beyond what is of use: they stop a slip of the keyboard before it asks for memory.
-MOST_EPOCHS, MOST_STEPS, MOST_WINDOWS, MOST_WEIGHT = 100_000, 100_000_000, 1_000_000, 1e6
-MIN_STEPS = "optimiser steps at least: epochs, warm-up, freezing and burn-in grow in proportion where they are too few"
+# The upper bounds are far beyond what is of use: they stop a typing error before it asks for memory.
+MOST_WINDOWS = 1_000_000
+Count = Annotated[int, Field(ge=1, le=MOST_WINDOWS)]
+SomeEpochs = Annotated[int, Field(ge=1, le=100_000)]
+Epochs = Annotated[int, Field(ge=0, le=100_000)]
+Weight = Annotated[float, Field(ge=0, le=1e6)]
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Steps = Annotated[
+    int,
+    Field(ge=0, le=100_000_000, description="minimum number of optimiser steps: epochs, warm-up, freezing and burn-in "
+          "grow in proportion where they are too few"),
+]  # fmt: skip
+Selection = Literal["accuracy", "loss", "last"]
 
 
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class _Stage1(_Settings):
+class Stage1Settings(_Settings):
+    """Settings that every Stage 1 objective has; one with further settings has a subclass."""
+
+    views: ClassVar[int] = 1  # times that a window is encoded in an epoch
+
     objective: str
-    epochs: int = Field(50, ge=1, le=MOST_EPOCHS)
+    epochs: SomeEpochs = 50
     batch_windows: int = Field(512, ge=2, le=MOST_WINDOWS, description="windows (alignment: anchors) in a step")
-    lr: float = Field(1e-3, gt=0, le=MOST_WEIGHT)
-    weight_decay: float = Field(1e-4, ge=0, le=MOST_WEIGHT)
-    warmup_epochs: int = Field(5, ge=0, le=MOST_EPOCHS)
-    min_steps: int = Field(0, ge=0, le=MOST_STEPS, description=MIN_STEPS)
+    lr: Rate = 1e-3
+    weight_decay: Weight = 1e-4
+    warmup_epochs: Epochs = 5
+    min_steps: Steps = 0
+
+    def encoded(self, n: int) -> tuple[int, int]:
+        """Windows that are encoded in an epoch of n training windows, and in its largest step."""
+        return self.views * n, self.views * min(self.batch_windows, n)
 
 
-class AlignmentSettings(_Stage1):
+class AlignmentSettings(Stage1Settings):
     """BridgeMIL's Stage 1: nearby windows, and sub-bags of a subject, are aligned."""
 
-    objective: Literal["alignment"] = "alignment"
     nearby: bool = Field(True, description="align nearby windows")
     subbag: bool = Field(True, description="align sub-bags of a subject")
-    radius: int = Field(2, ge=1, le=MOST_WINDOWS, description="how many windows away a nearby partner may be")
-    subbag_size: int = Field(8, ge=1, le=MOST_WINDOWS, description="windows in a sub-bag")
+    radius: Count = Field(2, description="largest distance of a nearby partner, in windows")
+    subbag_size: Count = Field(8, description="windows in a sub-bag")
     subbag_pairs: int = Field(512, ge=2, le=MOST_WINDOWS, description="pairs of sub-bags in a step")
-    invariance: float = Field(25.0, ge=0, le=MOST_WEIGHT)
-    variance: float = Field(25.0, ge=0, le=MOST_WEIGHT)
-    covariance: float = Field(1.0, ge=0, le=MOST_WEIGHT)
+    invariance: Weight = 25.0
+    variance: Weight = 25.0
+    covariance: Weight = 1.0
 
     @model_validator(mode="after")
     def _something_to_align(self) -> Self:
@@ -48,45 +65,39 @@ class AlignmentSettings(_Stage1):
             raise ValueError("nearby and subbag are both off: nothing is left to align")
         return self
 
-
-# These have no default objective, so that what differs from the defaults always names it.
-class SupConSettings(_Stage1):
-    """Stage 1 by supervised contrast: windows of one inherited diagnosis are pulled together."""
-
-    objective: Literal["supcon"]
-
-
-class MaskedSettings(_Stage1):
-    """Stage 1 by masked reconstruction."""
-
-    objective: Literal["masked"]
+    def encoded(self, n: int) -> tuple[int, int]:
+        """Both windows of each nearby pair, and all windows of the sub-bags."""
+        batch = min(self.batch_windows, n)
+        subbags = 2 * self.subbag_pairs * self.subbag_size if self.subbag else 0
+        return (2 * n if self.nearby else 0) + -(-n // batch) * subbags, 2 * batch + subbags
 
 
-class SupervisedSettings(_Stage1):
-    """Stage 1 by classifying windows with inherited labels (an ablation)."""
+class SupConSettings(Stage1Settings):
+    """Supervised contrastive learning encodes two views of every window."""
 
-    objective: Literal["supervised"]
-
-
-class UntrainedSettings(_Stage1):
-    """No Stage 1: the encoder keeps its random weights, and batch norm comes to know the windows (an ablation)."""
-
-    objective: Literal["untrained"]
-    weight_decay: Literal[0] = Field(0, description="nothing may change a weight")
+    views = 2
 
 
-class _Trained(_Settings):
-    epochs: int = Field(100, ge=1, le=MOST_EPOCHS)
-    lr: float = Field(5e-4, gt=0, le=MOST_WEIGHT, description="of the head; of everything if encoder_lr is not given")
-    weight_decay: float = Field(1e-4, ge=0, le=MOST_WEIGHT)
-    burn_in: int = Field(0, ge=0, le=MOST_EPOCHS, description="epochs (from 0) below this one are not selected")
-    class_weight: bool = Field(False, description="weigh classes by inverse frequency")
-    min_steps: int = Field(0, ge=0, le=MOST_STEPS, description=MIN_STEPS)
+class UntrainedSettings(Stage1Settings):
+    """An encoder that keeps its random weights (an ablation)."""
+
+    weight_decay: Literal[0] = Field(0, description="no weight may change")
+
+
+class TrainedSettings(_Settings):
+    """What training on windows and on bags has in common."""
+
+    epochs: SomeEpochs = 100
+    lr: Rate = Field(5e-4, description="of the head; of everything if encoder_lr is not given")
+    weight_decay: Weight = 1e-4
+    burn_in: Epochs = Field(0, description="epochs (from 0) below this one are not selected")
+    class_weight: bool = Field(False, description="weight classes by inverse frequency")
+    min_steps: Steps = 0
     selection: Selection = Field(
         "accuracy", description="which epoch: highest validation accuracy, lowest validation loss, or the last one"
     )
-    averaging: float = Field(0.0, ge=0, lt=1, description="decay per step of a moving average of weights; 0: none")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="of the cross-entropy that is trained")
+    averaging: Share = Field(0.0, description="decay per step of a moving average of weights; 0: none")
+    label_smoothing: Share = Field(0.0, description="of the cross-entropy that is trained")
 
     @model_validator(mode="after")
     def _some_epoch_counts(self) -> Self:
@@ -97,37 +108,32 @@ class _Trained(_Settings):
         return self
 
 
-class WindowSettings(_Trained):
-    """Every window inherits its subject's label; a subject is decided by a vote of its windows."""
+class WindowSettings(TrainedSettings):
+    """Every window inherits its subject's label; a subject is classified by majority vote of its windows."""
 
     kind: Literal["windows"] = "windows"
     batch_windows: int = Field(512, ge=2, le=MOST_WINDOWS, description="windows in a step")
 
 
-class BagSettings(_Trained):
-    """One label a bag: an encoder and an aggregator, trained together."""
+class BagSettings(TrainedSettings):
+    """One label per bag: an encoder and an aggregator, trained together."""
 
     kind: Literal["bags"] = "bags"
     aggregator: str = "attention"
-    batch_subjects: int = Field(8, ge=1, le=MOST_WINDOWS, description="subjects in a step")
+    batch_subjects: Count = Field(8, description="subjects in a step")
     optimiser: Literal["adam", "adamw"] = "adamw"
     schedule: Literal["constant", "cosine"] = "cosine"
-    encoder_lr: float | None = Field(1e-4, gt=0, le=MOST_WEIGHT)
-    warmup_epochs: int = Field(5, ge=0, le=MOST_EPOCHS)
-    freeze_epochs: int = Field(5, ge=0, le=MOST_EPOCHS, description="epochs in which only the aggregator learns")
-    frozen: bool = Field(False, description="only the aggregator ever learns")
-    retention: float = Field(1e-5, ge=0, le=MOST_WEIGHT, description="weight of staying near the Stage 1 embeddings")
-    retention_windows: int = Field(
-        512, ge=1, le=MOST_WINDOWS, description="windows of a step it is computed on, at most"
+    encoder_lr: Rate | None = 1e-4
+    warmup_epochs: Epochs = 5
+    freeze_epochs: Epochs = Field(5, description="epochs in which only the aggregator is trained")
+    frozen: bool = Field(False, description="the encoder is never trained")
+    retention: Weight = Field(1e-5, description="weight of the distance to the Stage 1 embeddings")
+    retention_windows: Count = Field(512, description="most windows of a step on which retention is computed")
+    bag_windows: Count | None = Field(
+        None, description="most windows of a bag in a training step, drawn at random in each step; None: all"
     )
-    bag_windows: int | None = Field(
-        None,
-        ge=1,
-        le=MOST_WINDOWS,
-        description="windows of a bag in a training step, at most, drawn anew each time; None: all",
-    )
-    positions: bool = Field(True, description="add each window's place in the bag to its embedding")
-    dropout: float = Field(0.1, ge=0, lt=1, description="of the aggregator")
+    positions: bool = Field(True, description="add each window's position in the bag to its embedding")
+    dropout: Share = Field(0.1, description="of the aggregator")
 
     @field_validator("aggregator")
     @classmethod
@@ -138,51 +144,40 @@ class BagSettings(_Trained):
 
     @model_validator(mode="after")
     def _positions_to_leave_out(self) -> Self:
-        if self.bag_windows is not None and self.positions and self.aggregator in aggregators.with_positions():
+        known = aggregators.with_positions()
+        if self.bag_windows is not None and self.positions and self.aggregator in known:
             raise ValueError(
                 "bag_windows draws some windows of a bag, so positions in it mean nothing: set positions=false"
             )
-        if not self.positions and self.aggregator not in aggregators.with_positions():
-            known = ", ".join(aggregators.with_positions())
+        if not self.positions and self.aggregator not in known:
             raise ValueError(
-                f"positions cannot be left out of {self.aggregator}, only of {known}; do not set positions"
+                f"positions cannot be left out of {self.aggregator}, only of {', '.join(known)}; do not set positions"
             )
         return self
 
 
-Stage1Settings = Annotated[
-    AlignmentSettings | SupConSettings | MaskedSettings | SupervisedSettings | UntrainedSettings,
-    Field(discriminator="objective"),
-]
-STAGE1: dict[str, type[BaseModel]] = {
-    "alignment": AlignmentSettings,
-    "supcon": SupConSettings,
-    "masked": MaskedSettings,
-    "supervised": SupervisedSettings,
-    "untrained": UntrainedSettings,
-}
 Stage2Settings = Annotated[WindowSettings | BagSettings, Field(discriminator="kind")]
-STAGE2: dict[str, type[BaseModel]] = {"windows": WindowSettings, "bags": BagSettings}
+STAGE2: dict[str, type[TrainedSettings]] = {"windows": WindowSettings, "bags": BagSettings}
 
-_Loop = TypeVar("_Loop", bound=_Stage1 | _Trained)
+_Loop = TypeVar("_Loop", bound=Stage1Settings | TrainedSettings)
 
 
 def with_min_steps(settings: _Loop, steps: int) -> _Loop:
-    """The settings with as many epochs as ``min_steps`` asks for.
+    """The settings with as many epochs as ``min_steps`` requires.
 
     epochs becomes max(epochs, ceil(min_steps / steps)). Warm-up, freezing and burn-in stay the same share of the run:
     each is multiplied by the same factor and rounded to whole epochs.
 
     Parameters
     ----------
-    settings
+    settings : Stage1Settings or TrainedSettings
         Of Stage 1, of windows or of bags.
-    steps
+    steps : int
         Optimiser steps in an epoch of these training subjects.
     """
     epochs = max(settings.epochs, math.ceil(settings.min_steps / max(1, steps)))
     if epochs == settings.epochs:
         return settings
     parts = [name for name in ("warmup_epochs", "freeze_epochs", "burn_in") if name in type(settings).model_fields]
-    longer = {name: int(getattr(settings, name) * epochs / settings.epochs + 0.5) for name in parts}
+    longer: dict[str, Any] = {name: int(getattr(settings, name) * epochs / settings.epochs + 0.5) for name in parts}
     return cast("_Loop", settings.model_copy(update={"epochs": epochs} | longer))

@@ -1,31 +1,94 @@
-"""What Stage 1 minimises. Add an objective with a file and a line."""
+"""What Stage 1 minimises. Add an objective with a file and one line here.
+
+An objective with a colour is also a method of its name: this Stage 1, then attention.
+"""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+
+from pydantic import Field, create_model
+
+from bridgemil.learning.settings import AlignmentSettings, Stage1Settings, SupConSettings, UntrainedSettings
+from bridgemil.registry import Entry, Registry
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from bridgemil.learning.data import WindowSet
+    from bridgemil.learning.loop import Streams, Trained
     from bridgemil.learning.objectives.objective import Objective
-    from bridgemil.learning.settings import Stage1Settings
-    from bridgemil.learning.window_set import WindowSet
 
-_BUILT_IN = {
-    "alignment": "Alignment",
-    "supcon": "SupCon",
-    "masked": "Masked",
-    "supervised": "Supervised",
-    "untrained": "Untrained",
-}
+
+@dataclass(frozen=True)
+class ObjectiveEntry(Entry):
+    """A Stage 1 objective; ``settings`` is its class of settings, where it has more than every objective has."""
+
+    settings: type[Stage1Settings] = Stage1Settings
+
+
+OBJECTIVES = Registry("objective", __name__, {
+    "alignment": ObjectiveEntry(
+        "alignment of nearby windows and of sub-bags", "alignment:Alignment", settings=AlignmentSettings
+    ),
+    "supcon": ObjectiveEntry(
+        "supervised contrastive learning", "supcon:SupCon", "#c2478b", "triangle", settings=SupConSettings
+    ),
+    "masked": ObjectiveEntry("masked reconstruction", "masked:Masked", "#6f8f23", "triangle"),
+    "supervised": ObjectiveEntry("classification of windows with inherited labels", "ablations:Supervised"),
+    "untrained": ObjectiveEntry("random weights", "ablations:Untrained", settings=UntrainedSettings),
+})  # fmt: skip
+
+
+def _settings(name: str) -> type[Stage1Settings]:
+    """The settings of an objective, whose ``objective`` can be nothing but its name."""
+    fixed: Any = (Literal[name], name)
+    made: type[Stage1Settings] = create_model(f"{name}_settings", __base__=OBJECTIVES[name].settings, objective=fixed)
+    return made
+
+
+STAGE1 = {name: _settings(name) for name in OBJECTIVES}
+if TYPE_CHECKING:
+    AnyStage1Settings = Stage1Settings
+else:
+    AnyStage1Settings = Annotated[Union[tuple(STAGE1.values())], Field(discriminator="objective")]  # noqa: UP007
 
 
 def create(
-    encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
+    encoder: nn.Module, backbone: str, data: WindowSet, settings: Stage1Settings, device: torch.device
 ) -> Objective:
-    """The objective that the settings name, around this encoder and these training windows."""
-    module = importlib.import_module(f"{__name__}.{settings.objective}")
-    objective: Objective = getattr(module, _BUILT_IN[settings.objective])(encoder, backbone, train, settings, device)
+    """The objective that the settings name, as a learner for ``bridgemil.learning.loop.train``.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        N x *shape -> N x d; trained in place.
+    backbone : str
+        Its name, for objectives that use the backbone's own window classifier.
+    data : WindowSet
+        The training subjects' windows.
+    settings : Stage1Settings
+        Of the objective.
+    device : torch.device
+        Where the encoder is.
+    """
+    objective: Objective = OBJECTIVES.load(settings.objective)(encoder, backbone, data, settings, device)
     return objective
+
+
+def train_encoder(
+    encoder: nn.Module,
+    backbone: str,
+    data: WindowSet,
+    settings: Stage1Settings,
+    streams: Streams,
+    device: torch.device,
+    **how: Any,
+) -> Trained:
+    """Stage 1: train the encoder in place. Parameters as for ``create`` and for ``bridgemil.learning.loop.train``."""
+    from bridgemil.learning.loop import train
+
+    streams.start("stage 1 head")
+    return train(create(encoder, backbone, data, settings, device), streams, **how)

@@ -1,4 +1,8 @@
-"""BridgeMIL's Stage 1: alignment of nearby windows and of sub-bags, with VICReg's loss on each pair type."""
+"""BridgeMIL's Stage 1: alignment of nearby windows and of sub-bags, with the VICReg loss on each pair type.
+
+Nearby windows are of one recording, two sub-bags of one subject. All draws of an epoch come from one generator, so that
+an epoch is repeated exactly by its seed.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil.errors import BadData
-from bridgemil.learning.layout import Index
-from bridgemil.learning.objectives import pairs
+from bridgemil.learning.data import Index, Layout, WindowSet, batches
 from bridgemil.learning.objectives.objective import Objective, projection
 from bridgemil.learning.settings import AlignmentSettings
-from bridgemil.learning.window_set import WindowSet, batches, n_batches
 
 EPSILON = 1e-4  # under the square root of the variance
 
@@ -60,6 +62,46 @@ def _covariance(z: Tensor) -> Tensor:
     return off_diagonal.square().sum() / z.shape[1]
 
 
+def nearby(rng: np.random.Generator, layout: Layout, anchors: Index, radius: int = 2) -> Index:
+    """A partner for each anchor t: uniform over 0 < |t' - t| <= radius inside the anchor's recording."""
+    low = np.maximum(anchors - radius, layout.recording_start[anchors])
+    high = np.minimum(anchors + radius, layout.recording_end[anchors] - 1)
+    if (high == low).any():
+        raise ValueError("an anchor is alone in its recording; take anchors from `with_partner`")
+    partner: Index = low + rng.integers(0, high - low)
+    return partner + (partner >= anchors)  # skip the anchor itself
+
+
+def with_partner(layout: Layout) -> Index:
+    """The windows that are not alone in their recording."""
+    return np.flatnonzero(layout.recording_end - layout.recording_start > 1)
+
+
+def subbags(rng: np.random.Generator, layout: Layout, subjects: Index, size: int = 8) -> Index:
+    """A sub-bag of each named subject, subjects x size: without replacement, with it if there are too few windows."""
+    first = layout.subject_start[subjects]
+    n = layout.subject_end[subjects] - first
+    drawn = rng.integers(0, n[:, None], size=(len(subjects), size))
+    plenty = n >= size
+    # Without replacement: draw among those left, then step over what is taken, from the smallest up.
+    for k in range(size) if plenty.any() else ():
+        place = rng.integers(0, np.maximum(n[plenty] - k, 1))
+        for taken in np.sort(drawn[plenty, :k], axis=1).T:
+            place = place + (place >= taken)
+        drawn[plenty, k] = place
+    return drawn + first[:, None]
+
+
+def subject_deck(rng: np.random.Generator, n_subjects: int, n_pairs: int) -> Iterator[Index]:
+    """For ever, the subjects of the next ``n_pairs`` pairs: shuffled, every subject once before any twice."""
+    deck = np.empty(0, dtype=np.int64)
+    while True:
+        while len(deck) < n_pairs:
+            deck = np.concatenate([deck, rng.permutation(n_subjects)])
+        yield deck[:n_pairs]
+        deck = deck[n_pairs:]
+
+
 Pairs = tuple[Index | None, Index | None]  # nearby windows (2 x M), sub-bags (2 x pairs x size)
 
 
@@ -71,39 +113,38 @@ class Alignment(Objective):
     def __init__(
         self, encoder: nn.Module, backbone: str, train: WindowSet, settings: AlignmentSettings, device: torch.device
     ) -> None:
-        super().__init__(encoder, projection(encoder), train, settings, device)
         self.settings = settings
-        self.anchors = pairs.with_partner(train.layout) if settings.nearby else np.arange(len(train))
+        self.anchors = with_partner(train.layout) if settings.nearby else np.arange(len(train))
         if len(self.anchors) < 2:
             raise BadData("no recording has two windows: there are no nearby windows to align")
-        self.steps = n_batches(len(self.anchors), settings.batch_windows)
+        super().__init__(encoder, projection(encoder), train, settings, device, len(self.anchors))
 
     def batches(self, rng: np.random.Generator) -> Iterator[Pairs]:
         """Every window that has a neighbour is an anchor once; each step has as many sub-bag pairs."""
         chosen, layout = self.settings, self.data.layout
-        deck = pairs.subject_deck(rng, len(self.data.subjects), chosen.subbag_pairs)
+        deck = subject_deck(rng, len(self.data.subjects), chosen.subbag_pairs)
         for anchors in batches(rng.permutation(self.anchors), chosen.batch_windows):
             near = bags = None
             if chosen.nearby:
-                near = np.stack([anchors, pairs.nearby(rng, layout, anchors, chosen.radius)])
+                near = np.stack([anchors, nearby(rng, layout, anchors, chosen.radius)])
             if chosen.subbag:
                 subjects = next(deck)
-                bags = np.stack([pairs.subbags(rng, layout, subjects, chosen.subbag_size) for _ in range(2)])
+                bags = np.stack([subbags(rng, layout, subjects, chosen.subbag_size) for _ in range(2)])
             yield near, bags
 
     def read(self, batch: Pairs) -> list[Tensor | None]:
         """The windows of either pair type: 2 M x *shape and 2 pairs size x *shape, None for one that is off."""
         return [None if numbers is None else self.data.take(numbers.ravel()) for numbers in batch]
 
-    def loss(self, batch: Pairs, windows: Sequence[Tensor | None]) -> Tensor:
+    def loss(self, batch: Pairs, windows: Sequence[Tensor | None], rng: np.random.Generator) -> Tensor:
         """Each pair type is encoded in one pass, both views together."""
         (near, bags), (near_windows, bag_windows) = batch, windows
         losses = []
         if near is not None and near_windows is not None:
-            z = self.head(self.encoder(near_windows.to(self.device)))
+            z = self.model(near_windows.to(self.device))
             losses.append(self._vicreg(z.view(2, near.shape[1], -1)))
         if bags is not None and bag_windows is not None:
-            z = self.head(self.encoder(bag_windows.to(self.device)))
+            z = self.model(bag_windows.to(self.device))
             losses.append(self._vicreg(z.view(*bags.shape, -1).mean(dim=2)))  # a sub-bag is the mean of projections
         return torch.stack(losses).mean()
 

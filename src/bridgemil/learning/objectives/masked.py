@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bridgemil.backbones import embedding_dim
 from bridgemil.errors import BadUse
-from bridgemil.learning.layout import Index
+from bridgemil.learning.data import Index, WindowSet
 from bridgemil.learning.objectives.objective import Objective
-from bridgemil.learning.settings import MaskedSettings
-from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.settings import Stage1Settings
 
 SPAN, SHARE = 16, 0.15
 
@@ -53,7 +53,7 @@ class Masked(Objective):
     """Every window once an epoch, with spans of it hidden."""
 
     def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: MaskedSettings, device: torch.device
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
     ) -> None:
         if len(train.shape) != 2:
             raise BadUse(
@@ -63,8 +63,8 @@ class Masked(Objective):
         head = reconstruction_head(embedding_dim(encoder), *train.shape)
         super().__init__(encoder, head, train, settings, device)
 
-    def loss(self, batch: Index, windows: Tensor) -> Tensor:
+    def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Error on the hidden samples."""
         x = windows.to(self.device)
         mask = span_mask(*x.shape).to(self.device)
-        return masked_loss(self.head(self.encoder(x.masked_fill(mask, 0))), x, mask)
+        return masked_loss(self.model(x.masked_fill(mask, 0)), x, mask)

@@ -1,66 +1,66 @@
-"""What every Stage 1 objective is: an encoder with a head, the steps of an epoch, and a loss."""
+"""The base of every Stage 1 objective: an encoder with a head, trained on the windows of the training subjects."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from bridgemil.backbones import embedding_dim
+from bridgemil.learning.data import WindowSet, batches, n_batches
+from bridgemil.learning.loop import Learner, cosine
+from bridgemil.learning.networks import WindowModel
 from bridgemil.learning.settings import Stage1Settings
-from bridgemil.learning.window_set import WindowSet, batches, n_batches
 
 
-class Objective(nn.Module):
-    """Sees the windows of the training subjects. ``head`` is discarded after Stage 1.
+class Objective(Learner):
+    """AdamW with warm-up and cosine on the objective's loss. Nothing is validated: the last epoch's encoder is used.
+
+    A subclass has ``__init__(encoder, backbone, train, settings, device)`` and ``loss(batch, windows, rng)``; and
+    ``batches`` and ``read``, unless a step has some windows of the training subjects, each once in an epoch.
 
     Parameters
     ----------
-    encoder
-        N x *shape -> N x d.
-    head
-        Takes N x d; what it gives is the objective's affair.
-    train
+    encoder : nn.Module
+        N x *shape -> N x d; trained in place.
+    head : nn.Module
+        Takes N x d; discarded after Stage 1.
+    train : WindowSet
         The training subjects' windows.
-    settings
+    settings : Stage1Settings
         Of the objective.
-    device
+    device : torch.device
         Where the encoder is.
+    n_anchors : int, optional
+        Windows from which the steps of an epoch are drawn, if not all.
     """
 
-    batch_settings = "stage1.batch_windows"  # what to lower when memory runs out
+    phase, purpose, stage, batch_settings = "Stage 1", "stage 1", "stage1", "stage1.batch_windows"
 
     def __init__(
-        self, encoder: nn.Module, head: nn.Module, train: WindowSet, settings: Stage1Settings, device: torch.device
+        self,
+        encoder: nn.Module,
+        head: nn.Module,
+        train: WindowSet,
+        settings: Stage1Settings,
+        device: torch.device,
+        n_anchors: int | None = None,
     ) -> None:
-        super().__init__()
-        self.encoder, self.head = encoder, head.to(device)
-        self.data, self.batch_windows, self.device = train, settings.batch_windows, device
-        self.steps = n_batches(len(train), settings.batch_windows)  # in an epoch
+        self.encoder, self.head, self.batch_windows = encoder, head.to(device), settings.batch_windows
+        steps = n_batches(len(train) if n_anchors is None else n_anchors, settings.batch_windows)
+        super().__init__(WindowModel(self.encoder, self.head), train, settings, device, steps)
+        self.optimiser = torch.optim.AdamW(self.model.parameters(), settings.lr, weight_decay=settings.weight_decay)
+
+    def rate(self, step: int) -> float:
+        """Warm-up, then cosine to zero."""
+        return cosine(step, self.warmup, self.total)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Any]:
-        """The steps of one epoch: all windows, shuffled, unless the objective has its own way."""
+        """The steps of one epoch: all windows, shuffled."""
         return batches(rng.permutation(len(self.data)), self.batch_windows)
-
-    def read(self, batch: Any) -> Any:
-        """The windows of one step, on the CPU; M x *shape for the numbers of M windows."""
-        return self.data.take(batch)
-
-    @abstractmethod
-    def loss(self, batch: Any, windows: Any) -> Tensor:
-        """The loss of one step, a scalar.
-
-        Parameters
-        ----------
-        batch
-            As ``batches`` gave it.
-        windows
-            What ``read`` made of it.
-        """
 
 
 def projection(encoder: nn.Module) -> nn.Module:

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.learning.layout import Index
+from bridgemil.learning.data import Index, WindowSet, batches
 from bridgemil.learning.objectives.objective import Objective, projection
-from bridgemil.learning.settings import SupConSettings
-from bridgemil.learning.window_set import WindowSet, batches
+from bridgemil.learning.settings import Stage1Settings
 
 
 def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 0.07) -> Tensor:
@@ -83,7 +82,7 @@ class SupCon(Objective):
     """Two views of every drawn window; classes are drawn evenly."""
 
     def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: SupConSettings, device: torch.device
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
     ) -> None:
         super().__init__(encoder, projection(encoder), train, settings, device)
         self.labels = train.window_y
@@ -95,8 +94,8 @@ class SupCon(Objective):
         drawn = rng.choice(len(self.labels), len(self.labels), p=self.share)
         return batches(drawn, self.batch_windows)
 
-    def loss(self, batch: Index, windows: Tensor) -> Tensor:
+    def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Both views are encoded in one pass."""
         x = windows.to(self.device)
-        z1, z2 = self.head(self.encoder(torch.cat([augment(x), augment(x)]))).chunk(2)
+        z1, z2 = self.model(torch.cat([augment(x), augment(x)])).chunk(2)
         return supcon_loss(z1, z2, self.labels[torch.from_numpy(batch)].to(self.device))

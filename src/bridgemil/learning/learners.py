@@ -1,82 +1,91 @@
-"""Bags: an encoder and an aggregator learn from one label a subject. End to end, or as Stage 2 of a two-stage method.
+"""What the training loop trains after Stage 1, or without one: windows with inherited labels, or bags.
 
-All valid windows of a mini-batch are encoded as one flat batch. In Stage 2 the embeddings of the Stage 1 encoder are
-computed once: they are the aggregator's input while the encoder is frozen, and the reference of feature retention.
+All valid windows of a mini-batch of bags are encoded as one flat batch. In Stage 2 the embeddings of the Stage 1
+encoder are computed once: they are the aggregator's input while the encoder is frozen, and the reference of feature
+retention.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
-from bridgemil.aggregators.bags import BagOutput
-from bridgemil.learning import averaging, reading, schedule
-from bridgemil.learning.embeddings import FrozenEmbeddings, in_blocks
-from bridgemil.learning.layout import Index
-from bridgemil.learning.loop import Learner
-from bridgemil.learning.selection import Validation
-from bridgemil.learning.settings import BagSettings, with_min_steps
-from bridgemil.learning.streams import Streams
-from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.data import Index, WindowSet, batches, n_batches
+from bridgemil.learning.loop import Learner, Streams, Trained, Validation, Watch, cosine, train
+from bridgemil.learning.networks import BagModel, FrozenEmbeddings, WindowModel, assemble, in_blocks, vote
+from bridgemil.learning.settings import BagSettings, WindowSettings, with_min_steps
 
 PROBE_EVERY = 10  # epochs between measurements of the retention gradient; each costs an extra backward pass
 
 
-class BagModel(nn.Module):
-    """An encoder of windows (N x *shape -> N x d) and an aggregator of bags."""
+class WindowLearner(Learner):
+    """Cross-entropy on windows with inherited labels; validation by majority vote.
 
-    def __init__(self, encoder: nn.Module, aggregator: nn.Module) -> None:
-        super().__init__()
-        self.encoder: nn.Module = encoder
-        self.aggregator: nn.Module = aggregator
+    Parameters
+    ----------
+    model : WindowModel
+        Trained in place.
+    train, validation : WindowSet
+        Windows of the training subjects, and of the validation subjects if there are any.
+    settings : WindowSettings
+        Of the loop.
+    device : torch.device
+        Where the model is.
+    """
 
-    def aggregate(self, embeddings: Tensor, sizes: Sequence[int]) -> BagOutput:
-        """What the aggregator says of several bags.
+    phase, purpose, stage, batch_settings = "windows", "windows", "stage2", "stage2.batch_windows"
 
-        Parameters
-        ----------
-        embeddings
-            Of the B bags' windows, one bag after the other, n x d.
-        sizes
-            Windows of each bag, B; they sum to n.
-        """
-        padded = pad_sequence(list(embeddings.split(list(sizes))), batch_first=True)  # B x N x d
-        places = torch.arange(padded.shape[1], device=padded.device)
-        mask = places < torch.tensor(sizes, device=padded.device).unsqueeze(1)
-        output: BagOutput = self.aggregator(padded, mask)
-        return output
+    def __init__(
+        self,
+        model: WindowModel,
+        train: WindowSet,
+        validation: WindowSet | None,
+        settings: WindowSettings,
+        device: torch.device,
+    ) -> None:
+        super().__init__(model, train, settings, device, n_batches(len(train), settings.batch_windows), validation)
+        self.labels, self.settings = train.window_y, settings
+        self.weights = train.class_weights().to(device) if settings.class_weight else None
+        self.optimiser = torch.optim.Adam(model.parameters(), settings.lr, weight_decay=settings.weight_decay)
 
-    @torch.no_grad()
-    def explain(self, windows: Tensor | Iterable[Tensor], device: torch.device) -> BagOutput:
-        """One subject, in evaluation mode: logits 1 x K, gates 1 x n.
+    def batches(self, rng: np.random.Generator) -> Iterator[Index]:
+        """All windows, shuffled."""
+        return batches(rng.permutation(len(self.data)), self.settings.batch_windows)
 
-        Parameters
-        ----------
-        windows
-            n x *shape, normalised as in training, or blocks of them.
-        device
-            Where the model is.
-        """
-        self.eval()
-        embeddings = in_blocks(self.encoder, windows, device)
-        return self.aggregate(embeddings, [len(embeddings)])
+    def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
+        """Cross-entropy with inherited labels."""
+        labels = self.labels[torch.from_numpy(batch)].to(self.device)
+        smoothing = self.settings.label_smoothing
+        logits = self.model(windows.to(self.device))
+        return F.cross_entropy(logits, labels, weight=self.weights, label_smoothing=smoothing)
+
+    def validate(self) -> Validation | None:
+        """Accuracy of the votes; the loss is -log of the mean window probability of the true class."""
+        if self.validation is None:
+            return None
+        correct, losses = [], []
+        for i, label in enumerate(self.validation.y.tolist()):
+            found = vote(self.model, self.validation.blocks(i), self.device)
+            correct.append(found.predicted == label)
+            losses.append(-float(found.probabilities[label].double().clamp(min=1e-300).log()))
+        return Validation(float(np.mean(correct)), float(np.mean(losses)))
 
 
 class _GateLog:
-    """Mean and standard deviation of the gates of all training windows of an epoch."""
+    """Mean and standard deviation of the attention weights of all training windows of an epoch."""
 
     def __init__(self) -> None:
         self.n, self.sums = 0, torch.zeros(2, dtype=torch.float64)
 
     def add(self, gates: Tensor, n: int) -> None:
-        """Gates B x N, zero where masked, of n windows."""
+        """Attention weights B x N, zero where masked, of n windows."""
         values = gates.detach().double()
         self.sums = self.sums.to(values.device) + torch.stack([values.sum(), values.square().sum()])
         self.n += n
@@ -90,7 +99,7 @@ class _GateLog:
 
 
 @dataclass(frozen=True)
-class Step:
+class BagBatch:
     """A mini-batch: some subjects, and which of their windows."""
 
     subjects: Index
@@ -99,19 +108,19 @@ class Step:
 
 
 class BagLearner(Learner):
-    """Cross-entropy on subjects, plus retention where there is a Stage 1 encoder to stay near.
+    """Cross-entropy on subjects, and retention where there is a Stage 1 encoder to stay near.
 
     Parameters
     ----------
-    model
+    model : BagModel
         Trained in place.
-    train, validation
+    train, validation : WindowSet
         Windows of the training subjects, and of the validation subjects if there are any.
-    settings
+    settings : BagSettings
         Of the loop.
-    device
+    device : torch.device
         Where the model is.
-    pretrained
+    pretrained : bool
         Whether the encoder comes from Stage 1: only then is it frozen at first and retained.
     """
 
@@ -128,17 +137,12 @@ class BagLearner(Learner):
         *,
         pretrained: bool,
     ) -> None:
+        steps = math.ceil(len(train.subjects) / settings.batch_subjects)
+        super().__init__(model, train, settings, device, steps, validation)
         self.phase = "Stage 2" if pretrained else "bags"
-        self.model, self.device = model, device
-        self.data, self.validation = train, validation
-        self.steps = math.ceil(len(train.subjects) / settings.batch_subjects)
-        self.settings = settings = with_min_steps(settings, self.steps)
-        self.epochs, self.burn_in = settings.epochs, settings.burn_in
-        self.selection, self.averaging = settings.selection, settings.averaging
-        self.ahead = reading.pays(train.n_bytes, device.type)
+        self.settings = settings = with_min_steps(settings, steps)
         self.frozen_epochs = settings.epochs if settings.frozen else settings.freeze_epochs if pretrained else 0
         self.retention = settings.retention if pretrained else 0.0
-        self.warmup, self.total = settings.warmup_epochs * self.steps, settings.epochs * self.steps
         self.weights = train.class_weights().to(device) if settings.class_weight else None
         groups = [
             {"params": list(model.encoder.parameters()), "lr": settings.encoder_lr or settings.lr},
@@ -154,9 +158,14 @@ class BagLearner(Learner):
             self.frozen_validation = FrozenEmbeddings(model.encoder, validation, device)
         self.frozen, self.probe, self.ratio, self.gates = False, False, math.nan, _GateLog()
 
+    @property
+    def averaged(self) -> nn.Module:
+        """The encoder; aggregators have no batch norm."""
+        return self.model.encoder
+
     def rate(self, step: int) -> float:
         """Warm-up and cosine for Stage 2, constant end to end."""
-        return schedule.cosine(step, self.warmup, self.total) if self.settings.schedule == "cosine" else 1.0
+        return cosine(step, self.warmup, self.total) if self.settings.schedule == "cosine" else 1.0
 
     def begin(self, epoch: int) -> None:
         """While frozen, the encoder is in evaluation mode: no gradient, no dropout, fixed BN statistics."""
@@ -167,31 +176,31 @@ class BagLearner(Learner):
         if self.frozen:
             self.model.encoder.eval()
 
-    def batches(self, rng: np.random.Generator) -> Iterator[Step]:
+    def batches(self, rng: np.random.Generator) -> Iterator[BagBatch]:
         """All subjects, shuffled; the last mini-batch may be smaller, but a single window joins those before (BN)."""
         order, size = rng.permutation(len(self.data.subjects)), self.settings.batch_subjects
         parts = [order[first : first + size] for first in range(0, len(order), size)]
         if len(parts) > 1 and sum(self.data.sizes[i] for i in parts[-1]) == 1:
             parts[-2:] = [np.concatenate(parts[-2:])]
-        yield from [self._step(part, rng) for part in parts]  # all drawn first: ``loss`` draws from ``rng`` too
+        yield from [self._batch(part, rng) for part in parts]  # all drawn first: ``loss`` draws from ``rng`` too
 
-    def _step(self, subjects: Index, rng: np.random.Generator) -> Step:
-        """These subjects with all their windows, or with ``bag_windows`` of each, drawn anew and in order."""
+    def _batch(self, subjects: Index, rng: np.random.Generator) -> BagBatch:
+        """These subjects with all their windows, or with ``bag_windows`` of each, drawn at random and in order."""
         most, layout = self.settings.bag_windows, self.data.layout
         if most is None:
-            return Step(subjects, self.data.bag_index(subjects), [self.data.sizes[i] for i in subjects])
+            return BagBatch(subjects, self.data.bag_index(subjects), [self.data.sizes[i] for i in subjects])
         bags = []
         for i in subjects:
             n = self.data.sizes[i]
             few = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
             bags.append(layout.subject_start[i] + few)
-        return Step(subjects, np.concatenate(bags), [len(bag) for bag in bags])
+        return BagBatch(subjects, np.concatenate(bags), [len(bag) for bag in bags])
 
-    def read(self, batch: Step) -> Tensor | None:
-        """The step's windows, n x *shape; none while the encoder is frozen."""
+    def read(self, batch: BagBatch) -> Tensor | None:
+        """The windows of the step, n x *shape; none while the encoder is frozen."""
         return None if self.frozen and self.reference is not None else self.data.take(batch.windows)
 
-    def loss(self, batch: Step, windows: Tensor | None, rng: np.random.Generator) -> Tensor:
+    def loss(self, batch: BagBatch, windows: Tensor | None, rng: np.random.Generator) -> Tensor:
         """L_S2 = L_CE + lambda L_ret."""
         index, sizes = batch.windows, batch.sizes
         if windows is None:
@@ -230,14 +239,10 @@ class BagLearner(Learner):
         logits, y = torch.cat(subject_logits).double().cpu(), self.validation.y
         return Validation(float((logits.argmax(dim=1) == y).double().mean()), float(F.cross_entropy(logits, y)))
 
-    def estimate_statistics(self, streams: Streams) -> None:
-        """Of the encoder, unless it is frozen; aggregators have no batch norm."""
-        averaging.estimate_statistics(self.model.encoder, self.data, self.device, streams.number("batch norm"))
-
     def notes(self) -> dict[str, float]:
-        """How the gates are spread; and, where it was measured, the retention relative to the classification gradient.
+        """Mean and deviation of the attention weights; where measured, the retention-to-classification gradient ratio.
 
-        The gates are those of the epoch's training passes, so dropout is in them.
+        The attention weights are those of the epoch's training passes, with dropout.
         """
         measured = {} if math.isnan(self.ratio) else {"retention_gradient_ratio": self.ratio}
         return self.gates.summary() | measured
@@ -250,3 +255,47 @@ class BagLearner(Learner):
             squares = [float(g.detach().double().square().sum()) for g in gradients if g is not None]
             norms.append(math.sqrt(sum(squares)))
         return norms[0] / norms[1] if norms[1] else math.inf
+
+
+def train_network(
+    encoder: nn.Module,
+    backbone: str,
+    data: WindowSet,
+    validation: WindowSet | None,
+    settings: WindowSettings | BagSettings,
+    streams: Streams,
+    device: torch.device,
+    *,
+    pretrained: bool = False,
+    keep: Path | None = None,
+    watch: Watch | None = None,
+) -> tuple[WindowModel | BagModel, Trained]:
+    """Train on windows or on bags; the network has the weights of the selected epoch.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        N x *shape -> N x d; trained in place.
+    backbone : str
+        Its name.
+    data, validation : WindowSet
+        Windows of the training and of the validation subjects; None where no epoch is selected.
+    settings : WindowSettings or BagSettings
+        Of the loop.
+    streams, keep, watch
+        As for ``train``.
+    device : torch.device
+        Where the encoder is.
+    pretrained : bool
+        Whether the encoder comes from Stage 1.
+    """
+    streams.start("head")
+    network = assemble(encoder, backbone, data.n_classes, settings).to(device)
+    learner: Learner
+    if isinstance(network, WindowModel):
+        assert isinstance(settings, WindowSettings)
+        learner = WindowLearner(network, data, validation, settings, device)
+    else:
+        assert isinstance(settings, BagSettings)
+        learner = BagLearner(network, data, validation, settings, device, pretrained=pretrained)
+    return network, train(learner, streams, keep=keep, watch=watch)

@@ -1,0 +1,252 @@
+"""The windows of some subjects as the training loop takes them: numbered consecutively and read when they are needed.
+
+Of a cohort on disk nothing is held but some memory maps; the operating system keeps as many of their pages as memory
+allows. Where the disk must be waited for, or on a GPU, the windows of the next step are read in a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bridgemil.cohort.cohort import Cohort
+from bridgemil.errors import BadData
+from bridgemil.parallel import machine_memory
+
+BLOCK = 2048  # windows embedded at once where no gradient is kept
+MAPS = 128  # memory maps open at once; each holds a file open
+CHUNK_BYTES = 2**18  # read and normalised at once: it stays in the processor's cache
+MEMORY_SHARE = 0.25  # of the machine's memory: windows that need more will not stay in it, so the disk is waited for
+
+Index = NDArray[np.int64]  # numbers of windows, or of subjects
+Scale = tuple[NDArray[np.float64], NDArray[np.float64]]  # mean and standard deviation per channel (or feature)
+Batch = TypeVar("Batch")
+Windows = TypeVar("Windows")
+
+
+def normalised(windows: NDArray[np.float32], scale: Scale) -> NDArray[np.float32]:
+    """Windows (n x C x T, microvolts) minus the mean, divided by the standard deviation of their channel (C each)."""
+    mean, std = (values.astype(np.float32)[:, None] for values in scale)
+    result = np.subtract(windows, mean, dtype=np.float32)
+    return np.divide(result, std, out=result)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where recordings and subjects begin and end among the n numbered windows of S subjects (ends exclusive).
+
+    Windows are numbered subject by subject and recording by recording. Where windows were left out of a recording, the
+    part after the gap counts as another recording.
+    """
+
+    recording_start: Index  # of each window's recording, n
+    recording_end: Index  # n
+    subject_start: Index  # of each subject, S
+    subject_end: Index  # S
+
+    @classmethod
+    def of(cls, stretches: Sequence[Sequence[int]]) -> Layout:
+        """The layout of subjects, each given by the numbers of windows between gaps, in order (``Cohort.stretches``)."""
+        lengths = np.array([n for subject in stretches for n in subject], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        totals = np.cumsum([sum(subject) for subject in stretches], dtype=np.int64)
+        starts = np.concatenate([[0], totals[:-1]]).astype(np.int64)
+        return cls(np.repeat(ends - lengths, lengths), np.repeat(ends, lengths), starts, totals)
+
+
+class WindowSet:
+    """The normalised windows of some subjects; none is read before it is asked for.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        On disk or in memory.
+    subjects : sequence of str
+        Ids, in the order in which their windows are numbered.
+    scale : tuple of ndarray, or None
+        Mean and standard deviation per channel (C each, microvolts) of the training subjects; None leaves the windows
+        as they are.
+    arrays : callable, optional
+        ``arrays(subject)`` gives the array to read instead of the cohort's windows, n x F or n x C x T float32: the
+        features of a front end, memory-mapped.
+
+    Attributes
+    ----------
+    y : Tensor, shape (S,)
+        The class of each subject.
+    sizes : tuple of int
+        Windows of each subject.
+    shape : tuple of int
+        Of one window: (C, T), or (F,) for features.
+    """
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        subjects: Sequence[str],
+        scale: Scale | None,
+        arrays: Callable[[str], NDArray[np.float32]] | None = None,
+    ) -> None:
+        records = [cohort.records[subject] for subject in subjects]
+        self.subjects, self.n_classes = tuple(subjects), len(cohort.classes)
+        self.sizes = tuple(record.n_windows for record in records)
+        self.y = torch.tensor([cohort.classes.index(record.label) for record in records])
+        self.layout = Layout.of([cohort.stretches(subject) for subject in subjects])
+        self.shape: tuple[int, ...] = (len(cohort.channels), cohort.n_times)
+        if arrays is not None:
+            self.shape = tuple(arrays(subjects[0]).shape[1:])
+        self._arrays = arrays or cohort.windows
+        self._starts = np.append(self.layout.subject_start, self.layout.subject_end[-1])
+        per_channel = (-1, *(1 for _ in self.shape[1:]))
+        # In the shape of a window: a subtraction that need not repeat a number over time is twice as fast.
+        self._scale = scale and [np.broadcast_to(v.reshape(per_channel), self.shape).astype(np.float32) for v in scale]
+        self._open: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
+        self._opening = threading.Lock()
+        self._chunk = max(1, CHUNK_BYTES // (4 * int(np.prod(self.shape))))
+
+    def __len__(self) -> int:
+        """Windows of all subjects."""
+        return int(self._starts[-1])
+
+    @property
+    def n_bytes(self) -> int:
+        """Of all windows, if they were in memory."""
+        return 4 * len(self) * int(np.prod(self.shape))
+
+    @property
+    def window_y(self) -> Tensor:
+        """The inherited label of each window, n."""
+        return torch.repeat_interleave(self.y, torch.tensor(self.sizes))
+
+    def class_weights(self) -> Tensor:
+        """Inverse frequency of each class among the subjects (K), one on average; zero for a class without subjects."""
+        counts = torch.bincount(self.y, minlength=self.n_classes)
+        return torch.where(counts > 0, len(self.y) / (self.n_classes * counts.clamp(min=1)), 0.0)
+
+    def bag_index(self, subjects: Index) -> Index:
+        """The numbers of these subjects' windows, one subject after the other."""
+        return np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in subjects])
+
+    def take(self, index: Index) -> Tensor:
+        """The windows of these numbers (n), in the order of ``index``: n x *shape, on the CPU.
+
+        They are read in the order of the files.
+        """
+        windows = np.empty((len(index), *self.shape), dtype=np.float32)
+        order = np.argsort(index, kind="stable")
+        sorted_index = index[order]
+        bounds = np.searchsorted(sorted_index, self._starts)
+        for i in np.flatnonzero(np.diff(bounds)).tolist():
+            array, places = self._kept_open(i), order[bounds[i] : bounds[i + 1]]
+            rows = sorted_index[bounds[i] : bounds[i + 1]] - self._starts[i]
+            for place, row in zip(places.tolist(), rows.tolist(), strict=True):
+                self._normalise(array[row], windows[place])
+        return torch.from_numpy(windows)
+
+    def bag(self, i: int) -> Tensor:
+        """All windows of the i-th subject: n x *shape, on the CPU."""
+        return self._span(i, 0, self.sizes[i])
+
+    def blocks(self, i: int) -> Iterator[Tensor]:
+        """The windows of the i-th subject in order, ``BLOCK`` at a time: each n x *shape, on the CPU."""
+        for first in range(0, self.sizes[i], BLOCK):
+            yield self._span(i, first, first + BLOCK)
+
+    def _span(self, i: int, first: int, last: int) -> Tensor:
+        """Windows ``first`` up to ``last`` of the i-th subject. Its map is not kept open."""
+        array = self._opened(i)[first:last]
+        windows = np.empty(array.shape, dtype=np.float32)
+        for start in range(0, len(array), self._chunk):
+            self._normalise(array[start : start + self._chunk], windows[start : start + self._chunk])
+        return torch.from_numpy(windows)
+
+    def _normalise(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
+        if self._scale is not None:
+            np.subtract(source, self._scale[0], out=target)
+            np.divide(target, self._scale[1], out=target)
+        else:
+            target[...] = source
+
+    def _kept_open(self, i: int) -> NDArray[np.float32]:
+        """The i-th subject's array; the least recently used one is closed where too many are open."""
+        with self._opening:
+            if i not in self._open:
+                while len(self._open) >= MAPS:
+                    self._open.popitem(last=False)
+                self._open[i] = self._opened(i)
+            self._open.move_to_end(i)
+            return self._open[i]
+
+    def _opened(self, i: int) -> NDArray[np.float32]:
+        array = np.asarray(self._arrays(self.subjects[i]))  # a plain view of a memory map: faster to index
+        expected = (self.sizes[i], *self.shape)
+        if array.shape != expected or array.dtype != np.float32:
+            raise BadData(
+                f"{self.subjects[i]}: its array is {array.shape} of {array.dtype}, expected {expected} of float32; "
+                "it does not belong to this cohort: make it again"
+            )
+        return array
+
+
+def batches(order: Index, size: int) -> Iterator[Index]:
+    """Mini-batches of these windows; the last may be smaller, but a single window is left out (BN needs two)."""
+    for first in range(0, len(order), size):
+        part = order[first : first + size]
+        if len(part) > 1:
+            yield part
+
+
+def n_batches(n: int, size: int) -> int:
+    """The number of ``batches``."""
+    return n // size + (n % size > 1)
+
+
+def reads_ahead(n_bytes: int, device_type: str) -> bool:
+    """Whether to read the next step's windows while this one is computed.
+
+    On a GPU, or where the disk must be waited for. Elsewhere the thread only takes time from the computation: 10 % on
+    two cores.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Of all windows that an epoch reads.
+    device_type : str
+        Where the computation is, ``cpu`` or ``cuda``.
+    """
+    memory = machine_memory()
+    return device_type == "cuda" or (memory is not None and n_bytes > MEMORY_SHARE * memory)
+
+
+def read_steps(
+    batches: Iterable[Batch], read: Callable[[Batch], Windows], *, ahead: bool
+) -> Generator[tuple[Batch, Callable[[], Windows]], None, None]:
+    """Each batch with a function that returns its windows, or raises the error of reading them.
+
+    Batches are drawn here, in the caller's thread, so that random numbers never depend on ``ahead``. With ``ahead`` a
+    thread reads one step ahead; it ends with the iterator.
+    """
+    if not ahead:
+        for batch in batches:
+            yield batch, partial(read, batch)
+        return
+    thread = ThreadPoolExecutor(1, "reading ahead")
+    try:
+        waiting: list[tuple[Batch, Callable[[], Windows]]] = []
+        for batch in batches:
+            waiting.append((batch, thread.submit(read, batch).result))
+            if len(waiting) > 1:
+                yield waiting.pop(0)
+        yield from waiting
+    finally:
+        thread.shutdown(cancel_futures=True)

@@ -1,0 +1,161 @@
+"""The two networks that are trained: an encoder with a window classifier, or an encoder with an aggregator of bags."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from bridgemil import aggregators, backbones
+from bridgemil.aggregators.bags import BagOutput
+from bridgemil.learning.data import BLOCK, Index, WindowSet
+from bridgemil.learning.settings import BagSettings, WindowSettings
+
+MOST_BYTES = 256 * 2**20  # of embeddings held in memory
+
+
+@torch.no_grad()
+def in_blocks(module: nn.Module, windows: Tensor | Iterable[Tensor], device: torch.device) -> Tensor:
+    """Apply a module in evaluation mode to many windows, a block at a time.
+
+    Parameters
+    ----------
+    module : nn.Module
+        N x *shape -> N x d.
+    windows : Tensor or iterable of Tensor
+        n x *shape, or blocks of them as ``WindowSet.blocks`` gives them.
+    device : torch.device
+        Where the module is; the result, n x d, stays there.
+    """
+    module.eval()
+    blocks = windows.split(BLOCK) if isinstance(windows, Tensor) else windows
+    return torch.cat([module(block.to(device)) for block in blocks])
+
+
+class WindowModel(nn.Module):
+    """An encoder (N x *shape -> N x d) and its own window classifier (N x d -> N x K)."""
+
+    def __init__(self, encoder: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    def forward(self, x: Tensor) -> Tensor:
+        """N x *shape -> logits N x K."""
+        logits: Tensor = self.head(self.encoder(x))
+        return logits
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The majority vote of a subject's windows."""
+
+    predicted: int
+    probabilities: Tensor  # K, mean over windows
+    windows: Tensor  # n x K, the probabilities of each window
+
+
+def vote(model: nn.Module, windows: Tensor | Iterable[Tensor], device: torch.device) -> Vote:
+    """Classify a subject by majority vote; a tie goes to the tied class with the highest mean probability.
+
+    Parameters
+    ----------
+    model : nn.Module
+        N x *shape -> logits N x K.
+    windows, device
+        One subject's windows, and where the model is; as for ``in_blocks``.
+    """
+    p = in_blocks(model, windows, device).softmax(dim=1).cpu()
+    votes = torch.bincount(p.argmax(dim=1), minlength=p.shape[1])
+    mean = p.mean(dim=0)
+    return Vote(int(mean.masked_fill(votes < votes.max(), -1).argmax()), mean, p)
+
+
+class BagModel(nn.Module):
+    """An encoder of windows (N x *shape -> N x d) and an aggregator of bags."""
+
+    def __init__(self, encoder: nn.Module, aggregator: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.aggregator = encoder, aggregator
+
+    def aggregate(self, embeddings: Tensor, sizes: Sequence[int]) -> BagOutput:
+        """The aggregator's output for several bags.
+
+        Parameters
+        ----------
+        embeddings : Tensor, shape (n, d)
+            Of the windows of B bags, one bag after the other.
+        sizes : sequence of int
+            Windows of each bag, B; they sum to n.
+        """
+        padded = pad_sequence(list(embeddings.split(list(sizes))), batch_first=True)  # B x N x d
+        places = torch.arange(padded.shape[1], device=padded.device)
+        mask = places < torch.tensor(sizes, device=padded.device).unsqueeze(1)
+        output: BagOutput = self.aggregator(padded, mask)
+        return output
+
+    @torch.no_grad()
+    def explain(self, windows: Tensor | Iterable[Tensor], device: torch.device) -> BagOutput:
+        """One subject in evaluation mode: logits 1 x K, attention weights 1 x n; parameters as for ``in_blocks``."""
+        self.eval()
+        embeddings = in_blocks(self.encoder, windows, device)
+        return self.aggregate(embeddings, [len(embeddings)])
+
+
+def assemble(
+    encoder: nn.Module, backbone: str, n_classes: int, settings: WindowSettings | BagSettings
+) -> WindowModel | BagModel:
+    """The encoder (N x *shape -> N x d) with the window classifier of its backbone, or with an aggregator."""
+    dim = backbones.embedding_dim(encoder)
+    if isinstance(settings, WindowSettings):
+        return WindowModel(encoder, backbones.create_head(backbone, dim, n_classes))
+    aggregator = aggregators.create(
+        settings.aggregator, dim, n_classes, positions=settings.positions, dropout=settings.dropout
+    )
+    return BagModel(encoder, aggregator)
+
+
+class FrozenEmbeddings:
+    """The embeddings of all windows of a set by an encoder as it is now, in evaluation mode.
+
+    More than ``MOST_BYTES`` are kept in a temporary file (in ``TMPDIR``), which is removed with this object.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        N x *shape -> N x d.
+    windows : WindowSet
+        n windows.
+    device : torch.device
+        Where the encoder is, and where embeddings are wanted.
+    """
+
+    def __init__(self, encoder: nn.Module, windows: WindowSet, device: torch.device) -> None:
+        self._layout, self._device = windows.layout, device
+        bags = (in_blocks(encoder, windows.blocks(i), device) for i in range(len(windows.subjects)))
+        shape = (len(windows), backbones.embedding_dim(encoder))
+        self.on_disk = 4 * shape[0] * shape[1] > MOST_BYTES
+        if not self.on_disk:
+            self._held = torch.cat(list(bags))
+            return
+        # Written, not mapped: a full disk is then an error and does not end the process.
+        with tempfile.TemporaryFile(prefix="bridgemil-embeddings-") as file:
+            for bag in bags:
+                file.write(bag.cpu().numpy().tobytes())
+            file.flush()
+            self._mapped = np.memmap(file, np.float32, "r", shape=shape)
+
+    def take(self, index: Index) -> Tensor:
+        """The embeddings of these windows, n x d."""
+        if self.on_disk:
+            return torch.from_numpy(np.array(self._mapped[index])).to(self._device)
+        return self._held[torch.from_numpy(index)]
+
+    def bag(self, i: int) -> Tensor:
+        """The embeddings of the i-th subject, n x d."""
+        bag = slice(self._layout.subject_start[i], self._layout.subject_end[i])
+        return torch.from_numpy(np.array(self._mapped[bag])).to(self._device) if self.on_disk else self._held[bag]
