@@ -22,12 +22,12 @@ from bridgemil import aggregators, backbones, methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import SubjectKFold
 from bridgemil.cohort.synthetic import SynthSettings, simulate
-from bridgemil.learning.bags import BagLearner, BagModel, Step
-from bridgemil.learning.loop import Learner, train
-from bridgemil.learning.settings import AlignmentSettings, BagSettings
-from bridgemil.learning.stage1 import Stage1Learner
-from bridgemil.learning.streams import Streams
-from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning import objectives
+from bridgemil.learning.data import WindowSet
+from bridgemil.learning.learners import BagBatch, BagLearner
+from bridgemil.learning.loop import Learner, Streams, train
+from bridgemil.learning.networks import BagModel
+from bridgemil.learning.settings import BagSettings, Stage1Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from reference_backbones import REFERENCES
@@ -43,7 +43,7 @@ class PlainBagLearner(BagLearner):
         super().__init__(model, *rest, **named)
         self.reference = self.frozen_validation = None
 
-    def loss(self, batch: Step, windows: Tensor, rng: np.random.Generator) -> Tensor:
+    def loss(self, batch: BagBatch, windows: Tensor, rng: np.random.Generator) -> Tensor:
         with torch.set_grad_enabled(not self.frozen):
             embeddings = self.model.encoder(windows)
         logits = self.model.aggregate(embeddings, batch.sizes).logits
@@ -68,7 +68,7 @@ def windows(subjects: int, seconds: int) -> tuple[WindowSet, WindowSet]:
     cohort = Cohort.from_arrays(bags, [p.label for p in everyone], sfreq=200.0, channels=channels)
     first = SubjectKFold(5).plan(cohort.subjects, cohort.labels).cv_folds()[0]
     scale = cohort.normalisation(first.train)
-    return WindowSet.load(cohort, first.train, scale), WindowSet.load(cohort, first.validation, scale)
+    return WindowSet(cohort, first.train, scale), WindowSet(cohort, first.validation, scale)
 
 
 def encoder(side: str, dropout: bool) -> nn.Module:
@@ -100,9 +100,9 @@ def stage2(
     return kind(model, *data, settings, CPU, pretrained=True)
 
 
-def stage1(made: nn.Module, data: WindowSet, settings: AlignmentSettings) -> Learner:
+def stage1(made: nn.Module, data: WindowSet, settings: Stage1Settings) -> Learner:
     torch.manual_seed(2)
-    return Stage1Learner(made, "eegnet", data, settings, CPU)
+    return objectives.create(made, "eegnet", data, settings, CPU)
 
 
 def first_losses(learner: Learner, epoch: int, n: int = 5) -> list[float]:

@@ -7,10 +7,10 @@ give the same losses.   python benchmarks/reading_speed.py [--cohort FOLDER] [--
 from __future__ import annotations
 
 import argparse
+import copy
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,23 +20,21 @@ from torch import Tensor
 from bridgemil import aggregators, backbones
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import SubjectKFold
-from bridgemil.learning.bags import BagLearner, BagModel
-from bridgemil.learning.loop import Learner, train
-from bridgemil.learning.settings import AlignmentSettings, BagSettings, WindowSettings
-from bridgemil.learning.stage1 import Stage1Learner
-from bridgemil.learning.streams import Streams
-from bridgemil.learning.window_set import BLOCK, WindowSet
-from bridgemil.learning.windows import WindowLearner, WindowModel
+from bridgemil.learning import objectives
+from bridgemil.learning.data import BLOCK, WindowSet
+from bridgemil.learning.learners import BagLearner, WindowLearner
+from bridgemil.learning.loop import Learner, Streams, train
+from bridgemil.learning.networks import BagModel, WindowModel
+from bridgemil.learning.settings import BagSettings, WindowSettings
 
 CPU = torch.device("cpu")
 KINDS = ("windows", "bags", "Stage 1")
 
 
-@dataclass(frozen=True)
 class ArraySet(WindowSet):
     """All windows in memory, normalised."""
 
-    x: Tensor | None = None
+    x: Tensor
 
     def take(self, index: np.ndarray) -> Tensor:
         return self.x[torch.from_numpy(index)]
@@ -49,8 +47,9 @@ class ArraySet(WindowSet):
 
 
 def in_one_array(windows: WindowSet) -> ArraySet:
-    everything = windows.take(np.arange(len(windows)))
-    return ArraySet(**{name: getattr(windows, name) for name in WindowSet.__dataclass_fields__}, x=everything)
+    held = copy.copy(windows)
+    held.__class__, held.x = ArraySet, windows.take(np.arange(len(windows)))
+    return held
 
 
 def noise(folder: Path, subjects: int, seconds: int) -> Cohort:
@@ -63,11 +62,11 @@ def noise(folder: Path, subjects: int, seconds: int) -> Cohort:
 
 def learner(kind: str, backbone: str, epochs: int, training: WindowSet, validation: WindowSet) -> Learner:
     torch.manual_seed(0)
-    encoder = backbones.create(backbone, *training.raw_shape)
+    encoder = backbones.create(backbone, *training.shape)
     dim, n_classes = backbones.embedding_dim(encoder), training.n_classes
     if kind == "Stage 1":
-        settings = AlignmentSettings(epochs=epochs, warmup_epochs=0, subbag_pairs=64)
-        return Stage1Learner(encoder, backbone, training, settings, CPU)
+        settings = objectives.STAGE1["alignment"](epochs=epochs, warmup_epochs=0, subbag_pairs=64)
+        return objectives.create(encoder, backbone, training, settings, CPU)
     if kind == "windows":
         model = WindowModel(encoder, backbones.create_head(backbone, dim, n_classes))
         return WindowLearner(model, training, validation, WindowSettings(epochs=epochs), CPU)
@@ -99,7 +98,7 @@ def main() -> None:
         scale = cohort.normalisation(fold.train)
 
         def read() -> list[WindowSet]:
-            return [WindowSet.load(cohort, ids, scale) for ids in (fold.train, fold.validation)]
+            return [WindowSet(cohort, ids, scale) for ids in (fold.train, fold.validation)]
 
         arrays = [in_one_array(windows) for windows in read()]
         # Ours is made anew each time: opening the files is part of what is measured.

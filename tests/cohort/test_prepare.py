@@ -18,8 +18,8 @@ from bridgemil import Cohort, prepare
 from bridgemil.cohort.segment import touching
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData, BadUse
-from bridgemil.learning.objectives.pairs import nearby, with_partner
-from bridgemil.learning.window_set import WindowSet
+from bridgemil.learning.data import WindowSet
+from bridgemil.learning.objectives.alignment import nearby, with_partner
 from recordings import MONTAGE, build_bids, noise, write_edf
 
 
@@ -130,7 +130,7 @@ def test_what_was_left_out_ends_a_stretch(bids: Path, tmp_path: Path) -> None:
     assert sum(cohort.stretches("sub-01")) == cohort.records["sub-01"].n_windows
     assert cohort.stretches("sub-02") == [8]
     assert subset(cohort, {"sub-01": [8, 9, 10, 11, 13]}).stretches("sub-01") == [2, 2, 1]
-    layout = WindowSet.load(cohort, ["sub-01"], None).layout
+    layout = WindowSet(cohort, ["sub-01"], None).layout
     anchors = with_partner(layout)
     starts, rng = cohort.window_starts("sub-01"), np.random.default_rng(0)
     for _ in range(20):

@@ -14,7 +14,8 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, SubjectKFold
 from bridgemil.errors import BadData
 from bridgemil.evaluation.run import Run
-from bridgemil.learning import checkpoint, window_set
+from bridgemil.learning import checkpoint
+from bridgemil.learning.data import WindowSet
 from bridgemil.parallel import device_of
 from bridgemil.runs import open_store, stage1_identity
 from people import people
@@ -159,13 +160,12 @@ def test_a_planted_leak_in_the_normalisation_is_caught(tmp_path: Path, monkeypat
 def test_a_planted_leak_of_test_windows_into_stage_1_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cohort = people()
     subjects = first_fold(cohort, "bridgemil")
-    honest = window_set.WindowSet.load.__func__
+    honest = WindowSet.__init__
 
-    def leaking(cls: type, data: Cohort, ids: tuple[str, ...], *more: Any) -> Any:
-        ids = [*ids, *subjects.test] if set(ids) == set(subjects.train) else ids
-        return honest(cls, data, ids, *more)
+    def leaking(self: WindowSet, data: Cohort, ids: tuple[str, ...], *more: Any) -> None:
+        honest(self, data, [*ids, *subjects.test] if set(ids) == set(subjects.train) else ids, *more)
 
-    monkeypatch.setattr(window_set.WindowSet, "load", classmethod(leaking))
+    monkeypatch.setattr(WindowSet, "__init__", leaking)
     one = quantities(cohort, subjects, "bridgemil", tmp_path / "one")
     found = differing(one, quantities(with_noise(cohort, subjects.test), subjects, "bridgemil", tmp_path / "other"))
     assert any(name.startswith("stage 1 ") for name in found)

@@ -12,12 +12,11 @@ from torch.nn import functional as F
 
 from bridgemil import aggregators, backbones
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.learning.bags import BagLearner, BagModel, Step
-from bridgemil.learning.loop import train
+from bridgemil.learning.data import WindowSet, batches, n_batches
+from bridgemil.learning.learners import BagBatch, BagLearner, WindowLearner
+from bridgemil.learning.loop import Streams, train
+from bridgemil.learning.networks import BagModel, WindowModel, vote
 from bridgemil.learning.settings import BagSettings, WindowSettings
-from bridgemil.learning.streams import Streams
-from bridgemil.learning.window_set import WindowSet
-from bridgemil.learning.windows import WindowLearner, WindowModel, batches, n_batches, vote
 from people import people
 
 CPU = torch.device("cpu")
@@ -27,7 +26,7 @@ def sets() -> tuple[WindowSet, WindowSet]:
     cohort = people(10)
     train_ids, validation_ids = cohort.subjects[:7], cohort.subjects[7:]
     scale = cohort.normalisation(train_ids)
-    return WindowSet.load(cohort, train_ids, scale), WindowSet.load(cohort, validation_ids, scale)
+    return WindowSet(cohort, train_ids, scale), WindowSet(cohort, validation_ids, scale)
 
 
 def everything(windows: WindowSet) -> torch.Tensor:
@@ -35,7 +34,7 @@ def everything(windows: WindowSet) -> torch.Tensor:
 
 
 def step_loss(learner: BagLearner, subjects: np.ndarray) -> torch.Tensor:
-    step = Step(subjects, learner.data.bag_index(subjects), [learner.data.sizes[i] for i in subjects])
+    step = BagBatch(subjects, learner.data.bag_index(subjects), [learner.data.sizes[i] for i in subjects])
     return learner.loss(step, learner.read(step), np.random.default_rng(0))
 
 
@@ -212,7 +211,7 @@ def test_a_last_batch_of_one_window_joins_the_one_before() -> None:
     rng = np.random.default_rng(0)
     bags = [rng.normal(size=(1 if i == 0 else 3, 4, 200)) for i in range(5)]
     cohort = Cohort.from_arrays(bags, list("ABABA"), sfreq=200.0, channels=list("abcd"))
-    data = WindowSet.load(cohort, cohort.subjects, cohort.normalisation(cohort.subjects))
+    data = WindowSet(cohort, cohort.subjects, cohort.normalisation(cohort.subjects))
     learner = BagLearner(model(), data, data, BagSettings(epochs=1, batch_subjects=2), CPU, pretrained=False)
     for seed in range(20):
         parts = [step.subjects for step in learner.batches(np.random.default_rng(seed))]

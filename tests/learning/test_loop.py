@@ -11,10 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bridgemil.errors import BridgeMILError
-from bridgemil.learning import schedule
-from bridgemil.learning.loop import Learner, train
-from bridgemil.learning.selection import Validation
-from bridgemil.learning.streams import Streams
+from bridgemil.learning.loop import Learner, Streams, Validation, cosine, train
 
 STREAMS = Streams.of(0, ["a", "b"])
 
@@ -40,7 +37,7 @@ class Line(Learner):
         self.validations, self.broken, self.seen = validations, broken, []
 
     def rate(self, step: int) -> float:
-        return schedule.cosine(step, 3, 30)
+        return cosine(step, 3, 30)
 
     def begin(self, epoch: int) -> None:
         super().begin(epoch)
@@ -49,6 +46,9 @@ class Line(Learner):
     def batches(self, rng: np.random.Generator) -> Iterator[Tensor]:
         for _ in range(self.steps):
             yield torch.from_numpy(rng.normal(size=(8, 4)).astype(np.float32))
+
+    def read(self, batch: Tensor) -> None:
+        return None
 
     def loss(self, batch: Tensor, windows: None, rng: np.random.Generator) -> Tensor:
         if isinstance(self.broken, Exception) and self.seen[-1] == 1:
@@ -61,11 +61,11 @@ class Line(Learner):
 
 
 def test_warm_up_is_linear_and_the_cosine_ends_at_zero() -> None:
-    rates = [schedule.cosine(step, 4, 20) for step in range(20)]
+    rates = [cosine(step, 4, 20) for step in range(20)]
     assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert rates[12] == pytest.approx(0.5)
     assert 0 < rates[-1] < 0.02
-    assert schedule.cosine(0, 0, 10) == 1.0
+    assert cosine(0, 0, 10) == 1.0
 
 
 def test_selection_is_accuracy_then_loss_then_the_earliest_after_burn_in() -> None:
@@ -160,7 +160,7 @@ def test_a_damaged_checkpoint_is_not_used_and_said(tmp_path: Path) -> None:
     keep = tmp_path / "state.safetensors"
     whole = train(Line(epochs=3), STREAMS, keep=keep)
     keep.write_bytes(keep.read_bytes()[:-40])
-    with pytest.warns(UserWarning, match="line starts anew.*damaged"):
+    with pytest.warns(UserWarning, match="line starts again.*damaged"):
         assert train(Line(epochs=3), STREAMS, keep=keep) == whole
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bridgemil.learning.layout import Layout
-from bridgemil.learning.objectives.pairs import nearby, subbags, subject_deck, with_partner
+from bridgemil.learning.data import Layout
+from bridgemil.learning.objectives.alignment import nearby, subbags, subject_deck, with_partner
 
 RECORDINGS = [[5, 3], [1, 4], [12], [2]]  # windows of each recording of four subjects
 

@@ -14,15 +14,13 @@ from torch import nn
 from bridgemil import aggregators, backbones
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BridgeMILError
-from bridgemil.learning import embeddings, reading, window_set
-from bridgemil.learning.bags import BagLearner, BagModel
-from bridgemil.learning.embeddings import FrozenEmbeddings, in_blocks
-from bridgemil.learning.loop import Learner, train
-from bridgemil.learning.settings import STAGE1, BagSettings, WindowSettings
-from bridgemil.learning.stage1 import Stage1Learner
-from bridgemil.learning.streams import Streams
-from bridgemil.learning.window_set import WindowSet
-from bridgemil.learning.windows import WindowLearner, WindowModel
+from bridgemil.learning import data, networks, objectives
+from bridgemil.learning.data import WindowSet
+from bridgemil.learning.learners import BagLearner, WindowLearner
+from bridgemil.learning.loop import Learner, Streams, train
+from bridgemil.learning.networks import BagModel, FrozenEmbeddings, WindowModel, in_blocks
+from bridgemil.learning.objectives import STAGE1
+from bridgemil.learning.settings import BagSettings, WindowSettings
 from people import people
 
 CPU = torch.device("cpu")
@@ -48,10 +46,10 @@ def as_one_array(cohort: Cohort, subjects: list[str]) -> np.ndarray:
 def test_windows_come_normalised_in_the_order_asked_for(where: str, request: pytest.FixtureRequest) -> None:
     cohort = request.getfixturevalue(where)
     subjects = cohort.subjects[2:9]
-    windows = WindowSet.load(cohort, subjects, cohort.normalisation(subjects))
+    windows = WindowSet(cohort, subjects, cohort.normalisation(subjects))
     expected = as_one_array(cohort, subjects)
     assert len(windows) == len(expected)
-    assert windows.shape == windows.raw_shape == (4, 200)
+    assert windows.shape == (4, 200)
     assert windows.n_bytes == expected.nbytes
     order = np.random.default_rng(0).permutation(len(windows))
     for index in (order, order[:1], np.array([5, 5, 90, 0, 5]), np.arange(40)[::-1], np.empty(0, dtype=np.int64)):
@@ -63,8 +61,8 @@ def test_windows_come_normalised_in_the_order_asked_for(where: str, request: pyt
 
 
 def test_a_bag_comes_in_blocks(memory: Cohort, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_set, "BLOCK", 5)
-    windows = WindowSet.load(memory, memory.subjects, memory.normalisation(memory.subjects))
+    monkeypatch.setattr(data, "BLOCK", 5)
+    windows = WindowSet(memory, memory.subjects, memory.normalisation(memory.subjects))
     blocks = list(windows.blocks(3))
     assert [len(block) for block in blocks] == [5] * (windows.sizes[3] // 5) + [windows.sizes[3] % 5]
     assert torch.equal(torch.cat(blocks), windows.bag(3))
@@ -73,17 +71,17 @@ def test_a_bag_comes_in_blocks(memory: Cohort, monkeypatch: pytest.MonkeyPatch) 
 def test_files_are_opened_when_they_are_read_and_only_some_at_once(
     disk: Cohort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MAPS", 3)
+    monkeypatch.setattr(data, "MAPS", 3)
     opened = []
     windows_of = disk.windows
     monkeypatch.setattr(disk, "windows", lambda subject: opened.append(subject) or windows_of(subject))
-    windows = WindowSet.load(disk, disk.subjects, disk.normalisation(disk.subjects))
+    windows = WindowSet(disk, disk.subjects, disk.normalisation(disk.subjects))
     assert not opened
     windows.take(windows.bag_index(np.array([4, 1])))
     assert opened == [disk.subjects[1], disk.subjects[4]], "not in the order of the files"
     windows.take(np.arange(len(windows)))
     windows.bag(0)
-    assert len(windows.reader._open) == 3
+    assert len(windows._open) == 3
     opened.clear()
     windows.take(windows.bag_index(np.array([9])))
     assert not opened, "the one read last is still open"
@@ -92,18 +90,17 @@ def test_files_are_opened_when_they_are_read_and_only_some_at_once(
 def test_features_can_stand_for_windows(memory: Cohort) -> None:
     rng = np.random.default_rng(0)
     features = {s: rng.normal(size=(memory.records[s].n_windows, 7)).astype(np.float32) for s in memory.subjects}
-    plain = WindowSet.load(memory, memory.subjects, None, features.__getitem__)
+    plain = WindowSet(memory, memory.subjects, None, features.__getitem__)
     assert plain.shape == (7,)
-    assert plain.raw_shape == (4, 200)
     index = np.array([30, 2, 11])
     assert np.array_equal(plain.take(index).numpy(), np.concatenate(list(features.values()))[index])
     assert np.array_equal(plain.bag(2).numpy(), features[memory.subjects[2]])
-    scaled = WindowSet.load(memory, memory.subjects, (np.full(7, 2.0), np.full(7, 4.0)), features.__getitem__)
+    scaled = WindowSet(memory, memory.subjects, (np.full(7, 2.0), np.full(7, 4.0)), features.__getitem__)
     torch.testing.assert_close(scaled.take(index), (plain.take(index) - 2) / 4)
 
 
 def test_without_a_scale_windows_are_microvolts(memory: Cohort) -> None:
-    raw = WindowSet.load(memory, memory.subjects, None)
+    raw = WindowSet(memory, memory.subjects, None)
     assert np.array_equal(raw.bag(1).numpy(), memory.windows(memory.subjects[1]))
     raw.bag(1).zero_()
     assert memory.windows(memory.subjects[1]).any(), "the cohort's own array was handed out"
@@ -112,17 +109,17 @@ def test_without_a_scale_windows_are_microvolts(memory: Cohort) -> None:
 def test_an_array_of_another_cohort_is_refused_by_name(memory: Cohort) -> None:
     features = {s: np.zeros((memory.records[s].n_windows, 7), dtype=np.float32) for s in memory.subjects}
     features[memory.subjects[4]] = features[memory.subjects[4]][:-1]
-    windows = WindowSet.load(memory, memory.subjects, None, features.__getitem__)
+    windows = WindowSet(memory, memory.subjects, None, features.__getitem__)
     windows.bag(3)
     with pytest.raises(BadData, match=rf"{memory.subjects[4]}: its array is .*expected"):
         windows.take(np.arange(len(windows)))
 
 
 def test_frozen_embeddings_in_a_file_are_those_in_memory(disk: Cohort, monkeypatch: pytest.MonkeyPatch) -> None:
-    windows = WindowSet.load(disk, disk.subjects, disk.normalisation(disk.subjects))
+    windows = WindowSet(disk, disk.subjects, disk.normalisation(disk.subjects))
     encoder = backbones.create("eegnet", 4, 200)
     held = FrozenEmbeddings(encoder, windows, CPU)
-    monkeypatch.setattr(embeddings, "MOST_BYTES", 1000)
+    monkeypatch.setattr(networks, "MOST_BYTES", 1000)
     filed = FrozenEmbeddings(encoder, windows, CPU)
     assert (held.on_disk, filed.on_disk) == (False, True)
     index = np.array([40, 3, 3, 77])
@@ -137,7 +134,7 @@ def _learner(kind: str, training: WindowSet, validation: WindowSet) -> Learner:
     encoder = backbones.create("eegnet", 4, 200)
     if kind in STAGE1:
         settings = STAGE1[kind](objective=kind, epochs=2, batch_windows=32)
-        return Stage1Learner(encoder, "eegnet", training, settings, CPU)
+        return objectives.create(encoder, "eegnet", training, settings, CPU)
     if kind == "windows":
         window_model = WindowModel(encoder, backbones.create_head("eegnet", 96, 2))
         return WindowLearner(window_model, training, validation, WindowSettings(epochs=2, batch_windows=32), CPU)
@@ -154,10 +151,10 @@ def test_reading_ahead_from_disk_trains_the_same_bits_as_memory(
     results = []
     for cohort, ahead in ((memory, False), (disk, True)):
         if ahead:
-            monkeypatch.setattr(reading, "MAPS", 2)
-            monkeypatch.setattr(embeddings, "MOST_BYTES", 0)
-            monkeypatch.setattr(reading, "machine_memory", lambda: 1000)
-        parts = [WindowSet.load(cohort, ids, scale) for ids in (subjects[:7], subjects[7:])]
+            monkeypatch.setattr(data, "MAPS", 2)
+            monkeypatch.setattr(networks, "MOST_BYTES", 0)
+            monkeypatch.setattr(data, "machine_memory", lambda: 1000)
+        parts = [WindowSet(cohort, ids, scale) for ids in (subjects[:7], subjects[7:])]
         learner = _learner(kind, *parts)
         assert learner.ahead == ahead
         curve = train(learner, Streams.of(0, subjects[:7])).curve
@@ -167,14 +164,14 @@ def test_reading_ahead_from_disk_trains_the_same_bits_as_memory(
 
 
 def test_reading_ahead_pays_on_a_gpu_or_where_memory_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "machine_memory", lambda: 16_000)
-    assert not reading.pays(3_000, "cpu")
-    assert reading.pays(5_000, "cpu")
-    assert reading.pays(10, "cuda")
-    monkeypatch.setattr(reading, "machine_memory", lambda: None)
-    assert not reading.pays(10**15, "cpu")
+    monkeypatch.setattr(data, "machine_memory", lambda: 16_000)
+    assert not data.reads_ahead(3_000, "cpu")
+    assert data.reads_ahead(5_000, "cpu")
+    assert data.reads_ahead(10, "cuda")
+    monkeypatch.setattr(data, "machine_memory", lambda: None)
+    assert not data.reads_ahead(10**15, "cpu")
     monkeypatch.undo()
-    assert reading.machine_memory() is None or reading.machine_memory() > 1e8
+    assert data.machine_memory() is None or data.machine_memory() > 1e8
 
 
 def readers() -> list[threading.Thread]:
@@ -194,11 +191,11 @@ def test_only_the_reading_is_in_the_thread_and_it_ends_with_the_epoch() -> None:
         return 10 * batch
 
     for ahead in (False, True):
-        seen = [(batch, windows()) for batch, windows in reading.steps(batches(), reader, ahead=ahead)]
+        seen = [(batch, windows()) for batch, windows in data.read_steps(batches(), reader, ahead=ahead)]
         assert seen == [(i, 10 * i) for i in range(5)]
     assert set(drawn) == {threading.main_thread()}
     assert [thread is threading.main_thread() for thread in read] == [True] * 5 + [False] * 5
-    steps = reading.steps(batches(), reader, ahead=True)
+    steps = data.read_steps(batches(), reader, ahead=True)
     next(steps)
     assert readers()
     steps.close()
@@ -215,7 +212,7 @@ def _fails(error: Exception) -> Callable[[np.ndarray], torch.Tensor]:
 @pytest.mark.parametrize("ahead", [False, True])
 def test_what_goes_wrong_in_reading_is_said_where_the_loop_is(memory: Cohort, ahead: bool) -> None:
     scale = memory.normalisation(memory.subjects)
-    parts = [WindowSet.load(memory, ids, scale) for ids in (memory.subjects[:7], memory.subjects[7:])]
+    parts = [WindowSet(memory, ids, scale) for ids in (memory.subjects[:7], memory.subjects[7:])]
     for error, kind, words in (
         (MemoryError(), BridgeMILError, r"epoch 1, step 1: out of memory. Lower stage2\.batch_subjects"),
         (BadData("sub-1: cannot be read"), BadData, "sub-1: cannot be read"),
@@ -229,5 +226,5 @@ def test_what_goes_wrong_in_reading_is_said_where_the_loop_is(memory: Cohort, ah
 
 def test_blocks_of_windows_or_all_of_them_are_embedded_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     module, x = nn.Flatten(), torch.randn(7, 2, 3)
-    monkeypatch.setattr(embeddings, "BLOCK", 3)
+    monkeypatch.setattr(networks, "BLOCK", 3)
     assert torch.equal(in_blocks(module, x, CPU), in_blocks(module, iter([x[:4], x[4:]]), CPU))

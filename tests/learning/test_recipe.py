@@ -10,16 +10,13 @@ import torch
 from torch.nn import functional as F
 
 from bridgemil import aggregators, backbones
-from bridgemil.learning import averaging, loop
+from bridgemil.learning import averaging, loop, objectives
 from bridgemil.learning.averaging import WeightAverage
-from bridgemil.learning.bags import BagLearner, BagModel
-from bridgemil.learning.fitting import Here, fit_network
-from bridgemil.learning.loop import Learner, Progress, train
-from bridgemil.learning.settings import AlignmentSettings, BagSettings, WindowSettings
-from bridgemil.learning.stage1 import Stage1Learner
-from bridgemil.learning.streams import Streams
-from bridgemil.learning.window_set import WindowSet
-from bridgemil.learning.windows import WindowLearner, WindowModel
+from bridgemil.learning.data import WindowSet
+from bridgemil.learning.learners import BagLearner, WindowLearner, train_network
+from bridgemil.learning.loop import Learner, Progress, Streams, train
+from bridgemil.learning.networks import BagModel, WindowModel
+from bridgemil.learning.settings import BagSettings, WindowSettings
 from people import people
 
 CPU = torch.device("cpu")
@@ -29,7 +26,7 @@ STREAMS = Streams.of(0, ["a", "b"])
 def sets() -> tuple[WindowSet, WindowSet]:
     cohort = people(10)
     scale = cohort.normalisation(cohort.subjects[:7])
-    return WindowSet.load(cohort, cohort.subjects[:7], scale), WindowSet.load(cohort, cohort.subjects[7:], scale)
+    return WindowSet(cohort, cohort.subjects[:7], scale), WindowSet(cohort, cohort.subjects[7:], scale)
 
 
 def learner(kind: str, aggregator: str = "attention", **changes: object) -> Learner:
@@ -57,9 +54,8 @@ def test_a_floor_of_steps_makes_more_epochs() -> None:
     trained = train(few, STREAMS)
     assert len(trained.curve) == 5
     assert trained.epoch >= 3
-    stage1 = Stage1Learner(
-        backbones.create("eegnet", 4, 200), "eegnet", sets()[0], AlignmentSettings(epochs=1, min_steps=10_000), CPU
-    )
+    settings = objectives.STAGE1["alignment"](epochs=1, min_steps=10_000)
+    stage1 = objectives.create(backbones.create("eegnet", 4, 200), "eegnet", sets()[0], settings, CPU)
     assert (stage1.epochs - 1) * stage1.steps < 10_000 <= stage1.epochs * stage1.steps == stage1.total
 
 
@@ -229,9 +225,8 @@ def test_the_curve_has_the_spread_of_the_gates(aggregator: str) -> None:
 
 
 def test_positions_and_dropout_reach_the_aggregator() -> None:
-    here = Here(STREAMS, CPU)
     training, validation = sets()
     settings = BagSettings(epochs=1, positions=False, dropout=0.35)
     encoder = backbones.create("eegnet", *training.shape)
-    model, _ = fit_network(encoder, "eegnet", training, validation, settings, here)
+    model, _ = train_network(encoder, "eegnet", training, validation, settings, STREAMS, CPU)
     assert (model.aggregator.positions, model.aggregator.dropout.p) == (False, 0.35)

@@ -14,7 +14,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.protocol import fold_plan
-from bridgemil.learning.streams import Streams
+from bridgemil.learning.loop import Streams
 from bridgemil.models import encoder_for, fit
 from bridgemil.studies import scores
 from contexts import QUICK, files, quick_context

@@ -15,7 +15,7 @@ from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.subset import subset
 from bridgemil.engine.plan import Job, Plan
-from bridgemil.learning.settings import BagSettings, Stage1Settings, with_min_steps
+from bridgemil.learning.settings import BagSettings, with_min_steps
 from bridgemil.methods import Settings
 from bridgemil.models import encoder_for
 from bridgemil.parallel import torch_threads
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from bridgemil.learning.window_set import WindowSet
+    from bridgemil.learning.data import WindowSet
 
 LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
 TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
@@ -84,7 +84,7 @@ def estimate(cohort: Cohort, subjects: Fold, settings: Settings, device: torch.d
     pace = _measure(settings.model_dump_json(), cohort.signal, bag, str(device))
     stage1, most = 0.0, 0
     if settings.stage1 is not None:
-        per_epoch, most = _stage1_windows(settings.stage1, n["train"])
+        per_epoch, most = settings.stage1.encoded(n["train"])
         steps = -(-n["train"] // settings.stage1.batch_windows)
         stage1 = with_min_steps(settings.stage1, steps).epochs * per_epoch * pace.stage1
     sizes = [cohort.records[s].n_windows for s in subjects.train]
@@ -103,24 +103,13 @@ def estimate(cohort: Cohort, subjects: Fold, settings: Settings, device: torch.d
     return Estimate(stage1, stage2, memory, pace.front_end * cohort.n_windows)
 
 
-def _stage1_windows(settings: Stage1Settings, n: int) -> tuple[int, int]:
-    """Windows encoded in an epoch, and in the largest pass of it."""
-    batch = min(settings.batch_windows, n)
-    if settings.objective != "alignment":
-        views = 2 if settings.objective == "supcon" else 1
-        return views * n, views * batch
-    subbags = 2 * settings.subbag_pairs * settings.subbag_size if settings.subbag else 0
-    steps = -(-n // batch)
-    return (2 * n if settings.nearby else 0) + steps * subbags, 2 * batch + subbags
-
-
 @cache
 def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
     """Train for an epoch on a few random windows, as the run will: what a step costs beside the encoder counts too."""
     import torch
 
     from bridgemil import aggregators, backbones
-    from bridgemil.learning.bags import BagModel
+    from bridgemil.learning.networks import BagModel
 
     settings, device, kept = Settings.model_validate_json(settings_json), torch.device(where), 0
     slow = isinstance(settings.stage2, BagSettings) and settings.stage2.aggregator == "timemil"
@@ -152,7 +141,7 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
 
 def _random_windows(x: Tensor, signal: Signal, bag: int) -> WindowSet:
     """``SUBJECTS`` people of two classes with ``bag`` windows each; of a front end, features."""
-    from bridgemil.learning.window_set import WindowSet
+    from bridgemil.learning.data import WindowSet
 
     shape = bag, signal.n_channels, signal.n_times
     rng = np.random.default_rng(0)
@@ -161,27 +150,30 @@ def _random_windows(x: Tensor, signal: Signal, bag: int) -> WindowSet:
     channels = [str(i) for i in range(signal.n_channels)]
     cohort = Cohort.from_arrays(noise, labels, sfreq=200.0, channels=channels)
     rows = np.resize(x.cpu().numpy(), (bag, *x.shape[1:]))
-    return WindowSet.load(cohort, cohort.subjects, None, lambda _: rows)
+    return WindowSet(cohort, cohort.subjects, None, lambda _: rows)
 
 
 def _epochs(settings: Settings, encoder: nn.Module, windows: WindowSet, device: torch.device) -> tuple[float, float]:
     """Seconds of one epoch of Stage 1 and of Stage 2, for each window that is encoded."""
-    from bridgemil.learning.fitting import Here, fit_network, pretrain
-    from bridgemil.learning.streams import Streams
+    from bridgemil.learning.learners import train_network
+    from bridgemil.learning.loop import Streams
+    from bridgemil.learning.objectives import train_encoder
 
-    here, n = Here(Streams.of(0, windows.subjects), device), len(windows)
+    streams, n = Streams.of(0, windows.subjects), len(windows)
     assert settings.backbone is not None
     assert settings.stage2 is not None
     stage1 = 0.0
     if settings.stage1 is not None:
         share = min(1.0, n / settings.stage1.batch_windows)  # of a whole mini-batch, where the encoder is slow
         once = _once(settings.stage1, share)
-        trained = [pretrain(encoder, settings.backbone, windows, once, here, None).seconds for _ in range(2)]
-        stage1 = min(trained) / _stage1_windows(once, n)[0]
+        trained = [train_encoder(encoder, settings.backbone, windows, once, streams, device).seconds for _ in range(2)]
+        stage1 = min(trained) / once.encoded(n)[0]
     final = _once(settings.stage2)
     pretrained = settings.stage1 is not None
     trained = [
-        fit_network(encoder, settings.backbone, windows, None, final, here, pretrained=pretrained)[1].seconds
+        train_network(encoder, settings.backbone, windows, None, final, streams, device, pretrained=pretrained)[
+            1
+        ].seconds
         for _ in range(2)
     ]
     return stage1, min(trained) / n

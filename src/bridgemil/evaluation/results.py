@@ -14,6 +14,7 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.statistics import Comparison, compare, corrected
+from bridgemil.learning.settings import AlignmentSettings
 from bridgemil.methods import Settings
 from bridgemil.runs import AuditWarning, RunStore, merged, warning_text
 
@@ -312,7 +313,7 @@ def subbag_pairs(settings: Settings) -> int | None:
     """Pairs of sub-bags in a step, where sub-bags are aligned."""
     for member in settings.each:
         stage1 = member.stage1
-        if stage1 is not None and stage1.objective == "alignment" and stage1.subbag:
+        if isinstance(stage1, AlignmentSettings) and stage1.subbag:
             return stage1.subbag_pairs
     return None
 

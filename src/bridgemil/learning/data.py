@@ -56,7 +56,7 @@ class Layout:
 
     @classmethod
     def of(cls, stretches: Sequence[Sequence[int]]) -> Layout:
-        """The layout of subjects, each given by the numbers of windows between gaps, in order (``Cohort.stretches``)."""
+        """The layout of subjects, each given by its numbers of windows between gaps (``Cohort.stretches``)."""
         lengths = np.array([n for subject in stretches for n in subject], dtype=np.int64)
         ends = np.cumsum(lengths)
         totals = np.cumsum([sum(subject) for subject in stretches], dtype=np.int64)

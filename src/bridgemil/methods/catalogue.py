@@ -10,7 +10,8 @@ from typing import Any
 
 from bridgemil import baselines
 from bridgemil.errors import BadUse, one_of
-from bridgemil.learning.settings import STAGE1, STAGE2
+from bridgemil.learning.objectives import OBJECTIVES, STAGE1
+from bridgemil.learning.settings import STAGE2
 from bridgemil.registry import OTHER_COLOURS, Entry
 
 JOIN = "+"  # A+B is the ensemble of the methods A and B
@@ -59,10 +60,11 @@ METHODS = {
     "attention": _end_to_end("attention MIL, end to end", "attention", "#2f8fc4", "circle"),
     "millet": _end_to_end("conjunctive MIL (MILLET), end to end", "conjunctive", "#8c6bb1", "diamond"),
     "timemil": _end_to_end("TimeMIL, end to end", "timemil", "#a0603a", "diamond"),
-    "supcon": _two_stage(
-        "supervised contrastive Stage 1, then attention", {"objective": "supcon"}, "#c2478b", "triangle"
-    ),
-    "masked": _two_stage("masked reconstruction, then attention", {"objective": "masked"}, "#6f8f23", "triangle"),
+    **{
+        name: _two_stage(f"{found.description}, then attention", {"objective": name}, found.colour, found.marker)
+        for name, found in ((name, OBJECTIVES[name]) for name in OBJECTIVES)
+        if found.colour is not None
+    },
     "bridgemil": _two_stage("nearby and sub-bag alignment, then attention with retention", {}, "#d55e00", "circle"),
 }
 ABLATIONS = {

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bridgemil import aggregators, baselines, user_code
 from bridgemil.errors import BadUse, one_of
-from bridgemil.learning.settings import STAGE1, Stage1Settings, Stage2Settings
+from bridgemil.learning.objectives import STAGE1, AnyStage1Settings
+from bridgemil.learning.settings import Stage2Settings
 from bridgemil.methods.catalogue import (
     ABLATIONS,
     BACKBONE,
@@ -45,7 +46,7 @@ class Settings(BaseModel):
     code: str | None = Field(None, description="fingerprint of a backbone or baseline that is not ours")
     recipe: str = PAPER
     budget: str | None = None
-    stage1: Stage1Settings | None = None
+    stage1: AnyStage1Settings | None = None
     stage2: Stage2Settings | None = None
     baseline: dict[str, Any] | None = None
     members: tuple[Settings, ...] = Field((), description="of an ensemble, whose own settings are its members'")

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from bridgemil.learning.loop import Curve, Trained, Watch
-    from bridgemil.learning.window_set import WindowSet
+    from bridgemil.learning.data import WindowSet
+    from bridgemil.learning.loop import Curve, Streams, Watch
 
 
 class FitCache:
@@ -213,26 +213,26 @@ def _fit_network(
 ) -> Fit:
     import torch
 
-    from bridgemil.learning.fitting import Here, fit_network
-    from bridgemil.learning.streams import Streams
-    from bridgemil.learning.window_set import WindowSet
+    from bridgemil.learning.data import WindowSet
+    from bridgemil.learning.learners import train_network
+    from bridgemil.learning.loop import Streams
 
     settings, ids = facts.settings, sorted(train)
     assert settings.stage2 is not None
     assert settings.backbone is not None
-    here = Here(Streams.of(facts.seed, ids), device, watch)
+    streams = Streams.of(facts.seed, ids)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's random numbers are theirs
         refuse_changed_code(settings, facts.signal)
-        here.streams.start("encoder")
+        streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
         arrays = front_end_arrays(encoder, cohort, cache, [*ids, *sorted(validation)])
         scale = cohort.normalisation(ids) if arrays is None else None
-        training = WindowSet.load(cohort, ids, scale, arrays)
-        validating = WindowSet.load(cohort, sorted(validation), scale, arrays) if validation else None
-        before, seconds = _stage1(encoder, training, settings, here, cache)
-        network, trained = fit_network(
-            encoder, settings.backbone, training, validating, settings.stage2, here, cache.checkpoint(),
-            pretrained=settings.stage1 is not None,
+        training = WindowSet(cohort, ids, scale, arrays)
+        validating = WindowSet(cohort, sorted(validation), scale, arrays) if validation else None
+        before, seconds = _stage1(encoder, training, settings, streams, device, cache, watch)
+        network, trained = train_network(
+            encoder, settings.backbone, training, validating, settings.stage2, streams, device,
+            pretrained=settings.stage1 is not None, keep=cache.checkpoint(), watch=watch,
         )  # fmt: skip
     model = NetworkModel(facts, network, scale, device)
     return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
@@ -266,17 +266,23 @@ def front_end_arrays(
 
 
 def _stage1(
-    encoder: nn.Module, training: WindowSet, settings: Settings, here: Any, cache: FitCache
+    encoder: nn.Module,
+    training: WindowSet,
+    settings: Settings,
+    streams: Streams,
+    device: torch.device,
+    cache: FitCache,
+    watch: Watch | None,
 ) -> tuple[Curve, float]:
     """Load the Stage 1 encoder from the cache, training it first if nobody has; its curve and seconds."""
-    from bridgemil.learning.fitting import pretrain
+    from bridgemil.learning.objectives import train_encoder
 
     stage1, backbone = settings.stage1, settings.backbone
     if stage1 is None or backbone is None:
         return [], 0.0
 
     def train(keep: Path | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        trained: Trained = pretrain(encoder, backbone, training, stage1, here, keep)
+        trained = train_encoder(encoder, backbone, training, stage1, streams, device, keep=keep, watch=watch)
         return encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
 
     tensors, note = cache.stage1(train)

@@ -17,8 +17,7 @@ from bridgemil.storage.artifact import Artifact, is_artifact
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from bridgemil.learning.bags import BagModel
-    from bridgemil.learning.windows import WindowModel
+    from bridgemil.learning.networks import BagModel, WindowModel
 
 
 ADVICE = "save or train it again"
@@ -160,7 +159,7 @@ def build(settings: Settings, signal: Signal, n_classes: int) -> WindowModel | B
     """The network of these settings, with weights still to be loaded."""
     import torch
 
-    from bridgemil.learning.fitting import assemble
+    from bridgemil.learning.networks import assemble
 
     assert settings.stage2 is not None
     assert settings.backbone is not None

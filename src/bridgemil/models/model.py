@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bridgemil.baselines.classifiers import Classifier
-    from bridgemil.learning.bags import BagModel
-    from bridgemil.learning.reading import Scale
-    from bridgemil.learning.windows import WindowModel
+    from bridgemil.learning.data import Scale
+    from bridgemil.learning.networks import BagModel, WindowModel
 
 KIND = "model"  # of an artifact that holds nothing else
 ABOUT, WEIGHTS = "model.json", "model.safetensors"
@@ -203,22 +202,23 @@ class NetworkModel(Model):
 
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
         """What the network says of one person."""
-        from bridgemil.learning.fitting import predict
+        from bridgemil.learning.networks import WindowModel, vote
 
         self._check(bag)
-        said = predict(self.network, self._blocks(bag, remember), self.device)
-        return Prediction(
-            said.predicted,
-            said.probabilities.numpy(),
-            *(
-                None if values is None else values.numpy()
-                for values in (said.gates, said.contributions, said.window_probabilities)
-            ),
-        )
+        blocks = self._blocks(bag, remember)
+        if isinstance(self.network, WindowModel):
+            found = vote(self.network, blocks, self.device)
+            p = found.probabilities.double().numpy()
+            return Prediction(found.predicted, p, window_probabilities=found.windows.numpy())
+        output = self.network.explain(blocks, self.device)
+        logits = output.logits[0].double().cpu()
+        contributions = None if output.contributions is None else output.contributions[0].cpu().numpy()
+        p = logits.softmax(dim=0).numpy()
+        return Prediction(int(logits.argmax()), p, output.gates[0].cpu().numpy(), contributions)
 
     def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
         """The windows' embeddings, n x d."""
-        from bridgemil.learning.embeddings import in_blocks
+        from bridgemil.learning.networks import in_blocks
 
         self._check(bag)
         embeddings: NDArray[np.float32] = in_blocks(self.network.encoder, self._blocks(bag), self.device).cpu().numpy()
@@ -228,8 +228,7 @@ class NetworkModel(Model):
         """The windows, or a front end's features of them, as the encoder takes them: a block at a time."""
         import torch
 
-        from bridgemil.learning.reading import normalised
-        from bridgemil.learning.window_set import BLOCK
+        from bridgemil.learning.data import BLOCK, normalised
 
         front_end: Any = getattr(self.network.encoder, "front_end", None)
         if front_end is not None:
@@ -375,7 +374,7 @@ def front_end_features(front_end: Any, bag: NDArray[np.float32]) -> NDArray[np.f
     """A front end's features of one person's windows (n x C x T, microvolts): n x F."""
     import torch
 
-    from bridgemil.learning.window_set import BLOCK
+    from bridgemil.learning.data import BLOCK
 
     front_end.check(bag)
     device = next(front_end.buffers()).device

@@ -83,7 +83,7 @@ def read(model: Model, bag: NDArray[np.float32], remember: Remember = compute_an
     remember
         Where several models read for this one person find the front end's features.
     """
-    from bridgemil.learning.bags import BagModel
+    from bridgemil.learning.networks import BagModel
 
     model._check(bag)
     if isinstance(model, NetworkModel):
@@ -110,7 +110,7 @@ class _NetworkReading(Reading):
     def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember) -> None:
         import torch
 
-        from bridgemil.learning.embeddings import in_blocks
+        from bridgemil.learning.networks import in_blocks
 
         self.model, self.names = model, []
         encoder: Any = model.network.encoder
@@ -149,7 +149,7 @@ class _BagReading(_NetworkReading):
         import torch
 
         from bridgemil.aggregators.gated import Attention
-        from bridgemil.learning.bags import BagModel
+        from bridgemil.learning.networks import BagModel
 
         super().__init__(model, bag, remember)
         assert isinstance(model.network, BagModel)
@@ -186,7 +186,7 @@ class _VoteReading(_NetworkReading):
     def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember) -> None:
         import torch
 
-        from bridgemil.learning.windows import WindowModel
+        from bridgemil.learning.networks import WindowModel
 
         super().__init__(model, bag, remember)
         assert isinstance(model.network, WindowModel)
@@ -203,7 +203,7 @@ class _VoteReading(_NetworkReading):
         return mean
 
     def predicted(self, probabilities: Floats) -> int:
-        """Most votes win, as in ``bridgemil.learning.windows.vote``."""
+        """Most votes win, as in ``bridgemil.learning.networks.vote``."""
         assert self.window_probabilities is not None
         votes = np.bincount(self.window_probabilities.argmax(axis=1), minlength=len(probabilities))
         return int(np.where(votes == votes.max(), probabilities, -1).argmax())

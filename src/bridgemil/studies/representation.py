@@ -142,7 +142,7 @@ class Look:
         return [self._normalised(s) if arrays is None else s.take(arrays) for s in (self.test, self.train)]
 
     def _normalised(self, sample: Sample) -> NDArray[np.float32]:
-        from bridgemil.learning.reading import normalised
+        from bridgemil.learning.data import normalised
 
         scale = self.cohort.normalisation(sorted(self.subjects.train))
         return normalised(sample.take(self.cohort.windows), scale)
@@ -151,7 +151,7 @@ class Look:
         """Of the test and of the training windows, each n x d."""
         import torch
 
-        from bridgemil.learning.embeddings import in_blocks
+        from bridgemil.learning.networks import in_blocks
 
         if space.kind == RAW:
             windows = [self._normalised(s) for s in (self.test, self.train)] if self.has_front_end else self._inputs

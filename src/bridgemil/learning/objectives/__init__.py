@@ -6,7 +6,7 @@ An objective with a colour is also a method of its name: this Stage 1, then atte
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
 
 from pydantic import Field, create_model
 
@@ -45,8 +45,7 @@ OBJECTIVES = Registry("objective", __name__, {
 def _settings(name: str) -> type[Stage1Settings]:
     """The settings of an objective, whose ``objective`` can be nothing but its name."""
     fixed: Any = (Literal[name], name)
-    made: type[Stage1Settings] = create_model(f"{name}_settings", __base__=OBJECTIVES[name].settings, objective=fixed)
-    return made
+    return cast("type[Stage1Settings]", create_model(name, __base__=OBJECTIVES[name].settings, objective=fixed))
 
 
 STAGE1 = {name: _settings(name) for name in OBJECTIVES}
