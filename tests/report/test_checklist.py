@@ -23,7 +23,7 @@ from bridgemil.report.checklist.bias import domain_of
 from bridgemil.report.checklist.entries import Entry, items
 from bridgemil.report.checklist.text import markdown, write_checklist
 from bridgemil.report.pages.checks import checklist_page
-from bridgemil.report.pages.methods import model_words
+from bridgemil.report.pages.methods import model_text
 from bridgemil.runs import RunStore
 from leaky import labelled, made, signals, with_files
 
@@ -223,17 +223,17 @@ def test_without_the_cohort_the_runs_fill_in_what_they_can_and_every_domain_is_u
 
 def test_every_method_and_ablation_can_be_described() -> None:
     for name in (*methods.names(), *methods.ablations()):
-        assert model_words("it", methods.settings(name)).startswith("it: ")
-    assert "kept its random weights" in model_words("it", methods.settings("random_encoder"))
-    assert "could be selected" in model_words("it", methods.settings("attention", recipe="paper"))
-    assert "the last was taken" in model_words("it", methods.settings("attention", recipe="ours"))
+        assert model_text("it", methods.settings(name)).startswith("it: ")
+    assert "kept its random weights" in model_text("it", methods.settings("random_encoder"))
+    assert "highest validation accuracy was selected" in model_text("it", methods.settings("attention", recipe="paper"))
+    assert "The weights of the last epoch were used" in model_text("it", methods.settings("attention", recipe="ours"))
 
 
 def test_splits_that_differ_in_their_seed_share_a_sentence_and_a_row(many: Path) -> None:
     (section,) = build_checklist(build(RunStore(many))).sections
     dealt = words(item(section, "12a"))
-    assert dealt.count("People, not windows, were dealt") == 2, "3 folds and 4"
-    assert "They were dealt 4 times, with split seeds 0, 1, 2, 3." in dealt
+    assert dealt.count("Subjects, not windows, were assigned") == 2, "3 folds and 4"
+    assert "They were assigned 4 times, with split seeds 0, 1, 2, 3." in dealt
     (experiments,) = item(section, "12c").answer.sheets
     assert sorted((row[0], row[2]) for row in experiments.rows) == [
         ("attention, eegnet, budget demo", "3"), ("bandpower", "5"), ("tangent", "4"),

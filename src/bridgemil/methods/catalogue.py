@@ -54,18 +54,23 @@ def _two_stage(
 
 METHODS = {
     "majority_vote": Method(
-        "windows inherit the diagnosis, and vote", colour="#b98200", marker="triangle", stage2={"kind": "windows"}
+        "classification of windows with the label of their subject, then a majority vote",
+        colour="#b98200",
+        marker="triangle",
+        stage2={"kind": "windows"},
     ),
     "additive": _end_to_end("additive MIL, end to end", "additive", "#c56a9c", "circle"),
     "attention": _end_to_end("attention MIL, end to end", "attention", "#2f8fc4", "circle"),
     "millet": _end_to_end("conjunctive MIL (MILLET), end to end", "conjunctive", "#8c6bb1", "diamond"),
     "timemil": _end_to_end("TimeMIL, end to end", "timemil", "#a0603a", "diamond"),
     **{
-        name: _two_stage(f"{found.description}, then attention", {"objective": name}, found.colour, found.marker)
+        name: _two_stage(f"{found.description}, then attention MIL", {"objective": name}, found.colour, found.marker)
         for name, found in ((name, OBJECTIVES[name]) for name in OBJECTIVES)
         if found.colour is not None
     },
-    "bridgemil": _two_stage("nearby and sub-bag alignment, then attention with retention", {}, "#d55e00", "circle"),
+    "bridgemil": _two_stage(
+        "alignment of nearby windows and of sub-bags, then attention MIL with retention", {}, "#d55e00", "circle"
+    ),
 }
 ABLATIONS = {
     "wo_variance_covariance": _two_stage("bridgemil without variance and covariance", {"variance": 0, "covariance": 0}),

@@ -14,7 +14,7 @@ from bridgemil.report.checklist import people
 from bridgemil.report.checklist.data_items import classes_words
 from bridgemil.report.checklist.dossier import Dossier
 from bridgemil.report.checklist.entries import Answer
-from bridgemil.report.pages.methods import dealt_words, model_words, roles_words
+from bridgemil.report.pages.methods import assignment_text, model_text, roles_text
 from bridgemil.report.tables import Sheet
 from bridgemil.runs import RESULTS_VERSION, warning_text
 
@@ -38,7 +38,7 @@ def _settings(known: Dossier) -> list[Settings]:
 def use_of_data(known: Dossier) -> Answer:
     """Item 12a."""
     lines = _dealt({cell.split.hash: cell.split for cell in known.cells}.values())
-    lines.append(roles_words(_settings(known)))
+    lines.append(roles_text(_settings(known)))
     lines.append("All windows of a person stay in one fold. Seeds of the weights share the split.")
     return Answer(tuple(lines))
 
@@ -50,10 +50,10 @@ def _dealt(splits: Iterable[FoldPlan]) -> list[str]:
         alike.setdefault((split.k, split.kind), []).append(split)
     lines = []
     for same in alike.values():
-        lines.append(dealt_words(same[0]))
+        lines.append(assignment_text(same[0]))
         if len(same) > 1:
             seeds = ", ".join(str(split.split_seed) for split in same if split.split_seed is not None)
-            lines.append(f"They were dealt {len(same)} times" + (f", with split seeds {seeds}." if seeds else "."))
+            lines.append(f"They were assigned {len(same)} times" + (f", with split seeds {seeds}." if seeds else "."))
     return lines
 
 
@@ -76,10 +76,10 @@ def handling(known: Dossier) -> Answer:
 
 def model_building(known: Dossier) -> Answer:
     """Item 12c."""
-    lines = list(dict.fromkeys(model_words(experiment(cell), cell.results.settings) for cell in known.cells))
+    lines = list(dict.fromkeys(model_text(experiment(cell), cell.results.settings) for cell in known.cells))
     described = {cell.results.settings.hash for cell in known.cells}
     members = {member.hash: member for member in _settings(known) if member.hash not in described}
-    lines += [model_words(member.title, member) for member in members.values()]
+    lines += [model_text(member.title, member) for member in members.values()]
     rules = sorted({member.stage2.selection for member in _settings(known) if member.stage2 is not None})
     lines += [f"Selection of the epoch: {'; '.join(SELECTION[rule] for rule in rules)}."] if rules else []
     lines.append(
