@@ -160,7 +160,7 @@ def test_two_seeds_and_an_ensemble_are_described(runs: Path) -> None:
     built = words(item(section, "12c"))
     assert "stage2.epochs = 2" in built
     assert "the highest accuracy on validation people" in built
-    assert "the validation fold, which selected the epoch and nothing else" in words(item(section, "12a"))
+    assert "the validation set, used only to select the training epoch" in words(item(section, "12a"))
     assert "made from arrays" in words(item(section, "6b"))
     assert item(section, "6b").state == "author"
 
