@@ -225,7 +225,9 @@ def test_every_method_and_ablation_can_be_described() -> None:
     for name in (*methods.names(), *methods.ablations()):
         assert model_text("it", methods.settings(name)).startswith("it: ")
     assert "kept its random weights" in model_text("it", methods.settings("random_encoder"))
-    assert "highest validation accuracy was selected" in model_text("it", methods.settings("attention", recipe="paper"))
+    assert "the epoch with the highest validation accuracy" in model_text(
+        "it", methods.settings("attention", recipe="paper")
+    )
     assert "The weights of the last epoch were used" in model_text("it", methods.settings("attention", recipe="ours"))
 
 

@@ -9,6 +9,7 @@ from bridgemil.backbones import BACKBONES
 from bridgemil.baselines import BASELINES
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.evaluation.clinical import TITLES, TwoClassMetrics
+from bridgemil.learning.objectives import OBJECTIVES
 from bridgemil.methods import Settings, changed_from_budget, short_name
 from bridgemil.report import templating
 from bridgemil.report.benchmark import Cell
@@ -86,8 +87,9 @@ def model_text(label: str, settings: Settings, encoder: bool = True) -> str:
     """
     known = {**methods.METHODS, **methods.ABLATIONS, **{name: BASELINES[name] for name in BASELINES}}
     description = known[settings.method].description if settings.method in known else ""
-    model = templating.macro(TEMPLATE, "model")
-    return model(label, settings, description, _encoder(settings) if encoder else "", changed_from_budget(settings))
+    objective = OBJECTIVES[settings.stage1.objective].description if settings.stage1 else ""
+    model, shown = templating.macro(TEMPLATE, "model"), _encoder(settings) if encoder else ""
+    return model(label, settings, description, shown, objective, changed_from_budget(settings))
 
 
 def _encoder(settings: Settings) -> str:
