@@ -20,9 +20,8 @@ import torch
 
 from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folder import write_cohort, write_subject
+from bridgemil.cohort.folder import describe, write_cohort, write_subject
 from bridgemil.cohort.folds import SubjectKFold
-from bridgemil.cohort.records import describe
 from bridgemil.evaluation.run import Run
 from bridgemil.runs import open_store
 from bridgemil.storage.artifact import forget_verified

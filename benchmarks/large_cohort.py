@@ -32,8 +32,7 @@ def write(folder: Path, gigabytes: float) -> None:
     """Two classes that differ in the size of the slow part; the same noise for all, so that it is quickly made."""
     import numpy as np
 
-    from bridgemil.cohort.folder import write_cohort, write_subject
-    from bridgemil.cohort.records import describe
+    from bridgemil.cohort.folder import describe, write_cohort, write_subject
 
     rng = np.random.default_rng(0)
     shared = 10 * rng.standard_normal((WINDOWS, CHANNELS, N_TIMES), dtype=np.float32)

@@ -9,7 +9,6 @@ epoch (``paper``), subjects that it does not train on do so, split off inside ``
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -24,10 +23,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from bridgemil import methods, models
-from bridgemil.cohort.arrays import bags_of, is_missing, warn_of_volts
+from bridgemil.cohort.arrays import bags_of, warn_of_volts
 from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData, BadUse
 from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
+from bridgemil.storage.checksums import array_checksum
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
@@ -383,17 +384,13 @@ def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] |
 
     first: dict[Any, int] = {}
     for place, bag in enumerate(bags):
-        same = first.setdefault(("bag", _hash(bag)), place)
+        same = first.setdefault(("bag", array_checksum(bag)), place)
         if codes[same] != codes[place]:
             raise BadUse(f"X[{same}] and X[{place}] are the same bag under two labels: one subject has one diagnosis")
         unit[root(place)] = root(same)
         if groups is not None:
             unit[root(place)] = root(first.setdefault(("group", str(groups[place])), place))
     return np.array([root(place) for place in range(len(bags))])
-
-
-def _hash(bag: Bag) -> str:
-    return hashlib.sha256(str(bag.shape).encode() + np.ascontiguousarray(bag).tobytes()).hexdigest()
 
 
 def _cohort(
@@ -413,7 +410,7 @@ def _cohort(
     names = [f"E{i + 1}" for i in range(bags[0].shape[1])] if channels is None else channels
     subjects = [f"bag-{place:06d}" for place in range(len(bags))]
     first: dict[str, int] = {}
-    places = [first.setdefault(_hash(bag), place) for place, bag in enumerate(bags)]
+    places = [first.setdefault(array_checksum(bag), place) for place, bag in enumerate(bags)]
     distinct = sorted(set(places))
     made = Cohort.from_arrays(
         [bags[i] for i in distinct], [f"{codes[i]:04d}" for i in distinct], [subjects[i] for i in distinct],

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from bridgemil import Cohort
-from bridgemil.cohort.folder import subject_folder, write_cohort
-from bridgemil.cohort.records import SubjectRecord
+from bridgemil.cohort.folder import SubjectRecord, subject_folder, write_cohort
 from bridgemil.errors import BadData, BadUse
 
 

@@ -13,8 +13,8 @@ import pytest
 from bridgemil.audit import audit
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folder import METADATA, TABLE, subject_name
-from bridgemil.cohort.header_identity import identity_hash, recording_day
 from bridgemil.cohort.prepare import prepare
+from bridgemil.cohort.scan import identity_hash, recording_day
 from bridgemil.storage.artifact import write_manifest
 from bridgemil.verify import verify
 from recordings import MONTAGE, noise

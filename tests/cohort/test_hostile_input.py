@@ -15,11 +15,11 @@ import pytest
 
 from bridgemil import Cohort, prepare
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
-from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.manifest_template import write_manifest_template
 from bridgemil.cohort.new_recording import find
 from bridgemil.cohort.scan import scan_recording
 from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.sources import Recording
 from bridgemil.errors import BadData, BadUse, plain
 from bridgemil.methods import settings as method_settings
 from bridgemil.report.figures import draw_cohort

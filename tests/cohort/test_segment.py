@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from bridgemil.cohort import filters
-from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
-from bridgemil.cohort.listing import Recording
-from bridgemil.cohort.segment import SegmentPlan, _band_pass, _is_joined, preprocess
+from bridgemil.cohort.filters import Grid, band_pass, filter_and_resample, kernel
+from bridgemil.cohort.segment import SegmentPlan, _is_joined, preprocess
 from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.sources import Recording
 from recordings import MONTAGE, noise
 
 
@@ -27,7 +27,7 @@ def raw_of(data: np.ndarray, sfreq: float) -> mne.io.BaseRaw:
 def test_band_pass_is_mnes(sfreq: float, band: tuple[float | None, float | None], seconds: float) -> None:
     data = noise(1, seconds, sfreq) + np.linspace(-4000, 30000, round(seconds * sfreq))  # drift and offset
     ours, theirs = raw_of(data, sfreq), raw_of(data, sfreq)
-    _band_pass(ours, *band)
+    band_pass(ours, *band)
     theirs.filter(*band, verbose="ERROR")
     np.testing.assert_allclose(ours.get_data() * 1e6, theirs.get_data() * 1e6, atol=1e-6, rtol=0)
 

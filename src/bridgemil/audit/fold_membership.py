@@ -9,7 +9,7 @@ from typing import Any
 
 from bridgemil.audit.findings import Finding, shortened
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.cohort.tables import MISSING
+from bridgemil.cohort.tables import is_missing
 
 NAME = "folds"
 PERSONS = ("person", "patient", "participant", "individual", "family", "twin", "household")
@@ -149,7 +149,7 @@ def _is_identity(together: Mapping[str, Sequence[str]]) -> bool:
 def _members(inputs: AuditInput, column: str) -> dict[str, list[str]]:
     together: dict[str, list[str]] = defaultdict(list)
     for subject, value in zip(inputs.cohort.subjects, inputs.cohort.column(column), strict=True):
-        if value is not None and str(value).lower() not in MISSING:
+        if not is_missing(value):
             together[str(value)].append(subject)
     return together
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bridgemil.audit.findings import Finding
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.methods import digest
 from bridgemil.runs import RunStore
+from bridgemil.storage.checksums import digest
 
 VERSION = 3  # raised by hand when a check changes
 _KNOWN: dict[str, list[Finding]] = {}

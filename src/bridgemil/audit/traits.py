@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from bridgemil.audit.fold_membership import related_columns
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.tables import MISSING
+from bridgemil.cohort.tables import is_missing, natural_key
 
 # Columns that hold the diagnosis itself, and those that only say how or where a recording was made.
 LABELS = {"group", "label", "diagnosis", "class", "dx", "condition", "disease", "status", "category"}
@@ -104,15 +103,11 @@ def _of_recordings(cohort: Cohort) -> list[Trait | Unknown]:
     ]
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
-
-
 def _order(cohort: Cohort) -> NDArray[np.float64]:
     names: dict[str, str] = {}
     for file in cohort.about.get("files") or []:
         names.setdefault(str(file.get("subject")), str(file.get("file")))
-    keys = [_natural(names.get(subject, subject)) for subject in cohort.subjects]
+    keys = [natural_key(names.get(subject, subject)) for subject in cohort.subjects]
     place = np.empty(len(keys))
     place[sorted(range(len(keys)), key=lambda i: keys[i])] = np.arange(len(keys))
     return place
@@ -190,7 +185,7 @@ def _of_columns(inputs: AuditInput) -> list[Trait | Unknown]:
     found: list[Trait | Unknown] = []
     for column in columns:
         given = cohort.column(column)
-        values = [None if v is None or str(v).strip().lower() in MISSING else v for v in given]
+        values = [None if is_missing(v) else v for v in given]
         if column in related:
             found.append(Unknown(column, "says who belongs together, not what somebody is like"))
         elif _is_label(column, values, cohort.labels):

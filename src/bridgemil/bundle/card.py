@@ -7,7 +7,7 @@ from typing import Any
 
 from bridgemil.bundle.bundle import NOTICE, not_better_than_chance
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.tables import MISSING
+from bridgemil.cohort.tables import is_missing
 from bridgemil.evaluation.clinical import TITLES
 from bridgemil.report.markdown import md_warnings
 
@@ -29,7 +29,7 @@ def people(cohort: Cohort) -> list[dict[str, Any]]:
 
 
 def _known(values: list[Any]) -> list[Any]:
-    return [value for value in values if value is not None and str(value).strip().lower() not in MISSING | {"<na>"}]
+    return [value for value in values if not is_missing(value)]
 
 
 def _range(values: list[Any]) -> str:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from bridgemil.bundle.bundle import NOTICE, Bundle, not_better_than_chance
 from bridgemil.bundle.novelty import OUTSIDE, RecordingFeatures, Reference, window_features
 from bridgemil.cohort import channels
-from bridgemil.cohort.listing import Recording
 from bridgemil.cohort.new_recording import MIN_WINDOWS, NewRecording, find, read, settings_for
+from bridgemil.cohort.sources import Recording
 from bridgemil.errors import BadData, Problem, plain
 from bridgemil.models import Prediction
 from bridgemil.report.explanation import Person, Ranking, rank_windows, top_windows

@@ -24,7 +24,7 @@ from bridgemil.evaluation.calibration import Decision, calibration_error, cross_
 from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.evaluation.results import Results
-from bridgemil.methods import Settings, digest
+from bridgemil.methods import Settings
 from bridgemil.models import (
     BaselineModel,
     EnsembleModel,
@@ -40,6 +40,7 @@ from bridgemil.models.model import baseline_key
 from bridgemil.parallel import device_of, torch_threads
 from bridgemil.report.window_values import leaves
 from bridgemil.runs import RunCache, RunStore, open_store, run_identity, stage1_identity
+from bridgemil.storage.checksums import digest
 
 if TYPE_CHECKING:
     import torch

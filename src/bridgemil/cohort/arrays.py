@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.listing import respelt
-from bridgemil.cohort.records import SubjectRecord, default_folds, describe
-from bridgemil.cohort.tables import MISSING
+from bridgemil.cohort.folder import SubjectRecord, default_folds, describe
+from bridgemil.cohort.sources import respelt
+from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 
 VOLTS = 1e-3  # windows that vary by less than this are hardly microvolts
@@ -84,11 +84,6 @@ def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] |
     if len(set(names)) < len(names):
         raise BadUse("a subject is named twice; give a person's recordings as a list of arrays in one bag")
     return names
-
-
-def is_missing(label: Any) -> bool:
-    """Whether a label is what Python, numpy, pandas or a table has in the place of one: None, NaN, NA, ''."""
-    return label is None or str(label).strip().lower() in MISSING | {"<na>", "nat"}
 
 
 def _by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -15,8 +15,6 @@ reads the manifest and the first two files only; a subject's signal is compared 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -27,10 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import folder
-from bridgemil.cohort.records import SubjectRecord
+from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
 from bridgemil.storage.artifact import Artifact
+from bridgemil.storage.checksums import digest
 from bridgemil.storage.files import new_folder
 
 if TYPE_CHECKING:
@@ -361,7 +360,7 @@ class Cohort:
             [r.subject, r.label, list(r.recording_windows), r.signal_hash]
             for r in sorted(self.records.values(), key=lambda r: r.subject)
         ]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+        return digest(content)
 
     def save(self, path: str | Path) -> Cohort:
         """Write a cohort in memory to a folder and open it there.

@@ -1,14 +1,14 @@
 """Filtering and resampling a recording in one transform, equal to MNE's ``filter``, ``notch_filter`` and ``resample``.
 
-MNE continues a recording at both ends by its point reflection, filters it, continues the result the same way up to a
-power of two, and resamples that by cropping (or padding) its spectrum. A symmetric filter maps a point reflection onto
-the point reflection of its output, so the two continuations are one: reflect once, transform once, multiply by the
-filters' spectrum, crop, transform back.
+MNE extends a recording at both ends by its point reflection, filters it, extends the result the same way up to a power
+of two, and resamples that by cropping (or padding) its spectrum. A symmetric filter maps a point reflection onto the
+point reflection of its output, so the two extensions are one: reflect once, transform once, multiply by the filters'
+spectrum, crop, transform back.
 
-The two ways differ at one place only: where the continued recording's end meets its beginning, the circular filter
-looks across the seam and MNE's does not. MNE's continued signal has a step there, whose ringing at the cut frequency
-is heard, faintly, in the recording. That difference is known within half a filter of the seam, and its ringing far
-from it is a sum of a few smooth functions (``_seam``), which is added.
+The two differ at one place only: where the extended recording's end meets its beginning, the circular filter wraps
+around the seam and MNE's does not. MNE's extended signal has a step there, whose ringing at the cutoff frequency is
+present, weakly, in the recording. That difference is known within half a filter of the seam, and its ringing far from
+it is a sum of a few smooth functions (``_seam``), which is added.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mne.io import BaseRaw
 
 Signal = NDArray[np.float64]
 BATCH = 4  # channels transformed together: the transform of several is vectorised, and they still fit the cache
@@ -27,13 +31,7 @@ PRECISION = 1e-9  # of the seam's ringing, relative to the step
 
 
 def notch_end(frequency: float) -> float:
-    """Where MNE's notch lets everything pass again, in Hz: it is freq / 200 wide, with flanks of 0.5 Hz.
-
-    Parameters
-    ----------
-    frequency
-        To be removed, in Hz.
-    """
+    """The upper stop edge of MNE's notch in Hz: it is freq / 200 wide, with transitions of 0.5 Hz."""
     return frequency + frequency / 400 + 0.5
 
 
@@ -67,13 +65,45 @@ def kernel(sfreq: float, low: float | None, high: float | None, notch: tuple[flo
     return taps
 
 
+def band_pass(raw: BaseRaw, low: float | None, high: float | None) -> None:
+    """``raw.filter`` with MNE's filter, applied channel by channel in blocks that fit the cache (1.4 times faster).
+
+    Zero phase: the recording is extended at both ends by its point reflection, as MNE does, and the symmetric filter is
+    centred on each sample. Recordings too short for that are left to MNE.
+    """
+    from scipy.fft import irfft, rfft
+
+    if low is None and high is None:
+        return
+    taps = kernel(raw.info["sfreq"], low, high)
+    half, n = len(taps) // 2, raw.n_times
+    if n <= 2 * len(taps):
+        raw.filter(low, high, picks="all", verbose="WARNING")
+        return
+    size = 1 << (4 * len(taps)).bit_length()
+    step = size - 2 * half
+    n_blocks = -(-n // step)
+    spectrum = rfft(taps, size)
+    extended = np.zeros(n_blocks * step + 2 * half)
+    blocks = np.lib.stride_tricks.sliding_window_view(extended, size)[::step]  # each block repeats 2 * half samples
+
+    def apply(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        extended[:half] = 2 * x[0] - x[half:0:-1]
+        extended[half : half + n] = x
+        extended[half + n : n + 2 * half] = 2 * x[-1] - x[-2 : -half - 2 : -1]
+        valid = irfft(rfft(blocks, axis=1) * spectrum, size, axis=1, overwrite_x=True)[:, 2 * half :]
+        return np.asarray(valid.reshape(-1)[:n])
+
+    raw.apply_function(apply, picks="all", verbose="WARNING")
+
+
 @dataclass(frozen=True)
 class Grid:
-    """MNE's lengths for resampling ``n`` samples: how far they are continued, and which samples come out."""
+    """MNE's lengths for resampling ``n`` samples: how far they are extended, and which samples come out."""
 
     n: int
     n_out: int
-    before: int  # samples of continuation on either side
+    before: int  # samples of extension on either side
     after: int
     padded: int  # n + before + after, a power of two
     resampled: int  # what that becomes
@@ -81,15 +111,7 @@ class Grid:
 
     @classmethod
     def plan(cls, n: int, old: float, new: float) -> Grid:
-        """The lengths that ``mne.filter.resample`` chooses by default.
-
-        Parameters
-        ----------
-        n
-            Samples of the recording.
-        old, new
-            Its rate, and the one wanted, in Hz.
-        """
+        """The lengths that ``mne.filter.resample`` chooses by default for ``n`` samples; rates in Hz."""
         ratio = float(new) / old
         padded = 2 ** math.ceil(math.log2(n + 2 * min(n // 8, 100)))
         before = (padded - n) // 2
@@ -99,13 +121,7 @@ class Grid:
         )  # fmt: skip
 
     def has_room(self, half: int) -> bool:
-        """Whether the recording lies far enough from the seam.
-
-        Parameters
-        ----------
-        half
-            Samples of the filter on either side of its centre.
-        """
+        """Whether the recording lies far enough from the seam; ``half`` are the filter's samples on either side."""
         clear = min(self.before, self.after) >= max(CLEARANCE * half, 1)
         return clear and self.n > max(self.before, self.after) + half + 1
 
@@ -213,10 +229,7 @@ def _seam(half: int, grid: Grid) -> tuple[Signal, NDArray[np.float32]]:
     vandermonde[:, 0] /= 2
     lagrange = chebvander(places / half, n_nodes - 1) @ vandermonde.T  # 2 half x nodes
     kept = min(grid.padded, grid.resampled)
-    last, whole = (
-        kept // 2,
-        grid.resampled < grid.padded or kept % 2,
-    )  # MNE halves the last bin when it pads the spectrum
+    last, whole = kept // 2, grid.resampled < grid.padded or kept % 2  # MNE halves the last bin when it pads
     angle = 2 * np.pi * last / grid.padded * places[:, None]
     weights = np.hstack([np.cos(angle) * lagrange, np.sin(angle) * lagrange, np.cos(angle), np.sin(angle)])
     number = grid.skipped + np.arange(grid.n_out)

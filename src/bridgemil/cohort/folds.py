@@ -7,7 +7,6 @@ method that selects nothing has no validation set: it trains on all folds but th
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData, BadUse, NotFound
+from bridgemil.storage.checksums import digest
 from bridgemil.storage.files import write_text
 
 Scheme = Literal["array_split", "sklearn"]
@@ -85,7 +86,7 @@ class FoldPlan:
     def hash(self) -> str:
         """Identifies the split: who is tested with whom, and validated on whom; not how it came about."""
         rounds = sorted([sorted(r.test), sorted(r.validation)] for r in self.cv_folds())
-        return hashlib.sha256(json.dumps(rounds).encode()).hexdigest()
+        return digest(rounds)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -320,4 +321,4 @@ class SubjectKFold:
 
 def _own_group(group: Any, subject: str) -> str:
     """The group's name; a subject without one is related to nobody."""
-    return f"subject {subject}" if group is None or str(group) in ("", "nan", "n/a") else f"group {group}"
+    return f"subject {subject}" if is_missing(group) else f"group {group}"

@@ -1,49 +1,269 @@
-"""The file formats of recordings: their endings, their names, and what lies beside a recording without being one."""
+"""The file formats of recordings, and what a file's header states, checked against the file before a reader uses it.
+
+Nothing here repeats a header's text: a field for a number may hold a name.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-# MNE reads a few more (its readers are tried on any file that is named); these are the ones scans for in folders.
+# MNE reads a few more (its readers are tried on any file that is named); these are the ones looked for in folders.
 FORMATS = {
     ".edf": "EDF", ".bdf": "BDF", ".gdf": "GDF", ".vhdr": "BrainVision", ".set": "EEGLAB", ".fif": "FIF", ".mff": "EGI",
     ".cnt": "Neuroscan or ANT", ".cdt": "Curry", ".lay": "Persyst", ".nedf": "Neuroelectrics", ".nxe": "eXimia",
     ".eeg": "Nihon Kohden",
 }  # fmt: skip
+FORMATS_READ = "formats that are read: " + ", ".join(f"{name} ({ending})" for ending, name in FORMATS.items())
 ABSENT = "its content is not here (a broken link; `datalad get` or `git annex get` fetches it)"
+IRREGULAR = "is no regular file but a pipe, a device or a socket"
+EDF, BRAINVISION, FIF, EEGLAB = (".edf", ".bdf"), (".vhdr", ".ahdr"), (".fif",), (".set",)
+COMPANIONS = (".fdt", ".eeg", ".EEG", ".vmrk", ".VMRK", ".amrk", ".avg", ".dat", ".pos", ".log", ".pnt")
+ANNOTATIONS = ("EDF Annotations", "BDF Annotations")
+MOST_HZ = 1e6  # no recorder is faster
+# Fields of one signal: name, bytes each; they stand one after the other, each for all signals.
+_FIELDS = (("label", 16), ("transducer", 80), ("unit", 8), ("physical minimum", 8), ("physical maximum", 8),
+           ("digital minimum", 8), ("digital maximum", 8), ("prefilter", 80), ("samples per record", 8),
+           ("reserved", 32))  # fmt: skip
 
 
-def sentence() -> str:
-    """The formats for a message: names and endings."""
-    return "formats that are read: " + ", ".join(f"{name} ({ending})" for ending, name in FORMATS.items())
+class Unusable(Exception):
+    """Why a recording or one of its side files cannot be used; the message repeats nothing of a header."""
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file or folder is, by its name, the one to open a recording by.
+    """Whether an existing file (or folder, .mff) is by its name the one to open a recording by.
 
-    Parameters
-    ----------
-    path
-        An existing file, or a folder of a format that is one (.mff). BrainVision's samples (.eeg beside a .vhdr) and
-        hidden files are no recordings.
+    BrainVision's samples (.eeg beside a .vhdr) and hidden files are no recordings.
     """
     ending = path.suffix.lower()
-    if path.name.startswith(".") or ending not in FORMATS:
+    if path.name.startswith(".") or ending not in FORMATS or _is_samples(path):
         return False
-    if ending == ".eeg":
-        return not any(path.with_suffix(header).is_file() for header in (".vhdr", ".VHDR"))
     return path.is_dir() if ending == ".mff" else path.is_file()
 
 
-def is_absent(path: Path) -> bool:
-    """Whether a recording's file is a link to content that is not there, as git-annex leaves them.
+def _is_samples(path: Path) -> bool:
+    """Whether a file holds the samples of a recording whose header lies beside it."""
+    headers = (path.with_suffix(ending) for ending in (".vhdr", ".VHDR"))
+    return path.suffix == ".fdt" or (path.suffix.lower() == ".eeg" and any(map(os.path.lexists, headers)))
 
-    Parameters
-    ----------
-    path
-        A file of any name.
-    """
+
+def is_absent(path: Path) -> bool:
+    """Whether a recording's file is a link to content that is not there, as git-annex leaves them."""
     try:
         return path.suffix.lower() in (*FORMATS, ".fdt") and path.is_symlink() and not path.exists()
-    except (OSError, ValueError):  # it leads in a circle, or no file can have such a name
+    except (OSError, ValueError):  # a circular link, or no file can have such a name
         return False
+
+
+def is_missed(path: Path) -> bool:
+    """Whether a recording is a link to content that was not fetched; samples beside a header are no recording."""
+    return is_absent(path) and not _is_samples(path) and not path.name.startswith(".")
+
+
+def is_irregular(path: Path) -> bool:
+    """Whether something is there that is neither a file nor a folder; links are followed."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # nothing there, a link to itself, or no name a file can have: no reader will wait
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def refuse_irregular(path: Path) -> None:
+    """Refuse a pipe, a device or a socket, also one that belongs to the recording: opening it may never return.
+
+    Files of its name beside it, files that a BrainVision header names, and all files of a folder (.mff) are checked.
+    """
+    beside = [path.with_suffix(ending) for ending in COMPANIONS] + [path.with_name(f"{path.stem}-1{path.suffix}")]
+    for file in (path, *beside, *(path.rglob("*") if path.is_dir() else ())):
+        if is_irregular(file):
+            raise Unusable(("" if file == path else f"{file.name}, which belongs to it, ") + IRREGULAR)
+    if any(map(is_irregular, _brainvision_files(path))):
+        raise Unusable(f"a file that its header names {IRREGULAR}")
+
+
+def _brainvision_files(path: Path) -> Iterator[Path]:
+    """The files that a BrainVision header names."""
+    if path.suffix.lower() in BRAINVISION and path.is_file():
+        for match in re.finditer(rb"^\s*(?:Data|Marker)File\s*=\s*([^\r\n]+)", path.read_bytes(), re.M | re.I):
+            yield path.parent / match[1].decode("utf-8", "replace").strip().replace("$b", path.stem)
+
+
+@dataclass(frozen=True)
+class EdfSignal:
+    """One signal of an EDF or BDF file: its rate in Hz, and why its values cannot be trusted, if so."""
+
+    rate: float
+    bad: str | None
+
+
+@dataclass(frozen=True)
+class EdfHeader:
+    """Of an EDF or BDF file: whether it has (or may have) gaps, and its signals in order, annotations left out."""
+
+    has_gaps: bool
+    signals: tuple[EdfSignal, ...]
+
+
+def read_edf(path: Path) -> EdfHeader:
+    """Read the header of an EDF or BDF file; ``Unusable`` if it contradicts itself or the file's size.
+
+    MNE would guess then, and return another signal.
+    """
+    bdf = path.suffix.lower() == ".bdf"
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        main = stream.read(256)
+        kind = "BDF" if bdf else "EDF"
+        if main[:8] != (b"\xffBIOSEMI" if bdf else b"0       "):
+            raise Unusable(f"unreadable: it does not begin as a {kind} file does")
+        n = _whole(main[252:256], "number of signals")
+        if not (n >= 1 and size >= 256 * (n + 1) == _whole(main[184:192], "header's length")):
+            raise Unusable("unreadable: the header's length contradicts its number of signals, or the file's size")
+        fields = _signal_fields(stream.read(256 * n), n)
+    seconds = _number(main[244:252], "duration of a record")
+    if seconds <= 0:
+        raise Unusable("unreadable: its header says that a record lasts 0 s (or less), so its rate is not known")
+    samples = [_whole(text, "samples per record") for text in fields["samples per record"]]
+    if min(samples) < 1 or max(samples) / seconds > MOST_HZ:
+        raise Unusable("unreadable: its header says a number of samples per record that cannot be")
+    width = 3 if bdf else 2
+    n_records = _whole(main[236:244], "number of records")
+    _check_size(size - 256 * (n + 1), n_records, width * sum(samples))
+    labels = [text.strip().decode("latin-1") for text in fields["label"]]
+    signals = [EdfSignal(samples[i] / seconds, _bad_scale(fields, i, 8 * width))
+               for i in range(n) if labels[i] not in ANNOTATIONS]  # fmt: skip
+    has_gaps = False
+    if main[192:197] in (b"EDF+D", b"BDF+D"):
+        onsets = _record_onsets(path, n_records, [width * count for count in samples], labels)
+        slack = seconds / max(samples) / 2
+        has_gaps = any(abs(onset - onsets[0] - i * seconds) > slack for i, onset in enumerate(onsets))
+        has_gaps |= len(onsets) < n_records
+    return EdfHeader(has_gaps, tuple(signals))
+
+
+def _record_onsets(path: Path, n_records: int, widths: list[int], labels: list[str]) -> list[float]:
+    """Where the records of an EDF+D file begin, in seconds, by the first annotation of each; fewer if one is silent.
+
+    ``widths`` are the bytes of each signal in a record.
+    """
+    at = next((i for i, label in enumerate(labels) if label in ANNOTATIONS), None)
+    onsets: list[float] = []
+    with path.open("rb") as stream:
+        for record in range(n_records if at is not None else 0):
+            stream.seek(256 * (len(labels) + 1) + record * sum(widths) + sum(widths[:at]))
+            stated = re.match(rb"([+-]\d+(?:\.\d*)?)\x14\x14", stream.read(widths[at or 0]))
+            if stated is None:
+                break
+            onsets.append(float(stated[1]))
+    return onsets
+
+
+def _signal_fields(block: bytes, n: int) -> dict[str, list[bytes]]:
+    fields, start = {}, 0
+    for name, width in _FIELDS:
+        fields[name] = [block[start + width * i : start + width * (i + 1)] for i in range(n)]
+        start += width * n
+    return fields
+
+
+def _check_size(n_bytes: int, records: int, record_bytes: int) -> None:
+    """A file of EDF is as long as its header says, to the byte."""
+    stated = f"its header says {records} records of {record_bytes} bytes"
+    if records < 0 or n_bytes < records * record_bytes:
+        raise Unusable(f"truncated: {stated}, it has {n_bytes} bytes of samples")
+    if n_bytes > records * record_bytes:
+        raise Unusable(f"its size contradicts its header: {stated}, it has {n_bytes} bytes of samples; export it anew")
+
+
+def _bad_scale(fields: dict[str, list[bytes]], i: int, bits: int) -> str | None:
+    """Why a signal's samples cannot be turned into microvolts."""
+    try:
+        low, high = (_number(fields[f"physical {end}"][i], "physical range") for end in ("minimum", "maximum"))
+        least, most = (_number(fields[f"digital {end}"][i], "digital range") for end in ("minimum", "maximum"))
+    except Unusable:
+        return "has a range in the header that is no number"
+    if least >= most:
+        return "has a digital minimum in the header that is not below its maximum"
+    if low == high:
+        return "has a physical minimum in the header that equals its maximum"
+    if max(-least, most) > 2 ** (bits - 1):
+        return f"has a digital range in the header that {bits} bits cannot hold"
+    return None
+
+
+def _whole(text: bytes, what: str) -> int:
+    match = re.fullmatch(rb"\s*([+-]?\d+)\s*", text.partition(b"\0")[0])
+    if match is None:
+        raise Unusable(f"unreadable: its header has no whole number for the {what}")
+    return int(match[1])
+
+
+def _number(text: bytes, what: str) -> float:
+    plain = text.partition(b"\0")[0].strip().replace(b",", b".")
+    try:
+        value = float(plain) if b"_" not in plain else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise Unusable(f"unreadable: its header has no number for the {what}")
+    return value
+
+
+def check_fif(path: Path) -> None:
+    """Follow the tags of a FIF file to its end, or raise ``Unusable``; MNE would use what comes before the damage."""
+    size, place, seen = path.stat().st_size, 0, -1
+    with path.open("rb") as stream:
+        while place != size:
+            if not seen < place <= size - 16:  # backwards would be a circle
+                raise Unusable("unreadable: it is cut short or damaged, its parts do not follow each other to its end")
+            seen = place
+            stream.seek(place)
+            _, _, length, following = struct.unpack(">iiii", stream.read(16))
+            end = place + 16 + length
+            if length < 0 or end > size:
+                raise Unusable("unreadable: it is cut short or damaged, a part of it lies beyond its end")
+            place = following if following > 0 else end
+            if following < 0 and end != size:
+                raise Unusable("unreadable: it is damaged, its last part is not at its end")
+
+
+def check_fdt(data: Path, n_times: int, n_channels: int) -> None:
+    """Refuse an EEGLAB data file (.fdt) of another size than its .set states."""
+    if data.suffix.lower() != ".fdt" or not data.is_file() or data.stat().st_size == 4 * n_times * n_channels:
+        return
+    stated = f"its .set says {n_channels} channels of {n_times} samples of 4 bytes"
+    short = data.stat().st_size < 4 * n_times * n_channels
+    what = "truncated" if short else "its size contradicts its header"
+    raise Unusable(f"{what}: {stated}, its .fdt has {data.stat().st_size} bytes")
+
+
+def eeglab_trouble(path: Path, error: Exception) -> str | None:
+    """Why the reader failed on a .set file, where that is known."""
+    if isinstance(error, TypeError) and "number of trials" in str(error):
+        return "it was cut into epochs, which are no recording; save it as continuous data (or see Cohort.from_arrays)"
+    if isinstance(error, OSError):  # it cannot be opened here either
+        return None
+    with path.open("rb") as stream:
+        is_hdf = stream.read(10) == b"MATLAB 7.3"
+    return "it was saved as MATLAB v7.3, which is not read; save it as v7 or earlier" if is_hdf else None
+
+
+def cut_short(path: Path, data: Path, n_times: int, sample_bytes: int) -> str | None:
+    """Why a BrainVision recording, whose data file does not state its length, must have been longer; None if not.
+
+    ``n_times`` are the samples that the reader counts, ``sample_bytes`` the size of one sample of all channels.
+    """
+    if data.is_file() and data.stat().st_size % sample_bytes != 0:
+        return "its data file ends in the middle of a sample"
+    stated = re.search(rb"^\s*DataPoints\s*=\s*(\d{1,18})\s*$", path.read_bytes(), re.MULTILINE | re.IGNORECASE)
+    if stated and n_times < int(stated[1]):
+        return f"its header says {int(stated[1])} samples, its data file has {n_times}"
+    return None

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridgemil.cohort import formats
-from bridgemil.cohort.listing import LeftOut
+from bridgemil.cohort.sources import NOT_TEXT, LeftOut
+from bridgemil.cohort.tables import natural_key
 from bridgemil.errors import BadData, BadUse, plain
 from bridgemil.storage.files import write_text
 
@@ -118,7 +119,7 @@ def survey(folder: Path, relative_to: Path) -> ManifestTemplate:
     template = ManifestTemplate()
     paths = _recordings(folder, template)
     if not paths:
-        raise BadData(f"{folder}: no recording there; {formats.sentence()}")
+        raise BadData(f"{folder}: no recording there; {formats.FORMATS_READ}")
     places = [path.relative_to(folder) for path in paths]
     guesses = [_subject(place) for place in places]
     _question_guesses(places, guesses, template)
@@ -127,7 +128,7 @@ def survey(folder: Path, relative_to: Path) -> ManifestTemplate:
     for path, subject, label in zip(paths, subjects, labels, strict=True):
         file = Path(os.path.relpath(path.absolute(), relative_to.absolute())).as_posix()
         template.rows.append(Row(subject, label, file))
-    template.rows.sort(key=lambda row: (_natural(row.subject), _natural(row.file)))
+    template.rows.sort(key=lambda row: (natural_key(row.subject), natural_key(row.file)))
     return template
 
 
@@ -140,8 +141,7 @@ def _recordings(folder: Path, template: ManifestTemplate) -> list[Path]:
         if not formats.is_recording(path):
             continue
         if plain(str(place)) != str(place):
-            why = "its name is not UTF-8 or holds control characters (shown as codes); rename it"
-            template.left_out.append(LeftOut(plain(place.as_posix()), why))
+            template.left_out.append(LeftOut(plain(place.as_posix()), NOT_TEXT))
             continue
         part = re.fullmatch(r"(.+)-\d+\.fif", path.name, re.IGNORECASE)
         if part and path.with_name(f"{part[1]}.fif").is_file():
@@ -236,8 +236,3 @@ def _labels(places: Sequence[Path]) -> list[str]:
         named |= {word for word in words[:1] if word.lower() in _INITIALS}
         labels.append(named.pop() if len(named) == 1 else "")
     return labels if len(set(labels) - {""}) > 1 else [""] * len(labels)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A sort key by which P2 stands before P10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -6,7 +6,6 @@ rate too low for the band, a unit that cannot be right, too few windows.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import channels, formats
-from bridgemil.cohort.listing import Listing, Recording
 from bridgemil.cohort.scan import RecordingScan, collected_warnings, open_raw, scan_recording
 from bridgemil.cohort.segment import Segments, segment
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.side_files import read_json
 from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.sources import Listing, Recording, SourceOptions, bids
+from bridgemil.cohort.tables import read_json
 from bridgemil.cohort.validate import FLAT_UV, ValidationReport, native_rate, validate
 from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.settings import parse
@@ -115,28 +114,20 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
             recordings += _in_bids(path)
             continue
         files = sorted(path.rglob("*"))
-        inside: list[Recording | Problem] = [_absent(file) for file in files if _is_missed(file)]
+        inside: list[Recording | Problem] = [_absent(file) for file in files if formats.is_missed(file)]
         inside += [_with_sidecars(file) for file in files if formats.is_recording(file) and file.exists()]
         if not inside:
-            raise BadData(f"{path}: no recording in this folder; {formats.sentence()}")
+            raise BadData(f"{path}: no recording in this folder; {formats.FORMATS_READ}")
         recordings += inside
     return recordings
 
 
 def _in_bids(root: Path) -> list[Recording | Problem]:
-    from bridgemil.cohort.sources import SourceOptions, bids
-
     listing = Listing("bids", root)
     for path in bids.recordings(root, SourceOptions()):
         bids.add(listing, path)
-    missed = [_absent(file) for file in sorted(root.glob("sub-*/**/eeg/*_eeg.*")) if _is_missed(file)]
+    missed = [_absent(file) for file in sorted(root.glob("sub-*/**/eeg/*_eeg.*")) if formats.is_missed(file)]
     return [*missed, *listing.problems, *(_named(recording, str(recording.path)) for recording in listing.recordings)]
-
-
-def _is_missed(file: Path) -> bool:
-    """Whether a recording is a link to content that was not fetched; samples beside a header are no recording."""
-    is_samples = file.suffix == ".fdt" or (file.suffix == ".eeg" and os.path.lexists(file.with_suffix(".vhdr")))
-    return formats.is_absent(file) and not is_samples and not file.name.startswith(".")
 
 
 def _absent(file: Path) -> Problem:
@@ -149,8 +140,6 @@ def _with_sidecars(path: Path) -> Recording:
     if path.parent.name != "eeg" or re.fullmatch(r"sub-[^_]+(_.+)?_eeg", path.stem) is None or not path.exists():
         return alone
     import mne_bids
-
-    from bridgemil.cohort.sources import bids
 
     listing = Listing("bids", path.parent)
     try:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
 import platform
 import warnings
 from collections import Counter
@@ -18,19 +16,25 @@ import numpy as np
 from bridgemil import __version__
 from bridgemil.cohort import sources
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.cutting import SubjectTask, segment_subject
-from bridgemil.cohort.folder import SUBJECTS, write_cohort
-from bridgemil.cohort.header_identity import header_records, with_headers
-from bridgemil.cohort.listing import Listing, Recording
-from bridgemil.cohort.records import SubjectRecord, default_folds
-from bridgemil.cohort.resuming import already_done, is_finished, only_writer, refuse_foreign
-from bridgemil.cohort.scan import RecordingScan, scan_recording
-from bridgemil.cohort.segment import SegmentPlan
+from bridgemil.cohort.folder import (
+    SUBJECTS,
+    SubjectRecord,
+    already_done,
+    default_folds,
+    is_finished,
+    only_writer,
+    refuse_foreign,
+    write_cohort,
+)  # fmt: skip
+from bridgemil.cohort.scan import RecordingScan, header_records, scan_recording
+from bridgemil.cohort.segment import SegmentPlan, SubjectTask, segment_subject
 from bridgemil.cohort.settings import PRESETS, PrepareSettings
+from bridgemil.cohort.sources import Listing, Recording
 from bridgemil.cohort.validate import ValidationReport, native_rate, validate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
+from bridgemil.storage.checksums import digest
 
 RECIPE_VERSION = 2  # raise when the same settings give other windows
 
@@ -60,7 +64,7 @@ def prepare(
         A BIDS folder, a manifest (CSV of ``subject,label,file``) or a folder with ``manifest.csv``, or with ``preset``
         the folder of that data set.
     out : str or Path
-        The cohort's folder. Interrupted, the same call goes on where it stopped; finished, it does nothing.
+        The cohort's folder. Interrupted, the same call resumes; finished, it does nothing.
     preset : str, optional
         ``adftd``, ``mumtaz2017`` or ``rockhill2021``: the paper's settings for these data sets. It settles label, task
         and session too.
@@ -99,18 +103,24 @@ def prepare(
         If a setting is wrong or ``out`` cannot be written to; no file was read then.
     """
     source, out = Path(source), Path(out)
-    chosen = _settings(preset, settings)
+    if preset is not None and preset not in PRESETS:
+        raise BadUse(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
+    chosen = parse(PrepareSettings, (PRESETS[preset].model_dump() if preset else {}) | settings)
     options = sources.SourceOptions(label=label, unlabelled=unlabelled, task=task, session=session, raw=raw)
-    listing = _list(source, preset, options, classes)
+    listing = sources.find(source, preset, options, classes)
     refuse_foreign(out, listing)
     workers = jobs or cores()
 
-    scans = _scan(listing, workers, progress)
+    from mne.io import read_raw  # noqa: F401  (imported once, before workers are forked)
+
+    scanning = each(scan_recording, listing.recordings, jobs=workers, label="checking", show=progress,
+                    meanwhile=_import_filters)  # fmt: skip
+    scans = dict(scanning)
     report = validate(listing, [scans[recording] for recording in listing.recordings], chosen)
     if report.problems and not skip_bad:
         count = "1 problem" if len(report.problems) == 1 else f"{len(report.problems)} problems"
-        words = f"{source}: {count}; nothing was written (--skip-bad goes on without what is bad)"
-        raise BadData(words, report.problems)
+        message = f"{source}: {count}; nothing was written (--skip-bad goes on without what is bad)"
+        raise BadData(message, report.problems)
     if not report.plans:
         raise BadData(f"{source}: no usable recording", report.problems)
 
@@ -118,22 +128,24 @@ def prepare(
         report.notes.append(note)
         warnings.warn(note, BridgeMILWarning, stacklevel=2)
     tasks = _tasks(listing, report, scans, out)
-    recipe = _digest([[task.recipe for task in tasks], report.channels, chosen.folds, chosen.burn_in, listing.columns])
+    recipe = digest([[task.recipe for task in tasks], report.channels, chosen.folds, chosen.burn_in, listing.columns])
+    recipes = {task.subject: task.recipe for task in tasks}
     with only_writer(out):
-        if not is_finished(out, recipe, tasks, overwrite):
+        if not is_finished(out, recipe, recipes, overwrite):
+            (out / SUBJECTS).mkdir(exist_ok=True)
+            done = already_done(out, recipes)
+            rest = [task for task in tasks if task.subject not in done]
+            for finished, record in each(segment_subject, rest, jobs=workers, label="preparing", show=progress):
+                done[finished.subject] = record
+            _refuse_empty(out, [task.subject for task in tasks if done[task.subject] is None], report, skip_bad)
+            records = [record for task in tasks if (record := done[task.subject]) is not None]
             headers = header_records([scans[plan.recording] for plan in report.plans])
-            _write(out, tasks, recipe, listing, report, chosen, headers, workers, skip_bad, progress)
+            _finish(out, records, recipe, listing, report, chosen, headers)
     return Cohort.open(out)
 
 
 def one_class(labels: Iterable[str]) -> list[str]:
-    """A note where the labels are of fewer than two classes.
-
-    Parameters
-    ----------
-    labels
-        One per subject or recording; '' where there is none.
-    """
+    """A note where the labels (one per subject or recording, '' where there is none) are of fewer than two classes."""
     classes = sorted(set(labels) - {""})
     if len(classes) > 1:
         return []
@@ -141,64 +153,16 @@ def one_class(labels: Iterable[str]) -> list[str]:
     return [f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work"]
 
 
-def _scan(listing: Listing, jobs: int, progress: bool) -> dict[Recording, RecordingScan]:
-    """Look at every recording before anything is written."""
-    _import_readers()
-    return dict(
-        each(scan_recording, listing.recordings, jobs=jobs, label="checking", show=progress, meanwhile=_import_filters)
-    )
-
-
-def _import_readers() -> None:
-    """Import once, before workers are forked, what every one of them would import."""
-    from mne.io import read_raw  # noqa: F401  (mne loads its parts when they are named)
-
-
 def _import_filters() -> None:
-    """Import what cutting and storing need while the first workers check; the next ones are forked with it."""
+    """Import what segmenting and storing need while the first workers scan; the next ones are forked with it."""
     for module in ("scipy.signal", "mne.filter", "mne.epochs", "mne.cov", "pyarrow.parquet"):
         importlib.import_module(module)
-
-
-def _settings(preset: str | None, given: Mapping[str, Any]) -> PrepareSettings:
-    if preset is not None and preset not in PRESETS:
-        raise BadUse(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
-    base = PRESETS[preset].model_dump() if preset else {}
-    return parse(PrepareSettings, base | dict(given))
-
-
-def _list(
-    source: Path, preset: str | None, options: sources.SourceOptions, classes: Mapping[str, str] | Iterable[str] | None
-) -> Listing:
-    if not source.exists():
-        raise BadUse(f"{source}: no such folder or manifest")
-    if options.raw and preset != "adftd":
-        raise BadUse("--raw goes with --preset adftd")
-    if options.unlabelled and (options.label is not None or classes is not None):
-        raise BadUse("--unlabelled prepares without diagnoses; leave --label and --classes out")
-    given = [name for name in ("label", "unlabelled", "task", "session") if getattr(options, name)]
-    if preset is not None and given:
-        raise BadUse(f"--{given[0]} does not go with --preset {preset}, which settles it")
-    if classes is not None and not isinstance(classes, Mapping):
-        classes = {name: name for name in classes}
-    if preset is not None:
-        kind, root = preset, source
-    elif source.is_file():
-        kind, root = "manifest", source
-    elif (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file():
-        kind, root = "manifest", source / "manifest.csv"
-    else:
-        kind, root = "bids", source
-    listing = sources.find(kind, root, options)
-    if classes:
-        listing.rename_classes(classes)
-    listing.drop_unclear_labels()
-    return listing
 
 
 def _tasks(
     listing: Listing, report: ValidationReport, scans: Mapping[Recording, RecordingScan], out: Path
 ) -> list[SubjectTask]:
+    """What to do for each subject, and the recipe that identifies its result."""
     import mne
 
     plans: dict[str, list[SegmentPlan]] = {}
@@ -206,50 +170,31 @@ def _tasks(
         plans.setdefault(plan.recording.subject, []).append(plan)
     tasks = []
     for subject, own in plans.items():
-        scan = [scans[plan.recording] for plan in own]
+        pairs = [(plan, scans[plan.recording]) for plan in own]
         files = tuple(
-            {"file": f.recording.name, "sha256": f.sha256, "bytes": f.n_bytes, "sfreq": f.sfreq,
-             "native_sfreq": native_rate(f, p.spellings), "seconds": f.seconds, "reader_warnings": f.warnings}
-            for p, f in zip(own, scan, strict=True)
+            {"file": s.recording.name, "sha256": s.sha256, "bytes": s.n_bytes, "sfreq": s.sfreq,
+             "native_sfreq": native_rate(s, p.spellings), "seconds": s.seconds, "reader_warnings": s.warnings}
+            for p, s in pairs
         )  # fmt: skip
-        cutting = [
-            [f.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, f.bad_spans]
-            + (["at its own rate"] if native_rate(f, p.spellings) < f.sfreq else [])  # earlier versions: at the fastest
-            for p, f in zip(own, scan, strict=True)
+        steps = [
+            [s.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, s.bad_spans]
+            + (["at its own rate"] if native_rate(s, p.spellings) < s.sfreq else [])
+            for p, s in pairs
         ]
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})
         label = listing.labels[subject]
-        recipe = _digest([RECIPE_VERSION, mne.__version__, subject, label, settings, cutting])
+        recipe = digest([RECIPE_VERSION, mne.__version__, subject, label, settings, steps])
         tasks.append(SubjectTask(out, subject, label, tuple(own), files, recipe))
     return tasks
 
 
-def _write(
-    out: Path,
-    tasks: list[SubjectTask],
-    recipe: str,
-    listing: Listing,
-    report: ValidationReport,
-    settings: PrepareSettings,
-    headers: Mapping[str, Mapping[str, Any]],
-    jobs: int,
-    skip_bad: bool,
-    progress: bool,
-) -> None:
-    """Segments every subject that is not there yet, and finish the cohort."""
-    (out / SUBJECTS).mkdir(exist_ok=True)
-    done = already_done(out, tasks)
-    rest = [task for task in tasks if task.subject not in done]
-    for task, record in each(segment_subject, rest, jobs=jobs, label="preparing", show=progress):
-        done[task.subject] = record
-    empty = [task for task in tasks if done[task.subject] is None]
-    problems = [Problem("no usable window is left after amplitude rejection", task.subject) for task in empty]
+def _refuse_empty(out: Path, empty: list[str], report: ValidationReport, skip_bad: bool) -> None:
+    """Subjects of whom amplitude rejection left no window are problems."""
+    problems = [Problem("no usable window is left after amplitude rejection", subject) for subject in empty]
     if problems and not skip_bad:
-        words = f"{out}: not finished, {len(problems)} problems (--skip-bad goes on without them)"
-        raise BadData(words, problems)
+        message = f"{out}: not finished, {len(problems)} problems (--skip-bad goes on without them)"
+        raise BadData(message, problems)
     report.problems += problems
-    records = [record for task in tasks if (record := done[task.subject]) is not None]
-    _finish(out, records, recipe, listing, report, settings, headers)
 
 
 def _finish(
@@ -286,7 +231,7 @@ def _finish(
         "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in report.left_out],
         "skipped": [plain(str(problem)) for problem in report.problems],
         "notes": [plain(note) for note in report.notes + too_small + _distorted(records)],
-        "files": [{"subject": r["subject"], **file} for r in records for file in with_headers(r["files"], headers)],
+        "files": [{"subject": r["subject"], **file, **headers[file["file"]]} for r in records for file in r["files"]],
     }
     clash = {name: f"{name}_source" for name in own}
     columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}
@@ -310,7 +255,3 @@ def _versions() -> dict[str, str]:
 
     return {"bridgemil": __version__, "python": platform.python_version(), "mne": mne.__version__,
             "numpy": np.__version__, "scipy": scipy.__version__}  # fmt: skip
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

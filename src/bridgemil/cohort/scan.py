@@ -1,4 +1,9 @@
-"""Scanning one recording through MNE: its content (``scan_recording``), and its bad stretches and channels."""
+"""Scanning one recording through MNE before anything is written: what it holds, and what is bad in it.
+
+Of the person and the date that a header names, a cohort keeps numbers only: which recordings name the same person
+("identity 3"), and how many days after the earliest one each was made. No name, code, date, or hash of one is written
+anywhere, so nothing can be looked up or guessed.
+"""
 
 from __future__ import annotations
 
@@ -10,39 +15,24 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import channels, formats
-from bridgemil.cohort.header_identity import identity_hash, recording_day
-from bridgemil.cohort.headers import (
-    BRAINVISION,
-    EDF,
-    EEGLAB,
-    FIF,
-    MOST_HZ,
-    Damaged,
-    EdfHeader,
-    check_fdt,
-    check_fif,
-    cut_short,
-    eeglab_trouble,
-    read_edf,
-    refuse_irregular,
-)
-from bridgemil.cohort.listing import Recording
-from bridgemil.cohort.side_files import (
+from bridgemil.cohort.formats import EDF, EdfHeader, Unusable, read_edf
+from bridgemil.cohort.sources import Recording
+from bridgemil.cohort.tables import (
     NEW_SEGMENT,
-    BadSideFile,
     is_bad_mark,
     is_boundary,
     marked_events,
     sidecar_channels,
     stated_seconds,
-)
+)  # fmt: skip
 from bridgemil.errors import plain
 from bridgemil.parallel import machine_memory
 
@@ -65,6 +55,17 @@ KNOWN_WARNINGS = re.compile(
     r"|FIF raw buffer could not be read, acquisition error likely: \d+ samples set to zero"
     r"|filter_length \(\d+\) is longer than the signal \(\d+\), distortion is likely|MarkerFile .{0,9}not found"
 )
+# What stands in a header that names nobody.
+FILLERS = set(
+    "x xx xxx xxxx unknown anonymous anonymized anonymised anonym anonymize anonymise mne_anonymize anon deidentified "
+    "removed redacted hidden n/a na nan none null nil no name noname code id patient subject subj test dummy default "
+    "undefined startdate".split()
+)
+SEX = {"m", "f", "male", "female"}
+# Dates that programs write where the date is unknown or hidden.
+NO_DAYS = {date(1985, 1, 1), date(1970, 1, 1), date(1900, 1, 1), date(1901, 1, 1), date(1999, 1, 1), date(2000, 1, 1)}
+LEAST_CODE = 6  # characters of a code that can name a person
+DAY = re.compile(r"\d{1,2}[-./][a-z]{3}[-./]\d{2,4}|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}")
 
 
 @dataclass
@@ -90,7 +91,7 @@ class RecordingScan:
     warnings: list[str] = field(default_factory=list)
     n_channels: int = 0  # in the file, of whatever kind
     reference: str = ""  # as the channels' names say it: LE
-    identity: str | None = None  # a hash of whom the header names; never written (see ``header_identity``)
+    identity: str | None = None  # a hash of whom the header names; never written (see ``header_records``)
     day: int | None = None  # when it was made; never written as such
 
     @property
@@ -122,13 +123,8 @@ def without_header_text(text: str, category: type[Warning]) -> str:
 def open_raw(path: Path, needed: Sequence[str] = ()) -> BaseRaw:
     """Open any file MNE has a reader for, without loading its signal.
 
-    Parameters
-    ----------
-    path
-        The recording's file, or the folder of a format that is one.
-    needed
-        Channels by their names in the file. Where an EDF or BDF file has one of them at a lower rate than another
-        channel's, only these are opened: the reader would resample them, record by record, to the highest rate.
+    Where an EDF or BDF file has one of the ``needed`` channels at a lower rate than another channel's, only these are
+    opened: the reader would resample them, record by record, to the highest rate.
     """
     import mne
 
@@ -142,86 +138,71 @@ def open_raw(path: Path, needed: Sequence[str] = ()) -> BaseRaw:
 
 
 def scan_recording(recording: Recording) -> RecordingScan:
-    """Read a recording once and say what it holds.
-
-    Parameters
-    ----------
-    recording
-        The file and its sidecars.
-
-    Returns
-    -------
-    RecordingScan
-        A file that cannot be read, or was cut short, has ``RecordingScan.error``.
-    """
+    """Read a recording once; a file that cannot be read, or is truncated, has ``RecordingScan.error``."""
     scan = RecordingScan(recording)
     try:
         _scan(scan)
-    except Damaged as damage:
-        scan.error = str(damage)
-    except BadSideFile as problem:
+    except Unusable as problem:
         scan.error = str(problem)
     except FileNotFoundError:
         scan.error = "unreadable: a file that belongs to it (named in its header, or beside it) is not there"
         beside = recording.path.parent.glob(f"{glob.escape(recording.path.stem)}.*")
         if gone := next(filter(formats.is_absent, beside), None):
             scan.error = f"unreadable: {plain(gone.name)}: {formats.ABSENT}"
-    except (
-        Exception
-    ) as error:  # any reader may fail in its own way; its words may repeat the header's, so ours are said
+    except Exception as error:  # any reader may fail in its own way; its message may repeat the header's text
         reader = formats.FORMATS.get(recording.path.suffix.lower())
         scan.error = f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
-        if recording.path.suffix.lower() in EEGLAB:
-            scan.error = eeglab_trouble(recording.path, error) or scan.error
+        if recording.path.suffix.lower() in formats.EEGLAB:
+            scan.error = formats.eeglab_trouble(recording.path, error) or scan.error
         if reader is None:
             ending = plain(recording.path.suffix) or "no ending"
-            scan.error = f"unreadable: {ending} is no known format; {formats.sentence()}"
+            scan.error = f"unreadable: {ending} is no known format; {formats.FORMATS_READ}"
     return scan
 
 
 def _scan(scan: RecordingScan) -> None:
     path = scan.recording.path
-    refuse_irregular(path)
+    formats.refuse_irregular(path)
     if path.is_file() and path.stat().st_size == 0:
-        raise Damaged("the file is empty (0 bytes)")
+        raise Unusable("the file is empty (0 bytes)")
     header = read_edf(path) if path.suffix.lower() in EDF else None
-    if path.suffix.lower() in FIF:
-        check_fif(path)
+    if path.suffix.lower() in formats.FIF:
+        formats.check_fif(path)
     with collected_warnings(scan.warnings):
         raw = open_raw(path)
         _check_raw(raw, scan.recording)
         _read_facts(raw, scan, header)
     if any("samples set to zero" in text for text in scan.warnings):
-        raise Damaged("unreadable: a part of its samples cannot be read, and the reader put zeros there")
+        raise Unusable("unreadable: a part of its samples cannot be read, and the reader put zeros there")
     scan.n_bytes, scan.sha256 = _hash(_files(path, raw))
     if header is not None and header.has_gaps:
-        raise Damaged(
+        raise Unusable(
             "discontinuous (EDF+D): it has gaps that the reader closes, or does not say where its records begin; "
             "export it without gaps, or in pieces"
         )
     if scan.n_times == 0:
-        raise Damaged("zero length: the file holds no sample")
+        raise Unusable("zero length: the file holds no sample")
 
 
 def _check_raw(raw: BaseRaw, recording: Recording) -> None:
     """Refuse what cannot be, before its samples are read."""
     sfreq, n_times = float(raw.info["sfreq"]), int(raw.n_times)
-    if not 0 < sfreq <= MOST_HZ:
-        raise Damaged(f"unreadable: a sampling rate of {sfreq:g} Hz, by its header, cannot be")
+    if not 0 < sfreq <= formats.MOST_HZ:
+        raise Unusable(f"unreadable: a sampling rate of {sfreq:g} Hz, by its header, cannot be")
     stated = stated_seconds(recording.eeg_json)  # a side file that cannot be read is a problem for every format
-    if recording.path.suffix.lower() in EEGLAB:
-        check_fdt(Path(raw.filenames[0] or recording.path), n_times, len(raw.ch_names))
-    if recording.path.suffix.lower() in BRAINVISION:
+    if recording.path.suffix.lower() in formats.EEGLAB:
+        formats.check_fdt(Path(raw.filenames[0] or recording.path), n_times, len(raw.ch_names))
+    if recording.path.suffix.lower() in formats.BRAINVISION:
         width = {"short": 2, "int": 4, "single": 4}.get(getattr(raw, "orig_format", ""), 1)
-        short = cut_short(recording.path, Path(raw.filenames[0]), n_times, width * len(raw.ch_names))
+        short = formats.cut_short(recording.path, Path(raw.filenames[0]), n_times, width * len(raw.ch_names))
         slack = 1.0 if stated.is_integer() else 0.1  # a whole number may have been rounded
         if short is None and n_times / sfreq + slack < stated:
             short = f"its eeg.json says {stated:g} s (RecordingDuration), its data file has {n_times / sfreq:g} s"
         if short:
-            raise Damaged(f"truncated: {short}")
+            raise Unusable(f"truncated: {short}")
     needed, memory = 8 * n_times * len(raw.ch_names), machine_memory()
     if memory is not None and needed > memory:
-        raise Damaged(f"too large: its header promises {needed / 1e9:,.0f} GB of samples, more than the memory here")
+        raise Unusable(f"too large: its header promises {needed / 1e9:,.0f} GB of samples, more than the memory here")
 
 
 def _read_facts(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None) -> None:
@@ -298,20 +279,10 @@ def _levels(signal: NDArray[np.float64], sfreq: float) -> NDArray[np.float64]:
 
 
 def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
-    """Stretches marked BAD*, EDGE*, boundary or, but for the recording's beginning, New Segment.
+    """Onset and duration, in seconds, of stretches marked BAD*, EDGE*, boundary or (not at the beginning) New Segment.
 
-    Parameters
-    ----------
-    raw
-        The opened recording, with its annotations.
-    events_tsv
-        The BIDS sidecar that may mark more.
-
-    Returns
-    -------
-    list of (onset, duration)
-        In seconds, sorted. A boundary is the point where something was cut out: its duration, that of what is gone,
-        becomes 0.
+    From the annotations and the BIDS events. A boundary is the point where something was removed: its duration, that of
+    what was removed, becomes 0.
     """
     found = list(
         zip(raw.annotations.onset - raw.first_time, raw.annotations.duration, raw.annotations.description, strict=True)
@@ -325,7 +296,7 @@ def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]
         if is_boundary(text):
             duration = 0.0
         if not (np.isfinite(onset) and np.isfinite(duration) and duration >= 0):
-            raise Damaged("an annotation marks a bad stretch without an onset and a duration that can be")
+            raise Unusable("an annotation marks a bad stretch without an onset and a duration that can be")
         spans.add((round(float(onset), 6), float(duration)))
     return sorted(spans)
 
@@ -347,3 +318,57 @@ def _hash(files: list[Path]) -> tuple[int, str]:
                 digest.update(block)
                 size += len(block)
     return size, digest.hexdigest()
+
+
+def identity_hash(path: Path, raw: BaseRaw) -> str | None:
+    """A hash of the person that the header names, to compare recordings by; it stays in memory.
+
+    None where the header names nobody: it is empty, holds fillers ("X X X X"), no more than sex and birthday, or a
+    short code without a birthday ("S1"), which two groups may both have used. Of EDF and BDF the whole patient field is
+    read, of other formats what MNE's reader found.
+    """
+    if path.suffix.lower() in EDF:
+        with path.open("rb") as stream:
+            text = stream.read(88)[8:].decode("latin-1")
+    else:
+        person = raw.info["subject_info"] or {}
+        parts = [person.get(key) for key in ("his_id", "last_name", "first_name", "middle_name", "birthday")]
+        text = " ".join("-".join(map(str, p)) if isinstance(p, tuple) else str(p) for p in parts if p is not None)
+    words = [word for word in re.split(r"[\s\0]+", text.casefold()) if not _says_nothing(word)]
+    names = [word for word in words if not DAY.fullmatch(word) and word not in SEX]
+    born = any(DAY.fullmatch(word) for word in words)
+    if not names or (not born and len("".join(names)) < LEAST_CODE):
+        return None
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()
+
+
+def _says_nothing(word: str) -> bool:
+    bare = word.strip("_-.,;:()[]*?/")
+    return not bare or bare in FILLERS or not bare.strip("0x") or set(re.split("[_^.-]", bare)) <= FILLERS
+
+
+def recording_day(raw: BaseRaw) -> int | None:
+    """The day a recording began, as ``datetime.date.toordinal``; None where the header does not state it."""
+    begun = raw.info["meas_date"]
+    if not isinstance(begun, datetime) or begun.date() in NO_DAYS:
+        return None
+    return begun.date().toordinal()
+
+
+def header_records(scans: Sequence[RecordingScan]) -> dict[str, dict[str, Any]]:
+    """What a cohort keeps of the headers of its recordings, by the recording's name.
+
+    ``n_channels`` in the file, before any was chosen; ``identity``, a number that recordings of one person share, and
+    ``day``, whole days after the cohort's earliest recording, both None where the header does not state it;
+    ``reference``, where the channels' names state it. The numbers mean something only together.
+    """
+    numbers: dict[str, int] = {}
+    days = [scan.day for scan in scans if scan.day is not None]
+    records: dict[str, dict[str, Any]] = {}
+    for scan in scans:
+        number = None if scan.identity is None else numbers.setdefault(scan.identity, len(numbers) + 1)
+        day = None if scan.day is None else scan.day - min(days)
+        records[scan.recording.name] = {"n_channels": scan.n_channels, "identity": number, "day": day}
+        if scan.reference:
+            records[scan.recording.name]["reference"] = scan.reference
+    return records

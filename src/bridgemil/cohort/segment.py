@@ -1,36 +1,33 @@
-"""From one recording to its windows: pick, (interpolate, re-reference,) band-pass, notch, resample, cut.
+"""From one recording to its windows: pick, (interpolate, re-reference,) band-pass, notch, resample, segment.
 
-MNE's own filters with their defaults, filter before resampling, microvolts. Where it can, filtering and resampling are
-one transform (see ``transform``); joined recordings and those too short for that go through MNE's steps.
+MNE's filters with their defaults, filtered before resampling, in microvolts. Where possible, filtering and resampling
+are one transform (see ``filters``); concatenated recordings and those too short for that go through MNE's steps.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
-from bridgemil.cohort.headers import Damaged
-from bridgemil.cohort.listing import Recording
+from bridgemil.cohort.filters import Grid, band_pass, filter_and_resample, kernel
+from bridgemil.cohort.folder import describe, write_subject
+from bridgemil.cohort.formats import Unusable
 from bridgemil.cohort.scan import bad_spans, collected_warnings, open_raw
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.side_files import BadSideFile
+from bridgemil.cohort.sources import Recording
 from bridgemil.errors import BadData, Problem
 
 if TYPE_CHECKING:
     from mne.io import BaseRaw
 
 
-class NotFinite(ValueError):
-    """A signal that no number can hold any more."""
-
-
 @dataclass(frozen=True)
 class SegmentPlan:
-    """How one recording is to be cut; decided for the whole cohort before any is."""
+    """How one recording is segmented; decided for the whole cohort before any is."""
 
     recording: Recording
     settings: PrepareSettings
@@ -60,17 +57,17 @@ class Segments:
 
 
 def segment(plan: SegmentPlan) -> Segments:
-    """Read, clean and cut one recording."""
+    """Read, filter and segment one recording."""
     settings, notes = plan.settings, list[str]()
     try:
         with collected_warnings(notes):
             raw = open_raw(plan.recording.path, plan.names)
             spans = bad_spans(raw, plan.recording.events_tsv)
             signal = preprocess(raw, plan)  # channels x time
-    except Exception as error:  # whatever the libraries say (and they may quote the header), the file must be known
-        ours = isinstance(error, Damaged | BadSideFile | NotFinite)
-        what = f"cannot be cut: {error}" if ours else f"cannot be cut: {type(error).__name__} in filtering or reading"
-        raise BadData("preparation stopped", [Problem(what, plan.recording.subject, plan.recording.name)]) from error
+    except Exception as error:  # the message of a library may quote the header
+        why = str(error) if isinstance(error, Unusable) else f"{type(error).__name__} in filtering or reading"
+        problem = Problem(f"cannot be segmented: {why}", plan.recording.subject, plan.recording.name)
+        raise BadData("preparation stopped", [problem]) from error
     length, step = settings.window_samples, settings.step_samples
     firsts = np.arange(0, signal.shape[1] - length + 1, step)
     starts = firsts / settings.sfreq
@@ -93,26 +90,19 @@ def segment(plan: SegmentPlan) -> Segments:
 
 
 def preprocess(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
-    """Pick, clean, filter and resample a recording.
-
-    Parameters
-    ----------
-    raw
-        The opened recording; it is changed.
-    plan
-        Which channels to keep, and how.
+    """Pick, re-reference, filter and resample an opened recording, which is changed.
 
     Returns
     -------
     ndarray, shape (n_channels, n_times)
-        The picked channels in the plan's order, at ``plan.settings.sfreq`` Hz, in microvolts.
+        The plan's channels in its order, at ``plan.settings.sfreq`` Hz, in microvolts.
     """
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # more threads add up in another order: the windows would depend on --jobs
         signal = _preprocess(raw, plan)
     if not np.isfinite(signal).all():
-        raise NotFinite("filtering gave NaN or infinite values")
+        raise Unusable("filtering gave NaN or infinite values")
     return signal
 
 
@@ -153,7 +143,7 @@ def _in_steps(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
     if _is_joined(raw):
         raw.filter(plan.settings.low, plan.high, picks="all", verbose="WARNING")
     else:
-        _band_pass(raw, plan.settings.low, plan.high)
+        band_pass(raw, plan.settings.low, plan.high)
     if plan.notch:
         raw.notch_filter(plan.notch, picks="all", verbose="WARNING")
     raw.resample(plan.settings.sfreq, verbose="WARNING")  # does nothing at the same rate
@@ -167,39 +157,6 @@ def _is_joined(raw: BaseRaw) -> bool:
     return len(raw.filenames) > 1 or any(
         text.lower().startswith(("edge", "bad_acq_skip")) for text in raw.annotations.description
     )
-
-
-def _band_pass(raw: BaseRaw, low: float | None, high: float | None) -> None:
-    """``raw.filter`` with MNE's own filter, applied channel by channel in blocks that fit the cache (1.4 times faster).
-
-    Zero phase: the recording is continued at both ends by its point reflection, as MNE does, and the symmetric filter
-    is centred on each sample. Recordings too short for that are left to MNE.
-    """
-    import mne
-    from scipy.fft import irfft, rfft
-
-    if low is None and high is None:
-        return
-    kernel = mne.filter.create_filter(None, raw.info["sfreq"], low, high, verbose="WARNING")
-    half, n = len(kernel) // 2, raw.n_times
-    if n <= 2 * len(kernel):
-        raw.filter(low, high, picks="all", verbose="WARNING")
-        return
-    size = 1 << (4 * len(kernel)).bit_length()
-    step = size - 2 * half
-    n_blocks = -(-n // step)
-    spectrum = rfft(kernel, size)
-    extended = np.zeros(n_blocks * step + 2 * half)
-    blocks = np.lib.stride_tricks.sliding_window_view(extended, size)[::step]  # each block repeats 2 * half samples
-
-    def apply(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        extended[:half] = 2 * x[0] - x[half:0:-1]
-        extended[half : half + n] = x
-        extended[half + n : n + 2 * half] = 2 * x[-1] - x[-2 : -half - 2 : -1]
-        valid = irfft(rfft(blocks, axis=1) * spectrum, size, axis=1, overwrite_x=True)[:, 2 * half :]
-        return np.asarray(valid.reshape(-1)[:n])
-
-    raw.apply_function(apply, picks="all", verbose="WARNING")
 
 
 def _interpolate(raw: BaseRaw, electrodes: list[str], plan: SegmentPlan) -> None:
@@ -222,3 +179,37 @@ def touching(starts: NDArray[np.float64], length: float, spans: list[tuple[float
         ends_after_start = onset + duration > starts + 1e-9 if duration else onset >= starts - 1e-9
         hit |= begins_before_end & ends_after_start
     return hit
+
+
+@dataclass(frozen=True)
+class SubjectTask:
+    """Everything a worker needs to prepare one subject; ``recipe`` identifies its result."""
+
+    out: Path
+    subject: str
+    label: str
+    plans: tuple[SegmentPlan, ...]
+    files: tuple[dict[str, Any], ...]
+    recipe: str
+
+
+def segment_subject(task: SubjectTask) -> dict[str, Any] | None:
+    """Segment all recordings of one subject and write its folder; its record, or None if no window is left."""
+    parts = [segment(plan) for plan in task.plans]
+    lengths = [len(part.windows) for part in parts]
+    if not sum(lengths):
+        return None
+    windows = parts[0].windows if len(parts) == 1 else np.concatenate([part.windows for part in parts])
+    starts = np.concatenate([part.starts for part in parts])
+    names = [plan.recording.name for plan in task.plans]
+    record = asdict(describe(task.subject, task.label, windows, names, lengths)) | {"recipe": task.recipe}
+    record["files"] = [
+        {
+            **file, "windows": len(part.windows), "marked_bad": part.n_marked,
+            "dropped_marked_bad": part.n_dropped_marked, "dropped_amplitude": part.n_dropped_amplitude,
+            "filter_warnings": part.warnings,
+        }
+        for file, part in zip(task.files, parts, strict=True)
+    ]  # fmt: skip
+    write_subject(task.out, task.subject, windows, starts, record)
+    return record

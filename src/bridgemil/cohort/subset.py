@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.records import SubjectRecord, describe
+from bridgemil.cohort.folder import SubjectRecord, describe
 from bridgemil.errors import BadUse
 
 Kept = Mapping[str, Sequence[int]]  # the numbers of the windows kept of a subject; who is not named keeps all

@@ -1,29 +1,52 @@
-"""Small tables as text: participants, channels, events, manifests. Every value is a string, '' where it is missing."""
+"""Text files beside the signals: participants, manifests, and the BIDS side files of a recording.
+
+Every value of a table is a string, '' where it is missing. A file that cannot be read as it is written is a problem
+that names the file and the line; nothing in it is guessed.
+"""
 
 from __future__ import annotations
 
 import csv
+import json
+import math
+import re
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
 
-from bridgemil.cohort.headers import is_irregular
+from bridgemil.cohort import channels
+from bridgemil.cohort.formats import IRREGULAR, Unusable, is_irregular
 from bridgemil.errors import BadData, plain
 
 MISSING = {"", "n/a", "nan"}  # BIDS writes n/a, some libraries nan; NA and none may be names
-MOST_BYTES = 200_000_000
+MAX_BYTES, MAX_JSON_BYTES = 200_000_000, 10_000_000  # of a table, of an eeg.json
+NEW_SEGMENT = "new segment"  # BrainVision's mark where recording continued; also where it began
+Rows = list[tuple[int, dict[str, str]]]  # each row with its line in the file, from 1
 
 
-def read_table(
-    path: Path, delimiter: str | None = "\t", used: Collection[str] | None = None
-) -> tuple[list[str], list[dict[str, str]]]:
-    """Read a delimited text file.
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for a missing one in Python, numpy, pandas or a table: None, NaN, NA, n/a, ''."""
+    return value is None or str(value).strip().lower() in MISSING | {"<na>", "nat"}
+
+
+def natural_key(name: str) -> list[tuple[int, str]]:
+    """A sort key that puts P2 before P10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def folded(name: str) -> str:
+    """A column's name without its capitals and spaces."""
+    return "".join(name.split()).lower()
+
+
+def read_table(path: Path, delimiter: str | None = "\t", used: Collection[str] | None = None) -> tuple[list[str], Rows]:
+    """Read a delimited text file (UTF-8) as it is written, or refuse it.
 
     Parameters
     ----------
     path
-        The file, in UTF-8.
+        The file.
     delimiter
         What separates the columns; None takes whichever of comma, semicolon and tab the header has most of. With the
         tab of BIDS a cell ends with it, whatever quotation marks there are; otherwise a quoted cell may hold it.
@@ -33,24 +56,10 @@ def read_table(
 
     Returns
     -------
-    columns
+    columns : list of str
         Their names, in order.
-    rows
-        A dict a row, '' where a value is missing.
-    """
-    columns, rows = numbered_rows(path, delimiter, used)
-    return columns, [row for _, row in rows]
-
-
-def numbered_rows(
-    path: Path, delimiter: str | None = "\t", used: Collection[str] | None = None
-) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Read a delimited text file as it is written, or refuse it: each row with its line in the file, from 1.
-
-    Parameters
-    ----------
-    path, delimiter, used
-        As for ``read_table``.
+    rows : list of (int, dict)
+        The line in the file, from 1, and the values by column; '' where a value is missing.
 
     Raises
     ------
@@ -81,11 +90,6 @@ def numbered_rows(
             row[name] = "" if safe.lower() in MISSING else safe
         rows.append((number, row))
     return columns, rows
-
-
-def folded(name: str) -> str:
-    """A column's name without its capitals and spaces."""
-    return "".join(name.split()).lower()
 
 
 def _safe(value: str, path: Path, line: int, *, strict: bool) -> str:
@@ -124,9 +128,9 @@ def _unquoted(value: str) -> str:
 def _lines(path: Path, delimiter: str | None) -> list[tuple[int, list[str]]]:
     """The cells of each line that has any, with the line's number."""
     if is_irregular(path):
-        raise BadData(f"{path}: is no regular file but a pipe, a device or a socket")
+        raise BadData(f"{path}: {IRREGULAR}")
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             raise BadData(f"{path}: is too large for a table ({path.stat().st_size / 1e6:,.0f} MB)")
         with path.open(encoding="utf-8-sig", newline="") as stream:
             if delimiter is None:
@@ -140,3 +144,94 @@ def _lines(path: Path, delimiter: str | None) -> list[tuple[int, list[str]]]:
         raise BadData(f"{path}: is no table in UTF-8 text") from None
     except OSError as error:
         raise BadData(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def is_bad_mark(text: str) -> bool:
+    """Whether an annotation says that the signal there is not to be trusted, or that there was a pause."""
+    return text.strip().lower().startswith(("bad", "edge", "boundary", NEW_SEGMENT))
+
+
+def is_boundary(text: str) -> bool:
+    """Whether a bad mark is the point where something is not there; a duration would be that of what is gone."""
+    return "boundary" in text.lower() or text.strip().lower().startswith(NEW_SEGMENT)
+
+
+def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
+    """Onset, duration (in seconds) and mark of the stretches that an events.tsv marks as bad; n/a is duration 0."""
+    marks = []
+    for line, event in _rows(path, "onset", ("duration", "trial_type", "value")):
+        texts = [text for text in (event.get("trial_type", ""), event.get("value", "")) if is_bad_mark(text)]
+        if texts:
+            onset = _seconds(event["onset"], path, line, "onset", -math.inf)
+            least = -math.inf if is_boundary(texts[0]) else 0.0  # a boundary's is not used
+            duration = _seconds(event.get("duration") or "0", path, line, "duration", least)
+            marks.append((onset, duration, texts[0]))
+    return marks
+
+
+def _seconds(text: str, path: Path | None, line: int, column: str, least: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < least:
+        wanted = "a number of seconds" if least < 0 else "a number of seconds, 0 or more, or n/a"
+        raise Unusable(f"{_name(path)}, line {line}: marks a bad stretch, and its {column} is not {wanted}")
+    return value
+
+
+def sidecar_channels(path: Path | None) -> tuple[dict[str, str], set[str]]:
+    """Types in capitals by channel (see ``channels.key``), and the channels marked bad, from a channels.tsv."""
+    rows = [row for _, row in _rows(path, "name", ("type", "status"))]
+    types = {channels.key(row["name"]): row["type"].upper() for row in rows if row.get("type")}
+    return types, {channels.key(row["name"]) for row in rows if row.get("status", "").lower() == "bad"}
+
+
+def _rows(path: Path | None, needed: str, used: tuple[str, ...]) -> Rows:
+    """The numbered rows of a side file that must have the column ``needed``; ``used`` are read too."""
+    if path is None:
+        return []
+    try:
+        columns, rows = read_table(path, used=(needed, *used))
+    except BadData as error:
+        raise Unusable(f"{_name(path)}{str(error).removeprefix(plain(str(path)))}") from None
+    if columns and needed not in columns:
+        raise Unusable(f"{_name(path)}: has no column {needed}; are its columns separated by tabs?")
+    return rows
+
+
+def read_json(path: Path | None) -> dict[str, Any]:
+    """The content of an eeg.json; empty if there is none."""
+    if path is None:
+        return {}
+    if is_irregular(path):
+        raise Unusable(f"{_name(path)}: {IRREGULAR}")
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise Unusable(f"{_name(path)}: is too large for a side file")
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise Unusable(f"{_name(path)}: is no JSON in UTF-8 text") from None
+    except OSError as error:
+        raise Unusable(f"{_name(path)}: cannot be read ({error.strerror})") from None
+    if not isinstance(content, dict):
+        raise Unusable(f"{_name(path)}: is no JSON object ({{...}})")
+    return content
+
+
+def stated_seconds(path: Path | None) -> float:
+    """The duration in seconds that an eeg.json states (RecordingDuration); 0 if it does not."""
+    stated = read_json(path).get("RecordingDuration")
+    if stated is None or (isinstance(stated, str) and is_missing(stated)):
+        return 0.0
+    try:
+        seconds = math.nan if isinstance(stated, bool) else float(stated)
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if not math.isfinite(seconds) or seconds < 0:
+        raise Unusable(f"{_name(path)}: RecordingDuration is not a number of seconds")
+    return seconds
+
+
+def _name(path: Path | None) -> str:
+    return plain(path.name) if path is not None else ""

@@ -10,10 +10,10 @@ import numpy as np
 
 from bridgemil.cohort import channels
 from bridgemil.cohort.filters import notch_end
-from bridgemil.cohort.listing import LeftOut, Listing
 from bridgemil.cohort.scan import RecordingScan
 from bridgemil.cohort.segment import SegmentPlan, touching
 from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.sources import LeftOut, Listing
 from bridgemil.errors import Problem
 from bridgemil.parallel import machine_memory
 

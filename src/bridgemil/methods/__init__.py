@@ -27,10 +27,10 @@ from bridgemil.methods.catalogue import (
     recipe_for,
     recipes,
 )
-from bridgemil.methods.choosing import Settings, changed_from_budget, digest, flat, for_cohort, settings, short_name
+from bridgemil.methods.choosing import Settings, changed_from_budget, flat, for_cohort, settings, short_name
 
 __all__ = [
     "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "Method", "Settings", "ablations",
-    "budgets", "changed_from_budget", "check", "colour", "digest", "entry", "fixed", "flat", "for_cohort",
+    "budgets", "changed_from_budget", "check", "colour", "entry", "fixed", "flat", "for_cohort",
     "has_setting", "is_senseless", "names", "order", "recipe_for", "recipes", "settings", "short_name",
 ]  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +26,7 @@ from bridgemil.methods.catalogue import (
     recipes,
 )
 from bridgemil.settings import parse
+from bridgemil.storage.checksums import digest
 
 if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort
@@ -252,11 +251,6 @@ def for_cohort(
             f"{method}: {backbone} is a fixed front end and a linear layer; there are no samples to hide and predict"
         )
     return made if code is None else made.model_copy(update={"code": code})
-
-
-def digest(content: Any) -> str:
-    """A hash of anything JSON can hold."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def flat(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridgemil.cohort.folds import FoldPlan
+from bridgemil.cohort.tables import natural_key
 from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadData, BadUse, did_you_mean
 from bridgemil.evaluation.results import GROUPED, Results, averaged, gather
@@ -325,7 +326,7 @@ def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
     cells, missing = _cells(store, runs[~foreign])
     if choice is not None:
         cells = choice.among(cells)
-    cells = sorted(_labelled(cells), key=lambda cell: (*_natural(cell.place), method_order(cell)))
+    cells = sorted(_labelled(cells), key=lambda cell: (*map(natural_key, cell.place), method_order(cell)))
     if any(cell.split.kind == "groups" for cell in cells):
         remarks.append(GROUPED)
     report = BenchmarkReport(cells, store, remarks=remarks + missing + _failures(store))
@@ -448,11 +449,6 @@ def own_code(cell: Cell) -> str:
     codes = {short_name(m.backbone or m.method).partition(":")[0]: m.code for m in cell.results.settings.each if m.code}
     versions = " + ".join(f"{name} {code[:6]}" for name, code in codes.items())
     return f"{versions} of {cell.finished}" if versions and cell.finished else versions
-
-
-def _natural(place: Place) -> list[list[tuple[int, str]]]:
-    """Sort key: ``split seed 10`` after ``split seed 9``."""
-    return [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)] for name in place]
 
 
 def method_order(cell: Cell) -> tuple[int, str]:

@@ -8,7 +8,6 @@ damage and edits, not fraud: whoever wants to deceive can write a new manifest.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -19,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.errors import BadData
+from bridgemil.storage.checksums import digest, file_checksum
 from bridgemil.storage.files import new_folder, restore, write_json
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Artifact:
         status = regular_file(root, MANIFEST, advice)
         try:
             content: dict[str, Any] = json.loads(file.read_bytes() if status.st_size < MAX_MANIFEST else b"")
-            intact = content.pop("checksum") == _checksum(content)
+            intact = content.pop("checksum") == digest(content)
         except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError):
             raise BadData(f"{file}: is damaged; {advice}") from None
         if not intact:
@@ -88,7 +88,7 @@ class Artifact:
             raise BadData(f"{root}: is a {found}, and a {expected} is expected; {advice}")
         if named and content["name"] != root.name:
             raise BadData(f"{root}: is the folder of another {kind} ({content['name']}); {advice}")
-        return cls(root, kind, content["files"], _checksum(content["files"]), advice)
+        return cls(root, kind, content["files"], digest(content["files"]), advice)
 
     def bad(self, name: str, problem: str) -> BadData:
         """The error that names one of the files."""
@@ -198,7 +198,7 @@ def write_manifest(folder: Path, kind: str, names: Iterable[str], name: str | No
     """
     files = {file: file_checksum(folder / file) for file in sorted(names) if file != MANIFEST}
     content = {"kind": kind, "format": FORMAT, "name": name or folder.name, "files": files}
-    write_json(folder / MANIFEST, content | {"checksum": _checksum(content)})
+    write_json(folder / MANIFEST, content | {"checksum": digest(content)})
 
 
 def is_artifact(folder: Path) -> bool:
@@ -242,16 +242,6 @@ def regular_file(root: Path, name: str, advice: str) -> os.stat_result:
         kind = TYPES.get(stat.S_IFMT(status.st_mode), "something else")
         raise BadData(f"{place}: is not a regular file but {kind}; {advice}")
     return status
-
-
-def file_checksum(path: Path) -> str:
-    """The SHA-256 of a file, read a block at a time."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def forget_verified() -> None:

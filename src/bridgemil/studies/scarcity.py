@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.records import SubjectRecord
 from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_tables

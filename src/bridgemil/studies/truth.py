@@ -12,7 +12,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadUse, plain
 from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.results import Results
-from bridgemil.storage.artifact import file_checksum
+from bridgemil.storage.checksums import file_checksum
 from bridgemil.studies.context import StudyContext
 
 if TYPE_CHECKING:

@@ -1,14 +1,23 @@
-"""Where recordings come from. A source turns a folder into a ``Listing``; add one by adding a file and a line here."""
+"""Where recordings come from: a source lists the recordings of a folder without reading a signal.
+
+A source is a module with one function, ``find(root, options) -> Listing``; add one by adding a file and its name to
+``SOURCES``.
+"""
 
 from __future__ import annotations
 
 import importlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from bridgemil.cohort.listing import Listing
+from bridgemil.errors import BadUse, Problem, plain
+
+SOURCES = ("bids", "manifest", "adftd", "mumtaz2017", "rockhill2021")
+NOT_TEXT = "its name is not UTF-8 or holds control characters (shown as codes); rename it"
 
 
 class SourceOptions(BaseModel):
@@ -23,27 +32,127 @@ class SourceOptions(BaseModel):
     raw: bool = False  # ADFTD: the raw recordings instead of the authors' cleaned ones
 
 
-class Source(Protocol):
-    """The one function a source module offers."""
+@dataclass(frozen=True)
+class Recording:
+    """One file of one subject; ``name`` is its path relative to the source, for messages and the cohort's record."""
 
-    def find(self, root: Path, options: SourceOptions) -> Listing:
-        """List the recordings below ``root`` without reading a signal."""
+    subject: str
+    path: Path
+    name: str
+    channels_tsv: Path | None = None  # BIDS sidecars: channel types and bad channels, marked stretches
+    events_tsv: Path | None = None
+    eeg_json: Path | None = None  # says, among other things, how long the recording is
 
 
-SOURCES = ("bids", "manifest", "adftd", "mumtaz2017", "rockhill2021")
+@dataclass(frozen=True)
+class LeftOut:
+    """Something the cohort does not contain, and why."""
+
+    what: str
+    why: str
 
 
-def find(source: str, root: Path, options: SourceOptions) -> Listing:
-    """List what the named source finds below ``root``.
+@dataclass
+class Listing:
+    """All recordings to prepare, in the order their windows are kept, with everything that must be said about them."""
 
-    Parameters
-    ----------
-    source
-        One of ``SOURCES``.
-    root
-        The folder, or the manifest's file.
-    options
-        Which recordings and labels to take.
-    """
-    module: Source = importlib.import_module(f"{__name__}.{source}")
-    return module.find(root, options)
+    source: str
+    root: Path
+    recordings: list[Recording] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    unusable_labels: dict[str, str] = field(default_factory=dict)  # of subjects that only a problem speaks of
+    columns: dict[str, dict[str, str]] = field(default_factory=dict)  # what else is known of a subject
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def name(self, path: Path) -> str:
+        """The path as messages and records show it: relative to the source where it lies inside."""
+        return plain(path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path))
+
+    def add(self, subject: str, path: Path, *sidecars: Path | None) -> None:
+        """List a file as the subject's next recording with its sidecars; a name that is not plain text is a problem."""
+        name = path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        if plain(str(name)) != str(name):
+            self.problems.append(Problem(NOT_TEXT, plain(subject), self.name(path)))
+        else:
+            self.recordings.append(Recording(subject, path, self.name(path), *sidecars))
+
+    def drop(self, subjects: set[str]) -> None:
+        """Take subjects out of the listing."""
+        self.labels = {subject: label for subject, label in self.labels.items() if subject not in subjects}
+        self.recordings = [recording for recording in self.recordings if recording.subject not in subjects]
+
+    def rename_classes(self, mapping: Mapping[str, str], strict: bool = True) -> None:
+        """Keep the classes named in ``mapping`` under their new names; drop and list every other subject."""
+        known = self.unusable_labels | self.labels
+        found = Counter(known.values())
+        unknown = [old for old in mapping if old not in found]
+        if unknown and strict:
+            named, there = (", ".join(map(repr, names)) for names in (unknown, sorted(found)))
+            raise BadUse(f"--classes names {named}, but the labels are {there}")
+        for label in sorted(set(found) - set(mapping)):
+            dropped = sorted(s for s, own in self.labels.items() if own == label)
+            why = f"class {label!r} is not among the classes asked for"
+            self.left_out += [LeftOut(subject, why) for subject in dropped]
+        self.drop({subject for subject, own in self.labels.items() if own not in mapping})
+        self.labels = {subject: mapping[own] for subject, own in self.labels.items()}
+        self.unusable_labels = {subject: mapping.get(own, own) for subject, own in self.unusable_labels.items()}
+        self.problems = [p for p in self.problems if known.get(p.subject or "", "") in ("", *mapping)]
+
+    def drop_unclear_labels(self) -> None:
+        """Take out, as problems, subjects whose label is a typing error.
+
+        It has an open quotation mark, or differs from a more frequent one only in capitals or spaces.
+        """
+        open_quote = sorted(subject for subject, label in self.labels.items() if label.count('"') % 2)
+        for subject in open_quote:
+            what = f"label {self.labels[subject]!r} has a quotation mark that is not closed; correct it in the table"
+            self.problems.append(Problem(what, subject))
+        self.drop(set(open_quote))
+        other = respelt(self.labels.values())
+        kept = [label for label in sorted(set(self.labels.values())) if label not in other]
+        asked = ",".join([*(f"{label}={usual}" for label, usual in other.items()), *kept])
+        for subject in sorted(subject for subject, label in self.labels.items() if label in other):
+            label = self.labels[subject]
+            what = f"label {label!r} differs from {other[label]!r} only in capitals or spaces; --classes {asked!r}"
+            self.problems.append(Problem(f"{what} joins them", subject))
+        self.drop({subject for subject, label in self.labels.items() if label in other})
+
+
+def respelt(labels: Iterable[str]) -> dict[str, str]:
+    """Labels that differ from a more frequent one only in capitals or in spaces around them, and that one."""
+    counts = Counter(labels)
+    usual: dict[str, str] = {}
+    for label in sorted(counts, key=lambda label: (-counts[label], label)):
+        usual.setdefault(label.strip().casefold(), label)
+    other = {label: usual[label.strip().casefold()] for label in sorted(counts)}
+    return {label: known for label, known in other.items() if label != known}
+
+
+def find(
+    source: Path,
+    preset: str | None,
+    options: SourceOptions,
+    classes: Mapping[str, str] | Iterable[str] | None = None,
+) -> Listing:
+    """List the recordings of a preset's folder, a manifest or a BIDS folder; parameters as of ``prepare``."""
+    if not source.exists():
+        raise BadUse(f"{source}: no such folder or manifest")
+    if options.raw and preset != "adftd":
+        raise BadUse("--raw goes with --preset adftd")
+    if options.unlabelled and (options.label is not None or classes is not None):
+        raise BadUse("--unlabelled prepares without diagnoses; leave --label and --classes out")
+    given = [name for name in ("label", "unlabelled", "task", "session") if getattr(options, name)]
+    if preset is not None and given:
+        raise BadUse(f"--{given[0]} does not go with --preset {preset}, which settles it")
+    kind, root = preset or "bids", source
+    if preset is None and source.is_file():
+        kind = "manifest"
+    elif preset is None and (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file():
+        kind, root = "manifest", source / "manifest.csv"
+    listing: Listing = importlib.import_module(f"{__name__}.{kind}").find(root, options)
+    if classes:
+        listing.rename_classes(classes if isinstance(classes, Mapping) else {name: name for name in classes})
+    listing.drop_unclear_labels()
+    return listing

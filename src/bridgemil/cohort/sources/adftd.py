@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridgemil.cohort import formats
-from bridgemil.cohort.listing import Listing
-from bridgemil.cohort.sources import SourceOptions, bids
+from bridgemil.cohort.sources import Listing, SourceOptions, bids
 from bridgemil.errors import BadData, Problem
 
 CLASSES = {"A": "AD", "F": "FTD", "C": "HC"}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridgemil.cohort import formats
-from bridgemil.cohort.headers import is_irregular
-from bridgemil.cohort.listing import LeftOut, Listing
-from bridgemil.cohort.sources import SourceOptions
-from bridgemil.cohort.tables import read_table
+from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
+from bridgemil.cohort.tables import natural_key, read_table
 from bridgemil.errors import BadData, BadUse, Problem, plain
 
 if TYPE_CHECKING:
@@ -76,8 +73,9 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
             root, datatypes="eeg", suffixes="eeg", tasks=options.task, sessions=options.session, ignore_nosub=True
         )
     except ValueError as error:
+        why = " ".join(str(error).split())
         raise BadData(
-            f"{root}: a file's name is not BIDS ({_words(error)}); rename it, or list the files in a manifest"
+            f"{root}: a file's name is not BIDS ({why}); rename it, or list the files in a manifest"
         ) from None
     names = {path.fpath for path in paths}
     found = [path for path in paths if path.fpath.suffix not in SIDECARS]
@@ -86,49 +84,20 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
     if not found:
         if absent(root, "sub-*/**/eeg/*_eeg.*"):
             raise BadData(f"{root}: the recordings below sub-*/**/eeg/ cannot be read: {formats.ABSENT}")
-        raise BadData(f"{root}: no EEG recording{_sought(options)} below sub-*/**/eeg/; {formats.sentence()}")
-    return sorted(found, key=lambda path: _natural(str(path.fpath)))
+        raise BadData(f"{root}: no EEG recording{_sought(options)} below sub-*/**/eeg/; {formats.FORMATS_READ}")
+    return sorted(found, key=lambda path: natural_key(str(path.fpath)))
 
 
 def refuse_loops(root: Path) -> None:
-    """Refuse links to folders that lead back to where they lie: looking for files would never end.
-
-    Parameters
-    ----------
-    root
-        The BIDS folder, of which the subjects' folders are looked into. Links to other folders are followed; hidden
-        folders are not looked into.
-    """
-    top = root.resolve()
-    waiting: list[tuple[Path, tuple[Path, ...]]] = [
-        (folder, (top, folder.resolve())) for folder in sorted(root.glob("sub-*")) if _is_folder(folder)
-    ]
-    for folder, (_, real) in waiting:
-        if real == top or real in top.parents:
-            raise BadData(f"{folder}: is a link that leads back to a folder it lies in; take it away")
-    seen = 0
-    while waiting:
-        folder, above = waiting.pop()
-        seen += 1
-        if seen > MOST_FOLDERS:
+    """Refuse a link in a subject's folder that leads back to a folder above it: the search would never end."""
+    top = root.absolute()
+    for number, (folder, names, _) in enumerate(os.walk(top, followlinks=True)):
+        place = Path(folder)
+        if place != top and place.is_symlink() and place.resolve() in {parent.resolve() for parent in place.parents}:
+            raise BadData(f"{place}: is a link that leads back to a folder it lies in; take it away")
+        if number > MOST_FOLDERS:
             raise BadData(f"{root}: has more than {MOST_FOLDERS:,} folders, links followed; do links lead in circles?")
-        try:
-            inside = [entry for entry in os.scandir(folder) if _is_folder(entry) and not entry.name.startswith(".")]
-        except OSError:  # not ours to read: nothing in it will be found
-            continue
-        for entry in inside:
-            place = Path(entry.path)
-            real = place.resolve() if entry.is_symlink() else above[-1] / entry.name
-            if real in above:
-                raise BadData(f"{place}: is a link that leads back to a folder it lies in; take it away")
-            waiting.append((place, (*above, real)))
-
-
-def _is_folder(entry: os.DirEntry[str] | Path) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that leads to itself, or a place that nobody may look at
-        return False
+        names[:] = [name for name in names if (name.startswith("sub-") if place == top else not name.startswith("."))]
 
 
 def absent(folder: Path, pattern: str = "**/*_eeg.*") -> str:
@@ -138,7 +107,7 @@ def absent(folder: Path, pattern: str = "**/*_eeg.*") -> str:
 
 
 def add(listing: Listing, path: BIDSPath) -> None:
-    """List a BIDS recording with the sidecars that apply to it; refuses one of which nobody can tell which do."""
+    """List a BIDS recording with the sidecars that apply to it; ``BadData`` where several do."""
     sidecars = [_sidecar(path, ending) for ending in ("channels.tsv", "events.tsv", "eeg.json")]
     listing.add(f"sub-{path.subject}", path.fpath, *sidecars)
 
@@ -191,7 +160,7 @@ def read_participants(root: Path, label: str | None = None) -> tuple[list[str], 
         raise BadData(f"{path}: has no column participant_id; the columns are: {', '.join(columns)}")
     participants: dict[str, dict[str, str]] = {}
     twice = []
-    for row in rows:
+    for _, row in rows:
         name = row.pop("participant_id")
         subject = name if name.startswith("sub-") else f"sub-{name}"
         if subject in participants:
@@ -202,21 +171,12 @@ def read_participants(root: Path, label: str | None = None) -> tuple[list[str], 
     return [column for column in columns if column != "participant_id"], participants
 
 
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A sort key by which run-2 stands before run-10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
 def _list_unread(listing: Listing, options: SourceOptions, taken: list[BIDSPath]) -> None:
     """Say which files look like recordings but were not taken."""
     used = {path.fpath for path in taken}
     for file in sorted(listing.root.glob("sub-*/**/*")):
-        if file.suffix.lower() in formats.FORMATS and is_irregular(file):
-            listing.left_out.append(LeftOut(listing.name(file), "is no regular file but a pipe, a device or a socket"))
+        if file.suffix.lower() in formats.FORMATS and formats.is_irregular(file):
+            listing.left_out.append(LeftOut(listing.name(file), formats.IRREGULAR))
         elif _is_missed(file, options) and (subject := file.relative_to(listing.root).parts[0]) in listing.labels:
             listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
         elif formats.is_recording(file) and file not in used:
@@ -229,11 +189,9 @@ def _list_unread(listing: Listing, options: SourceOptions, taken: list[BIDSPath]
 
 
 def _is_missed(file: Path, options: SourceOptions) -> bool:
-    """Whether a recording that is asked for is a link to content that was not fetched (samples beside it are not)."""
+    """Whether a recording that is asked for is a link to content that was not fetched."""
     asked = [f"{entity}-{value}_" for entity, value in (("task", options.task), ("ses", options.session)) if value]
-    is_named = file.stem.endswith("_eeg") and all(part in file.name for part in asked)
-    is_samples = file.suffix == ".fdt" or (file.suffix == ".eeg" and os.path.lexists(file.with_suffix(".vhdr")))
-    return is_named and not is_samples and formats.is_absent(file)
+    return file.stem.endswith("_eeg") and all(part in file.name for part in asked) and formats.is_missed(file)
 
 
 def _sought(options: SourceOptions) -> str:

@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bridgemil.cohort import formats
-from bridgemil.cohort.listing import LeftOut, Listing
-from bridgemil.cohort.sources import SourceOptions
-from bridgemil.cohort.tables import folded, numbered_rows
+from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
+from bridgemil.cohort.tables import folded, read_table
 from bridgemil.errors import BadData, BadUse, Problem
 
 
 def find(root: Path, options: SourceOptions) -> Listing:
     """List the rows of a manifest; ``root`` is the CSV file."""
     label_column = options.label or "label"
-    columns, rows = numbered_rows(root, delimiter=None, used=("subject", label_column, "file"))
+    columns, rows = read_table(root, delimiter=None, used=("subject", label_column, "file"))
     subject_column, file_column, *named = _columns(
         root, columns, ("subject", "file") if options.unlabelled else ("subject", "file", label_column)
     )

@@ -12,8 +12,7 @@ import re
 from pathlib import Path
 
 from bridgemil.cohort import formats
-from bridgemil.cohort.listing import LeftOut, Listing
-from bridgemil.cohort.sources import SourceOptions
+from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
 from bridgemil.errors import BadData, Problem
 
 NAME = re.compile(r"^(?:\d+_)?(MDD|H)\s+S(\d+)\s+(EC|EO|TASK)\s*\.edf$", re.IGNORECASE)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridgemil.cohort.listing import LeftOut, Listing
-from bridgemil.cohort.sources import SourceOptions, bids
+from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions, bids
 from bridgemil.errors import Problem
 
 SESSIONS = {"pd": ("PD", "on"), "hc": ("HC", "hc")}

@@ -95,7 +95,7 @@ def true_evidence(recordings: str | Path, subject: str, starts: Signal) -> NDArr
         another, so none is True; ``has_evidence_windows`` tells such a cohort.
     """
     _, rows = read_table(Path(recordings) / subject / "eeg" / f"{subject}_task-rest_events.tsv")
-    events = [Event(float(row["onset"]), float(row["duration"]), row["trial_type"]) for row in rows]
+    events = [Event(float(row["onset"]), float(row["duration"]), row["trial_type"]) for _, row in rows]
     return evidence_windows(events, len(starts), starts)
 
 
@@ -106,7 +106,7 @@ def patients(recordings: str | Path) -> set[str]:
     that speak for the label hold the evidence.
     """
     _, rows = read_table(Path(recordings) / "participants.tsv")
-    return {row["participant_id"] for row in rows if row["group"] != CLASSES[0]}
+    return {row["participant_id"] for _, row in rows if row["group"] != CLASSES[0]}
 
 
 def has_evidence_windows(recordings: str | Path) -> bool:

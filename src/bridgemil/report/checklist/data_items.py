@@ -9,7 +9,7 @@ import numpy as np
 from bridgemil.audit.size import half_width
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.tables import MISSING
+from bridgemil.cohort.tables import is_missing
 from bridgemil.evaluation.statistics import counted
 from bridgemil.report.checklist import people
 from bridgemil.report.checklist.dossier import Dossier
@@ -222,7 +222,7 @@ def _missing_values(cohort: Cohort) -> str:
     for column in map(str, cohort.table.columns):
         if column not in OWN:
             values = cohort.column(column)
-            gaps[column] = sum(value is None or str(value).strip().lower() in MISSING for value in values)
+            gaps[column] = sum(is_missing(value) for value in values)
     return ", ".join(
         f"{column} of {counted(n, 'person').replace('persons', 'people')}" for column, n in gaps.items() if n
     )

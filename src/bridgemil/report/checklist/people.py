@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.tables import MISSING, folded
+from bridgemil.cohort.tables import folded, is_missing
 from bridgemil.evaluation.metrics import accuracy as pooled_accuracy
 from bridgemil.evaluation.metrics import accuracy_interval, score_intervals, scores
 from bridgemil.report.benchmark import Cell
@@ -57,7 +57,7 @@ def by_value(cohort: Cohort, column: str) -> dict[str, list[str]]:
     people: dict[str, list[str]] = {}
     for subject, value in zip(cohort.subjects, cohort.column(column), strict=True):
         words = "" if value is None else str(value).strip()
-        if words.lower() not in MISSING:
+        if not is_missing(words):
             people.setdefault(spelling.setdefault(words.lower(), words), []).append(subject)
     return {name: people[name] for name in sorted(people)}
 
