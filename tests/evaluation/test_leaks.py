@@ -135,8 +135,8 @@ def test_a_planted_leak_in_the_stored_features_is_caught(
     noisy = with_noise(cohort, subjects.train[:2])
     honest = models.features_of
 
-    def careless(cache: Any, key: str, data: Cohort, subject: str, compute: Any) -> Any:
-        return cache.features(key, f"{subject:-<64}", lambda: compute(data.windows(subject)))
+    def careless(cache: Any, features: models.Features, data: Cohort, subject: str) -> Any:
+        return cache.features(features.key, f"{subject:-<64}", lambda: features.compute(data.windows(subject)))
 
     alone = quantities(cohort, subjects, method, tmp_path / "alone", backbone)
     for features_of, leaks in ((honest, False), (careless, True)):

@@ -18,7 +18,6 @@ from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models import BaselineModel, Model, NetworkModel, fit
 from bridgemil.models.fitting import FitCache
-from bridgemil.models.model import baseline_key, front_end_features, front_end_key
 from bridgemil.runs import RESULTS_VERSION, read_features
 
 NAME = "recomputed"
@@ -103,29 +102,19 @@ def _alike(one: tuple[Any, Any], two: tuple[Any, Any]) -> bool:
 def _features(inputs: AuditInput, about: Mapping[str, Any], model: Model, done: dict[str, int]) -> list[str]:
     """The features kept of a person are those of that person's windows alone."""
     assert inputs.store is not None
-    found = _key_and_features(model)
-    if found is None:
+    if model.features is None:
         return []
-    key, compute = found
     wrong = []
     for subject in list(about["test"])[:MOST_PEOPLE]:
-        folder = _feature_folder(inputs, key, subject)
+        folder = _feature_folder(inputs, model.features.key, subject)
         if not folder.is_dir() or about.get("kept"):
             continue
         done["features"] += 1
         kept = read_features(folder)
-        anew = compute(inputs.cohort.windows(subject))
+        anew = model.features.compute(inputs.cohort.windows(subject))
         if kept.shape != anew.shape or not np.allclose(kept, anew, rtol=1e-3, atol=1e-3):
             wrong.append(f"the features kept of {subject} are not those of that person's windows")
     return wrong
-
-
-def _key_and_features(model: Model) -> tuple[str, Callable[[NDArray[np.float32]], NDArray[Any]]] | None:
-    """What names a model's features of a person, and computes them; None where it has none."""
-    if isinstance(model, BaselineModel):
-        return baseline_key(model.facts.settings, model.baseline), model.baseline.features
-    front_end: Any = getattr(model.network.encoder, "front_end", None) if isinstance(model, NetworkModel) else None
-    return None if front_end is None else (front_end_key(front_end), lambda bag: front_end_features(front_end, bag))
 
 
 def _feature_folder(inputs: AuditInput, key: str, subject: str) -> Path:
@@ -155,7 +144,7 @@ def _p(values: Any) -> str:
 
 def _is_quick(inputs: AuditInput, about: Mapping[str, Any], model: BaselineModel) -> bool:
     """Whether the fit can be done again in a moment: features that take long are there."""
-    key = baseline_key(model.facts.settings, model.baseline)
+    key = model.features.key
     people = [*about["train"], *about["test"]]
     stored = not about.get("kept") and all(_feature_folder(inputs, key, subject).is_dir() for subject in people)
     return stored or bool(model.facts.settings.method == "bandpower")

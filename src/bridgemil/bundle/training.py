@@ -33,10 +33,8 @@ from bridgemil.models import (
     NetworkModel,
     features_of,
     fit_whole,
-    front_end_arrays,
     roles,
 )
-from bridgemil.models.model import baseline_key
 from bridgemil.parallel import device_of, torch_threads
 from bridgemil.report.window_values import leaves
 from bridgemil.runs import RunCache, RunStore, open_store, run_identity, stage1_identity
@@ -174,11 +172,10 @@ def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | Non
     cache = RunCache(runs, "", None, {})
     for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
         if isinstance(leaf, BaselineModel) and leaf.baseline.feature_names:
-            key = baseline_key(leaf.facts.settings, leaf.baseline)
-            return np.stack([features_of(cache, key, cohort, who, leaf.baseline.features) for who in cohort.subjects])
-        arrays = front_end_arrays(leaf.network.encoder, cohort, cache) if isinstance(leaf, NetworkModel) else None
-        if arrays is not None:
-            return np.stack([arrays(who).mean(axis=0, dtype=np.float64) for who in cohort.subjects])
+            return np.stack([features_of(cache, leaf.features, cohort, who) for who in cohort.subjects])
+        if isinstance(leaf, NetworkModel) and leaf.features is not None:
+            rows = (features_of(cache, leaf.features, cohort, who) for who in cohort.subjects)
+            return np.stack([values.mean(axis=0, dtype=np.float64) for values in rows])
     return None
 
 
@@ -191,10 +188,6 @@ def _same_training(out: Path, identity: str) -> Mapping[str, Any] | None:
     return metadata if metadata["provenance"].get("identity") == identity else None
 
 
-def _facts(cohort: Cohort, settings: Settings, seed: int) -> ModelFacts:
-    return ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed)
-
-
 def _of_folds(cohort: Cohort, results: Results, settings: Settings, seed: int, runs: RunStore) -> Model:
     """The models of all folds, and of all members where the method is an ensemble, averaged."""
     members: dict[str, Model] = {}
@@ -203,7 +196,7 @@ def _of_folds(cohort: Cohort, results: Results, settings: Settings, seed: int, r
             suffix = f"-{part.name}" if results.members else ""
             code = part.settings.backbone if part.settings.code is not None else None
             members[f"fold-{fold:02d}{suffix}"] = runs.model(identity, backbone=code)
-    return EnsembleModel(_facts(cohort, settings, seed), dict(sorted(members.items())))
+    return EnsembleModel(ModelFacts.of(cohort, settings, seed), dict(sorted(members.items())))
 
 
 def _single(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,10 @@ from bridgemil.models.loading import encoder_for, refuse_changed_code
 from bridgemil.models.model import (
     BaselineModel,
     EnsembleModel,
+    Features,
     Model,
     ModelFacts,
     NetworkModel,
-    baseline_key,
-    front_end_features,
-    front_end_key,
 )
 
 if TYPE_CHECKING:
@@ -38,34 +37,34 @@ if TYPE_CHECKING:
 
 
 class FitCache:
-    """Where a fit keeps what it can go on from, and what fits share. This one keeps nothing but features, in memory."""
+    """Checkpoints, Stage 1 encoders and features that fits share. This one keeps features only, in memory."""
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[str, str], NDArray[Any]] = {}
 
     def checkpoint(self) -> Path | None:
-        """Where an unfinished fit keeps its state."""
+        """Where an unfinished fit keeps its checkpoint."""
         return None
 
     def stage1(self, train: Callable[[Path | None], tuple[dict[str, Tensor], dict[str, Any]]]) -> tuple[
         dict[str, Tensor], dict[str, Any]
     ]:  # fmt: skip
-        """The Stage 1 encoder and what is known of it; ``train`` makes it (with a file to go on from)."""
+        """The Stage 1 encoder and its metadata; ``train`` trains it (with a checkpoint to resume from)."""
         return train(None)
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """An array computed from one person's windows alone; ``key`` names how."""
+        """An array computed from one subject's windows alone; ``key`` names how."""
         if (key, signal_hash) not in self._arrays:
             self._arrays[key, signal_hash] = compute()
         return self._arrays[key, signal_hash]
 
     def prepare_features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> None:
-        """Called for each person before ``features``: where processes share a cache, they divide the work here."""
+        """Called for each subject before ``features``: where processes share a cache, they divide the work here."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model and how it came about."""
+    """A fitted model, its training curve and its cost."""
 
     model: Model
     curve: Curve
@@ -111,7 +110,7 @@ def fit(
         The model, the training curve and the selected epoch.
     """
     cache = cache or FitCache()
-    facts = ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed)
+    facts = ModelFacts.of(cohort, settings, seed)
     if settings.selects and not validation:
         raise BadUse("no validation subjects to select the epoch on; give some, or use stage2.selection=last")
     if validation and not settings.selects:
@@ -136,10 +135,10 @@ def fit_whole(
     cache: Callable[[Settings], FitCache] | None = None,
     watch: Watch | None = None,
 ) -> Model:
-    """Learn from all subjects that are given, none of whom will test the model.
+    """Fit a model, or every member of an ensemble, on all subjects that are given.
 
-    Parameters are those of ``fit``, but for: ``settings`` may be an ensemble's, and ``cache`` gives each member its
-    own. Who selects no epoch learns from the validation subjects too.
+    Parameters are those of ``fit``, but ``settings`` may be an ensemble's, and ``cache`` gives each member its own.
+    Members that select no epoch train on the validation subjects too.
     """
     shared = FitCache()
     fitted = {}
@@ -149,48 +148,47 @@ def fit_whole(
         fitted[member.method] = made.model
     if not settings.members:
         return fitted[settings.method]
-    return EnsembleModel(ModelFacts(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed), fitted)
+    return EnsembleModel(ModelFacts.of(cohort, settings, seed), fitted)
 
 
 def roles(
     settings: Settings, train: Sequence[str], validation: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Who trains and who selects in a whole fit: where nothing is selected everyone trains."""
+    """The training and the validation subjects: without selection of an epoch, all are training subjects."""
     return (tuple(train), tuple(validation)) if settings.selects else ((*train, *validation), ())
 
 
 def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, cache: FitCache) -> Fit:
     begun = time.perf_counter()
     baseline = baselines.create(facts.settings.method, facts.settings.baseline or {}, facts.signal)
-    key = baseline_key(facts.settings, baseline)
-    ids = sorted(train)
-    prepare_features(cache, key, cohort, ids, baseline.features)
-    rows = [features_of(cache, key, cohort, subject, baseline.features) for subject in ids]
+    ids, features = sorted(train), Features.of_baseline(facts.settings, baseline)
+    prepare_features(cache, features, cohort, ids)
+    rows = [features_of(cache, features, cohort, subject) for subject in ids]
     y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in ids])
     classifier = baseline.fit(np.stack(rows), y, len(facts.classes), facts.seed)
     return Fit(BaselineModel(facts, baseline, classifier), [], None, time.perf_counter() - begun, 1)
 
 
-def features_of(
-    cache: FitCache, key: str, cohort: Cohort, subject: str, compute: Callable[[NDArray[np.float32]], NDArray[Any]]
-) -> NDArray[Any]:
+def features_of(cache: FitCache, features: Features, cohort: Cohort, subject: str) -> NDArray[Any]:
     """Features of one subject's windows, computed once for all fits that share a cache."""
+    if features.per_window and isinstance(cohort, CohortSubset):  # a window's features are its own
+        return cohort.part(subject, features_of(cache, features, cohort.whole, subject))
     with _naming(subject):
-        return cache.features(key, cohort.records[subject].signal_hash, lambda: compute(cohort.windows(subject)))
+        signal_hash = cohort.records[subject].signal_hash
+        return cache.features(features.key, signal_hash, partial(_compute, features, cohort, subject))
 
 
-def prepare_features(
-    cache: FitCache, key: str, cohort: Cohort, subjects: Sequence[str], compute: Callable[[NDArray[np.float32]], Any]
-) -> None:
-    """Let the processes that share a cache compute the features of different people, and of none twice."""
+def prepare_features(cache: FitCache, features: Features, cohort: Cohort, subjects: Sequence[str]) -> None:
+    """Let the processes that share a cache compute the features of different subjects, each once."""
+    whole = cohort.whole if features.per_window and isinstance(cohort, CohortSubset) else cohort
     for subject in subjects:
-
-        def now(subject: str = subject) -> NDArray[Any]:
-            made: NDArray[Any] = compute(cohort.windows(subject))
-            return made
-
         with _naming(subject):
-            cache.prepare_features(key, cohort.records[subject].signal_hash, now)
+            signal_hash = whole.records[subject].signal_hash
+            cache.prepare_features(features.key, signal_hash, partial(_compute, features, whole, subject))
+
+
+def _compute(features: Features, cohort: Cohort, subject: str) -> NDArray[Any]:
+    return features.compute(cohort.windows(subject))
 
 
 @contextmanager
@@ -225,7 +223,10 @@ def _fit_network(
         refuse_changed_code(settings, facts.signal)
         streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
-        arrays = front_end_arrays(encoder, cohort, cache, [*ids, *sorted(validation)])
+        arrays = None
+        if (features := Features.of_encoder(encoder)) is not None:
+            prepare_features(cache, features, cohort, [*ids, *sorted(validation)])
+            arrays = partial(features_of, cache, features, cohort)
         scale = cohort.normalisation(ids) if arrays is None else None
         training = WindowSet(cohort, ids, scale, arrays)
         validating = WindowSet(cohort, sorted(validation), scale, arrays) if validation else None
@@ -238,33 +239,6 @@ def _fit_network(
     return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
 
 
-def front_end_arrays(
-    encoder: nn.Module, cohort: Cohort, cache: FitCache, subjects: Sequence[str] = ()
-) -> Callable[[str], NDArray[np.float32]] | None:
-    """Where the encoder has a front end: a function from a subject to its features (n x F); None elsewhere.
-
-    A front end is a function of the window alone, so one person's features depend on nobody else's. Those of
-    ``subjects`` are computed at once, each by one of the processes that share the cache.
-    """
-    front_end: Any = getattr(encoder, "front_end", None)
-    if front_end is None:
-        return None
-    key = front_end_key(front_end)
-
-    whole = cohort.whole if isinstance(cohort, CohortSubset) else cohort  # a window's features are its own
-
-    def compute(bag: NDArray[np.float32]) -> NDArray[np.float32]:
-        return front_end_features(front_end, bag)
-
-    prepare_features(cache, key, whole, subjects, compute)
-
-    def features(subject: str) -> NDArray[np.float32]:
-        every = features_of(cache, key, whole, subject, compute)
-        return cohort.part(subject, every) if isinstance(cohort, CohortSubset) else every
-
-    return features
-
-
 def _stage1(
     encoder: nn.Module,
     training: WindowSet,
@@ -274,7 +248,7 @@ def _stage1(
     cache: FitCache,
     watch: Watch | None,
 ) -> tuple[Curve, float]:
-    """Load the Stage 1 encoder from the cache, training it first if nobody has; its curve and seconds."""
+    """Load the Stage 1 encoder from the cache, training it first if it is not there; its curve and seconds."""
     from bridgemil.learning.objectives import train_encoder
 
     stage1, backbone = settings.stage1, settings.backbone

@@ -11,7 +11,16 @@ from bridgemil import backbones, baselines
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models.model import ABOUT, KIND, WEIGHTS, BaselineModel, EnsembleModel, Model, ModelFacts, NetworkModel
+from bridgemil.models.model import (
+    KIND,
+    METADATA,
+    WEIGHTS,
+    BaselineModel,
+    EnsembleModel,
+    Model,
+    ModelFacts,
+    NetworkModel,
+)
 from bridgemil.storage.artifact import Artifact, is_artifact
 
 if TYPE_CHECKING:
@@ -61,7 +70,7 @@ def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = No
 
     from bridgemil.learning.checkpoint import read_tensors, under
 
-    metadata = artifact.json(f"{below}{ABOUT}")
+    metadata = artifact.json(f"{below}{METADATA}")
     facts = _facts(artifact, metadata)
     if "members" in metadata:
         members = {
@@ -91,7 +100,7 @@ def _facts(artifact: Artifact, metadata: dict[str, Any]) -> ModelFacts:
     try:
         settings = Settings.model_validate(metadata["settings"])
     except ValidationError:
-        raise artifact.bad(ABOUT, "has settings that this version does not know") from None
+        raise artifact.bad(METADATA, "has settings that this version does not know") from None
     return ModelFacts(
         settings,
         tuple(metadata["classes"]),

@@ -1,10 +1,10 @@
-"""What a fit leaves: a network, a baseline or an ensemble of them, each of which takes one person's raw windows."""
+"""Fitted models: a network, a baseline or an ensemble of them, each of which takes the raw windows of one subject."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,28 +21,29 @@ from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from bridgemil.baselines.classifiers import Classifier
+    from bridgemil.cohort.cohort import Cohort
     from bridgemil.learning.data import Scale
     from bridgemil.learning.networks import BagModel, WindowModel
 
 KIND = "model"  # of an artifact that holds nothing else
-ABOUT, WEIGHTS = "model.json", "model.safetensors"
-# Gives an array computed of one person's windows: by its key if it is remembered, else by computing it.
+METADATA, WEIGHTS = "model.json", "model.safetensors"
+# An array computed from one subject's windows: ``remember(key, compute)`` returns the stored one, or computes it.
 Remember = Callable[[str, Callable[[], NDArray[Any]]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class LazyBag:
-    """A person's windows that are read only if they are needed: where features are remembered, they are not.
+    """The windows of a subject, read only if they are needed: where features are stored, they are not.
 
     Parameters
     ----------
-    shape
+    shape : tuple of int
         Windows x channels x time.
-    read
-        Gives the windows.
+    read : callable
+        Returns the windows.
     """
 
     shape: tuple[int, ...]
@@ -52,27 +53,71 @@ class LazyBag:
 Bag = NDArray[np.float32] | LazyBag
 
 
-def windows_of(bag: Bag) -> NDArray[np.float32]:
-    """The windows, read now if they were not."""
-    return bag.read() if isinstance(bag, LazyBag) else bag
+@dataclass(frozen=True)
+class Features:
+    """Features that depend on one subject's windows alone, so that they can be stored and shared by models.
+
+    Parameters
+    ----------
+    key : str
+        Equal where the features of given windows are equal.
+    compute : callable
+        From windows n x C x T (microvolts) to features, n x F per window or F per subject.
+    per_window : bool
+        Whether there is one row per window.
+    left_out : mapping of str to str
+        Frequency bands that the recordings or their filters do not hold, with the reason.
+    """
+
+    key: str
+    compute: Callable[[NDArray[np.float32]], NDArray[Any]]
+    per_window: bool
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_encoder(cls, encoder: nn.Module) -> Features | None:
+        """The features of an encoder's front end; None if it has none."""
+        front_end: Any = getattr(encoder, "front_end", None)
+        return None if front_end is None else cls.of_front_end(front_end)
+
+    @classmethod
+    def of_front_end(cls, front_end: Any) -> Features:
+        """The features of a front end, a module N x C x T -> N x F with ``key`` and ``check``."""
+        key = json.dumps(["front end", front_end.key], sort_keys=True)
+        left_out = getattr(front_end, "left_out", {})
+        return cls(key, lambda bag: front_end_features(front_end, bag), True, left_out)
+
+    @classmethod
+    def of_baseline(cls, settings: Settings, baseline: baselines.Baseline) -> Features:
+        """The features of a baseline."""
+        key = json.dumps([settings.method, settings.code, baseline.features_key], sort_keys=True)
+        return cls(key, baseline.features, False, baseline.left_out)
+
+    def of_bag(self, bag: Bag, remember: Remember | None = None) -> NDArray[Any]:
+        """The features of one subject's windows; computed if ``remember`` does not have them."""
+
+        def compute() -> NDArray[Any]:
+            return self.compute(_windows(bag))
+
+        return compute() if remember is None else remember(self.key, compute)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one person with n windows; K is the number of classes.
+    """The prediction of one subject with n windows; K is the number of classes.
 
     Parameters
     ----------
-    predicted
-        The class's number.
-    probabilities
-        Of each class, K.
-    gates
-        How far each window was let in, n; None where the method has no gates.
-    contributions
-        What each window adds to each class's logit, n x K; None where the method has none.
-    window_probabilities
-        What each window says by itself, n x K; of a majority vote only.
+    predicted : int
+        Number of the class.
+    probabilities : ndarray of shape (K,)
+        Of each class.
+    gates : ndarray of shape (n,), or None
+        Attention weight of each window; None where the method has none.
+    contributions : ndarray of shape (n, K), or None
+        What each window adds to each class's logit; None where the method has none.
+    window_probabilities : ndarray of shape (n, K), or None
+        Predicted probabilities of each window alone; of a majority vote only.
     """
 
     predicted: int
@@ -84,7 +129,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a model beside its numbers."""
+    """The metadata of a model."""
 
     settings: Settings
     classes: tuple[str, ...]
@@ -93,8 +138,13 @@ class ModelFacts:
     seed: int = 0
     versions: Mapping[str, str] = field(default_factory=lambda: versions())
 
+    @classmethod
+    def of(cls, cohort: Cohort, settings: Settings, seed: int) -> ModelFacts:
+        """The metadata of a model that is fitted on a cohort."""
+        return cls(settings, tuple(cohort.classes), cohort.signal, cohort.preparation, seed)
+
     def for_json(self) -> dict[str, Any]:
-        """As ``model.json`` holds it."""
+        """The content of ``model.json``."""
         return {
             "settings": self.settings.model_dump(mode="json"),
             "classes": list(self.classes),
@@ -106,10 +156,18 @@ class ModelFacts:
 
 
 class Model(ABC):
-    """What a fit leaves."""
+    """A fitted model.
 
-    def __init__(self, facts: ModelFacts) -> None:
-        self.facts = facts
+    Parameters
+    ----------
+    facts : ModelFacts
+        Its metadata.
+    features : Features, optional
+        What it computes first of a subject's windows, if that can be stored.
+    """
+
+    def __init__(self, facts: ModelFacts, features: Features | None = None) -> None:
+        self.facts, self.features = facts, features
 
     @abstractmethod
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
@@ -150,10 +208,10 @@ class Model(ABC):
     @property
     def left_out(self) -> Mapping[str, str]:
         """Frequency bands that are no features, because recordings or filters do not hold them, with the reason."""
-        return {}
+        return {} if self.features is None else self.features.left_out
 
     def more(self) -> dict[str, Any]:
-        """What ``model.json`` must hold beside the facts."""
+        """Further content of ``model.json``."""
         return {}
 
     def save(self, folder: str | Path) -> None:
@@ -173,7 +231,7 @@ class Model(ABC):
 
         folder.mkdir(parents=True, exist_ok=True)
         write_tensors(folder / WEIGHTS, self.tensors())
-        write_json(folder / ABOUT, self.facts.for_json() | self.more())
+        write_json(folder / METADATA, self.facts.for_json() | self.more())
 
     def _check(self, bag: Bag) -> None:
         signal = self.facts.signal
@@ -191,17 +249,11 @@ class NetworkModel(Model):
     def __init__(
         self, facts: ModelFacts, network: WindowModel | BagModel, scale: Scale | None, device: torch.device
     ) -> None:
-        super().__init__(facts)
+        super().__init__(facts, Features.of_encoder(network.encoder))
         self.network, self.scale, self.device = network, scale, device
 
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """The front end's, where there is one."""
-        front_end: Any = getattr(self.network.encoder, "front_end", None)
-        return {} if front_end is None else getattr(front_end, "left_out", {})
-
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
-        """What the network says of one person."""
+        """Predict one subject."""
         from bridgemil.learning.networks import WindowModel, vote
 
         self._check(bag)
@@ -225,17 +277,12 @@ class NetworkModel(Model):
         return embeddings
 
     def _blocks(self, bag: Bag, remember: Remember | None = None) -> Iterator[Tensor]:
-        """The windows, or a front end's features of them, as the encoder takes them: a block at a time."""
+        """The windows, or the front end's features of them, as the encoder takes them: a block at a time."""
         import torch
 
         from bridgemil.learning.data import BLOCK, normalised
 
-        front_end: Any = getattr(self.network.encoder, "front_end", None)
-        if front_end is not None:
-            key = front_end_key(front_end)
-            rows = (remember or compute_anew)(key, lambda: front_end_features(front_end, windows_of(bag)))
-        else:
-            rows = windows_of(bag)
+        rows = _windows(bag) if self.features is None else self.features.of_bag(bag, remember)
         for first in range(0, len(rows), BLOCK):
             part = np.array(rows[first : first + BLOCK], dtype=np.float32)
             yield torch.from_numpy(part if self.scale is None else normalised(part, self.scale))
@@ -252,27 +299,22 @@ class NetworkModel(Model):
 
 
 class BaselineModel(Model):
-    """A classifier on features of the person."""
+    """A classifier on features of the subject."""
+
+    features: Features
 
     def __init__(self, facts: ModelFacts, baseline: baselines.Baseline, classifier: Classifier) -> None:
-        super().__init__(facts)
+        super().__init__(facts, Features.of_baseline(facts.settings, baseline))
         self.baseline, self.classifier = baseline, classifier
 
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """The baseline's."""
-        return self.baseline.left_out
-
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
-        """What the classifier says of one person."""
+        """Predict one subject."""
         self._check(bag)
-        key = baseline_key(self.facts.settings, self.baseline)
-        features = (remember or compute_anew)(key, lambda: self.baseline.features(windows_of(bag)))
-        p = self.classifier.probabilities(features[None])[0]
+        p = self.classifier.probabilities(self.features.of_bag(bag, remember)[None])[0]
         return Prediction(int(p.argmax()), p)
 
     def embed(self, bag: NDArray[np.float32]) -> NDArray[Any]:
-        """The person's features, 1 x f."""
+        """The features of the subject, 1 x f."""
         self._check(bag)
         return self.baseline.features(bag)[None]
 
@@ -283,20 +325,20 @@ class BaselineModel(Model):
         return {name: torch.from_numpy(np.array(value)) for name, value in self.classifier.tensors().items()}
 
     def more(self) -> dict[str, Any]:
-        """Which classifier the numbers are of."""
+        """The kind of classifier that the numbers belong to."""
         return {"classifier": self.classifier.kind}
 
 
 class EnsembleModel(Model):
     """Several models of the same signal and classes, whose probabilities are averaged.
 
-    Of gates, contributions and window probabilities it gives the mean over the members that have them.
+    Attention weights, contributions and window probabilities are means over the members that have them.
 
     Parameters
     ----------
-    facts
-        What is known of the whole.
-    members
+    facts : ModelFacts
+        Metadata of the ensemble.
+    members : mapping of str to Model
         By name; a name is the member's folder when the ensemble is saved.
     """
 
@@ -310,16 +352,16 @@ class EnsembleModel(Model):
         self.members = dict(members)
 
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
-        """The mean of what the members say; the likeliest class is predicted."""
+        """The mean of the members' predictions; the class with the highest probability is predicted."""
         remember = remember or in_memory()
-        said = [member.predict(bag, remember) for member in self.members.values()]
-        p: NDArray[np.float64] = np.mean([each.probabilities for each in said], axis=0)
-        return Prediction(
-            int(p.argmax()),
-            p,
-            *(_mean_of_those_given([getattr(each, part) for each in said])
-              for part in ("gates", "contributions", "window_probabilities")),
-        )  # fmt: skip
+        predictions = [member.predict(bag, remember) for member in self.members.values()]
+
+        def mean(part: str) -> NDArray[Any] | None:
+            given = [values for prediction in predictions if (values := getattr(prediction, part)) is not None]
+            return np.mean(given, axis=0) if given else None
+
+        p: NDArray[np.float64] = np.mean([prediction.probabilities for prediction in predictions], axis=0)
+        return Prediction(int(p.argmax()), p, mean("gates"), mean("contributions"), mean("window_probabilities"))
 
     def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
         """The members' embeddings side by side, n x (sum of d); a baseline's features are repeated for each window."""
@@ -328,28 +370,22 @@ class EnsembleModel(Model):
         return np.concatenate([np.broadcast_to(part, (rows, part.shape[1])) for part in parts], axis=1)
 
     def tensors(self) -> dict[str, Tensor]:
-        """None but its members'."""
+        """None of its own."""
         return {}
 
     def write(self, folder: Path) -> None:
         """Write each member into a folder of its own below."""
         for name, member in self.members.items():
             member.write(folder / name)
-        write_json(folder / ABOUT, self.facts.for_json() | {"members": list(self.members)})
+        write_json(folder / METADATA, self.facts.for_json() | {"members": list(self.members)})
 
 
-def _mean_of_those_given(values: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
-    given = [value for value in values if value is not None]
-    return np.mean(given, axis=0) if given else None
-
-
-def compute_anew(key: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-    """Remembers nothing."""
-    return compute()
+def _windows(bag: Bag) -> NDArray[np.float32]:
+    return bag.read() if isinstance(bag, LazyBag) else bag
 
 
 def in_memory() -> Remember:
-    """Remembers as long as it lives; for one person only."""
+    """Stores features in memory; for one subject only."""
     known: dict[str, NDArray[Any]] = {}
 
     def remember(key: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
@@ -360,18 +396,8 @@ def in_memory() -> Remember:
     return remember
 
 
-def baseline_key(settings: Settings, baseline: baselines.Baseline) -> str:
-    """Names what decides a baseline's features."""
-    return json.dumps([settings.method, settings.code, baseline.features_key], sort_keys=True)
-
-
-def front_end_key(front_end: Any) -> str:
-    """Names what decides a front end's features."""
-    return json.dumps(["front end", front_end.key], sort_keys=True)
-
-
 def front_end_features(front_end: Any, bag: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A front end's features of one person's windows (n x C x T, microvolts): n x F."""
+    """A front end's features of one subject's windows (n x C x T, microvolts): n x F."""
     import torch
 
     from bridgemil.learning.data import BLOCK
@@ -383,7 +409,7 @@ def front_end_features(front_end: Any, bag: NDArray[np.float32]) -> NDArray[np.f
 
 
 def versions() -> dict[str, str]:
-    """What computed the numbers."""
+    """Versions of the packages that computed the numbers."""
     from importlib.metadata import version
 
     return {name: version(name) for name in ("bridgemil", "torch", "numpy")}

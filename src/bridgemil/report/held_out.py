@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, some_bands,
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
-from bridgemil.models import BaselineModel, FitCache, Model, NetworkModel, features_of, front_end_arrays
+from bridgemil.models import BaselineModel, FitCache, Model, features_of
 from bridgemil.report.cohort_place import cohort_place
 from bridgemil.report.explanation import Person
 from bridgemil.report.window_values import Floats
@@ -72,17 +71,12 @@ class HeldOut:
         """
         train = sorted(self.about["train"])
         cache = RunCache(self.store, self.identity, None, {}) if os.access(self.store.root, os.W_OK) else FitCache()
-        if isinstance(model, BaselineModel):
-            settings, baseline = model.facts.settings, model.baseline
-            key = json.dumps([settings.method, settings.code, baseline.features_key], sort_keys=True)
-            rows = [features_of(cache, key, self.cohort, subject, baseline.features) for subject in train]
-            return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training people"
-        assert isinstance(model, NetworkModel)
-        arrays = front_end_arrays(model.network.encoder, self.cohort, cache)
-        if arrays is None:
+        if model.features is None:
             return None, ""
-        parts = [values[_spaced(len(values))] for values in map(arrays, train)]
-        features = np.concatenate(parts).astype(np.float64)
+        rows = [features_of(cache, model.features, self.cohort, subject) for subject in train]
+        if isinstance(model, BaselineModel):
+            return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training people"
+        features = np.concatenate([values[_spaced(len(values))] for values in rows]).astype(np.float64)
         return features, f"{len(features):,} windows of the {len(train)} training people"
 
     def predictions(self) -> pd.DataFrame:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.models import BaselineModel, EnsembleModel, Model, NetworkModel, front_end_features
-from bridgemil.models.model import Remember, compute_anew, front_end_key
+from bridgemil.models import BaselineModel, EnsembleModel, Features, Model, NetworkModel
+from bridgemil.models.model import Remember
 
 if TYPE_CHECKING:
     from bridgemil.backbones.covariance import Feature
@@ -71,7 +71,7 @@ def leaves(model: Model) -> list[Model]:
     return [leaf for member in model.members.values() for leaf in leaves(member)]
 
 
-def read(model: Model, bag: NDArray[np.float32], remember: Remember = compute_anew) -> Reading:
+def read(model: Model, bag: NDArray[np.float32], remember: Remember | None = None) -> Reading:
     """Encode a person's windows once.
 
     Parameters
@@ -93,10 +93,6 @@ def read(model: Model, bag: NDArray[np.float32], remember: Remember = compute_an
     return _BaselineReading(model, bag, remember)
 
 
-def _front_end(front_end: Any, bag: NDArray[np.float32], remember: Remember) -> NDArray[np.float32]:
-    return remember(front_end_key(front_end), lambda: front_end_features(front_end, bag))
-
-
 def against_others(values: Floats) -> Floats:
     """Each class less the mean of the others, along the last axis (K)."""
     n_classes = values.shape[-1]
@@ -107,19 +103,18 @@ def against_others(values: Floats) -> Floats:
 class _NetworkReading(Reading):
     """What the two kinds of networks share: features, embeddings and gradients."""
 
-    def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember) -> None:
+    def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember | None) -> None:
         import torch
 
         from bridgemil.learning.networks import in_blocks
 
         self.model, self.names = model, []
         encoder: Any = model.network.encoder
-        front_end = getattr(encoder, "front_end", None)
-        if front_end is None:
+        if model.features is None:
             self.embeddings = torch.from_numpy(model.embed(bag)).to(model.device)
             return
-        raw = _front_end(front_end, bag, remember)
-        self.features, self.names = raw, front_end.names
+        raw = model.features.of_bag(bag, remember)
+        self.features, self.names = raw, encoder.front_end.names
         self.embeddings = in_blocks(encoder, torch.from_numpy(raw), model.device)
 
     def weights(self) -> list[tuple[slice, Floats]]:
@@ -145,7 +140,7 @@ class _NetworkReading(Reading):
 class _BagReading(_NetworkReading):
     """An encoder and an aggregator."""
 
-    def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember) -> None:
+    def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember | None) -> None:
         import torch
 
         from bridgemil.aggregators.gated import Attention
@@ -183,7 +178,7 @@ class _BagReading(_NetworkReading):
 class _VoteReading(_NetworkReading):
     """An encoder and its window classifier."""
 
-    def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember) -> None:
+    def __init__(self, model: NetworkModel, bag: NDArray[np.float32], remember: Remember | None) -> None:
         import torch
 
         from bridgemil.learning.networks import WindowModel
@@ -215,12 +210,14 @@ class _VoteReading(_NetworkReading):
 class _BaselineReading(Reading):
     """A classifier on features that are, where they have names, the mean over windows."""
 
-    def __init__(self, model: BaselineModel, bag: NDArray[np.float32], remember: Remember) -> None:
+    def __init__(self, model: BaselineModel, bag: NDArray[np.float32], remember: Remember | None) -> None:
         baseline = model.baseline
         self.model, self.bag, self.names = model, bag, baseline.feature_names or []
         if self.names:
             front_end = baseline.front_end
-            self.features = _front_end(front_end, bag, remember) if front_end else baseline.window_features(bag)
+            self.features = (
+                Features.of_front_end(front_end).of_bag(bag, remember) if front_end else baseline.window_features(bag)
+            )
             self.contributions = self._contributions(self.features)
 
     def _contributions(self, features: NDArray[np.floating[Any]]) -> Floats | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -133,13 +134,15 @@ class Look:
 
     def _read(self, encoder: nn.Module) -> list[NDArray[np.float32]]:
         """What encoders take, of the test and of the training windows: front-end features or normalised windows."""
-        from bridgemil.models import front_end_arrays
+        from bridgemil.models import Features, features_of
         from bridgemil.runs import RunCache
 
         job = self.jobs["bridgemil"]
         cache = RunCache(self.context.store, job.identity, job.stage1, {})
-        arrays = front_end_arrays(encoder, self.cohort, cache)
-        return [self._normalised(s) if arrays is None else s.take(arrays) for s in (self.test, self.train)]
+        features, parts = Features.of_encoder(encoder), (self.test, self.train)
+        if features is None:
+            return [self._normalised(part) for part in parts]
+        return [part.take(partial(features_of, cache, features, self.cohort)) for part in parts]
 
     def _normalised(self, sample: Sample) -> NDArray[np.float32]:
         from bridgemil.learning.data import normalised
