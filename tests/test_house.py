@@ -103,7 +103,7 @@ def test_what_is_no_python_is_in_the_package_and_not_ignored_by_git() -> None:
         "budgets.yaml",
         "recipes.yaml",
         "report/paper.yaml",
-        "report/checklist/items.yaml",
+        "report/templates/checklist.yaml",
         "recordings/adftd-60s/participants.tsv",
     ]
     assert [name for name in files if not (PACKAGE / name).is_file()] == []

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from bridgemil import bundle as bundles
-from bridgemil.bundle import card as cards
 from bridgemil.bundle.bundle import Bundle
 from bridgemil.bundle.page import explain_recording
 from bridgemil.bundle.prediction import RecordingPrediction, Refused, describe, predict
@@ -27,6 +26,7 @@ from bridgemil.cohort.new_recording import find, read, settings_for
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
+from bridgemil.report.characteristics import class_rows
 from bridgemil.report.explanation import Ranking, Removal, top_windows
 from leaky import resealed
 from people import people
@@ -112,10 +112,10 @@ def test_a_bundle_holds_what_is_needed_and_nothing_of_a_person(made: Path, cohor
     for words in (
         "Research use only",
         "## Intended use",
-        "## Limits",
+        "## Limitations",
         "| accuracy |",
         "| sensitivity |",
-        "24 people",
+        "24 subjects",
         "61 (50 to 72)",
     ):
         assert words in card, words
@@ -126,7 +126,7 @@ def test_who_is_in_a_card() -> None:
     columns = {"age": [60, 70, None, 80.5], "Sex": [1, 2, 1, None], "gender": ["f", "NaN", "N/A", "f"]}
     bags = np.random.default_rng(0).normal(size=(4, 2, 1, 100))
     cohort = Cohort.from_arrays(bags, list("aaab"), sfreq=100, channels=["Cz"], columns=columns)
-    first, second = cards.people(cohort)
+    first, second = class_rows(cohort)
     assert (first["age"], first["sex"], first["gender"]) == ("65 (60 to 70)", "1: 2, 2: 1", "f: 1")
     assert (second["age"], second["sex"]) == ("80 (80 to 80)", "not known")
 

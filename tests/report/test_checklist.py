@@ -18,10 +18,7 @@ from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.metrics import calibration_summary, score_intervals
 from bridgemil.report.benchmark import BenchmarkReport, build
-from bridgemil.report.checklist import Checklist, Section, build_checklist
-from bridgemil.report.checklist.bias import domain_of
-from bridgemil.report.checklist.entries import Entry, items
-from bridgemil.report.checklist.text import markdown, write_checklist
+from bridgemil.report.checklist import Checklist, Entry, Section, build_checklist, domain_of, markdown, texts
 from bridgemil.report.pages.checks import checklist_page
 from bridgemil.report.pages.methods import model_text
 from bridgemil.runs import RunStore
@@ -83,17 +80,17 @@ def item(section: Section, number: str) -> Entry:
 
 
 def words(entry: Entry) -> str:
-    cells = [cell for sheet in entry.answer.sheets for row in sheet.rows for cell in row]
-    return " ".join([*entry.answer.lines, *cells, *entry.to_add])
+    cells = [cell for sheet in entry.sheets for row in sheet.rows for cell in row]
+    return " ".join([*entry.lines, *cells, *entry.to_add])
 
 
 def test_all_27_items_are_there_with_their_parts_and_each_says_who_writes_it(section: Section) -> None:
-    assert [item.number for item in items()] == NUMBERS
+    assert [item.number for item in texts()["items"]] == NUMBERS
     assert {int(re.match(r"\d+", number)[0]) for number in NUMBERS} == set(range(1, 28))
     for entry in section.entries:
         assert entry.state in ("filled", "partly", "author")
         assert entry.state == "filled" or entry.to_add, entry.item.number
-        assert entry.state != "author" or entry.answer.is_empty
+        assert entry.state != "author" or not (entry.lines or entry.sheets)
     states = {entry.item.number: entry.state for entry in section.entries}
     assert {states[n] for n in ("1", "2", "8c", "17", "18a", "19", "25", "27b")} == {"author"}
     assert {states[n] for n in ("12a", "13", "21", "23a")} == {"filled"}
@@ -106,14 +103,14 @@ def test_what_prepare_left_out_and_why_is_there(section: Section) -> None:
     assert "ECG" not in excluded
     assert "not of type EEG 1 ECG" in words(item(section, "9a"))
     missing = words(item(section, "11"))
-    assert f"of which {2 * N} were left out" in missing
-    assert "Age of 1 person" in missing
+    assert f"of which {2 * N} were excluded" in missing
+    assert "Age of 1 subject" in missing
     assert "notch at 50 Hz" in words(item(section, "7"))
     assert "class 'other'" not in words(item(section, "20a")), "counted there, and explained under 6b"
 
 
 def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Section) -> None:
-    scores, clinical, calibration, _ = item(section, "23a").answer.sheets
+    scores, clinical, calibration, _ = item(section, "23a").sheets
     measures = report.cells[0].results.clinical.measures
     assert list(clinical.rows[0][1:]) == [str(value) for value in measures.values()]
     cells = [cell for cell in report.cells if not cell.averaged]
@@ -134,7 +131,7 @@ def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Sec
 def test_results_by_sex_age_and_site_have_their_numbers_and_say_where_people_are_too_few(
     report: BenchmarkReport, section: Section
 ) -> None:
-    rows = item(section, "23a").answer.sheets[3].rows
+    rows = item(section, "23a").sheets[3].rows
     tangent = {row[2]: row for row in rows if row[0] == "tangent"}
     assert list(tangent) == ["Sex M", "Sex f", "Age 64 or less", "Age above 64"]
     assert [row[3] for row in tangent.values()] == ["15", "15", "15", "14"]
@@ -142,16 +139,16 @@ def test_results_by_sex_age_and_site_have_their_numbers_and_say_where_people_are
     men = predictions[predictions["subject"].isin([f"sub-{i + 1:02d}" for i in range(0, N, 2)])]
     share = 100 * (men["label"] == men["predicted"]).mean()
     assert tangent["Sex M"][5].startswith(f"{share:.1f} (")
-    (by_site,) = item(section, "23b").answer.sheets
+    (by_site,) = item(section, "23b").sheets
     south = next(row for row in by_site.rows if row[2] == "site south")
     assert south[3] == "6"
-    assert south[5] == "too few (under 10) to say"
+    assert south[5] == "too few subjects (under 10)"
     assert "site north: 24, site south: 6" in words(item(section, "6a"))
 
 
 def test_two_seeds_and_an_ensemble_are_described(runs: Path) -> None:
     (section,) = build_checklist(build(RunStore(runs))).sections
-    scores = item(section, "23a").answer.sheets[0]
+    scores = item(section, "23a").sheets[0]
     names = [row[0] for row in scores.rows]
     assert "tangent+attention, eegnet, budget demo" in names
     assert not any("seeds averaged" in name for name in names)
@@ -159,7 +156,7 @@ def test_two_seeds_and_an_ensemble_are_described(runs: Path) -> None:
     assert item(section, "23a").state == "partly", "the cohort has no columns of sex and age"
     built = words(item(section, "12c"))
     assert "stage2.epochs = 2" in built
-    assert "the highest accuracy on validation people" in built
+    assert "highest accuracy on validation subjects" in built
     assert "the validation set, used only to select the training epoch" in words(item(section, "12a"))
     assert "made from arrays" in words(item(section, "6b"))
     assert item(section, "6b").state == "author"
@@ -208,7 +205,7 @@ def test_without_the_cohort_the_runs_fill_in_what_they_can_and_every_domain_is_u
     report = build(RunStore(tmp_path / "runs"))
     (section,) = build_checklist(report).sections
     assert {judgement.risk for judgement in section.judgements} == {"unclear"}
-    assert "first.cohort is no longer where the runs found it" in section.judgements[0].why
+    assert "first.cohort is no longer at its recorded path" in section.judgements[0].why
     assert str(tmp_path) not in markdown(build_checklist(report)), "where it lay is nobody's business"
     assert "notch at 50 Hz" in words(item(section, "7"))
     assert item(section, "6b").state == "author"
@@ -235,8 +232,8 @@ def test_splits_that_differ_in_their_seed_share_a_sentence_and_a_row(many: Path)
     (section,) = build_checklist(build(RunStore(many))).sections
     dealt = words(item(section, "12a"))
     assert dealt.count("Subjects, not windows, were assigned") == 2, "3 folds and 4"
-    assert "They were assigned 4 times, with split seeds 0, 1, 2, 3." in dealt
-    (experiments,) = item(section, "12c").answer.sheets
+    assert "This was repeated for 4 splits, split seeds 0, 1, 2, 3." in dealt
+    (experiments,) = item(section, "12c").sheets
     assert sorted((row[0], row[2]) for row in experiments.rows) == [
         ("attention, eegnet, budget demo", "3"), ("bandpower", "5"), ("tangent", "4"),
     ]  # fmt: skip
@@ -267,9 +264,7 @@ def test_hostile_names_mean_nothing_in_markdown_and_html(tmp_path: Path) -> None
     evaluate(plain, "bandpower", folds=3, out=tmp_path / "runs", progress=False, baselines=False)
     checklist = build_checklist(build(RunStore(tmp_path / "runs")))
     assert sorted(section.name for section in checklist.sections) == ["odd.cohort", "plain.cohort"]
-    files = write_checklist(checklist, tmp_path)
-    assert [file.name for file in files] == ["checklist.md", "checklist.html"]
-    text, page = (file.read_text("utf-8") for file in files)
+    text, page = markdown(checklist), checklist_page(checklist)
     assert not re.search(r"(?<!\\)<script", text)
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert len({re.sub(r"\\.", "", line).count("|") for line in block.splitlines()}) == 1, "no cell more"

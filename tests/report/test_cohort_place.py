@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgemil.report.cohort_place import cohort_place
+from bridgemil.report.held_out import cohort_place
 
 
 def test_a_cohort_is_found_as_recorded_or_beside_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,11 @@ from bridgemil.cohort.signal import Signal
 from bridgemil.evaluation.results import Results
 from bridgemil.report.benchmark import build
 from bridgemil.report.checklist import build_checklist
-from bridgemil.report.checklist.text import write_checklist
 from bridgemil.report.explanation import Person, Removal, explain
 from bridgemil.report.held_out import bands_beside, find
 from bridgemil.report.pages import eeg
 from bridgemil.report.pages.charts import calibration_bins
+from bridgemil.report.pages.checks import checklist_page
 from bridgemil.report.pages.results import demo_page, report_page
 from bridgemil.report.pages.subject import subject_page
 from bridgemil.report.templating import write
@@ -56,7 +56,7 @@ def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path
     write(folder / "subject.html", subject)
     report = build(explained)
     write(folder / "report.html", report_page(report, explained))
-    write_checklist(build_checklist(report), folder)
+    write(folder / "checklist.html", checklist_page(build_checklist(report)))
     results: list[Results] = [cell.results for cell in report.cells]
     write(folder / "demo.html", demo_page(held.cohort, results))
     return folder

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bridgemil import methods
 from bridgemil.bundle.bundle import METADATA, Bundle, open_bundle, refuse_taken
-from bridgemil.bundle.card import people, write_card
+from bridgemil.bundle.card import write_card
 from bridgemil.bundle.novelty import make_reference
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
@@ -36,6 +36,7 @@ from bridgemil.models import (
     roles,
 )
 from bridgemil.parallel import device_of, torch_threads
+from bridgemil.report.characteristics import class_rows
 from bridgemil.report.window_values import leaves
 from bridgemil.runs import RunCache, RunStore, open_store, run_identity, stage1_identity
 from bridgemil.storage.checksums import digest
@@ -250,7 +251,7 @@ def _metadata(cohort: Cohort, results: Results, name: str, identity: str, single
             "source": str(cohort.about["source"]),
             "n_subjects": len(cohort),
             "n_windows": cohort.n_windows,
-            "people": people(cohort),
+            "people": class_rows(cohort),
             "recordings_per_person": float(np.median([len(r.recording_windows) for r in cohort.records.values()])),
             "native_sfreq": sorted({float(file.get("native_sfreq", file["sfreq"])) for file in files}),
             "prepared_with": dict(cohort.about.get("versions", {})),

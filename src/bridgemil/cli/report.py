@@ -88,10 +88,14 @@ def run(
         write(folder / "report.html", report_page(report, store))
         written.append(folder / "report.html")
     if checklist:
-        from bridgemil.report.checklist import build_checklist
-        from bridgemil.report.checklist.text import write_checklist
+        from bridgemil.report.checklist import build_checklist, markdown
+        from bridgemil.report.pages.checks import checklist_page
+        from bridgemil.report.templating import write
 
-        written += write_checklist(build_checklist(report, cohort or ()), folder)
+        filled = build_checklist(report, cohort or ())
+        for name, text in (("checklist.md", markdown(filled) + "\n"), ("checklist.html", checklist_page(filled))):
+            write(folder / name, text)
+            written.append(folder / name)
     if json:
         from bridgemil.report.splits import over_splits, split_pairs, split_table
 

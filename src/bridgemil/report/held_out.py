@@ -16,7 +16,6 @@ from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
 from bridgemil.models import BaselineModel, FitCache, Model, features_of
-from bridgemil.report.cohort_place import cohort_place
 from bridgemil.report.explanation import Person
 from bridgemil.report.window_values import Floats
 from bridgemil.runs import AuditWarning, RunCache, RunStore
@@ -290,3 +289,19 @@ def bands_beside(cohort: Cohort, subjects: Sequence[str], bag: Any) -> BandShare
     names = [f"{name} {band_name(band)}" for name, band in held.items()]
     by_class = {name: np.array(rows) for name, rows in people.items() if rows}
     return BandShares(names, band_shares(bag, sfreq, bands), by_class)
+
+
+def cohort_place(recorded: str, root: Path) -> Path | None:
+    """The folder of a run's cohort, or None if it is not found; its hash tells whether it is the right one.
+
+    Parameters
+    ----------
+    recorded : str
+        The path given to the run: absolute, or relative to the working directory at that time.
+    root : Path
+        The folder of runs. The cohort is also found next to it, or next to its parent, if both were moved together.
+    """
+    if not recorded:
+        return None
+    beside = [folder / part for folder in root.absolute().parents[:2] for part in (recorded, Path(recorded).name)]
+    return next((place for place in (Path(recorded), *beside) if place.is_dir()), None)

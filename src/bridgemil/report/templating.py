@@ -37,13 +37,14 @@ def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
-        autoescape=select_autoescape(["html.j2"], default=False), loader=FunctionLoader(asset),
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.do"],
+        autoescape=select_autoescape(["html.j2"], default=False, default_for_string=False),
+        loader=FunctionLoader(asset), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.do"],
     )  # fmt: skip
     environment.globals |= {"warnings_title": TITLE, "warning_text": warning_text}
     environment.globals |= {"points": points, "p_text": p_text}
     environment.globals |= {"colour_of": methods.entry, "class_colour": class_colour}
     environment.filters |= {"md": md_text, "table": md_table, "sheet": md_sheet, "warnings": md_warnings}
+    environment.filters["sentence"] = lambda words: f"{words[:1].upper()}{words[1:]}."
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return environment
 
@@ -85,6 +86,19 @@ def text(template: str, **values: Any) -> str:
         What the template names.
     """
     return re.sub(r"\n{3,}", "\n\n", _environment().get_template(template).render(values)).strip()
+
+
+def string(source: str, **values: Any) -> str:
+    """A template given as text (of a YAML file), filled in.
+
+    Parameters
+    ----------
+    source : str
+        The template.
+    values
+        What the template names.
+    """
+    return _environment().from_string(source).render(values)
 
 
 def macro(template: str, name: str) -> Callable[..., str]:

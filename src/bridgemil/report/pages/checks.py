@@ -6,15 +6,8 @@ from pathlib import Path
 
 from bridgemil.audit.findings import STATUSES, Audit
 from bridgemil.report import templating
-from bridgemil.report.checklist import Checklist
-from bridgemil.report.checklist.bias import CAVEAT, NOT_DONE
-from bridgemil.report.checklist.entries import STATES
+from bridgemil.report.checklist import Checklist, texts
 from bridgemil.report.terminal import audit_levels
-
-LEAD = (
-    "The items of TRIPOD+AI (Collins et al., BMJ 2024, 385:e078378), in our own words, filled in from the records "
-    "of the cohort and the runs. Use it beside the checklist itself; check every line before it goes into a paper."
-)
 
 
 def audit_page(audit: Audit) -> str:
@@ -48,8 +41,5 @@ def checklist_page(checklist: Checklist) -> str:
         heading=f"Reporting checklist of {checklist.name}",
         audit_warnings=checklist.warnings,
         checklist=checklist,
-        lead=LEAD,
-        states=STATES,
-        caveat=CAVEAT,
-        not_done=NOT_DONE,
+        **texts(),
     )
