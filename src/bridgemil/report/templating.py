@@ -38,7 +38,8 @@ def _environment() -> Environment:
 
     environment = Environment(
         autoescape=select_autoescape(["html.j2"], default=False, default_for_string=False),
-        loader=FunctionLoader(asset), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.do"],
+        loader=FunctionLoader(asset), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        extensions=["jinja2.ext.do"],
     )  # fmt: skip
     environment.globals |= {"warnings_title": TITLE, "warning_text": warning_text}
     environment.globals |= {"points": points, "p_text": p_text}
