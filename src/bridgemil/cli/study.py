@@ -1,13 +1,16 @@
-"""``bridgemil study``: the paper's studies on your own cohort, and how many more people you need."""
+"""``bridgemil study``: the paper's studies on your own cohort, and the expected gain of more subjects."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bridgemil import studies
 from bridgemil.cli import options
 
 if TYPE_CHECKING:
@@ -15,28 +18,28 @@ if TYPE_CHECKING:
 
 NAME = "study"
 
-single = partial(typer.Option, rich_help_panel="Of single studies")
 running = partial(typer.Option, rich_help_panel="Where to run")
-ABOUT = {  # a test compares the names
-    "reliability": "windows against the diagnosis they inherit, RQ2",
-    "scarcity": "fewer people or fewer windows, RQ3",
-    "representation": "pictures of the windows after each stage, RQ4",
-    "ablation": "bridgemil without its parts",
-    "sensitivity": "one setting at a time",
-    "learning_curve": "how many more people do I need",
+KINDS: dict[
+    str, tuple[Any, Callable[[Any, str], Any]]
+] = {  # of a study's own option: its type here, and how its value is read
+    "text": (str, lambda value, _: value),
+    "number": (int, lambda value, _: value),
+    "flag": (bool, lambda value, _: value),
+    "names": (str, lambda value, _: options.names(value)),
+    "numbers": (str, options.numbers),
+    "values": (list[str], lambda value, _: options.values(value) if value else None),
 }
-NAMES = ", ".join(f"{name} ({sentence})" for name, sentence in ABOUT.items()) + "."
 
 
 def run(
-    name: Annotated[str, typer.Argument(help=NAMES, metavar="NAME", show_default=False)],
+    name: Annotated[str, typer.Argument(help=f"{studies.STUDIES.describe()}.", metavar="NAME", show_default=False)],
     cohorts: Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT")],
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures; what is finished is not run again.")],
     backbone: Annotated[str, typer.Option(help=options.BACKBONES)] = options.BACKBONE,
     recipe: Annotated[str | None, typer.Option(help=options.RECIPES)] = None,
     budget: Annotated[str, typer.Option(help="How long to train: paper, laptop or demo.")] = options.BUDGET,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds of weights and sampling.")] = 1,
-    split_seeds: Annotated[int, typer.Option(min=1, help="How many times subjects are dealt to folds anew.")] = 1,
+    split_seeds: Annotated[int, typer.Option(min=1, help="How many assignments of subjects to folds.")] = 1,
     folds: Annotated[int | None, typer.Option(help="Folds.  [default: each cohort's own]")] = None,
     groups: Annotated[str | None, typer.Option(help="Column whose groups stay in one fold (site, family).")] = None,
     accept_risk: options.AcceptRisk = None,
@@ -44,19 +47,6 @@ def run(
     truth: Annotated[
         Path | None, typer.Option(help="The folder `bridgemil synth` wrote: is the evidence found?")
     ] = None,
-    vary: Annotated[
-        list[str] | None, single(help="sensitivity: a setting and its values, stage2.retention=0,1e-5,1e-2.")
-    ] = None,
-    method: Annotated[str | None, single(help="sensitivity, learning_curve: which method.")] = None,
-    variants: Annotated[str | None, single(help="ablation: which, comma-separated.  [default: all]")] = None,
-    top: Annotated[
-        str | None, single(help="reliability: K of Top-K, comma-separated.  [default: 20,50,100,200]")
-    ] = None,
-    nested: Annotated[
-        bool | None, single("--nested", help="reliability: gates of models that saw no test subject; ten times dearer.")
-    ] = None,
-    sizes: Annotated[str | None, single(help="learning_curve: numbers of training subjects, comma-separated.")] = None,
-    draws: Annotated[int | None, single(min=1, help="learning_curve: draws of each number of subjects.")] = None,
     engine: Annotated[str, running(help="local (processes of this machine), inline (this process) or ray.")] = "local",
     jobs: Annotated[
         int | None, running(min=1, help="Runs at a time.  [default: as many as idle cores, memory or GPUs allow]")
@@ -66,26 +56,19 @@ def run(
     device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
     address: Annotated[str | None, running(help="ray: the cluster's address.  [default: one on this machine]")] = None,
     json: options.Json = False,
+    **own: Any,
 ) -> None:
-    """Do one of the paper's studies on your cohorts; interrupted or killed, the same command goes on.
+    """Run one of the paper's studies on your cohorts; interrupted or killed, the same command resumes.
 
     Example: `bridgemil study ablation my.cohort --out studies --split-seeds 5`
 
     Writes OUT/NAME: findings.md, a CSV of every table, figures as PNG and SVG. The runs are in OUT/runs.
     """
-    from bridgemil import studies
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.engine.execute import Where
 
-    chosen: dict[str, Any] = {
-        "vary": options.values(vary) if vary else None,
-        "method": method,
-        "variants": options.names(variants),
-        "top": options.numbers(top, "--top"),
-        "nested": nested,
-        "sizes": options.numbers(sizes, "--sizes"),
-        "draws": draws,
-    }
+    flags = studies.flags()
+    chosen = {key: KINDS[flags[key][0].kind][1](value, f"--{key}") for key, value in own.items() if value is not None}
     context = studies.StudyContext(
         tuple(Cohort.open(path) for path in cohorts), out, backbone, recipe, budget, tuple(range(seeds)),
         tuple(range(split_seeds)), folds, groups, tuple(accept_risk or ()), options.settings(set_ or []), chosen, truth,
@@ -95,10 +78,31 @@ def run(
     if json:
         options.print_json(findings.to_dict() | {"folder": str(out / name)})
     else:
-        _say(findings, out / name)
+        _print(findings, out / name)
 
 
-def _say(findings: Findings, folder: Path) -> None:
+def with_options() -> inspect.Signature:
+    """The signature of ``run`` with every study's own options, as typer reads it."""
+    signature = inspect.signature(run, eval_str=True)
+    parameters = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    for name, (option, of) in studies.flags().items():
+        declared = typer.Option(
+            f"--{name.replace('_', '-')}", help=f"{', '.join(of)}: {option.help}", rich_help_panel="Of single studies",
+            min=1 if option.kind == "number" else None,
+        )  # fmt: skip
+        parameters.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None,
+                annotation=Annotated[KINDS[option.kind][0] | None, declared],
+            )
+        )  # fmt: skip
+    return signature.replace(parameters=parameters)
+
+
+run.__signature__ = with_options()  # type: ignore[attr-defined]
+
+
+def _print(findings: Findings, folder: Path) -> None:
     from bridgemil.report.terminal import print_warnings
 
     print_warnings(findings.warnings)

@@ -1,26 +1,69 @@
-"""The studies: each is a grid for the engine, a table and a figure. Add one with a file and a line.
+"""The studies: each is a grid of runs, tables, sentences and figures.
 
-A study is a module with ``OPTIONS`` (the names of its own options) and ``perform(context)``.
+Add a study with one file, a module with ``perform(context)`` that returns ``Findings``, and one entry of ``STUDIES``
+with its description and its own options, which the command line and its help read.
 """
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from bridgemil import methods
-from bridgemil.errors import one_of
-from bridgemil.evaluation.results import GROUPED, subbag_pairs
-from bridgemil.evaluation.statistics import COMPARED, counted
-from bridgemil.runs import merged
-from bridgemil.studies import drawing, published, truth
-from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings
+from bridgemil.errors import BadUse
+from bridgemil.registry import Entry, Registry
 
-INTERVALS = "Intervals of scores are over subjects; intervals do not include retraining variance."
-TESTS = f"{COMPARED} p_holm: Holm-corrected for the comparisons on the cohort; significant where below .05."
-_STUDIES = ("reliability", "scarcity", "representation", "ablation", "sensitivity", "learning_curve")
+if TYPE_CHECKING:
+    from bridgemil.studies.context import StudyContext
+    from bridgemil.studies.findings import Findings
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of one study, ``--NAME`` on the command line.
+
+    Parameters
+    ----------
+    help : str
+        One line for help texts.
+    kind : str
+        How the command line reads it: ``text``, ``names`` or ``numbers`` (comma-separated), ``number``, ``flag`` or
+        ``values`` (``key=value,value``).
+    """
+
+    help: str
+    kind: str = "text"
+
+
+@dataclass(frozen=True)
+class Study(Entry):
+    """A study: its description, its module, and its own options by name."""
+
+    flags: Mapping[str, Option] = field(default_factory=dict)
+
+
+METHOD = Option("which method.")
+STUDIES = Registry("study", __name__, {
+    "reliability": Study("windows against the diagnosis they inherit, RQ2", "reliability", flags={
+        "top": Option("K of Top-K, comma-separated.  [default: 20,50,100,200]", "numbers"),
+        "nested": Option("rank by models that never saw the test subjects; ten times slower.", "flag"),
+    }),
+    "scarcity": Study("fewer subjects or fewer windows, RQ3", "scarcity"),
+    "representation": Study("t-SNE maps of the windows after each stage, RQ4", "representation"),
+    "ablation": Study("bridgemil without its parts", "ablation", flags={
+        "variants": Option("which, comma-separated.  [default: all]", "names"),
+    }),
+    "sensitivity": Study("one setting at a time", "sensitivity", flags={
+        "vary": Option("a setting and its values, stage2.retention=0,1e-5,1e-2.", "values"),
+        "method": METHOD,
+    }),
+    "learning_curve": Study("the expected gain of more subjects", "learning_curve", flags={
+        "method": METHOD,
+        "sizes": Option("numbers of training subjects, comma-separated.", "numbers"),
+        "draws": Option("random training sets of each size.  [default: 3]", "number"),
+    }),
+})  # fmt: skip
 
 
 def names() -> list[str]:
@@ -30,74 +73,57 @@ def names() -> list[str]:
     -------
     list of str
     """
-    return list(_STUDIES)
+    return list(STUDIES)
 
 
-def get(name: str) -> Any:
-    """The module of a study."""
-    one_of("study", name, _STUDIES)
-    return importlib.import_module(f"{__name__}.{name}")
+def flags() -> dict[str, tuple[Option, list[str]]]:
+    """The own options of all studies by name, each with the studies that have it."""
+    found: dict[str, tuple[Option, list[str]]] = {}
+    for name in STUDIES:
+        for flag, option in STUDIES[name].flags.items():
+            found.setdefault(flag, (option, []))[1].append(name)
+    return found
 
 
 def study(name: str, context: StudyContext) -> Findings:
-    """Run or resume a study and write its tables and figures to ``context.out / name``.
+    """Run a study, or resume it, and write its tables and figures into ``context.out / name``.
 
     Parameters
     ----------
     name : str
         One of ``names()``.
     context : StudyContext
-        Cohorts, output folder and settings.
+        Cohorts, training settings and where to run.
 
     Returns
     -------
     Findings
-        Sentences, tables and figures.
+        Sentences, tables (data frames) and figures.
+
+    Examples
+    --------
+    >>> study("ablation", StudyContext((cohort,), Path("studies"), split_seeds=(0, 1, 2)))  # doctest: +SKIP
     """
-    module, context = get(name), replace(context)  # a context of this study alone: it notes which settings were used
-    context.refuse_foreign(name, module.OPTIONS)
-    if context.truth is not None:
-        for cohort in context.cohorts:
-            truth.evidence(context, cohort)  # a wrong folder is better noticed before hours of work
-    with drawing.plain_words():
-        findings = _explained(name, context, module.perform(context))
+    import matplotlib as mpl
+
+    own = STUDIES[name].flags
+    for option, value in context.options.items():
+        if value is not None and option not in own:
+            known = ", ".join(f"--{flag.replace('_', '-')}" for flag in own) or "none"
+            raise BadUse(f"--{option.replace('_', '-')} is no option of the study {name}; its own: {known}")
+    context = replace(context)  # a context of this study alone: it notes which settings were used
+    _ = context.evidence  # a wrong --truth is refused before hours of work
+    with mpl.rc_context({"text.parse_math": False}):  # a class may be called $x
+        findings = context.explained(STUDIES.load(name).perform(context))
         findings.write(context.out / name)
     return findings
 
 
-def _explained(name: str, context: StudyContext, said: Findings) -> Findings:
-    """What a study said, with what every study says."""
-    warnings = merged(
-        [
-            {"cohort": context.name(cohort), **warning}
-            for cohort in context.cohorts
-            for warning in context.warnings[cohort.hash]
-        ]
-    )
-    notes = [*said.footnotes, INTERVALS, *_about(context)]
-    if any("p" in table for table in said.tables.values()):
-        notes.append(TESTS)
-    if name != "representation":  # whose numbers in the paper are of one seed
-        notes += published.notes(context)
-    return replace(said, warnings=warnings, footnotes=notes)
+def __getattr__(name: str) -> Any:  # the help of the command line needs the registry alone
+    file = {"StudyContext": "context", "Findings": "findings"}.get(name)
+    if file is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{file}"), name)
 
 
-def _about(context: StudyContext) -> list[str]:
-    """Of what and how the study is, so that findings.md can stand alone."""
-    cohorts = ", ".join(f"{context.name(cohort)} ({len(cohort)} subjects)" for cohort in context.cohorts)
-    counts = f"{counted(len(context.seeds), 'seed')}, {counted(len(context.split_seeds), 'split')}"
-    words = [f"Cohorts: {cohorts}; {counts}."]
-    pairs = subbag_pairs(context.experiment(context.cohorts[0], context.option("method", "bridgemil")).settings)
-    if pairs is not None:
-        words.append(f"bridgemil's Stage 1 has {counted(pairs, 'pair')} of sub-bags a step where nothing else is said.")
-    if context.groups is not None:
-        words.append(GROUPED)
-    if context.used_changes:
-        words.append(f"Set by hand: {', '.join(f'{key} = {value}' for key, value in context.used_changes.items())}.")
-    unused = [key for key in methods.flat(context.changes) if key not in context.used_changes]
-    if unused:
-        words.append(f"Set, but no method of this study has it: {', '.join(unused)}.")
-    return words
-
-
-__all__ = ["Findings", "StudyContext", "get", "names", "study"]
+__all__ = ["STUDIES", "Findings", "Option", "Study", "StudyContext", "names", "study"]

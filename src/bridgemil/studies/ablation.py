@@ -1,24 +1,30 @@
-"""Which part of bridgemil does what (Appendix E): each variant against the whole, on the same subjects.
+"""Which part of bridgemil contributes what (Appendix E): each variant against the whole, on the same subjects.
 
-Beyond the paper: ``wo_stage1`` (Stage 2 from random weights) and ``random_encoder`` (weights that are never trained)
-say whether Stage 1 is worth it.
+Not in the paper: ``wo_stage1`` (Stage 2 from random weights) and ``random_encoder`` (an encoder that is never trained)
+show whether Stage 1 contributes anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bridgemil import methods
-from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import one_of
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.statistics import Comparison, corrected
-from bridgemil.studies import drawing, published, scores, truth
+from bridgemil.evaluation.statistics import corrected
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings
+from bridgemil.studies.findings import (
+    Findings,
+    canvas,
+    chance_line,
+    compared,
+    comparison_columns,
+    interval_rows,
+    paper_columns,
+    score,
+)
 
-OPTIONS = ("variants",)
 WHOLE = "bridgemil"
 
 
@@ -26,70 +32,69 @@ def perform(context: StudyContext) -> Findings:
     """Run every variant on every split, and compare each with the whole."""
     import pandas as pd
 
-    variants = [WHOLE, *context.option("variants", methods.ablations())]
+    every = [WHOLE, *methods.ablations()]
+    variants = list(dict.fromkeys([WHOLE, *context.option("variants", every)]))
     for name in variants:
-        one_of("variant", name, [WHOLE, *methods.ablations()])
-    variants = list(dict.fromkeys(variants))
-    keys = [(cohort, name, seed) for cohort in context.cohorts for name in variants for seed in context.split_seeds]
-    experiments = [context.experiment(cohort, name, context.split(cohort, seed)) for cohort, name, seed in keys]
-    found: dict[tuple[str, str], list[Results]] = {}
-    for (cohort, name, _), results in zip(keys, context.perform(experiments), strict=True):
-        found.setdefault((cohort.hash, name), []).append(results)
-    rows, sentences = [], []
+        one_of("variant", name, every)
+    found = context.run(
+        ((cohort.hash, name), context.experiment(cohort, name, split))
+        for cohort in context.cohorts
+        for name in variants
+        for split in context.splits(cohort)
+    )
+    rows: list[dict[str, Any]] = []
+    sentences = []
     for cohort in context.cohorts:
         whole = found[cohort.hash, WHOLE]
-        compared = corrected([scores.compared(found[cohort.hash, name], whole) for name in variants[1:]])
-        against = dict(zip(variants[1:], compared, strict=True))
-        rows += [_row(context, cohort, name, found[cohort.hash, name], against.get(name)) for name in variants]
+        comparisons = corrected([compared(found[cohort.hash, name], whole) for name in variants[1:]])
+        against = dict(zip(variants[1:], comparisons, strict=True))
+        published = context.published(cohort, "ablation")
+        rows += [
+            {"cohort": context.name(cohort), "variant": name, **score(found[cohort.hash, name])}
+            | comparison_columns(against.get(name))
+            | paper_columns(published.get(name, ()))
+            for name in variants
+        ]
         sentences += [
             f"{context.name(cohort)}, {name} ({methods.ABLATIONS[name].description}): {comparison.corrected_sentence}"
             for name, comparison in against.items()
         ]
-    tables = {"ablation": pd.DataFrame(rows)}
-    tables |= truth.tables(context, found)
     return Findings(
-        f"Ablation: {context.setup}", sentences, tables, {"ablation": _figure(context, rows, variants, found)},
-        footnotes=_footnotes(context, variants),
+        f"Ablation: {context.setup}", sentences, {"ablation": pd.DataFrame(rows)},
+        {"ablation": _figure(context, rows, len(variants))}, footnotes=_footnotes(context, variants), runs=found,
     )  # fmt: skip
 
 
-def _row(
-    context: StudyContext, cohort: Cohort, name: str, results: list[Results], against: Comparison | None
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"cohort": context.name(cohort), "variant": name} | scores.score(results)
-    row |= {} if against is None else scores.columns(against)
-    number = published.number(context, cohort, "main" if name == WHOLE else "ablation", name)
-    return row | ({} if number is None else {"paper": number[0], "paper_sd": number[1]})
-
-
-def _figure(context: StudyContext, rows: list[dict[str, Any]], variants: list[str], found: Any) -> Any:
-    """Accuracy on the left; on the right what each variant gains or loses, which is compared person by person."""
-    figure, axes = drawing.canvas(2, len(context.cohorts), width=5.2, height=1.3 + 0.4 * len(variants))
+def _figure(context: StudyContext, rows: Sequence[dict[str, Any]], n_variants: int) -> Any:
+    """Accuracy on the left; on the right the paired difference of each variant to the whole."""
+    figure, axes = canvas(2, len(context.cohorts), width=5.2, height=1.3 + 0.4 * n_variants)
     for i, cohort in enumerate(context.cohorts):
-        level = metrics.chance(found[cohort.hash, WHOLE][0].labels)[0]
         mine = [row for row in rows if row["cohort"] == context.name(cohort)]
         names = [row["variant"] for row in mine]
         left, right = axes[2 * i : 2 * i + 2]
-        drawing.intervals(left, mine, names)
-        drawing.chance_line(left, 100 * level, vertical=True, named=True)
+        interval_rows(left, mine, ("accuracy", "ci95_low", "ci95_high"), names)
+        chance_line(left, 100 * metrics.chance(cohort.labels)[0], vertical=True, named=True)
+        left.set_xlabel("accuracy of held-out subjects (%), 95 % over subjects")
         left.set_title(f"{context.name(cohort)}: {context.setup}", fontsize=10, loc="left")
-        drawing.gains(right, mine, names)
-        right.set_xlabel(f"points more than {WHOLE}, paired, 95 % over subjects")
+        right.axvline(0, color="0.3", linewidth=1)
+        interval_rows(right, mine, ("gain", "gain95_low", "gain95_high"), names)
+        right.set_yticklabels([])
+        right.set_xlabel(f"difference to {WHOLE} in points, paired, 95 % over subjects")
     return figure
 
 
-def _footnotes(context: StudyContext, variants: list[str]) -> list[str]:
+def _footnotes(context: StudyContext, variants: Sequence[str]) -> list[str]:
     notes = []
     if "wo_retention" in variants:
         notes.append("wo_retention starts from the same stored Stage 1 encoder as bridgemil.")
     if "random_encoder" in variants:
-        notes.append("random_encoder: batch norm has seen the training windows; no weight of the encoder learns.")
-    if any(published.comparable(context, cohort) for cohort in context.cohorts):
+        notes.append("random_encoder: batch norm statistics are of the training windows; no weight is trained.")
+    if any(context.matches_paper(cohort) for cohort in context.cohorts):
         notes.append(
             "The paper claims 3 to 6.5 points for retention, whose gradient we measure at about 1e-5 of the "
             "classification gradient; its number without variance and covariance on Rockhill2021 is 71.81 here and "
             "62.76 in its Fig. 4."
         )
     else:
-        notes.append("The paper's numbers stand beside only where cohort, backbone, recipe and budget are the paper's.")
+        notes.append("The paper's numbers are shown only where cohort, backbone, recipe and budget are the paper's.")
     return notes

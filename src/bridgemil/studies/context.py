@@ -1,61 +1,83 @@
-"""What every study works with: cohorts, how to train, and the engine that does the runs."""
+"""What every study works with: cohorts, how to train, the engine that does the runs, and the paper's numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bridgemil import backbones, methods
 from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
+from bridgemil.cohort.settings import changed_from_preset
 from bridgemil.engine.benchmark import benchmark
 from bridgemil.engine.execute import Where
 from bridgemil.engine.plan import Experiment, Plan
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, plain
+from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.protocol import fold_plan
-from bridgemil.evaluation.results import Results
+from bridgemil.evaluation.results import GROUPED, Results, subbag_pairs
+from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.methods import BACKBONE, BUDGET
-from bridgemil.runs import AuditWarning, RunStore
+from bridgemil.report.benchmark import paper
+from bridgemil.runs import AuditWarning, RunStore, merged
+from bridgemil.storage.checksums import file_checksum
+from bridgemil.studies.findings import Findings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INTERVALS = "Intervals of scores are over subjects; intervals do not include retraining variance."
+TESTS = f"{COMPARED} p_holm: Holm-corrected for the comparisons on the cohort; significant where below .05."
+# What ranks the windows of a subject of class c.
+ATTENTION, CONTRIBUTION, VOTE = "attention weights", "contributions to the diagnosis", "agreement with the diagnosis"
+
+Key = TypeVar("Key")
+Evidence = Mapping[str, NDArray[np.bool_]]  # by patient: which of all its windows hold evidence
 
 
 @dataclass(frozen=True)
 class StudyContext:
-    """Where a study is done.
+    """Cohorts, training settings and where to run, for any study.
 
     Parameters
     ----------
-    cohorts
+    cohorts : tuple of Cohort
         On disk: workers open them by their path.
-    out
+    out : Path
         The folder of the study's runs (``out / "runs"``), tables and figures.
-    backbone, recipe, budget
-        How to train; recipe None is the budget's.
-    seeds
+    backbone, budget : str
+        How to train.
+    recipe : str or None
+        None is the budget's.
+    seeds : tuple of int
         Of weights and sampling.
-    split_seeds
-        Each deals the subjects anew; results are pooled over them.
-    folds
+    split_seeds : tuple of int
+        Each assigns the subjects to folds; results are pooled over them.
+    folds : int or None
         The cohort's own number by default.
-    groups
+    groups : str or None
         A column of the cohorts; subjects of one group stay in one fold.
-    accept_risk
-        Names of findings of the quick audit that are accepted; written into every result.
-    changes
+    accept_risk : tuple of str
+        Findings of the quick audit that are accepted; written into every result.
+    changes : mapping
         The user's settings, for the methods that have them.
-    options
+    options : mapping
         Of single studies: ``{"vary": …}``.
-    truth
+    truth : Path or None
         The folder that ``bridgemil synth`` wrote, of a cohort whose evidence is known.
-    where
+    where : Where
         This machine's cores by default.
-    progress
-        Show it.
-    used_changes
-        Those of ``changes`` that some method of the study had, as its experiments are made.
+    progress : bool
+        Show progress on standard error.
+    used_changes : dict
+        Those of ``changes`` that some method of the study had; filled as its experiments are made.
     """
 
     cohorts: tuple[Cohort, ...]
@@ -78,9 +100,8 @@ class StudyContext:
     def __post_init__(self) -> None:
         if not (self.cohorts and self.seeds and self.split_seeds):
             raise BadUse("a study needs at least one cohort, seed and split seed")
-        for cohort in self.cohorts:
-            if cohort.path is None:
-                raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
+        if any(cohort.path is None for cohort in self.cohorts):
+            raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
         if len({cohort.hash for cohort in self.cohorts}) < len(self.cohorts):
             raise BadUse("two of the cohorts hold the same windows; name each once")
         backbones.check(self.backbone)
@@ -95,17 +116,16 @@ class StudyContext:
         return RunStore(self.out / "runs")
 
     @property
-    def used_recipe(self) -> str:
-        """The recipe by name."""
-        return self.recipe or methods.recipe_for(self.budget)
+    def setup(self) -> str:
+        """Backbone, recipe and budget, for titles."""
+        return f"{methods.short_name(self.backbone)}, recipe {self._recipe}, budget {self.budget}"
 
     @property
-    def setup(self) -> str:
-        """In words: backbone, recipe and budget."""
-        return f"{methods.short_name(self.backbone)}, recipe {self.used_recipe}, budget {self.budget}"
+    def _recipe(self) -> str:
+        return self.recipe or methods.recipe_for(self.budget)
 
     def title(self, method: str) -> str:
-        """A method in words, with how it was trained; a baseline has neither backbone nor budget."""
+        """A method with how it was trained; a baseline has neither backbone nor budget."""
         network = any(member.is_network for member in self.experiment(self.cohorts[0], method).settings.each)
         return f"{method}, {self.setup}" if network else method
 
@@ -115,27 +135,23 @@ class StudyContext:
         same = [other for other in self.cohorts if other.path is not None and other.path.name == cohort.path.name]
         return cohort.path.name if len(same) == 1 else str(cohort.path)
 
-    def option(self, name: str, usual: Any) -> Any:
-        """What the user chose, or what is usual."""
+    def option(self, name: str, default: Any) -> Any:
+        """What the user chose, or the default."""
         value = self.options.get(name)
-        return usual if value is None else value
-
-    def refuse_foreign(self, name: str, known: Sequence[str]) -> None:
-        """Refuse an option that the study would not look at."""
-        for option, value in self.options.items():
-            if value is not None and option not in known:
-                words = ", ".join(f"--{word.replace('_', '-')}" for word in known) or "none"
-                raise BadUse(f"--{option.replace('_', '-')} is no option of the study {name}; its own: {words}")
+        return default if value is None else value
 
     def split(self, cohort: Cohort, split_seed: int) -> FoldPlan:
-        """How the subjects are dealt."""
+        """The assignment of subjects to folds."""
         return fold_plan(cohort, self.folds, groups=self.groups, split_seed=split_seed)
+
+    def splits(self, cohort: Cohort) -> list[FoldPlan]:
+        """One for each split seed."""
+        return [self.split(cohort, seed) for seed in self.split_seeds]
 
     @cached_property
     def warnings(self) -> dict[str, tuple[AuditWarning, ...]]:
         """The warnings of the quick audit, by cohort hash; a FAIL that was not accepted is refused."""
-        plans = {cohort: [self.split(cohort, seed) for seed in self.split_seeds] for cohort in self.cohorts}
-        return guard(plans, self.store.root, self.accept_risk)
+        return guard({cohort: self.splits(cohort) for cohort in self.cohorts}, self.store.root, self.accept_risk)
 
     def experiment(
         self,
@@ -153,15 +169,15 @@ class StudyContext:
         Parameters
         ----------
         cohort, method
-            On what, and which; ensembles too.
+            What is run; ensembles too.
         split
             That of the first split seed by default.
         changes
-            Settings of the study, beside the user's.
+            Settings of the study, in addition to the user's.
         seeds
             The context's by default.
         part, drawn
-            Where not all of the split is used: in words, and its rounds from those of the split.
+            Where not all of the split is used: a description, and its folds from those of the split.
         """
         flat, fixed = methods.flat(self.changes), methods.fixed(method)
         wanted = {key: flat[key] for key in flat if methods.has_setting(method, key) and key not in fixed}
@@ -174,13 +190,157 @@ class StudyContext:
         )  # fmt: skip
 
     def perform(self, experiments: Sequence[Experiment]) -> list[Results]:
-        """Do what remains of them, and read all; results in the order of the experiments."""
+        """Do what remains of them; results in the order of the experiments."""
         plan = Plan(list(experiments), self.store)
         outcome = benchmark(plan, self.where, progress=self.progress)
         if outcome.failed:
-            words = next(iter(outcome.failed.values())).strip().splitlines()
+            lines = next(iter(outcome.failed.values())).strip().splitlines()
             raise BadData(
-                f"{len(outcome.failed)} of {len(plan.jobs)} runs failed: {(words or ['?'])[-1]}; their errors are in "
+                f"{len(outcome.failed)} of {len(plan.jobs)} runs failed: {(lines or ['?'])[-1]}; their errors are in "
                 f"{self.store.root / 'failed'}, and the same command tries them again"
             )
         return [experiment.results(self.store) for experiment in experiments]
+
+    def run(self, planned: Iterable[tuple[Key, Experiment]]) -> dict[Key, list[Results]]:
+        """Do what remains of experiments with a key each; results by key, those of one key in their order."""
+        pairs, found = list(planned), dict[Key, list[Results]]()
+        for (key, _), results in zip(pairs, self.perform([made for _, made in pairs]), strict=True):
+            found.setdefault(key, []).append(results)
+        return found
+
+    def matches_paper(self, cohort: Cohort) -> bool:
+        """Whether cohort, backbone, recipe, budget and split are the paper's, so that its numbers can be compared."""
+        theirs = paper()["cohorts"].get(cohort.about["source"])
+        return (
+            theirs is not None
+            and self.backbone == "eegnet"
+            and self._recipe == self.budget == "paper"
+            and sorted(cohort.classes) == theirs["classes"]
+            and len(cohort) == theirs["subjects"]
+            and not changed_from_preset(cohort.about["source"], cohort.about.get("settings", {}))
+            and abs(cohort.n_windows - theirs["windows"]) <= 0.05 * theirs["windows"]
+            and self.split_seeds == (0,)
+            and not self.changes
+            and self.folds in (None, theirs["folds"])
+            and self.groups is None
+        )
+
+    def published(self, cohort: Cohort, *keys: Any) -> Any:
+        """The paper's numbers below ``table, key, key …`` for the cohort; {} if there are none to compare with."""
+        table, *rest = keys
+        found = paper()[table].get(cohort.about["source"], {}) if self.matches_paper(cohort) else {}
+        for key in rest:
+            found = found.get(key, {}) if isinstance(found, dict) else {}
+        return found
+
+    def explained(self, findings: Findings) -> Findings:
+        """Findings of a study with the evidence found, the audit warnings and the notes that all studies share."""
+        import pandas as pd
+
+        tables = dict(findings.tables)
+        if self.evidence:
+            found = {name: evidence_found(results, self.evidence) for (_, name), results in findings.runs.items()}
+            names = {"cohort": self.name(self.cohorts[0])}
+            rows = [names | {"what": name} | row for name, several in found.items() for row in several]
+            tables |= {"evidence_found": pd.DataFrame(rows)} if rows else {}
+        counts = f"{counted(len(self.seeds), 'seed')}, {counted(len(self.split_seeds), 'split')}"
+        cohorts = ", ".join(f"{self.name(cohort)} ({len(cohort)} subjects)" for cohort in self.cohorts)
+        notes = [*findings.footnotes, INTERVALS, f"Cohorts: {cohorts}; {counts}."]
+        pairs = subbag_pairs(self.experiment(self.cohorts[0], self.option("method", "bridgemil")).settings)
+        if pairs is not None:
+            notes.append(f"Stage 1 of bridgemil uses {counted(pairs, 'pair')} of sub-bags per step unless stated.")
+        if self.groups is not None:
+            notes.append(GROUPED)
+        if self.used_changes:
+            changed = ", ".join(f"{key} = {value}" for key, value in self.used_changes.items())
+            notes.append(f"Settings of the user: {changed}.")
+        unused = [key for key in methods.flat(self.changes) if key not in self.used_changes]
+        if unused:
+            notes.append(f"Set, but no method of this study has it: {', '.join(unused)}.")
+        if any("p" in table for table in tables.values()):
+            notes.append(TESTS)
+        if any("paper" in table for table in tables.values()) and len(self.seeds) != paper()["seeds"]:
+            notes.append(f"The paper's numbers are means over {paper()['seeds']} seeds; here it is {len(self.seeds)}.")
+        warnings = [{"cohort": self.name(c), **warning} for c in self.cohorts for warning in self.warnings[c.hash]]
+        return replace(findings, tables=tables, warnings=merged(warnings), footnotes=notes)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """By patient: which windows hold evidence, where ``truth`` is given; {} elsewhere."""
+        from bridgemil.cohort.synthetic import has_evidence_windows, patients, true_evidence
+
+        if self.truth is None:
+            return {}
+        if len(self.cohorts) > 1:
+            raise BadUse("--truth is of one cohort; study the others without it")
+        cohort = self.cohorts[0]
+        if cohort.n_times != cohort.sfreq:
+            raise BadUse("--truth is known of windows of one second; prepare the cohort with --window 1")
+        try:
+            in_windows, ill = has_evidence_windows(self.truth), patients(self.truth)
+        except (OSError, LookupError, TypeError, ValueError) as error:
+            message = plain(str(error))
+            raise BadUse(f"--truth {self.truth}: is no folder that `bridgemil synth` wrote ({message})") from None
+        if not cohort.about["files"]:
+            raise BadUse("--truth needs a cohort that was prepared from the folder's recordings, not from arrays")
+        for file in cohort.about["files"]:
+            path = self.truth / file["file"]
+            if not path.is_file() or path.stat().st_size != file["bytes"] or file_checksum(path) != file["sha256"]:
+                raise BadUse(
+                    f"--truth {self.truth}: {cohort.path} was not made of its recordings ({file['file']} differs)"
+                )
+        if not in_windows:
+            raise BadUse(f"{self.truth}: its disease is a trait of the whole recording; no window holds more evidence")
+        try:
+            return {s: true_evidence(self.truth, s, cohort.window_starts(s)) for s in cohort.subjects if s in ill}
+        except (OSError, KeyError, ValueError) as error:
+            raise BadUse(f"--truth {self.truth}: does not hold the evidence of this cohort ({error})") from None
+
+
+def evidence_found(results: Sequence[Results], known: Evidence) -> list[dict[str, Any]]:
+    """AUROC and precision at k of windows with evidence: the mean over held-out patients who have both kinds.
+
+    k is the number of the patient's windows that hold evidence. One row for each score that ranks windows.
+
+    Parameters
+    ----------
+    results : sequence of Results
+        Of one method, on one or several splits.
+    known : mapping of str to array of bool (windows)
+        By patient, which of all its windows hold evidence.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    values: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    for result in results:
+        labels = result.predictions.drop_duplicates("subject").set_index("subject")["label"]
+        for subject, rows in _by_subject(result.windows):
+            truth = known[subject][rows["window"].to_numpy()] if subject in known else np.zeros(0, dtype=bool)
+            if not 0 < truth.sum() < len(truth):
+                continue
+            label = labels[subject]
+            columns = {ATTENTION: "gate", CONTRIBUTION: f"contribution_{label}", VOTE: f"p_{label}"}
+            for kind, column in columns.items():
+                if column in rows and rows[column].notna().all():
+                    ranks = rows[column].to_numpy(dtype=np.float64)
+                    top = np.argsort(-ranks, kind="stable")[: int(truth.sum())]
+                    found = float(roc_auc_score(truth, ranks)), float(truth[top].mean()), float(truth.mean())
+                    values.setdefault(kind, {}).setdefault(subject, []).append(found)
+    table = []
+    for kind, patients in values.items():
+        auroc, precision, chance = np.array([np.mean(found, axis=0) for found in patients.values()]).T
+        low, high = bootstrap(auroc)
+        table.append({
+            "ranked_by": kind, "auroc": float(auroc.mean()), "auroc95_low": low, "auroc95_high": high,
+            "precision_at_k": float(precision.mean()), "precision_by_chance": float(chance.mean()),
+            "patients": len(auroc),
+        })  # fmt: skip
+    return table
+
+
+def _by_subject(windows: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
+    """The windows of each subject, seed and member of an ensemble."""
+    if windows.empty:
+        return []
+    keys = [name for name in ("subject", "seed", "member") if name in windows]
+    return [(str(key[0]), rows) for key, rows in windows.groupby(keys, sort=False)]

@@ -1,131 +1,139 @@
 """Does the diagnosis fit every window? (RQ2) Agreement of single windows with it, and training on some windows only.
 
-First, a majority vote is asked of each window of a held-out subject: how many say what the subject's label says. Then
-new majority votes are trained on the K windows of each training subject that bridgemil let in most (Top-K) or least
-(Bottom-K). Ours: K windows at random, since fewer windows may matter by themselves; and nested gates, of models that
-never saw the test subjects.
+First, a majority vote predicts each window of a held-out subject: how many agree with the subject's label? Then new
+majority votes are trained on the K windows of each training subject with the highest (Top-K) or lowest (Bottom-K)
+attention weight by bridgemil. Not in the paper: K random windows, since fewer windows may matter by themselves; and
+nested weights. An attention weight ranks a subject's windows only if its model held the subject out. Plain weights come
+from the cross-validation itself, as in the paper; nested ones from folds without the test subjects of the fold at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.plan import Experiment
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap, chance
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected, counted, p_text, points
-from bridgemil.report.benchmark import paper
-from bridgemil.studies import kept_windows, published, scores, truth
-from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings
-from bridgemil.studies.kept_windows import ALL, Choice, Gates
-from bridgemil.studies.reliability_figure import figure
+from bridgemil.registry import class_colour
+from bridgemil.studies.context import Evidence, StudyContext
+from bridgemil.studies.findings import (
+    Findings,
+    canvas,
+    chance_line,
+    class_marker,
+    compared,
+    comparison_columns,
+    score,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
-OPTIONS = ("top", "nested")
 TOP = (20, 50, 100, 200)
-VOTE, GATED, ADDS = "majority_vote", "bridgemil", "additive"
+VOTE, GATED = "majority_vote", "bridgemil"
+ADDITIVE = "additive"  # its contributions are compared with known evidence
+INNER = "attention weights without the test fold"
+RULES: dict[str, dict[str, Any]] = {  # distinguishable by marker and line, too
+    "top": {"color": "#d55e00", "marker": "o", "linestyle": "-"},
+    "random": {"color": "#7d8287", "marker": "D", "linestyle": ":"},
+    "bottom": {"color": "#2f6f9f", "marker": "s", "linestyle": "--"},
+}
+
+Weights = Mapping[str, NDArray[np.float64]]  # by subject: the attention weight of each window
 
 
+class Choice(NamedTuple):
+    """Which training windows are used.
+
+    Parameters
+    ----------
+    gates : str
+        ``plain`` or ``nested`` attention weights; ``none`` where they play no part.
+    rule : str
+        ``top``, ``bottom``, ``random`` or ``all``.
+    k : int
+        How many windows of each training subject; 0 for all.
+    """
+
+    gates: str
+    rule: str
+    k: int
+
+    @property
+    def title(self) -> str:
+        """As tables name it: ``top 20``."""
+        return f"{self.rule} {self.k}" if self.k else self.rule
+
+    @property
+    def part(self) -> str:
+        """As its runs are named; empty for all windows."""
+        nested = ", nested attention weights" if self.gates == "nested" else ""
+        return f"{self.title} windows{nested}" if self.k else ""
+
+
+ALL = Choice("none", "all", 0)
 Pair = tuple[Choice, Choice]
-
-
-class Case(NamedTuple):
-    """A cohort, dealt by one split seed."""
-
-    cohort: Cohort
-    split: FoldPlan
-    split_seed: int
+SplitCohort = tuple[Cohort, FoldPlan]  # a cohort with one of its splits
 
 
 class Trained(NamedTuple):
-    """What came of one choice of windows on one cohort, over all splits."""
+    """The results of one choice of windows on one cohort, over all splits, and their folds."""
 
     results: list[Results]
-    rounds: list[Fold]
+    folds: list[Fold]
 
 
 def perform(context: StudyContext) -> Findings:
-    """Get votes and gates of held-out subjects, train on the chosen windows, and compare."""
+    """Predict every window of held-out subjects, train on the chosen windows, and compare."""
     import pandas as pd
 
-    chosen = kept_windows.choices(_sizes(context), bool(context.option("nested", False)))
-    cases = [
-        Case(cohort, context.split(cohort, seed), seed) for cohort in context.cohorts for seed in context.split_seeds
-    ]
-    known = (
-        {} if context.truth is None else {cohort.hash: truth.evidence(context, cohort) for cohort in context.cohorts}
-    )
+    chosen = choices(_sizes(context), bool(context.option("nested", False)))
+    cases = [(cohort, split) for cohort in context.cohorts for split in context.splits(cohort)]
     # The whole runs come first: a choice that leaves nothing out is one of them, and is then not run again.
-    votes, gated, nested = _whole(context, cases, any(choice.gates == "nested" for choice in chosen))
-    trained = _trained(context, cases, chosen, gated, nested)
-    agreement = pd.concat(
-        [
-            agreement_of(context.name(case.cohort), case.split_seed, vote)
-            for case, vote in zip(cases, votes, strict=True)
-        ],
-        ignore_index=True,
-    )
-    by_class = _by_class(context, agreement)
+    whole = context.run(_planned(context, cases, any(choice.gates == "nested" for choice in chosen)))
+    trained = _trained(context, cases, chosen, whole)
+    tables = [_agreement(context.name(c), split, whole[VOTE, i][0]) for i, (c, split) in enumerate(cases)]
+    agreement = pd.concat(tables, ignore_index=True)
+    subjects = _per_subject(agreement)
+    by_class = pd.DataFrame([row for cohort in context.cohorts for row in _by_class(context, cohort, subjects)])
     rows, sentences = list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
         mine = {choice: trained[cohort.hash, choice] for choice in chosen}
         against = _compared(mine)
-        rows += [_row(context, cohort, choice, mine[choice], against, known.get(cohort.hash)) for choice in chosen]
+        rows += [_row(context, cohort, choice, mine[choice], against) for choice in chosen]
         sentences += _sentences(context.name(cohort), mine, against)
-    tables = {"agreement_by_class": by_class, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])}
     looked: dict[tuple[str, str], list[Results]] = {}
-    for case, vote, gate in zip(cases, votes, gated, strict=True):
-        looked.setdefault((case.cohort.hash, VOTE), []).append(vote)
-        looked.setdefault((case.cohort.hash, GATED), []).append(gate)
-    if context.truth is not None:  # the truth of contributions, which neither of the two has
-        for case, adds in zip(
-            cases, context.perform([context.experiment(c.cohort, ADDS, c.split) for c in cases]), strict=True
-        ):
-            looked.setdefault((case.cohort.hash, ADDS), []).append(adds)
-    tables |= truth.tables(context, looked)
+    for (method, i), results in whole.items():
+        if method != "nested":
+            looked.setdefault((cases[i][0].hash, method), []).extend(results)
     return Findings(
         f"Reliability of inherited labels: {context.setup}",
-        [*_agreement_sentences(agreement), *_not_above_chance(context, rows), *sentences],
-        tables,
-        {"reliability": figure(context, per_subject(agreement), by_class, rows)},
-        {"agreement": agreement},
-        _footnotes(context, cases, chosen),
-    )
+        [*_agreement_sentences(subjects), *_not_above_chance(context, rows), *sentences],
+        {"agreement_by_class": by_class, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])},
+        {"reliability": _figure(context, subjects, by_class, rows)}, {"agreement": agreement},
+        _footnotes(context, cases, chosen), runs=looked,
+    )  # fmt: skip
 
 
-def agreement_of(cohort: str, split_seed: int, results: Results) -> pd.DataFrame:
-    """A row a held-out subject and seed: the share of its windows that are predicted as the subject's label.
+# ------------------------------------------------------------------ which windows are kept
 
-    Parameters
-    ----------
-    cohort
-        Its name.
-    split_seed
-        Which dealt the subjects.
-    results
-        Of a majority vote: they hold the probabilities of every window.
-    """
-    import pandas as pd
 
-    windows, columns = results.windows, [f"p_{name}" for name in results.classes]
-    labels = results.predictions.drop_duplicates("subject").set_index("subject")["label"]
-    said = np.asarray(results.classes)[windows[columns].to_numpy().argmax(axis=1)]
-    agrees = windows[["subject", "seed"]].assign(agreement=said == windows["subject"].map(labels).to_numpy())
-    each = agrees.groupby(["subject", "seed"], sort=True)["agreement"].agg(["mean", "size"]).reset_index()
-    return pd.DataFrame({
-        "cohort": cohort, "subject": each["subject"], "label": each["subject"].map(labels), "split": split_seed,
-        "seed": each["seed"], "agreement": each["mean"].astype(float), "n_windows": each["size"],
-    })  # fmt: skip
+def choices(sizes: Sequence[int], nested: bool) -> list[Choice]:
+    """Every choice that is trained, ``ALL`` first."""
+    kinds = ("plain", "nested") if nested else ("plain",)
+    ranked = [Choice(kind, rule, k) for kind in kinds for k in sizes for rule in ("top", "bottom")]
+    return [ALL, *(Choice("none", "random", k) for k in sizes), *ranked]
 
 
 def _sizes(context: StudyContext) -> list[int]:
@@ -135,142 +143,166 @@ def _sizes(context: StudyContext) -> list[int]:
     return sorted(set(sizes))
 
 
-def _whole(
-    context: StudyContext, cases: Sequence[Case], with_nested: bool
-) -> tuple[list[Results], list[Results], list[list[Results]]]:
-    """Votes and gates on whole splits, a result a case; and of each case the inner results of every round."""
-    experiments = [context.experiment(c.cohort, method, c.split) for method in (VOTE, GATED) for c in cases]
-    for experiment in experiments[len(cases) :]:
-        if any(getattr(member.stage2, "aggregator", None) == "mean" for member in experiment.settings.each):
-            raise BadUse("stage2.aggregator=mean lets every window in alike; gates must differ to rank windows")
-    voting = zip(cases, experiments, strict=False) if with_nested else ()
-    inner = [[_inner(context, case, outer) for outer in vote.cv_folds()] for case, vote in voting]
-    results = iter(context.perform([*experiments, *(one for several in inner for one in several)]))
-    votes, gated = ([next(results) for _ in cases] for _ in (VOTE, GATED))
-    return votes, gated, [[next(results) for _ in several] for several in inner]
+def mean_weights(results: Results, cohort: Cohort) -> dict[str, NDArray[np.float64]]:
+    """The attention weights of every held-out subject, mean over seeds; one per window, in the order of the windows."""
+    table, title = results.windows, results.settings.title
+    if "gate" not in table or table["gate"].isna().any():
+        raise BadUse(f"{title} has no attention weights; windows cannot be ranked")
+    mean = table.groupby(["subject", "window"], sort=True)["gate"].mean()
+    weights = {str(subject): rows.droplevel(0) for subject, rows in mean.groupby(level=0)}
+    for subject, rows in weights.items():
+        n = cohort.records[subject].n_windows
+        if rows.index.tolist() != list(range(n)):
+            raise BadData(f"{subject}: has {n} windows, but the runs of {title} hold {len(rows)} attention weights")
+    if all(rows.nunique() == 1 for rows in weights.values()):
+        raise BadUse(f"{title} gives every window the same attention weight; windows cannot be ranked")
+    return {subject: rows.to_numpy(dtype=np.float64) for subject, rows in weights.items()}
 
 
-def _inner(context: StudyContext, case: Case, outer: Fold) -> Experiment:
-    """bridgemil on the folds without the outer round's test subjects."""
-    plan, part = kept_windows.inner_plan(case.split, outer), "gates without the test fold"
-    return context.experiment(
-        case.cohort, GATED, plan, part=part, drawn=lambda rounds: kept_windows.inner_rounds(rounds, outer)
-    )
+def inner_plan(split: FoldPlan, outer: Fold) -> FoldPlan:
+    """The folds of a split without that of the outer fold's test subjects."""
+    if split.k < 4:
+        raise BadUse(
+            f"--nested: {split.k} folds are too few; without the test fold 3 must remain, so use --folds 4 or more"
+        )
+    return FoldPlan(tuple(fold for fold in split.folds if set(fold) != set(outer.test)))
 
 
-def _trained(
-    context: StudyContext,
-    cases: Sequence[Case],
-    chosen: Sequence[Choice],
-    gated: list[Results],
-    nested: list[list[Results]],
-) -> dict[tuple[str, Choice], Trained]:
-    """A majority vote for each choice of windows."""
-    experiments: list[tuple[tuple[str, Choice], Experiment]] = []
-    for number, case in enumerate(cases):
-        plain = kept_windows.mean_gates(gated[number], case.cohort)
-        gates: dict[str, list[Gates]] = {"none": [{}] * case.split.k, "plain": [plain] * case.split.k}
-        if nested:
-            gates["nested"] = [kept_windows.mean_gates(inner, case.cohort) for inner in nested[number]]
-        for choice in chosen:
-            part = "" if choice == ALL else choice.part
-            drawn = partial(_reduced, case, choice, gates[choice.gates])
-            made = context.experiment(case.cohort, VOTE, case.split, part=part, drawn=drawn)
-            experiments.append(((case.cohort.hash, choice), made))
-    trained: dict[tuple[str, Choice], Trained] = {}
-    for (key, experiment), results in zip(experiments, context.perform([e for _, e in experiments]), strict=True):
-        several = trained.setdefault(key, Trained([], []))
-        several.results.append(results)
-        several.rounds.extend(experiment.cv_folds())
-    return trained
+def inner_folds(outer: Fold, folds: Sequence[Fold]) -> list[Fold]:
+    """Of the inner folds, those that hold out training subjects of the outer fold: no other weights are needed."""
+    return [inner for inner in folds if not set(inner.test) & set(outer.validation)]
 
 
-def _reduced(case: Case, choice: Choice, gates: Sequence[Gates], rounds: list[Fold]) -> list[Fold]:
+def reduced(
+    cohort: Cohort, split_seed: int, choice: Choice, weights: Sequence[Weights], folds: Sequence[Fold]
+) -> list[Fold]:
+    """Folds whose training subjects keep K windows each; validation and test subjects keep all."""
     return [
-        kept_windows.reduced(outer, choice, case.cohort, mine, case.split_seed)
-        for outer, mine in zip(rounds, gates, strict=True)
+        replace(fold, kept={s: rows for s in fold.train if (rows := _kept(cohort, split_seed, choice, mine, s))})
+        for fold, mine in zip(folds, weights, strict=True)
     ]
 
 
+def _kept(cohort: Cohort, split_seed: int, choice: Choice, weights: Weights, subject: str) -> tuple[int, ...]:
+    """The windows that a subject keeps; () where it keeps all. Of equal weights the earlier window."""
+    n = cohort.records[subject].n_windows
+    if not choice.k or n <= choice.k:
+        return ()
+    if choice.rule == "random":  # drawn for each K, subject and split
+        order = np.random.default_rng([choice.k, cohort.subjects.index(subject), split_seed]).permutation(n)
+    else:
+        order = np.argsort(-weights[subject] if choice.rule == "top" else weights[subject], kind="stable")
+    return tuple(sorted(order[: choice.k].tolist()))
+
+
+def evidence_share(folds: Sequence[Fold], known: Evidence) -> float | None:
+    """The share of the kept training windows that hold evidence, mean over patients who have both kinds of windows."""
+    shares: dict[str, list[float]] = {}
+    for fold in folds:
+        for subject in fold.train:
+            truth = known.get(subject, np.zeros(0, dtype=bool))
+            if 0 < truth.sum() < len(truth):
+                kept = truth[list(fold.kept[subject])] if subject in fold.kept else truth
+                shares.setdefault(subject, []).append(float(kept.mean()))
+    return float(np.mean([np.mean(values) for values in shares.values()])) if shares else None
+
+
+# ------------------------------------------------------------------ runs
+
+
+def _planned(
+    context: StudyContext, cases: Sequence[SplitCohort], nested: bool
+) -> Iterator[tuple[tuple[str, int], Experiment]]:
+    """Whole splits by method and number of the case; and of each case the inner folds, in the order of its folds."""
+    for method in (VOTE, GATED, *([ADDITIVE] if context.truth is not None else [])):
+        for i, (cohort, split) in enumerate(cases):
+            experiment = context.experiment(cohort, method, split)
+            for member in experiment.settings.each if method == GATED else ():
+                if getattr(member.stage2, "aggregator", None) == "mean":
+                    raise BadUse("stage2.aggregator=mean gives every window the same weight; windows cannot be ranked")
+            yield (method, i), experiment
+    for i, (cohort, split) in enumerate(cases if nested else ()):
+        for outer in context.experiment(cohort, VOTE, split).cv_folds():
+            inner, drawn = inner_plan(split, outer), partial(inner_folds, outer)
+            yield ("nested", i), context.experiment(cohort, GATED, inner, part=INNER, drawn=drawn)
+
+
+def _trained(
+    context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence[Choice],
+    whole: Mapping[tuple[str, int], list[Results]],
+) -> dict[tuple[str, Choice], Trained]:  # fmt: skip
+    """A majority vote for each choice of windows."""
+    planned: list[tuple[tuple[str, Choice], Experiment]] = []
+    for i, (cohort, split) in enumerate(cases):
+        weights: dict[str, list[Weights]] = {
+            "none": [{}] * split.k,
+            "plain": [mean_weights(whole[GATED, i][0], cohort)] * split.k,
+            "nested": [mean_weights(inner, cohort) for inner in whole.get(("nested", i), [])],
+        }
+        for choice in chosen:
+            drawn = partial(reduced, cohort, split.split_seed or 0, choice, weights[choice.gates])
+            made = context.experiment(cohort, VOTE, split, part=choice.part, drawn=drawn)
+            planned.append(((cohort.hash, choice), made))
+    folds: dict[tuple[str, Choice], list[Fold]] = {}
+    for key, experiment in planned:
+        folds.setdefault(key, []).extend(experiment.cv_folds())
+    return {key: Trained(results, folds[key]) for key, results in context.run(planned).items()}
+
+
+# ------------------------------------------------------------------ tables and sentences
+
+
+def _agreement(cohort: str, split: FoldPlan, results: Results) -> pd.DataFrame:
+    """One row per held-out subject and seed: the share of its windows that are predicted as its label."""
+    import pandas as pd
+
+    windows, columns = results.windows, [f"p_{name}" for name in results.classes]
+    labels = results.predictions.drop_duplicates("subject").set_index("subject")["label"]
+    predicted = np.asarray(results.classes)[windows[columns].to_numpy().argmax(axis=1)]
+    agrees = windows[["subject", "seed"]].assign(agreement=predicted == windows["subject"].map(labels).to_numpy())
+    each = agrees.groupby(["subject", "seed"], sort=True)["agreement"].agg(["mean", "size"]).reset_index()
+    return pd.DataFrame({
+        "cohort": cohort, "subject": each["subject"], "label": each["subject"].map(labels), "split": split.split_seed,
+        "seed": each["seed"], "agreement": each["mean"].astype(float), "n_windows": each["size"],
+    })  # fmt: skip
+
+
+def _per_subject(agreement: pd.DataFrame) -> pd.DataFrame:
+    """One row per subject: its agreement, mean over seeds and splits."""
+    return agreement.groupby(["cohort", "subject", "label"], sort=False)["agreement"].mean().reset_index()
+
+
+def _by_class(context: StudyContext, cohort: Cohort, subjects: pd.DataFrame) -> list[dict[str, Any]]:
+    """Mean agreement of each class, with a 95 % interval over subjects; 0 to 1."""
+    rows, name = [], context.name(cohort)
+    for label in cohort.classes:
+        mine = subjects[(subjects["cohort"] == name) & (subjects["label"] == label)]["agreement"].to_numpy()
+        low, high = bootstrap(mine)
+        rows.append({
+            "cohort": name, "label": label, "agreement": float(mine.mean()), "agreement95_low": low,
+            "agreement95_high": high, "lowest": float(mine.min()), "highest": float(mine.max()),
+            "subjects": len(mine), "most_windows_against": int((mine < 0.5).sum()),
+        })  # fmt: skip
+    return rows
+
+
 def _row(
-    context: StudyContext, cohort: Cohort, choice: Choice, mine: Trained, against: Mapping[Pair, Comparison], known: Any
+    context: StudyContext, cohort: Cohort, choice: Choice, mine: Trained, against: Mapping[Pair, Comparison]
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {"cohort": context.name(cohort), "gates": choice.gates, "windows": choice.words}
-    row |= {"rule": choice.rule, "k": choice.k or None} | scores.score(mine.results)
-    row |= scores.columns(against[choice, ALL]) if (choice, ALL) in against else {}
-    if known is not None:
-        row["true_evidence"] = kept_windows.evidence_share(mine.rounds, known)
+    row: dict[str, Any] = {"cohort": context.name(cohort), "gates": choice.gates, "windows": choice.title}
+    row |= {"rule": choice.rule, "k": choice.k or None} | score(mine.results)
+    row |= comparison_columns(against.get((choice, ALL)))
+    if context.truth is not None:
+        row["true_evidence"] = evidence_share(mine.folds, context.evidence)
     number = _published(context, cohort, choice)
     return row | ({} if number is None else {"paper": number})
 
 
 def _published(context: StudyContext, cohort: Cohort, choice: Choice) -> float | None:
-    """The paper's accuracy in percent, which is of plain gates."""
-    if choice.gates == "nested" or not published.comparable(context, cohort):
-        return None
-    place = paper()["reliability"].get(cohort.about["source"], {}).get(choice.rule)
-    number = place.get(choice.k) if isinstance(place, dict) else place
+    """The paper's accuracy in percent, which is of plain attention weights."""
+    keys = (choice.rule, choice.k) if choice.k else (choice.rule,)
+    number: Any = None if choice.gates == "nested" else context.published(cohort, "reliability", *keys) or None
     return None if number is None else float(number)
-
-
-def _by_class(context: StudyContext, agreement: pd.DataFrame) -> pd.DataFrame:
-    """Mean agreement of each cohort's classes, with a 95 % interval over subjects; shares of one."""
-    import pandas as pd
-
-    people, rows = per_subject(agreement), []
-    for cohort in context.cohorts:
-        for label in cohort.classes:
-            mine = people[(people["cohort"] == context.name(cohort)) & (people["label"] == label)][
-                "agreement"
-            ].to_numpy()
-            low, high = bootstrap(mine)
-            rows.append({
-                "cohort": context.name(cohort), "label": label, "agreement": float(mine.mean()), "agreement95_low": low,
-                "agreement95_high": high, "lowest": float(mine.min()), "highest": float(mine.max()),
-                "subjects": len(mine), "most_windows_against": int((mine < 0.5).sum()),
-            })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def per_subject(agreement: pd.DataFrame) -> pd.DataFrame:
-    """A row a subject: its agreement, mean over seeds and splits.
-
-    Parameters
-    ----------
-    agreement
-        As ``agreement_of`` gives it.
-    """
-    return agreement.groupby(["cohort", "subject", "label"], sort=False)["agreement"].mean().reset_index()
-
-
-def _agreement_sentences(agreement: pd.DataFrame) -> list[str]:
-    sentences = []
-    for cohort, rows in per_subject(agreement).groupby("cohort", sort=False):
-        shares = rows["agreement"].to_numpy()
-        low, high = bootstrap(shares)
-        against = int((shares < 0.5).sum())
-        sentences.append(
-            f"{cohort}: of a held-out subject's windows {100 * shares.mean():.1f} % agree with its label on average "
-            f"(95 % {100 * low:.1f} to {100 * high:.1f}; single subjects {100 * shares.min():.1f} to "
-            f"{100 * shares.max():.1f} %); {against} of {counted(len(shares), 'subject')} "
-            f"{'has' if against == 1 else 'have'} most windows against their label."
-        )
-    return sentences
-
-
-def _not_above_chance(context: StudyContext, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Where the vote itself is not shown to know anything, neither agreement nor Top-K can speak of labels."""
-    sentences = []
-    for cohort in context.cohorts:
-        level = 100 * chance(cohort.labels)[0]
-        row = next(row for row in rows if row["cohort"] == context.name(cohort) and row["rule"] == "all")
-        if row["ci95_low"] <= level:
-            sentences.append(
-                f"{context.name(cohort)}: with all windows the vote is not better than chance ({row['accuracy']:.1f} %"
-                f", 95 % {row['ci95_low']:.1f} to {row['ci95_high']:.1f}; chance level {level:.1f} %), so what follows "
-                "and the agreement say little of the labels here."
-            )
-    return sentences
 
 
 def _compared(trained: Mapping[Choice, Trained]) -> dict[Pair, Comparison]:
@@ -278,69 +310,163 @@ def _compared(trained: Mapping[Choice, Trained]) -> dict[Pair, Comparison]:
 
     A choice that leaves no window out compares nothing.
     """
-    reduced = [choice for choice, mine in trained.items() if any(outer.kept for outer in mine.rounds)]
-    pairs = [(choice, ALL) for choice in reduced]
-    for choice in (choice for choice in reduced if choice.rule == "top"):
+    less = [choice for choice, mine in trained.items() if any(fold.kept for fold in mine.folds)]
+    pairs = [(choice, ALL) for choice in less]
+    for choice in (choice for choice in less if choice.rule == "top"):
         pairs += [(choice, choice._replace(rule="bottom")), (choice, Choice("none", "random", choice.k))]
-    found = [scores.compared(trained[a].results, trained[b].results, (a.words, b.words)) for a, b in pairs]
+    found = [compared(trained[a].results, trained[b].results, (a.title, b.title)) for a, b in pairs]
     return dict(zip(pairs, corrected(found), strict=True))
+
+
+def _agreement_sentences(subjects: pd.DataFrame) -> list[str]:
+    sentences = []
+    for cohort, rows in subjects.groupby("cohort", sort=False):
+        shares = rows["agreement"].to_numpy()
+        low, high = bootstrap(shares)
+        against = int((shares < 0.5).sum())
+        sentences.append(
+            f"{cohort}: of a held-out subject's windows {100 * shares.mean():.1f} % agree with its label on average "
+            f"(95 % {100 * low:.1f} to {100 * high:.1f}; single subjects {100 * shares.min():.1f} to "
+            f"{100 * shares.max():.1f} %); in {against} of {counted(len(shares), 'subject')} most windows disagree."
+        )
+    return sentences
+
+
+def _not_above_chance(context: StudyContext, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Where the vote itself is not better than chance, neither agreement nor Top-K is informative."""
+    sentences = []
+    for cohort in context.cohorts:
+        level, name = 100 * chance(cohort.labels)[0], context.name(cohort)
+        row = next(row for row in rows if row["cohort"] == name and row["rule"] == "all")
+        if row["ci95_low"] <= level:
+            sentences.append(
+                f"{name}: with all windows the vote is not better than chance ({row['accuracy']:.1f} %, 95 % "
+                f"{row['ci95_low']:.1f} to {row['ci95_high']:.1f}; chance level {level:.1f} %), so agreement and what "
+                "follows are not informative about the labels."
+            )
+    return sentences
 
 
 def _sentences(name: str, trained: Mapping[Choice, Trained], against: Mapping[Pair, Comparison]) -> list[str]:
     """Each Top-K against all windows, the same number of the lowest, and of random ones."""
     sentences = []
     for choice in (choice for choice in trained if choice.rule == "top"):
-        compared = [comparison for (one, _), comparison in against.items() if one == choice]
-        apart = [c.corrected_sentence for c in compared if c.p < LEVEL]
-        others = ", ".join(
-            f"{c.other} ({points(c.difference)} points, {p_text(c.p)})" for c in compared if c.p >= LEVEL
-        )
-        if compared:
-            rest = [f"No significant difference to {others}."] if others else []
-            sentences.append(f"{name}, top {choice.k} by {choice.gates} gates: {' '.join([*apart, *rest])}")
+        found = [comparison for (one, _), comparison in against.items() if one == choice]
+        parts = [c.corrected_sentence for c in found if c.p < LEVEL]
+        others = [f"{c.other} ({points(c.difference)} points, {p_text(c.p)})" for c in found if c.p >= LEVEL]
+        parts += [f"No significant difference to {', '.join(others)}."] if others else []
+        if found:
+            sentences.append(f"{name}, top {choice.k} by {choice.gates} attention weights: {' '.join(parts)}")
         elif choice.gates == "plain":
             sentences.append(f"{name}: no subject has more than {choice.k} windows; nothing is left out.")
     return sentences
 
 
-def _footnotes(context: StudyContext, cases: Sequence[Case], chosen: Sequence[Choice]) -> list[str]:
+def _footnotes(context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence[Choice]) -> list[str]:
     notes = [
-        "Agreement: each window's likeliest class, by a majority vote that held the subject out. Where a window "
-        "disagrees, its label may be unfit or the vote wrong: agreement alone does not tell which.",
+        "Agreement: each window's most probable class, by a majority vote that held the subject out. Where a window "
+        "disagrees, its label may not fit or the vote may be wrong: agreement alone does not tell which.",
         "Only training windows are left out; validation and test bags are whole. Channels are normalised by the "
-        "training windows that stay.",
-        "Plain gates (the paper's) come from the bridgemil run that held the training subject out; but that run "
-        "trained or selected on the test subjects of the round at hand, with their labels: top K may look too good. "
+        "training windows that are kept.",
+        "Plain attention weights (the paper's) come from the bridgemil run that held the training subject out; that "
+        "run trained or selected on the test subjects of the fold at hand, with their labels: top K may look too good. "
         "With several seeds they are the mean over them: all votes of a split have the same windows.",
-        "random K is ours: it has as many windows, and so as many steps an epoch, as top K and bottom K; all may "
-        "have more.",
+        "random K (not in the paper) has as many windows, and so as many steps per epoch, as top K and bottom K; all "
+        "may have more.",
     ]
     if any(choice.gates == "nested" for choice in chosen):
-        whole, unranked = sum(c.split.k for c in cases), 1 + context.experiment(cases[0].cohort, VOTE).settings.selects
-        inner = sum(c.split.k * (c.split.k - unranked) for c in cases)
+        ks, unranked = [split.k for _, split in cases], 1 + context.experiment(cases[0][0], VOTE).settings.selects
+        inner = sum(k * (k - unranked) for k in ks) * len(context.seeds)
         notes.append(
-            "Nested gates (ours) come from bridgemil models of the folds without the round's test fold, which neither "
-            f"trained nor selected on it: {counted(inner * len(context.seeds), 'run')} more of bridgemil, where plain "
-            f"gates need {whole * len(context.seeds)}. These models have fewer training subjects."
+            "Nested attention weights (not in the paper) come from bridgemil models of the folds without the test fold "
+            f"at hand, neither trained nor selected on it: {counted(inner, 'run')} more of bridgemil, where plain "
+            f"weights need {sum(ks) * len(context.seeds)}. These models have fewer training subjects."
         )
-    return notes + _few_windows(context, chosen)
-
-
-def _few_windows(context: StudyContext, chosen: Sequence[Choice]) -> list[str]:
-    """Where K windows are all that a subject has, or top and bottom share some."""
-    notes = []
     for cohort in context.cohorts:
         counts = np.array([cohort.records[subject].n_windows for subject in cohort.subjects])
         for k in sorted({choice.k for choice in chosen if choice.k}):
-            whole, shared = int((counts <= k).sum()), int(((counts > k) & (counts < 2 * k)).sum())
-            if whole:
-                notes.append(
-                    f"{context.name(cohort)}, K = {k}: {whole} of {counted(len(counts), 'subject')} "
-                    f"{'has' if whole == 1 else 'have'} no more windows, and {'keeps' if whole == 1 else 'keep'} all."
-                )
+            name = f"{context.name(cohort)}, K = {k}"
+            few, shared = int((counts <= k).sum()), int(((counts > k) & (counts < 2 * k)).sum())
+            if few:
+                notes.append(f"{name}: {few} of {counted(len(counts), 'subject')} with at most K windows keep all.")
             if shared:
                 notes.append(
-                    f"{context.name(cohort)}, K = {k}: {shared} of {counted(len(counts), 'subject')} "
-                    f"{'has' if shared == 1 else 'have'} fewer than {2 * k} windows: top and bottom share some."
+                    f"{name}: in {shared} of {counted(len(counts), 'subject')}, with fewer than {2 * k} windows, top "
+                    "and bottom overlap."
                 )
     return notes
+
+
+# ------------------------------------------------------------------ the figure
+
+
+def _figure(context: StudyContext, subjects: pd.DataFrame, by_class: pd.DataFrame, rows: list[dict[str, Any]]) -> Any:
+    """A row of panels per cohort: agreement, then accuracy against K for plain and nested attention weights."""
+    kinds = [kind for kind in ("plain", "nested") if any(row["gates"] == kind for row in rows)]
+    figure, axes = canvas(1 + len(kinds), len(context.cohorts), width=4.9, height=4.4)
+    places = iter(axes)
+    for cohort in context.cohorts:
+        name, level = context.name(cohort), 100 * chance(cohort.labels)[0]
+        mine = [row for row in rows if row["cohort"] == name]
+        low, high = min(row["ci95_low"] for row in mine), max(row["ci95_high"] for row in mine)
+        ax = next(places)
+        _draw_agreement(ax, subjects[subjects["cohort"] == name], by_class[by_class["cohort"] == name], cohort.classes)
+        ax.set_title(f"{name}: held-out subjects, majority vote", fontsize=10)
+        for kind in kinds:
+            ax = next(places)
+            _draw_accuracy(ax, [row for row in mine if row["gates"] in ("none", kind)])
+            chance_line(ax, level)
+            ax.set_ylim(max(0.0, min(level, low) - 4), min(102.0, max(level, high) + 4))  # the same in all panels
+            ax.set_title(f"{name}: {kind} attention weights", fontsize=10)
+            _legend(ax, 3)
+    return figure
+
+
+def _draw_agreement(ax: Axes, subjects: pd.DataFrame, by_class: pd.DataFrame, classes: Sequence[str]) -> None:
+    rng, ticks = np.random.default_rng(0), []
+    for x, label in enumerate(classes):
+        shares = 100 * subjects.loc[subjects["label"] == label, "agreement"].to_numpy()
+        ticks.append(f"{label} (n = {len(shares)})")
+        ax.scatter(
+            x - 0.08 + rng.uniform(-0.2, 0.2, len(shares)), shares, s=24, alpha=0.75, color=class_colour(x),
+            marker=class_marker(x), edgecolors="white", linewidths=0.5,
+        )  # fmt: skip
+        row = by_class[by_class["label"] == label].iloc[0]
+        mean, low, high = (100 * float(row[key]) for key in ("agreement", "agreement95_low", "agreement95_high"))
+        below, above = max(0, mean - low), max(0, high - mean)  # where all are alike, rounding may turn the sign
+        ax.errorbar(
+            x + 0.28, mean, [[below], [above]], color="black", marker="_", markersize=13, capsize=4, linewidth=1.6,
+            markeredgewidth=1.8, label="mean, 95 % over subjects" if x == 0 else None,
+        )  # fmt: skip
+    ax.axhline(50, color="0.45", linewidth=1, linestyle="--", zorder=1, label="below: most windows disagree")
+    ax.set_xticks(range(len(classes)), ticks)
+    ax.set(xlim=(-0.5, len(classes) - 0.4), ylim=(-3, 103), ylabel="windows that agree with the subject's label (%)")
+    _legend(ax, 2)
+
+
+def _draw_accuracy(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
+    sizes = sorted({row["k"] for row in rows if row["k"]})
+    for number, (rule, style) in enumerate(RULES.items()):
+        mine = sorted((row for row in rows if row["rule"] == rule), key=lambda row: int(row["k"]))
+        x = np.array([sizes.index(row["k"]) for row in mine]) + (number - 1) * 0.13  # intervals side by side
+        y, low, high = (np.array([row[key] for row in mine]) for key in ("accuracy", "ci95_low", "ci95_high"))
+        ax.errorbar(
+            x, y, [np.maximum(y - low, 0), np.maximum(high - y, 0)], markersize=6.5, linewidth=1.5, capsize=3,
+            markeredgecolor="white", markeredgewidth=0.5, label=f"{rule} K", zorder=3, **style,
+        )  # fmt: skip
+    everything = next(row for row in rows if row["rule"] == "all")
+    ax.axhspan(everything["ci95_low"], everything["ci95_high"], color="0.9", zorder=0, label="all: 95 %")
+    ax.axhline(everything["accuracy"], color="black", linewidth=1.4, linestyle="-.", zorder=2, label="all windows")
+    ax.set_xticks(range(len(sizes)), [str(k) for k in sizes])
+    ax.set(xlim=(-0.5, len(sizes) - 0.5), xlabel="K: training windows of each subject")
+    ax.set_ylabel("accuracy of held-out subjects (%)")
+
+
+def _legend(ax: Axes, columns: int) -> None:
+    """Below the axes, where nothing is drawn; what has intervals first."""
+    from matplotlib.container import ErrorbarContainer
+
+    pairs = zip(*ax.get_legend_handles_labels(), strict=True)
+    handles, labels = zip(*sorted(pairs, key=lambda p: not isinstance(p[0], ErrorbarContainer)), strict=True)
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
+    ax.legend(handles, labels, frameon=False, fontsize=8, ncols=columns, **place)

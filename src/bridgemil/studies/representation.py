@@ -1,12 +1,15 @@
-"""What the stages do to the space that windows lie in (RQ4): pictures, and how far classes and people stand apart.
+"""What the stages do to the space of windows (RQ4): t-SNE maps, and how well classes and subjects separate.
 
-Spaces of the first fold's test subjects, who taught no encoder anything: raw windows, a front end's features, what each
-Stage 1 makes of them, and Stage 2 with and without retention. Beside them the accuracy of the method over all folds.
+Spaces of the first fold's test subjects, on whom no encoder was trained: raw windows, a front end's features, the
+embeddings after each Stage 1, and after Stage 2 with and without retention. With them the accuracy over all folds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,33 +22,37 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.plan import Job
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import Results
-from bridgemil.report.benchmark import paper
-from bridgemil.studies import published, space_maps, spaces, truth
-from bridgemil.studies import scores as subject_scores
+from bridgemil.registry import class_colour
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings
-from bridgemil.studies.spaces import Sample
+from bridgemil.studies.findings import Findings, canvas, class_marker, score
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from torch import nn
 
-OPTIONS = ()
+Values = NDArray[Any]
+
 RAW, FRONT_END, STAGE1, STAGE2 = "raw", "front end", "Stage 1", "Stage 2"
-BEYOND = 0.05  # of random deals may be as large where classes are said to stand apart
-UNTRAINED = "wo_stage1"  # whose accuracy stands beside what nobody learnt
+UNTRAINED = "wo_stage1"  # whose accuracy is given with spaces that nothing was trained for
+PER_SUBJECT, IN_ALL = 200, 3000  # windows of one subject, and of all: t-SNE and silhouettes cost their square
+NEIGHBOURS = 5
+PERMUTATIONS, LEVEL = 999, 0.05
+PERPLEXITY = 30.0
+COMPONENTS = 50  # of a PCA before t-SNE, in spaces with more dimensions
+PANELS, LAYERS = 4, 8  # panels side by side; classes are drawn in turns, so that none covers the others
 
 
 @dataclass(frozen=True)
 class Space:
-    """A space, and the method whose accuracy stands beside it."""
+    """A space, and the method whose accuracy is given with it."""
 
     kind: str
     method: str
 
     @property
     def name(self) -> str:
-        """As tables and panels call it."""
+        """In tables and panels."""
         names = {RAW: "raw windows", FRONT_END: "front end, untrained"}
         if self.kind == STAGE2:
             return f"{STAGE2} {'without' if self.method == 'wo_retention' else 'with'} retention"
@@ -65,63 +72,88 @@ SPACES = (
 
 
 def perform(context: StudyContext) -> Findings:
-    """Run every method on all folds with the first seed, and look at the spaces of the first fold."""
+    """Run every method on all folds with the first seed, and map the spaces of the first fold."""
     import pandas as pd
 
     if len(context.seeds) > 1 or len(context.split_seeds) > 1:
         raise BadUse("a representation is of one seed and one split: leave --seeds and --split-seeds out")
     names = [n for n in dict.fromkeys(s.method for s in SPACES) if not methods.is_senseless(n, context.backbone)]
-    keys = [(cohort, name) for cohort in context.cohorts for name in names]
-    experiments = [context.experiment(cohort, name) for cohort, name in keys]
-    results: dict[tuple[str, str], list[Results]] = {}
-    jobs: dict[tuple[str, str], Job] = {}
-    for (cohort, name), experiment, done in zip(keys, experiments, context.perform(experiments), strict=True):
-        results[cohort.hash, name] = [done]
-        jobs[cohort.hash, name] = experiment.jobs(context.seeds[0])[0]
-    rows: list[dict[str, Any]] = []
-    sentences: list[str] = []
-    figures, points = {}, []
+    planned = {(c.hash, name): context.experiment(c, name) for c in context.cohorts for name in names}
+    results = context.run(planned.items())
+    rows, sentences, figures, points = list[dict[str, Any]](), list[str](), {}, []
     for cohort in context.cohorts:
-        look = Look(context, cohort, {name: jobs[cohort.hash, name] for name in names})
-        mine = [_row(look, space, results[cohort.hash, space.method]) for space in look.spaces]
+        jobs = {name: planned[cohort.hash, name].jobs(context.seeds[0])[0] for name in names}
+        maps = FirstFold(context, cohort, jobs)
+        mine = [_row(maps, space, results[cohort.hash, space.method]) for space in maps.spaces]
         rows += mine
-        sentences += _sentences(look, mine)
-        table = look.points()
-        points.append(table)
-        figures[_figure_name(context, cohort)] = space_maps.draw(table, mine, cohort.classes, _title(look))
-    tables = {"representation": pd.DataFrame(rows)} | truth.tables(context, results)
+        sentences += [f"{context.name(cohort)}: {sentence}" for sentence in _sentences(maps, mine)]
+        points.append(maps.points())
+        several = "" if len(context.cohorts) == 1 else re.sub(r"[^\w.-]+", "_", f"_{context.name(cohort)}")
+        figures[f"representation{several}"] = _figure(points[-1], mine, cohort.classes, _title(maps))
     return Findings(
-        f"Representation: {context.setup}", sentences, tables, figures,
-        {"representation_points": pd.concat(points, ignore_index=True)}, _footnotes(context),
+        f"Representation: {context.setup}", sentences, {"representation": pd.DataFrame(rows)}, figures,
+        {"representation_points": pd.concat(points, ignore_index=True)}, _footnotes(context), runs=results,
     )  # fmt: skip
 
 
-class Look:
-    """One cohort's first fold, as every space has it.
+# ------------------------------------------------------------------ windows and their features
+
+
+def sample(cohort: Cohort, subjects: Sequence[str]) -> pd.DataFrame:
+    """Windows evenly over the recordings, at most ``PER_SUBJECT`` of a subject and ``IN_ALL`` of all; deterministic.
+
+    One row per window: subject, label, row (its index among the subject's windows) and window (its number).
+    """
+    import pandas as pd
+
+    most, parts = max(1, min(PER_SUBJECT, IN_ALL // len(subjects))), []
+    for subject in subjects:
+        record, numbers = cohort.records[subject], cohort.window_numbers(subject)
+        rows = np.unique(np.linspace(0, len(numbers) - 1, min(len(numbers), most)).round().astype(np.int64))
+        parts.append(pd.DataFrame({"subject": subject, "label": record.label, "row": rows, "window": numbers[rows]}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def take(windows: pd.DataFrame, arrays: Callable[[str], Values]) -> NDArray[np.float32]:
+    """The arrays of a sample's windows, (n, …); ``arrays(subject)`` has one row per window of the subject."""
+    subjects = windows.groupby("subject", sort=False)["row"]
+    return np.concatenate([np.asarray(arrays(str(s))[rows.to_numpy()], dtype=np.float32) for s, rows in subjects])
+
+
+class FirstFold:
+    """Features of one cohort's first fold in every space.
 
     Parameters
     ----------
-    context, cohort
+    context : StudyContext
         What is studied.
-    jobs
+    cohort : Cohort
+        One of its cohorts.
+    jobs : mapping of str to Job
         By method, its finished run of the first fold.
     """
 
     def __init__(self, context: StudyContext, cohort: Cohort, jobs: Mapping[str, Job]) -> None:
+        from bridgemil.learning.data import normalised
+        from bridgemil.models import Features, features_of
+        from bridgemil.runs import RunCache
+
         self.context, self.cohort, self.jobs = context, cohort, jobs
-        self.subjects = next(iter(jobs.values())).subjects
-        self.test = Sample.draw(cohort, sorted(self.subjects.test))
-        self.train = Sample.draw(cohort, sorted(self.subjects.train))
-        any_encoder = self.encoder(Space(STAGE1, "bridgemil"))
-        self.has_front_end = getattr(any_encoder, "front_end", None) is not None
-        self.spaces = [
-            space for space in SPACES if space.method in jobs and (space.kind != FRONT_END or self.has_front_end)
-        ]
-        self._inputs = self._read(any_encoder)
+        job = jobs["bridgemil"]
+        self.test, self.train = (sample(cohort, sorted(s)) for s in (job.subjects.test, job.subjects.train))
+        encoder = self.encoder(Space(STAGE1, "bridgemil"))
+        front_end, cache = Features.of_encoder(encoder), RunCache(context.store, job.identity, job.stage1, {})
+        self.spaces = [s for s in SPACES if s.method in jobs and (s.kind != FRONT_END or front_end is not None)]
+        # The input of encoders, of the test and of the training windows: front-end features or normalised windows.
+        scale, both = cohort.normalisation(sorted(job.subjects.train)), (self.test, self.train)
+        self._windows = [normalised(take(windows, cohort.windows), scale) for windows in both]
+        self._inputs = self._windows
+        if front_end is not None:
+            self._inputs = [take(windows, partial(features_of, cache, front_end, cohort)) for windows in both]
         self.features = {space: self._features(space) for space in self.spaces}
 
     def encoder(self, space: Space) -> nn.Module:
-        """The trained encoder that makes a space, on the CPU."""
+        """The trained encoder of a space, on the CPU."""
         from bridgemil.models import NetworkModel
 
         job, store = self.jobs[space.method], self.context.store
@@ -132,33 +164,14 @@ class Look:
         assert job.stage1 is not None
         return store.encoder(job.stage1, job.settings, self.cohort.signal)
 
-    def _read(self, encoder: nn.Module) -> list[NDArray[np.float32]]:
-        """What encoders take, of the test and of the training windows: front-end features or normalised windows."""
-        from bridgemil.models import Features, features_of
-        from bridgemil.runs import RunCache
-
-        job = self.jobs["bridgemil"]
-        cache = RunCache(self.context.store, job.identity, job.stage1, {})
-        features, parts = Features.of_encoder(encoder), (self.test, self.train)
-        if features is None:
-            return [self._normalised(part) for part in parts]
-        return [part.take(partial(features_of, cache, features, self.cohort)) for part in parts]
-
-    def _normalised(self, sample: Sample) -> NDArray[np.float32]:
-        from bridgemil.learning.data import normalised
-
-        scale = self.cohort.normalisation(sorted(self.subjects.train))
-        return normalised(sample.take(self.cohort.windows), scale)
-
     def _features(self, space: Space) -> list[NDArray[np.float32]]:
-        """Of the test and of the training windows, each n x d."""
+        """Of the test and of the training windows, each (n, d)."""
         import torch
 
         from bridgemil.learning.networks import in_blocks
 
         if space.kind == RAW:
-            windows = [self._normalised(s) for s in (self.test, self.train)] if self.has_front_end else self._inputs
-            return [part.reshape(len(part), -1) for part in windows]
+            return [part.reshape(len(part), -1) for part in self._windows]
         if space.kind == FRONT_END:  # as the batch norm that follows sees them
             mean, std = self._inputs[1].mean(axis=0), self._inputs[1].std(axis=0)
             return [(part - mean) / np.where(std > 0, std, 1) for part in self._inputs]
@@ -166,128 +179,219 @@ class Look:
         return [in_blocks(encoder, torch.from_numpy(part), cpu).numpy() for part in self._inputs]
 
     def moved(self, space: Space) -> float | None:
-        """How far Stage 2 moved the test windows from where its Stage 1 had them, relative to their length."""
-        start = Space(STAGE1, "bridgemil")  # without retention too: it starts from the same encoder
+        """How far Stage 2 moved the test windows from their Stage 1 embedding, relative to its length."""
         if space.kind != STAGE2:
             return None
+        start = Space(STAGE1, "bridgemil")  # without retention too: it starts from the same encoder
         before, after = (self.features[s][0].astype(np.float64) for s in (start, space))
         length = float(np.sqrt((before**2).sum(axis=1).mean()))
         return float(np.sqrt(((after - before) ** 2).sum(axis=1).mean())) / length if length else None
 
     def points(self) -> pd.DataFrame:
-        """t-SNE's picture of every space: a row a window."""
+        """The t-SNE map of every space: one row per window."""
         import pandas as pd
 
-        parts = []
+        parts, windows = [], self.test[["subject", "label", "window"]]
         for space in self.spaces:
-            x, y = spaces.map_of(self.features[space][0]).T
-            parts.append(
-                pd.DataFrame({
-                    "cohort": self.context.name(self.cohort), "space": space.name, "subject": self.test.subjects,
-                    "label": self.test.labels, "window": self.test.numbers, "x": x, "y": y,
-                })
-            )  # fmt: skip
-        return pd.concat(parts, ignore_index=True)
+            x, y = tsne(self.features[space][0]).T
+            parts.append(windows.assign(space=space.name, x=x, y=y))
+        points = pd.concat(parts, ignore_index=True).assign(cohort=self.context.name(self.cohort))
+        return points[["cohort", "space", "subject", "label", "window", "x", "y"]]
 
     @property
-    def people(self) -> str:
-        """How many test subjects of each class."""
-        labels = [self.cohort.records[subject].label for subject in self.subjects.test]
-        return ", ".join(f"{labels.count(name)} {name}" for name in self.cohort.classes)
+    def test_subjects(self) -> str:
+        """How many test subjects, and how many of each class."""
+        counts = self.test.drop_duplicates("subject")["label"].value_counts()
+        each = ", ".join(f"{counts.get(name, 0)} {name}" for name in self.cohort.classes)
+        return f"{counts.sum()} test subjects ({each})"
 
 
-def _row(look: Look, space: Space, results: list[Results]) -> dict[str, Any]:
-    test, train = look.features[space]
-    near = spaces.across_people(train, look.train.labels, test, look.test.labels)
-    row: dict[str, Any] = {
-        "cohort": look.context.name(look.cohort), "space": space.name, "method": space.method,
-        "accuracy": subject_scores.score(results)["accuracy"], **spaces.scores(test, look.test),
-        "by_chance": spaces.by_chance(test, look.test), "knn": 100 * near,
-        "moved": look.moved(space), "dimensions": test.shape[1],
+# ------------------------------------------------------------------ scores of a space
+
+
+def is_point(features: Values) -> bool:
+    """Whether all windows have one embedding (n, d): an encoder that collapsed."""
+    size = float(np.abs(features).max(initial=0))
+    return float(np.ptp(features, axis=0).max()) <= 1e-6 * size
+
+
+def separation(features: Values, windows: pd.DataFrame) -> dict[str, float | None]:
+    """Silhouettes by class and by subject, and Davies-Bouldin by class; None where they are not defined.
+
+    ``by_chance`` is the p value of a permutation test: how often diagnoses permuted between the subjects give a
+    silhouette by class as large. Windows of a subject are close whatever the class, so that few subjects seem to
+    separate any classes.
+
+    Parameters
+    ----------
+    features : array (n, d)
+        One row per window.
+    windows : DataFrame (n)
+        Their subject and label, as ``sample`` gives them.
+    """
+    from sklearn.metrics import davies_bouldin_score, pairwise_distances_chunked, silhouette_score
+
+    even, firsts = _standardised(features), windows.drop_duplicates("subject")
+
+    def metric(function: Callable[..., float], groups: pd.Series) -> float | None:
+        undefined = is_point(features) or not 1 < groups.nunique() < len(groups)
+        return None if undefined else float(function(even, groups.to_numpy()))
+
+    found = {
+        "silhouette_by_class": metric(silhouette_score, windows["label"]),
+        "davies_bouldin": metric(davies_bouldin_score, windows["label"]),
+        "silhouette_by_subject": metric(silhouette_score, windows["subject"]),
+        "by_chance": None,
+    }
+    if found["silhouette_by_class"] is not None and len(windows) > len(firsts):
+        starts, classes = firsts.index.to_numpy(), firsts["label"].to_numpy(dtype=str)
+        sizes, rng = np.diff(np.append(starts, len(windows))), np.random.default_rng(0)
+        far = np.concatenate([np.add.reduceat(d, starts, axis=1) for d in pairwise_distances_chunked(even)])
+        true = silhouette(far, sizes, classes)
+        permuted = np.array([silhouette(far, sizes, rng.permutation(classes)) for _ in range(PERMUTATIONS)])
+        found["by_chance"] = float((1 + np.sum(permuted >= true - 1e-12)) / (1 + PERMUTATIONS))
+    return found
+
+
+def silhouette(far: Values, sizes: Values, classes: Values) -> float:
+    """The mean silhouette by class of windows, as scikit-learn's, from sums of distances to subjects.
+
+    Parameters
+    ----------
+    far : array (n, subjects)
+        The sum of each window's distances to every subject's windows.
+    sizes, classes : array (subjects)
+        Windows and class of each subject.
+    """
+    members = classes[:, None] == np.unique(classes)[None]  # subjects x K
+    own = np.repeat(members, sizes, axis=0)  # n x K
+    sums, counts = far @ members, sizes @ members
+    inside = sums[own] / np.maximum(counts[own.argmax(axis=1)] - 1, 1)
+    outside = np.where(own, np.inf, sums / counts).min(axis=1)
+    values = (outside - inside) / np.maximum(np.maximum(inside, outside), np.finfo(float).tiny)
+    return float(np.where(counts[own.argmax(axis=1)] > 1, values, 0).mean())
+
+
+def distinct_permutations(classes: Sequence[str]) -> int:
+    """How many permutations of the diagnoses group the subjects differently; the names of classes do not matter."""
+    counts = Counter(classes)
+    every = math.factorial(len(classes)) // math.prod(math.factorial(n) for n in counts.values())
+    return every // math.prod(math.factorial(times) for times in Counter(counts.values()).values())
+
+
+def knn_accuracy(train: Values, train_labels: Values, test: Values, test_labels: Values) -> float:
+    """Balanced accuracy (0 to 1) of test windows (n, d) by their nearest training windows (m, d), of other subjects."""
+    from sklearn.metrics import recall_score
+    from sklearn.neighbors import KNeighborsClassifier
+
+    predicted = KNeighborsClassifier(min(NEIGHBOURS, len(train))).fit(train, train_labels).predict(test)
+    return float(recall_score(test_labels, predicted, labels=np.unique(test_labels), average="macro"))
+
+
+def tsne(features: Values) -> Values:
+    """The t-SNE map of a space (n, d): (n, 2), without a unit; deterministic."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    n, d = features.shape
+    if n < 4 or is_point(features):
+        return np.zeros((n, 2))
+    even = _standardised(features)
+    if d < 2:
+        even = np.hstack([even, np.zeros((n, 1))])
+    with threadpool_limits(1):  # several threads would sum in a random order
+        if min(n, d) > COMPONENTS:
+            even = PCA(COMPONENTS, random_state=0).fit_transform(even)
+        perplexity = min(PERPLEXITY, (n - 1) / 3)
+        return np.asarray(TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(even))
+
+
+def _standardised(features: Values) -> Values:
+    """Zero mean and unit size over all dimensions: no score depends on it, but tolerances in their code do."""
+    centred = features.astype(np.float64) - features.mean(axis=0, dtype=np.float64)
+    size = float(np.sqrt((centred**2).mean()))
+    return np.asarray(centred / size if size else centred)
+
+
+# ------------------------------------------------------------------ table, sentences and notes
+
+
+def _row(maps: FirstFold, space: Space, results: Sequence[Results]) -> dict[str, Any]:
+    test, train = maps.features[space]
+    published = maps.context.published(maps.cohort, "representation", space.kind, space.method)
+    return {
+        "cohort": maps.context.name(maps.cohort), "space": space.name, "method": space.method,
+        "accuracy": score(results)["accuracy"], **separation(test, maps.test),
+        "knn": 100 * knn_accuracy(train, maps.train["label"].to_numpy(), test, maps.test["label"].to_numpy()),
+        "moved": maps.moved(space), "dimensions": test.shape[1],
+        **{f"paper_{name}": float(value) for name, value in published.items()},
     }  # fmt: skip
-    return row | _published(look.context, look.cohort, space)
 
 
-def _published(context: StudyContext, cohort: Cohort, space: Space) -> dict[str, float]:
-    """The paper's accuracy, silhouette and Davies-Bouldin, as far as its text gives them."""
-    if not published.comparable(context, cohort):
-        return {}
-    place = paper()["representation"].get(cohort.about["source"], {}).get(space.kind, {})
-    return {f"paper_{name}": float(value) for name, value in place.get(space.method, {}).items()}
-
-
-def _figure_name(context: StudyContext, cohort: Cohort) -> str:
-    import re
-
-    several = "" if len(context.cohorts) == 1 else f"_{context.name(cohort)}"
-    return "representation" + re.sub(r"[^\w.-]+", "_", several)
-
-
-def _title(look: Look) -> str:
+def _title(maps: FirstFold) -> str:
     return (
-        f"{look.context.name(look.cohort)}, {look.context.setup}: {len(look.test.rows)} test subjects of fold 1 "
-        f"({look.people}), {len(look.test)} windows, seed {look.context.seeds[0]}"
+        f"{maps.context.name(maps.cohort)}, {maps.context.setup}: {maps.test_subjects} of fold 1, "
+        f"{len(maps.test)} windows, seed {maps.context.seeds[0]}"
     )
 
 
-def _sentences(look: Look, rows: list[dict[str, Any]]) -> list[str]:
-    name, by = look.context.name(look.cohort), {row["space"]: row for row in rows}
+def _sentences(maps: FirstFold, rows: Sequence[dict[str, Any]]) -> list[str]:
+    by = {row["space"]: row for row in rows}
     raw, first = by[Space(RAW, UNTRAINED).name], by[Space(STAGE1, "bridgemil").name]
     without, with_ = by[Space(STAGE2, "wo_retention").name], by[Space(STAGE2, "bridgemil").name]
-    level = 100 / len(set(look.test.labels.tolist()))
+    untrained = by[Space(STAGE1, "random_encoder").name]
 
-    def said(row: dict[str, Any], key: str, form: str = ".3f") -> str:
+    def text(row: dict[str, Any], key: str, form: str = ".3f") -> str:
         return "none" if row[key] is None else format(row[key], form)
 
-    reference = by[Space(STAGE1, "random_encoder").name]
-    apart = "are not shown to stand"
-    if first["by_chance"] is not None and first["by_chance"] <= BEYOND:
-        apart = "stand"
-    elif spaces.different_deals(look.test) < 1 / BEYOND:
-        apart = "could not be shown, with so few people, to stand"
+    def tested(row: dict[str, Any]) -> str:
+        return f"{text(row, 'silhouette_by_class')} (p = {text(row, 'by_chance')})"
+
+    verdict = "no significant separation of classes after bridgemil's Stage 1"
+    if first["by_chance"] is not None and first["by_chance"] <= LEVEL:
+        verdict = "classes separate significantly after bridgemil's Stage 1"
+    elif distinct_permutations(maps.test.drop_duplicates("subject")["label"].tolist()) < 1 / LEVEL:
+        verdict = "too few subjects for a significant separation of classes after bridgemil's Stage 1"
     return [
-        f"{name}: after bridgemil's Stage 1 classes {apart} further apart "
-        f"than diagnoses dealt at random to the same people (silhouette {said(first, 'silhouette_by_class')}; as large "
-        f"in {said(first, 'by_chance', '.1%')} of the deals); raw windows {said(raw, 'silhouette_by_class')} "
-        f"({said(raw, 'by_chance', '.1%')}), an encoder never trained {said(reference, 'silhouette_by_class')} "
-        f"({said(reference, 'by_chance', '.1%')}).",
-        f"{name}: silhouette by person: raw windows {said(raw, 'silhouette_by_subject')}, an encoder never trained "
-        f"{said(reference, 'silhouette_by_subject')}, after Stage 1 {said(first, 'silhouette_by_subject')}, after "
-        f"Stage 2 {said(with_, 'silhouette_by_subject')}.",
-        f"{name}: among a window's {spaces.NEIGHBOURS} nearest windows of training subjects its class is the commonest "
-        f"for {raw['knn']:.1f} % of raw windows, {reference['knn']:.1f} % with an encoder never trained, "
-        f"{first['knn']:.1f} % after Stage 1, {with_['knn']:.1f} % after Stage 2 (classes weigh the same; guessing "
-        f"gives {level:.1f} %).",
-        f"{name}: Stage 2 moves windows by {said(with_, 'moved', '.1%')} of their length with retention and by "
-        f"{said(without, 'moved', '.1%')} without; silhouette by class {said(with_, 'silhouette_by_class')} and "
-        f"{said(without, 'silhouette_by_class')}, accuracy {with_['accuracy']:.1f} % and {without['accuracy']:.1f} %.",
-        f"{name}: one fold's {len(look.test.rows)} people ({look.people}) and one seed: t-SNE is a picture, not "
-        "evidence, and none of these numbers says how another fold would look.",
-    ]  # fmt: skip
+        f"{verdict}: silhouette {tested(first)}; raw windows {tested(raw)}, an untrained encoder {tested(untrained)}; "
+        "permutation test over subjects.",
+        f"silhouette by subject: raw windows {text(raw, 'silhouette_by_subject')}, an untrained encoder "
+        f"{text(untrained, 'silhouette_by_subject')}, after Stage 1 {text(first, 'silhouette_by_subject')}, after "
+        f"Stage 2 {text(with_, 'silhouette_by_subject')}.",
+        f"balanced accuracy of windows by their {NEIGHBOURS} nearest windows of training subjects: raw windows "
+        f"{raw['knn']:.1f} %, an untrained encoder {untrained['knn']:.1f} %, after Stage 1 {first['knn']:.1f} %, after "
+        f"Stage 2 {with_['knn']:.1f} % (chance level {100 / maps.test['label'].nunique():.1f} %).",
+        f"Stage 2 moves windows by {text(with_, 'moved', '.1%')} of their length with retention and by "
+        f"{text(without, 'moved', '.1%')} without; silhouette by class {text(with_, 'silhouette_by_class')} and "
+        f"{text(without, 'silhouette_by_class')}, accuracy {with_['accuracy']:.1f} % and {without['accuracy']:.1f} %.",
+        f"these are the {maps.test_subjects} of one fold and one seed: t-SNE is a picture, not "
+        "evidence, and none of these numbers generalises to another fold.",
+    ]
 
 
 def _footnotes(context: StudyContext) -> list[str]:
     notes = [
-        f"Of each person at most {spaces.A_SUBJECT} windows, evenly over the recordings, and at most {spaces.IN_ALL} "
-        "of all people together; of test and of training subjects alike.",
-        "Silhouette (1 at best, below 0 if windows lie nearer to another group) and Davies-Bouldin (0 at best) are of "
-        "the space itself, not of the picture; both take windows of one person for independent, which they are not. "
-        "silhouette_by_subject: how much of the space is the person's fingerprint.",
-        f"by_chance: of {spaces.DEALS} deals of the same diagnoses to the same people, the share with a silhouette by "
-        "class as large: a person's windows lie together, so that few people seem to separate any classes.",
-        f"knn: balanced accuracy (%) of windows by their {spaces.NEIGHBOURS} nearest windows of training subjects; no "
-        "window votes on its own person's.",
-        "moved: root mean square distance of a test window from where Stage 1 had it, relative to its length.",
-        f"accuracy: held-out subjects of all folds, one seed. Beside what nobody learnt stands {UNTRAINED}, Stage 2 "
+        f"At most {PER_SUBJECT} windows of each subject, evenly over the recordings, and at most {IN_ALL} of all "
+        "subjects together; of test and of training subjects alike.",
+        "Silhouette (1 at best, below 0 if windows are closer to another group) and Davies-Bouldin (0 at best) are of "
+        "the space itself, not of the map; both treat windows of one subject as independent, which they are not. "
+        "silhouette_by_subject: how much of the space identifies the subject.",
+        f"by_chance: p value of a permutation test, the share of {PERMUTATIONS} permutations of the diagnoses between "
+        "subjects with a silhouette by class as large: a subject's windows are close together, so that few subjects "
+        "seem to separate any classes.",
+        f"knn: balanced accuracy (%) of windows by their {NEIGHBOURS} nearest windows of training subjects.",
+        "moved: root mean square distance of a test window from its Stage 1 embedding, relative to its length.",
+        f"accuracy: held-out subjects of all folds, one seed; for spaces without training that of {UNTRAINED}, Stage 2 "
         "from random weights.",
-        "t-SNE keeps neighbours; sizes of groups and distances between them mean nothing.",
-    ]  # fmt: skip
+        "t-SNE preserves neighbours; sizes of groups and distances between them mean nothing.",
+    ]
     if methods.is_senseless("masked", context.backbone):
-        notes.append(f"masked is left out: the features of {context.backbone}'s front end have no samples to hide.")
+        notes.append(f"masked is left out: the features of {context.backbone}'s front end have no samples to mask.")
         notes.append(
-            "The front end's features are standardised on the training windows, as the batch norm after it does."
+            "The front end's features are standardised by the training windows, as in the following batch norm."
         )
-    if any(published.comparable(context, cohort) for cohort in context.cohorts):
+    if any(context.matches_paper(cohort) for cohort in context.cohorts):
         notes.append(
             "The paper's numbers: its raw accuracy (63.52) equals its Additive cell of five seeds; 62.76 without "
             "variance and covariance is 71.81 in its Appendix E; several of its seed-0 accuracies lie on the grid of "
@@ -295,3 +399,71 @@ def _footnotes(context: StudyContext) -> list[str]:
             "ascribed to it."
         )
     return notes
+
+
+# ------------------------------------------------------------------ the figure
+
+
+def _figure(points: pd.DataFrame, rows: Sequence[dict[str, Any]], classes: Sequence[str], title: str) -> Any:
+    """One panel per space, one point per window (classes by colour and marker, subjects by shade), and a legend."""
+    down = -(-(len(rows) + 1) // PANELS)
+    figure, axes = canvas(PANELS, down, width=3.1, height=3.65)
+    figure.suptitle(title, fontsize=11)
+    for ax, row in zip(axes, rows, strict=False):
+        _draw(ax, points[points["space"] == row["space"]], classes)
+        numbers = "no scores"
+        if row["silhouette_by_class"] is not None:
+            numbers = f"silhouette {row['silhouette_by_class']:.3f}, Davies-Bouldin {row['davies_bouldin']:.2f}"
+        ax.set_title(f"{row['space']}\naccuracy {row['accuracy']:.1f} %\n{numbers}", fontsize=9)
+    axes[(down - 1) * PANELS].set(xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
+    for ax in axes[len(rows) :]:
+        ax.set_axis_off()
+    _legend(axes[len(rows)], {name: points.loc[points["label"] == name, "subject"].nunique() for name in classes})
+    return figure
+
+
+def shade(number: int, position: int, n: int) -> tuple[float, float, float]:
+    """The colour of a subject: its class's, from dark to light by its position among the n subjects of the class."""
+    from matplotlib.colors import to_rgb
+
+    plain = np.array(to_rgb(class_colour(number)))
+    place = 2 * position / (n - 1) - 1 if n > 1 else 0.0  # -1 darkest, 1 lightest
+    red, green, blue = (plain + 0.55 * place * (1 - plain) if place > 0 else plain * (1 + 0.55 * place)).tolist()
+    return red, green, blue
+
+
+def _draw(ax: Axes, points: pd.DataFrame, classes: Sequence[str]) -> None:
+    size, turn = float(np.clip(12000 / max(len(points), 1), 6, 22)), np.arange(len(points)) % LAYERS
+    for layer in range(LAYERS):
+        for number, name in enumerate(classes):
+            subjects = sorted(points.loc[points["label"] == name, "subject"].unique())
+            tint = {subject: shade(number, i, len(subjects)) for i, subject in enumerate(subjects)}
+            mine = points[(points["label"] == name) & (turn == layer)]
+            ax.scatter(
+                mine["x"], mine["y"], s=size, c=[tint[s] for s in mine["subject"]], marker=class_marker(number),
+                linewidths=0, alpha=0.75, rasterized=True,
+            )  # fmt: skip
+    ax.set(xticks=[], yticks=[])
+    ax.margins(0.04)
+    ax.set_box_aspect(1)
+    ax.grid(visible=False)
+    ax.spines[:].set(visible=True, color="0.75")
+
+
+def _legend(ax: Axes, counts: Mapping[str, int]) -> None:
+    """Each class with its marker in the shades of its subjects."""
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.lines import Line2D
+
+    handles = [
+        tuple(
+            Line2D([], [], color=shade(number, i, 3), marker=class_marker(number), linestyle="", markersize=8)
+            for i in range(3)
+        )
+        for number in range(len(counts))
+    ]
+    ax.legend(
+        handles, [f"{name}: {n} subjects" for name, n in counts.items()], loc="center", frameon=False, fontsize=10,
+        handler_map={tuple: HandlerTuple(ndivide=None, pad=0.4)}, handlelength=4, title_fontsize=10,
+        title="point: window,\nshade: subject;\naccuracy: all folds",
+    )  # fmt: skip

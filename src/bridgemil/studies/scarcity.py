@@ -1,16 +1,17 @@
-"""Fewer subjects or fewer windows of each: what costs more (RQ3)?
+"""Fewer subjects or fewer windows of each: which costs more accuracy (RQ3)?
 
-Subjects: of the k folds a subset stays, and every fold of it is test once. Windows: the last part of every subject's
-windows stays, in training, validation and test. All methods see the same folds and windows.
+Subjects: of the k folds a subset stays, and every fold of it is the test fold once. Windows: the last part of every
+subject's windows stays, in training, validation and test. All methods have the same folds and windows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folder import SubjectRecord
@@ -19,18 +20,15 @@ from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_tables
 from bridgemil.evaluation.statistics import Comparison, corrected, points
-from bridgemil.report.benchmark import paper
-from bridgemil.studies import drawing, published, scores, truth
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings
+from bridgemil.studies.findings import CHANCE, Findings, canvas, comparison_columns, look, score
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-OPTIONS = ()
 METHODS = ("majority_vote", "attention", "bridgemil")
-LINES = {"majority_vote": "--", "attention": "-.", "bridgemil": "-"}  # told apart in grey, too
+LINES = {"majority_vote": "--", "attention": "-.", "bridgemil": "-"}  # distinguishable in grey, too
 PERCENTS = (100, 80, 50, 20, 10)
 SUBJECTS, WINDOWS = "subjects", "instances"
 
@@ -41,12 +39,12 @@ class Amount:
 
     Parameters
     ----------
-    what
+    what : str
         ``subjects`` or ``instances``.
-    value
+    value : int
         Folds, or percent of the windows.
-    text
-        In words; empty where all is used.
+    text : str
+        For tables; empty where all is used.
     """
 
     what: str
@@ -65,65 +63,51 @@ def window_amounts() -> list[Amount]:
     return [Amount(WINDOWS, p, f"last {p} % of the windows" if p < 100 else "") for p in PERCENTS]
 
 
-def fold_subset(split: FoldPlan, m: int, seed: int) -> FoldPlan:
-    """The m folds that a seed draws, in the order of the split; fewer folds are always among the more."""
-    drawn = np.random.default_rng([split.split_seed or 0, seed]).permutation(split.k)[:m]
-    return FoldPlan(tuple(split.folds[i] for i in sorted(drawn.tolist())), split.split_seed)
-
-
-def last_windows(cohort: Cohort, percent: int) -> dict[str, tuple[int, ...]]:
-    """The numbers of the last windows of each subject, rounded up; who keeps all is not named."""
-    kept = {}
-    for subject, record in cohort.records.items():
-        number = -(-record.n_windows * percent // 100)
-        if number < record.n_windows:
-            kept[subject] = tuple(range(record.n_windows - number, record.n_windows))
-    return kept
-
-
 def reduced(
     context: StudyContext, cohort: Cohort, method: str, amount: Amount, split_seed: int, seed: int
 ) -> Experiment:
     """One method, one seed, one split, with less of the cohort."""
     split = context.split(cohort, split_seed)
-    if not amount.text:
-        return context.experiment(cohort, method, split, seeds=(seed,))
-    if amount.what == SUBJECTS:
-        subset = fold_subset(split, amount.value, seed)
-        return context.experiment(cohort, method, subset, seeds=(seed,), part=amount.text)
-    kept = last_windows(cohort, amount.value)
+    if amount.what == SUBJECTS and amount.text:
+        # A prefix of one permutation: fewer folds are a subset of more.
+        drawn = np.random.default_rng([split_seed, seed]).permutation(split.k)[: amount.value]
+        split = FoldPlan(tuple(split.folds[i] for i in sorted(drawn.tolist())), split.split_seed)
 
-    def drawn(rounds: list[Fold]) -> list[Fold]:
-        return [replace(fold, kept=_kept_in(kept, fold)) for fold in rounds]
+    def last_windows(folds: list[Fold]) -> list[Fold]:
+        return [replace(fold, kept=_kept(cohort, fold, amount.value)) for fold in folds]
 
-    return context.experiment(cohort, method, split, seeds=(seed,), part=amount.text, drawn=drawn)
+    only_last = last_windows if amount.what == WINDOWS and amount.text else None
+    return context.experiment(cohort, method, split, seeds=(seed,), part=amount.text, drawn=only_last)
 
 
-def _kept_in(kept: dict[str, tuple[int, ...]], subjects: Fold) -> dict[str, tuple[int, ...]]:
-    people = (*subjects.train, *subjects.validation, *subjects.test)
-    return {subject: kept[subject] for subject in people if subject in kept}
+def _kept(cohort: Cohort, fold: Fold, percent: int) -> dict[str, tuple[int, ...]]:
+    """The numbers of the last windows of each subject, rounded up; without the subjects who keep all."""
+    kept = {}
+    for subject in (*fold.train, *fold.validation, *fold.test):
+        n = cohort.records[subject].n_windows
+        number = -(-n * percent // 100)
+        if number < n:
+            kept[subject] = tuple(range(n - number, n))
+    return kept
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A method with some amount of a cohort: its experiments, a split and seed each, and what came out."""
+    """A method with some amount of a cohort: its experiments, one per split and seed, and their results."""
 
     cohort: Cohort
     method: str
     amount: Amount
     experiments: tuple[Experiment, ...]
-    results: list[Results]
+    results: list[Results] = field(default_factory=list)
 
     def sizes(self) -> dict[str, float]:
-        """Training subjects of a run and windows of a subject, on average."""
-        rounds = [fold for experiment in self.experiments for fold in experiment.cv_folds()]
-        people = dict.fromkeys(subject for fold in rounds for subject in fold.test)
-        kept = {subject: len(rows) for fold in rounds for subject, rows in fold.kept.items()}
-        windows = [kept.get(subject, self.cohort.records[subject].n_windows) for subject in people]
-        return {
-            "train_subjects": float(np.mean([len(fold.train) for fold in rounds])),
-            "windows": float(np.mean(windows)),
-        }
+        """Mean number of training subjects of a run and of windows of a subject."""
+        folds = [fold for experiment in self.experiments for fold in experiment.cv_folds()]
+        subjects = dict.fromkeys(subject for fold in folds for subject in fold.test)
+        kept = {subject: len(rows) for fold in folds for subject, rows in fold.kept.items()}
+        windows = [kept.get(subject, self.cohort.records[subject].n_windows) for subject in subjects]
+        return {"train_subjects": float(np.mean([len(f.train) for f in folds])), "windows": float(np.mean(windows))}
 
     @property
     def training_folds(self) -> int:
@@ -133,72 +117,77 @@ class Condition:
 
     @property
     def chance(self) -> float:
-        """Accuracy of guessing the largest class of those tested, in percent, mean over draws."""
+        """The chance level of the subjects tested, in percent, mean over draws."""
         return 100 * float(np.mean([metrics.chance(result.labels)[0] for result in self.results]))
+
+    def each(self, metric: Callable[[pd.DataFrame], float]) -> NDArray[np.float64]:
+        """A metric of every draw."""
+        return np.array([metric(result.predictions) for result in self.results])
+
+
+Loss = tuple[dict[str, Any], Comparison]  # a row of the table, and its comparison
 
 
 def perform(context: StudyContext) -> Findings:
-    """Run every method with every amount, and say what is lost."""
+    """Run every method with every amount, and compare the least with all."""
     import pandas as pd
 
     conditions, left_out = _conditions(context)
-    rows, losses, sentences = [], [], []
+    rows = [_row(context, condition) for condition in conditions]
+    losses, sentences = list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
         mine = [condition for condition in conditions if condition.cohort is cohort]
-        rows += [_row(context, condition) for condition in mine]
-        lost: dict[str, list[tuple[dict[str, Any], Comparison | None]]] = {}
-        for method in METHODS:
-            lost[method] = [_loss(context, mine, method, what) for what in (SUBJECTS, WINDOWS)]
+        lost = {method: [_loss(context, mine, method, what) for what in (SUBJECTS, WINDOWS)] for method in METHODS}
         against = _few_against_few(context, mine)
-        family = [c for several in lost.values() for _, c in several if c is not None]
+        family = [loss[1] for several in lost.values() for loss in several if loss is not None]
         adjusted = iter(corrected([*family, *against.values()]))
         for method, several in lost.items():
-            rows_of = [None if c is None else row | scores.columns(next(adjusted)) for row, c in several]
-            losses += [row for row in rows_of if row is not None]
-            sentences += _sentences(context, mine, method, rows_of)
-        sentences += [f"{words}: {next(adjusted).corrected_sentence}" for words in against]
-    sentences += _caution(context, losses)
-    tables = {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)}
-    told = {(c.cohort.hash, _title(c)): c.results for c in conditions}
+            found = [None if loss is None else loss[0] | comparison_columns(next(adjusted)) for loss in several]
+            losses += [row for row in found if row is not None]
+            sentences += _sentences(context, mine, method, *found)
+        sentences += [f"{name}: {next(adjusted).corrected_sentence}" for name in against]
+    if len(context.seeds) * len(context.split_seeds) == 1 and any(row["what"] == SUBJECTS for row in losses):
+        sentences.append("One seed is one draw of folds: another may show something else; --seeds 5 draws five.")
     return Findings(
-        f"Subject and instance scarcity: {context.setup}", sentences, tables | truth.tables(context, told),
+        f"Subject and instance scarcity: {context.setup}", sentences,
+        {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)},
         {"scarcity": _figure(context, conditions, rows)}, footnotes=[*left_out, *_footnotes(context)],
+        runs={(c.cohort.hash, f"{c.method}, {c.amount.text or 'all'}"): c.results for c in conditions},
     )  # fmt: skip
 
 
 def _conditions(context: StudyContext) -> tuple[list[Condition], list[str]]:
-    """Everything that was run, and in words what could not be."""
-    planned, left_out = list[tuple[Cohort, str, Amount, tuple[Experiment, ...]]](), []
+    """Everything that was run, and notes on what could not be."""
+    planned, left_out = list[Condition](), []
     draws = [(split_seed, seed) for split_seed in context.split_seeds for seed in context.seeds]
     for cohort in context.cohorts:
         k = context.split(cohort, context.split_seeds[0]).k
         for amount in (*fold_amounts(k), *window_amounts()):
             of_each = [tuple(reduced(context, cohort, method, amount, *draw) for draw in draws) for method in METHODS]
-            # The methods have the same rounds, so that one speaks for all.
+            # The methods have the same folds: one is representative of all.
             if amount.text and not all(_can_train(cohort, experiment.cv_folds()) for experiment in of_each[0]):
                 left_out.append(
                     f"{context.name(cohort)}: {amount.text} were not tried: a training set would have no subject of "
-                    "some class, or no two windows in a row."
+                    "some class, or no two consecutive windows."
                 )
-                continue
-            planned += [(cohort, m, amount, several) for m, several in zip(METHODS, of_each, strict=True)]
-    results = iter(context.perform([experiment for *_, several in planned for experiment in several]))
-    return [Condition(*one, [next(results) for _ in one[-1]]) for one in planned], left_out
+            else:
+                planned += [Condition(cohort, m, amount, made) for m, made in zip(METHODS, of_each, strict=True)]
+    results = context.run((i, experiment) for i, c in enumerate(planned) for experiment in c.experiments)
+    return [replace(condition, results=results[i]) for i, condition in enumerate(planned)], left_out
 
 
-def _can_train(cohort: Cohort, rounds: Sequence[Fold]) -> bool:
-    """Whether every training set has all classes, and windows with a neighbour, which Stage 1 aligns."""
-    for fold in rounds:
-        people = [cohort.records[subject] for subject in fold.train]
-        kept = [len(fold.kept.get(record.subject, range(record.n_windows))) for record in people]
-        in_a_row = sum(_in_a_row(*one) for one in zip(people, kept, strict=True))
-        if {record.label for record in people} != set(cohort.classes) or in_a_row < 2:
+def _can_train(cohort: Cohort, folds: Sequence[Fold]) -> bool:
+    """Whether every training set has all classes, and consecutive windows, which Stage 1 aligns."""
+    for fold in folds:
+        records = [cohort.records[subject] for subject in fold.train]
+        consecutive = sum(_consecutive(r, len(fold.kept.get(r.subject, range(r.n_windows)))) for r in records)
+        if {record.label for record in records} != set(cohort.classes) or consecutive < 2:
             return False
     return True
 
 
-def _in_a_row(record: SubjectRecord, last: int) -> int:
-    """How many of a subject's last windows are not alone in their recording."""
+def _consecutive(record: SubjectRecord, last: int) -> int:
+    """How many of a subject's last windows have a neighbour in their recording."""
     number = 0
     for windows in reversed(record.recording_windows):
         number += min(windows, last) if min(windows, last) > 1 else 0
@@ -206,16 +195,11 @@ def _in_a_row(record: SubjectRecord, last: int) -> int:
     return number
 
 
-def _title(condition: Condition) -> str:
-    return f"{condition.method}, {condition.amount.text or 'all'}"
-
-
 def _row(context: StudyContext, condition: Condition) -> dict[str, Any]:
-    amount = condition.amount
     return {
-        "cohort": context.name(condition.cohort), "what": amount.what, "amount": amount.text or "all",
-        "training_folds": condition.training_folds,
-        **condition.sizes(), "method": condition.method, **scores.score(condition.results),
+        "cohort": context.name(condition.cohort), "what": condition.amount.what,
+        "amount": condition.amount.text or "all", "training_folds": condition.training_folds, **condition.sizes(),
+        "method": condition.method, **score(condition.results),
     }  # fmt: skip
 
 
@@ -225,112 +209,84 @@ def _ends(conditions: Iterable[Condition], method: str, what: str) -> tuple[Cond
     return max(mine, key=lambda c: c.amount.value), min(mine, key=lambda c: c.amount.value)
 
 
-def same_people(results: Sequence[Results], reference: Sequence[Results], names: tuple[str, str]) -> Comparison:
-    """A condition against its reference, on the subjects that the same draw of both tested."""
-    pairs = [
-        (_shared(one.predictions, other.predictions), _shared(other.predictions, one.predictions))
-        for one, other in zip(results, reference, strict=True)
-    ]
-    return compare_tables(results, reference, names, pairs)
+def _on_shared(one: Condition, other: Condition, names: tuple[str, str]) -> Comparison:
+    """The comparison on the subjects that the same draw of both tested."""
+    keys, pairs = ["seed", "subject"], []
+    for a, b in zip(one.results, other.results, strict=True):
+        a_rows, b_rows = a.predictions, b.predictions
+        pairs.append((a_rows.merge(b_rows[keys], on=keys), b_rows.merge(a_rows[keys], on=keys)))
+    return compare_tables(one.results, other.results, names, pairs)
 
 
-def _shared(predictions: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    return predictions.merge(others[["seed", "subject"]], on=["seed", "subject"])
-
-
-def _loss(
-    context: StudyContext, conditions: list[Condition], method: str, what: str
-) -> tuple[dict[str, Any], Comparison | None]:
-    """From all to the least, and the comparison of the two; no comparison where there is no less."""
+def _loss(context: StudyContext, conditions: list[Condition], method: str, what: str) -> Loss | None:
+    """From all to the least; None where no less was tried."""
     full, least = _ends(conditions, method, what)
     if full is least:
-        return {}, None
-    changes = _each(least.results, metrics.accuracy) - _each(full.results, metrics.accuracy)
-    before, after = full.sizes(), least.sizes()
-    counted = "train_subjects" if what == SUBJECTS else "windows"
+        return None
+    changes = least.each(metrics.accuracy) - full.each(metrics.accuracy)
+    size = "train_subjects" if what == SUBJECTS else "windows"
     row = {
         "cohort": context.name(full.cohort), "method": method, "what": what, "amount": least.amount.text,
-        "from": before[counted], "to": after[counted], "change": 100 * float(changes.mean()),
-        "change_sd": 100 * float(changes.std()) if len(changes) > 1 else None,
-        "draws": len(changes),
+        "from": full.sizes()[size], "to": least.sizes()[size], "change": 100 * float(changes.mean()),
+        "change_sd": 100 * float(changes.std()) if len(changes) > 1 else None, "draws": len(changes),
     }  # fmt: skip
-    if published.comparable(context, full.cohort):
-        place = paper()["scarcity"].get(full.cohort.about["source"], {}).get(what, {})
-        by_fold = _each(least.results, metrics.fold_mean) - _each(full.results, metrics.fold_mean)
-        numbers = {"fold_mean_change": 100 * float(by_fold.mean())}
-        row |= numbers | {"paper": float(place[method])} if method in place else {}
-    return row, same_people(least.results, full.results, (least.amount.text, f"all {what}"))
+    published = context.published(full.cohort, "scarcity", what)
+    if method in published:
+        by_fold = least.each(metrics.fold_mean) - full.each(metrics.fold_mean)
+        row |= {"fold_mean_change": 100 * float(by_fold.mean()), "paper": float(published[method])}
+    return row, _on_shared(least, full, (least.amount.text, f"all {what}"))
 
 
-def _each(results: Sequence[Results], score: Callable[[pd.DataFrame], float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array([score(result.predictions) for result in results])
+def _few_against_few(context: StudyContext, conditions: list[Condition]) -> dict[str, Comparison]:
+    """The least of the subjects against the least of the windows, for every method that was run with both; by name."""
+    found = {}
+    for method in METHODS:
+        (full, few_subjects), (same, few_windows) = (_ends(conditions, method, what) for what in (SUBJECTS, WINDOWS))
+        if few_subjects is not full and few_windows is not same:
+            subjects = few_subjects.sizes()["train_subjects"] / full.sizes()["train_subjects"]
+            windows = few_windows.sizes()["windows"] / same.sizes()["windows"]
+            names = f"{100 * subjects:.0f} % of the training subjects", f"{100 * windows:.0f} % of the windows"
+            found[f"{context.name(full.cohort)}, {method}"] = _on_shared(few_subjects, few_windows, names)
+    return found
 
 
 def _sentences(
-    context: StudyContext, conditions: list[Condition], method: str, losses: Sequence[dict[str, Any] | None]
-) -> list[str]:
-    by_subjects, by_windows = losses
+    context: StudyContext, conditions: list[Condition], method: str, by_subjects: Mapping[str, Any] | None,
+    by_windows: Mapping[str, Any] | None,
+) -> list[str]:  # fmt: skip
     name = f"{context.name(conditions[0].cohort)}, {method}"
     if by_windows is None:
         return [f"{name}: fewer windows were not tried."]
     windows = (
-        f"from {by_windows['from']:.0f} windows a subject to the last {by_windows['to']:.0f}, "
-        f"{points(by_windows['change'] / 100)} points (95 % {_span(by_windows)})"
+        f"from {by_windows['from']:.0f} windows per subject to the last {by_windows['to']:.0f}, "
+        f"{points(by_windows['change'] / 100)} points (95 % {_interval(by_windows)})"
     )
     if by_subjects is None:
         return [f"{name}: {windows}; fewer subjects were not tried: use more --folds."]
     spread = "" if by_subjects["change_sd"] is None else f" (sd over draws {by_subjects['change_sd']:.1f})"
-    subjects = (
-        f"from {by_subjects['from']:.0f} to {by_subjects['to']:.0f} training subjects, "
-        f"{points(by_subjects['change'] / 100)} points{spread}, on the people tested with both "
-        f"{points(by_subjects['gain'] / 100)} (95 % {_span(by_subjects)})"
+    sentence = (
+        f"{name}: from {by_subjects['from']:.0f} to {by_subjects['to']:.0f} training subjects, "
+        f"{points(by_subjects['change'] / 100)} points{spread}, on the subjects tested with both "
+        f"{points(by_subjects['gain'] / 100)} (95 % {_interval(by_subjects)}); {windows}."
     )
+    full, _ = _ends(conditions, method, WINDOWS)
+    all_of_it = score(full.results)
+    if all_of_it["ci95_low"] > full.chance:
+        return [sentence]
     return [
-        *_nothing_to_lose(name, _ends(conditions, method, WINDOWS)[0]),
-        f"{name}: {subjects}; {windows}.",
+        f"{name}: with all subjects and windows {all_of_it['accuracy']:.1f} % (95 % {all_of_it['ci95_low']:.1f} to "
+        f"{all_of_it['ci95_high']:.1f}), not better than chance ({full.chance:.1f} %): the losses below are not "
+        "informative.",
+        sentence,
     ]
 
 
-def _few_against_few(context: StudyContext, conditions: list[Condition]) -> dict[str, Comparison]:
-    """The least of the people against the least of the windows, for every method that was run with both; in words."""
-    gains = {}
-    for method in METHODS:
-        (people, few_people), (windows, few_windows) = (_ends(conditions, method, what) for what in (SUBJECTS, WINDOWS))
-        if few_people is not people and few_windows is not windows:
-            shares = [few_people.sizes()["train_subjects"] / people.sizes()["train_subjects"]]
-            shares.append(few_windows.sizes()["windows"] / windows.sizes()["windows"])
-            names = f"{100 * shares[0]:.0f} % of the training subjects", f"{100 * shares[1]:.0f} % of the windows"
-            gains[f"{context.name(people.cohort)}, {method}"] = same_people(
-                few_people.results, few_windows.results, names
-            )
-    return gains
-
-
-def _nothing_to_lose(name: str, full: Condition) -> list[str]:
-    """Said where a method does not beat guessing even with everything."""
-    score = scores.score(full.results)
-    if score["ci95_low"] > full.chance:
-        return []
-    return [
-        f"{name}: with all subjects and windows {score['accuracy']:.1f} % (95 % {score['ci95_low']:.1f} to "
-        f"{score['ci95_high']:.1f}), not better than chance ({full.chance:.1f} %): there is nothing to lose, and the "
-        "losses below say little."
-    ]
-
-
-def _span(row: dict[str, Any]) -> str:
+def _interval(row: Mapping[str, Any]) -> str:
     return f"{points(row['gain95_low'] / 100)} to {points(row['gain95_high'] / 100)}"
 
 
-def _caution(context: StudyContext, losses: list[dict[str, Any]]) -> list[str]:
-    draws = len(context.seeds) * len(context.split_seeds)
-    if draws == 1 and any(row["what"] == SUBJECTS for row in losses):
-        return ["One seed is one draw of folds: another may show something else; --seeds 5 draws five."]
-    return []
-
-
 def _figure(context: StudyContext, conditions: list[Condition], rows: list[dict[str, Any]]) -> Any:
-    figure, axes = drawing.canvas(2, len(context.cohorts), width=5.2, height=4.0)
+    figure, axes = canvas(2, len(context.cohorts), width=5.2, height=4.0)
     for i, cohort in enumerate(context.cohorts):
         pairs = [(c, row) for c, row in zip(conditions, rows, strict=True) if c.cohort is cohort]
         bottom = min(min(row["ci95_low"], c.chance) for c, row in pairs)
@@ -338,7 +294,7 @@ def _figure(context: StudyContext, conditions: list[Condition], rows: list[dict[
         for ax, what in zip(axes[2 * i : 2 * i + 2], (SUBJECTS, WINDOWS), strict=True):
             _draw(ax, [(c, row) for c, row in pairs if c.amount.what == what], what)
             ax.set_title(f"{context.name(cohort)}: fewer {'subjects' if what == SUBJECTS else 'windows'}", fontsize=10)
-            ax.set_ylim(max(-2, bottom - 4), min(102, top + 4))  # the same for both: which falls deeper is seen
+            ax.set_ylim(max(-2, bottom - 4), min(102, top + 4))  # the same for both panels
         axes[2 * i].legend(frameon=False, fontsize=8)
     return figure
 
@@ -351,7 +307,7 @@ def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) ->
     apart = 0.012 * (max(places) - min(places) or 1.0)  # so that intervals do not hide each other
     for i, method in enumerate(METHODS):
         mine = [(place(row, c) + (i - 1) * apart, row) for c, row in pairs if c.method == method]
-        style = drawing.look(method)
+        style = look(method)
         for x, row in mine:
             ax.plot([x, x], [row["ci95_low"], row["ci95_high"]], color=style["color"], linewidth=1.5, alpha=0.7)
         ax.plot(
@@ -359,29 +315,30 @@ def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) ->
             linestyle=LINES[method], **style,
         )  # fmt: skip
     first = [(place(row, c), c, row) for c, row in pairs if c.method == METHODS[0]]
+    xs = [x for x, _, _ in first]
     ax.plot(
-        [x for x, _, _ in first], [c.chance for _, c, _ in first], color="0.45", linewidth=1, linestyle=":", zorder=1,
-        marker="_" if len(first) == 1 else None, label="guessing the largest class",
+        xs, [c.chance for _, c, _ in first], color="0.45", linewidth=1, linestyle=":", zorder=1,
+        marker="_" if len(first) == 1 else None, label=CHANCE,
     )  # fmt: skip
     if what == SUBJECTS:
-        ax.set_xticks([x for x, _, _ in first], [f"{x:.0f}\n({c.training_folds})" for x, c, _ in first])
+        ax.set_xticks(xs, [f"{x:.0f}\n({c.training_folds})" for x, c, _ in first])
         ax.set_xlabel("training subjects, mean (training folds)")
     else:
-        ax.set_xticks([x for x, _, _ in first], [f"{x:.0f}\n({row['windows']:.0f})" for x, _, row in first])
-        ax.set_xlabel("windows kept, the last … % (mean number a subject)")
+        ax.set_xticks(xs, [f"{x:.0f}\n({row['windows']:.0f})" for x, _, row in first])
+        ax.set_xlabel("windows kept, the last … % (mean number per subject)")
     if len(first) == 1:  # the methods stay side by side, not as far apart as the axis is wide
-        ax.set_xlim(first[0][0] - 0.2, first[0][0] + 0.2)
+        ax.set_xlim(xs[0] - 0.2, xs[0] + 0.2)
     ax.set_ylabel("accuracy of held-out subjects (%), 95 %")
 
 
 def _footnotes(context: StudyContext) -> list[str]:
     notes = [
-        "Fewer subjects: each seed (of each split) draws its folds, for all methods the same; fewer folds are among "
-        "the more. Every fold of a draw is test once, so fewer people are tested too.",
+        "Fewer subjects: each seed (of each split) draws its folds, the same for all methods; fewer folds are a subset "
+        "of more. Every fold of a draw is the test fold once, so fewer subjects are tested too.",
         "change: the plain difference of the accuracies; with fewer folds it is between different subjects. gain: on "
         "the subjects that the same draw tested with all and with the least, paired.",
         "The least of the subjects and of the windows are not the same share: read a loss with what was left out.",
     ]
-    if not any(published.comparable(context, cohort) for cohort in context.cohorts):
-        notes.append("The paper's losses are of ADFTD, EEGNet, its own recipe and budget: they are not set beside.")
+    if not any(context.matches_paper(cohort) for cohort in context.cohorts):
+        notes.append("The paper's losses are of ADFTD, EEGNet, its own recipe and budget: they are not shown.")
     return notes
