@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 
 import leaky
-from bridgemil import methods
+from bridgemil import methods, studies
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
 from bridgemil.errors import BadData, BadUse
-from bridgemil.studies import Findings, StudyContext, drawing, study, truth
+from bridgemil.studies import Findings, StudyContext, findings, study
+from bridgemil.studies import context as shared
 from contexts import QUICK, quick_context
 
 
@@ -99,7 +100,7 @@ def test_only_patients_have_evidence_to_find_and_a_perfect_ranking_finds_all(tmp
     every = {s: true_evidence(tmp_path / "synth", s, cohort.window_starts(s)) for s in cohort.subjects}
     controls = [s for s in cohort.subjects if cohort.records[s].label == "control"]
     assert any(every[s].any() for s in controls), "controls hold a little evidence, which speaks against their label"
-    known = truth.evidence(StudyContext((cohort,), tmp_path / "out", truth=tmp_path / "synth"), cohort)
+    known = StudyContext((cohort,), tmp_path / "out", truth=tmp_path / "synth").evidence
     assert set(known) == set(cohort.subjects) - set(controls)
 
     # A window classifier that is always right.
@@ -109,8 +110,8 @@ def test_only_patients_have_evidence_to_find_and_a_perfect_ranking_finds_all(tmp
     )
     people = pd.DataFrame({"subject": cohort.subjects, "label": cohort.labels})
     results: Any = SimpleNamespace(windows=windows, predictions=people)
-    (row,) = truth.found([results], known)
-    assert (row["ranked_by"], row["auroc"], row["precision_at_k"], row["patients"]) == (truth.VOTE, 1, 1, 3)
+    (row,) = shared.evidence_found([results], known)
+    assert (row["ranked_by"], row["auroc"], row["precision_at_k"], row["patients"]) == (shared.VOTE, 1, 1, 3)
 
 
 def test_what_was_set_and_reaches_no_method_is_said(cohort: Cohort, tmp_path: Path) -> None:
@@ -121,14 +122,23 @@ def test_what_was_set_and_reaches_no_method_is_said(cohort: Cohort, tmp_path: Pa
     assert "stage2.batch_windows = 64" not in notes
 
 
-def test_findings_hold_names_as_they_are_and_leave_the_users_figures_alone(tmp_path: Path) -> None:
+def test_findings_hold_names_as_they_are_and_leave_the_users_figures_alone(
+    cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = pd.DataFrame({"label": ["A|B"], "value": [1]})
     text = Findings("of <b>", ["*x*"], {"t": table}, {}, footnotes=["$y"]).markdown()
     assert all(words in text for words in (r"# of \<b\>", r"- \*x\*", r"| A\|B | 1 |", r"- \$y"))
     before = mpl.rcParams["text.parse_math"]
-    with drawing.plain_words():
-        _, (ax,) = drawing.canvas()
-        assert not ax.set_title("$x").get_parse_math()
+    titles: list[Any] = []
+
+    def perform(_: StudyContext) -> Findings:
+        figure, (ax,) = findings.canvas()
+        titles.append(ax.set_title("$x"))
+        return Findings("made up", [], {}, {"figure": figure})
+
+    monkeypatch.setattr(studies.STUDIES, "load", lambda _: SimpleNamespace(perform=perform))
+    study("scarcity", StudyContext((cohort,), tmp_path))
+    assert not titles[0].get_parse_math()
     assert mpl.rcParams["text.parse_math"] == before
 
 

@@ -19,9 +19,10 @@ from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.statistics import Comparison
-from bridgemil.studies import Findings, drawing, kept_windows, published, reliability, reliability_figure, truth
+from bridgemil.studies import Findings, findings, reliability
+from bridgemil.studies import context as shared
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.kept_windows import ALL, Choice
+from bridgemil.studies.reliability import ALL, Choice
 from people import people
 
 QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
@@ -130,7 +131,10 @@ def test_random_windows_are_neither_and_the_same_for_a_subject_in_every_round(do
 
 
 def test_nested_gates_come_from_models_that_never_saw_the_test_subjects(done: Done) -> None:
-    outer, inner = done.part(f"top {K} windows, nested gates"), done.part("gates without the test fold", "bridgemil")
+    outer, inner = (
+        done.part(f"top {K} windows, nested attention weights"),
+        done.part("attention weights without the test fold", "bridgemil"),
+    )
     assert len(inner) == FOLDS * (FOLDS - 2)
     differ = 0
     for run in outer:
@@ -156,13 +160,15 @@ def test_who_has_fewer_windows_keeps_all_and_nothing_is_run_twice_for_it(done: D
     assert not [run for run in done.runs if str(PLENTY) in run["split"].get("part", "")]
     assert len(done.part(None)) == FOLDS, "the whole runs carry no part: report reads them"
     assert any(f"no subject has more than {PLENTY} windows" in sentence for sentence in done.findings.sentences)
-    assert any(f"K = {PLENTY}: 8 of 8 subjects have no more windows" in note for note in done.findings.footnotes)
+    assert any(
+        f"K = {PLENTY}: 8 of 8 subjects with at most K windows keep all" in note for note in done.findings.footnotes
+    )
 
 
 def test_leaks_controls_and_cost_are_said(done: Done) -> None:
     notes = " ".join(done.findings.footnotes)
     assert "trained or selected on the test subjects" in notes
-    assert "random K is ours" in notes
+    assert "random K (not in the paper)" in notes
     rows = [
         {"cohort": "small.cohort", "rule": "all", "accuracy": 70.0, "ci95_low": low, "ci95_high": 90.0}
         for low in (50, 51)
@@ -170,9 +176,9 @@ def test_leaks_controls_and_cost_are_said(done: Done) -> None:
     shown = [reliability._not_above_chance(done.context, [row]) for row in rows]
     assert "not better than chance (70.0 %" in shown[0][0]
     assert shown[1] == []
-    assert f"{FOLDS * (FOLDS - 2)} runs more of bridgemil, where plain gates need {FOLDS}" in notes
+    assert f"{FOLDS * (FOLDS - 2)} runs more of bridgemil, where plain weights need {FOLDS}" in notes
     for kind in ("plain", "nested"):
-        (sentence,) = [text for text in done.findings.sentences if f"top {K} by {kind} gates" in text]
+        (sentence,) = [text for text in done.findings.sentences if f"top {K} by {kind} attention weights" in text]
         assert all(rival in sentence for rival in ("all", f"bottom {K}", f"random {K}"))
 
 
@@ -197,23 +203,23 @@ def test_where_the_truth_is_known_the_kept_windows_are_held_against_it(
 ) -> None:
     cohort = done.context.cohorts[0]
     known = {s: np.arange(cohort.records[s].n_windows) % 3 == i % 3 for i, s in enumerate(cohort.subjects)}
-    monkeypatch.setattr(truth, "evidence", lambda *_: known)
+    monkeypatch.setattr(StudyContext, "evidence", known)
     context = replace(done.context, truth=Path("made up"), options={"top": [K]})
-    findings = reliability.perform(context)
-    table = findings.tables["reliability"].set_index(["gates", "windows"])["true_evidence"]
+    found = context.explained(reliability.perform(context))
+    table = found.tables["reliability"].set_index(["gates", "windows"])["true_evidence"]
     gated = done.part(None, "bridgemil")
     shares = [known[s][np.argsort(-done.gates(gated, s), kind="stable")[:K]].mean() for s in cohort.subjects]
     assert table["plain", f"top {K}"] == pytest.approx(np.mean(shares))
     assert table["none", "all"] == pytest.approx(np.mean([rows.mean() for rows in known.values()]))
-    ranked = findings.tables["evidence_found"].groupby("what")["ranked_by"].agg(set)
-    assert truth.VOTE in ranked["majority_vote"]
-    assert truth.GATE in ranked["bridgemil"]
+    ranked = found.tables["evidence_found"].groupby("what")["ranked_by"].agg(set)
+    assert shared.VOTE in ranked["majority_vote"]
+    assert shared.ATTENTION in ranked["bridgemil"]
 
 
 def test_the_papers_numbers_stand_beside_plain_gates_only(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
     adftd: Any = SimpleNamespace(about={"source": "adftd"})
     assert "paper" not in done.findings.tables["reliability"]
-    monkeypatch.setattr(published, "comparable", lambda *_: True)
+    monkeypatch.setattr(StudyContext, "matches_paper", lambda *_: True)
     expected = {
         Choice("plain", "top", 100): 61.35,
         Choice("plain", "bottom", 100): 49.62,
@@ -236,33 +242,33 @@ def test_gates_are_averaged_over_seeds_and_bad_ones_are_refused() -> None:
     numbers = [i for n in counts for i in range(n)]
     rows = {"subject": names[::-1] + names, "window": numbers[::-1] + numbers}
     gates = np.linspace(0, 1, len(names))
-    said = kept_windows.mean_gates(gate_table(**rows, gate=[*gates[::-1], *(gates + 0.5)]), cohort)
+    said = reliability.mean_weights(gate_table(**rows, gate=[*gates[::-1], *(gates + 0.5)]), cohort)
     np.testing.assert_allclose(np.concatenate([said[s] for s in ids]), gates + 0.25)
-    with pytest.raises(BadUse, match="gives windows no gates"):
-        kept_windows.mean_gates(gate_table(**rows), cohort)
-    with pytest.raises(BadUse, match="lets every window in alike"):
-        kept_windows.mean_gates(gate_table(**rows, gate=1.0), cohort)
+    with pytest.raises(BadUse, match="has no attention weights"):
+        reliability.mean_weights(gate_table(**rows), cohort)
+    with pytest.raises(BadUse, match="gives every window the same attention weight"):
+        reliability.mean_weights(gate_table(**rows, gate=1.0), cohort)
     with pytest.raises(BadData, match=f"{ids[-1]}: has {counts[-1]} windows"):
-        kept_windows.mean_gates(gate_table(subject=names[:-1], window=numbers[:-1], gate=gates[:-1]), cohort)
+        reliability.mean_weights(gate_table(subject=names[:-1], window=numbers[:-1], gate=gates[:-1]), cohort)
 
 
 def test_inner_folds_leave_out_the_test_fold_and_need_three_others() -> None:
     split = FoldPlan(tuple((f"a{i}", f"b{i}") for i in range(5)))
     for outer in (*split.cv_folds(), *split.cv_folds(selects=False)):
-        plan = kept_windows.inner_plan(split, outer)
-        rounds = kept_windows.inner_rounds(plan.cv_folds(), outer)
+        plan = reliability.inner_plan(split, outer)
+        rounds = reliability.inner_folds(outer, plan.cv_folds())
         assert plan.k == 4
         assert sorted(s for inner in rounds for s in inner.test) == sorted(outer.train)
     few = FoldPlan((("a",), ("b",), ("c",)))
     with pytest.raises(BadUse, match="--folds 4"):
-        kept_windows.inner_plan(few, few.cv_folds()[0])
+        reliability.inner_plan(few, few.cv_folds()[0])
 
 
 def test_evidence_is_counted_in_people_who_have_both_kinds_of_windows() -> None:
     known = {"a": np.array([True, True, False, False]), "b": np.array([False, False]), "c": np.array([True, False])}
     rounds = [Fold(1, ("a", "b", "c"), (), (), {"a": (0, 1, 2)}), Fold(2, ("a",), (), (), {"a": (3,)})]
-    assert kept_windows.evidence_share(rounds, known) == pytest.approx(((2 / 3 + 0) / 2 + 1 / 2) / 2)
-    assert kept_windows.evidence_share(rounds, dict.fromkeys("abc", np.zeros(4, dtype=bool))) is None
+    assert reliability.evidence_share(rounds, known) == pytest.approx(((2 / 3 + 0) / 2 + 1 / 2) / 2)
+    assert reliability.evidence_share(rounds, dict.fromkeys("abc", np.zeros(4, dtype=bool))) is None
 
 
 @pytest.mark.parametrize(
@@ -271,7 +277,7 @@ def test_evidence_is_counted_in_people_who_have_both_kinds_of_windows() -> None:
         ({}, {"top": [0]}, 4, "--top"),
         ({}, {"top": []}, 4, "--top"),
         ({}, {"top": [5], "nested": True}, 3, "--folds 4"),
-        ({"stage2.aggregator": "mean"}, {"top": [5]}, 4, "lets every window in alike"),
+        ({"stage2.aggregator": "mean"}, {"top": [5]}, 4, "gives every window the same weight"),
     ],
 )
 def test_what_cannot_be_studied_is_refused_before_any_run(
@@ -288,19 +294,19 @@ def test_a_class_whose_people_agree_alike_is_drawn() -> None:
     low, high = bootstrap(shares["agreement"].to_numpy())
     by_class = pd.DataFrame([{"label": "x", "agreement": 2 / 3, "agreement95_low": low, "agreement95_high": high}])
     assert 100 * low > 100 * (2 / 3), "rounding puts the bound beyond the mean"
-    _, (ax,) = drawing.canvas()
-    reliability_figure._agreement(ax, shares, by_class, ["x"], "some.cohort")
+    _, (ax,) = findings.canvas()
+    reliability._draw_agreement(ax, shares, by_class, ["x"])
     assert len(ax.collections[0].get_offsets()) == 3
 
 
 def test_choices_that_leave_nothing_out_are_no_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Comparison("a", "b", 0.0, -1.0, 1.0, p=1.0, p_holm=1.0, seeds=1)
-    monkeypatch.setattr(reliability.scores, "compared", lambda *_: found)
+    monkeypatch.setattr(reliability, "compared", lambda *_: found)
     some, none = Fold(1, ("a",), (), (), {"a": (0,)}), Fold(1, ("a",), (), ())
-    chosen = kept_windows.choices([5, 500], nested=False)
+    chosen = reliability.choices([5, 500], nested=False)
     trained: Any = {c: reliability.Trained([], [some if c.k == 5 else none]) for c in chosen}
     against = reliability._compared(trained)
-    assert [(one.words, other.words) for one, other in against] == [
+    assert [(one.title, other.title) for one, other in against] == [
         ("random 5", "all"), ("top 5", "all"), ("bottom 5", "all"), ("top 5", "bottom 5"), ("top 5", "random 5"),
     ]  # fmt: skip
     assert {comparison.family for comparison in against.values()} == {5}

@@ -11,16 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.metrics import silhouette_score
+from sklearn.metrics import pairwise_distances, silhouette_score
 
 from bridgemil import backbones, methods, studies
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData
 from bridgemil.models import FitCache, fit
 from bridgemil.report.benchmark import paper
-from bridgemil.studies import published, space_maps, spaces
+from bridgemil.studies import StudyContext
 from bridgemil.studies import representation as study
-from bridgemil.studies.spaces import Sample
 from contexts import files, quick_context
 from people import people
 
@@ -96,7 +95,7 @@ def test_every_space_has_its_row_its_points_and_its_panel(
     assert [title for title in drawn if title] == list(table["space"])
     assert "paper_accuracy" not in table
     assert any("t-SNE is a picture, not evidence" in words for words in found.sentences)
-    assert any(f"one fold's {len(test)} people" in words for words in found.sentences)
+    assert any(f"{len(test)} test subjects" in words for words in found.sentences)
 
 
 def test_what_stage2_makes_of_windows_is_what_its_model_embeds(
@@ -104,7 +103,7 @@ def test_what_stage2_makes_of_windows_is_what_its_model_embeds(
 ) -> None:
     context, _ = studied
     jobs = {name: context.experiment(cohort, name, seeds=(0,)).jobs(0)[0] for name in ("bridgemil", "wo_retention")}
-    look = study.Look(context, cohort, jobs)
+    look = study.FirstFold(context, cohort, jobs)
     for name, job in jobs.items():
         model = context.store.model(job.identity)
         features = look.features[study.Space("Stage 2", name)][0]
@@ -122,7 +121,7 @@ def test_raw_windows_are_normalised_with_the_training_subjects(
 ) -> None:
     context, _ = studied
     jobs = {"bridgemil": context.experiment(cohort, "bridgemil").jobs(0)[0], "wo_stage1": None}
-    test, train = study.Look(context, cohort, jobs).features[study.SPACES[0]]
+    test, train = study.FirstFold(context, cohort, jobs).features[study.SPACES[0]]
     by_channel = train.reshape(len(train), len(cohort.channels), -1)
     np.testing.assert_allclose(by_channel.mean(axis=(0, 2)), 0, atol=1e-3)
     np.testing.assert_allclose(by_channel.std(axis=(0, 2)), 1, atol=1e-3)
@@ -142,86 +141,88 @@ def test_a_second_call_runs_nothing_and_writes_the_same_bytes(
 
 
 def test_the_papers_numbers_are_of_spaces_there_are_and_stand_beside_comparable_runs_only(
-    monkeypatch: pytest.MonkeyPatch,
+    cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {(space.kind, space.method) for space in study.SPACES}
     for kinds in paper()["representation"].values():
         assert {(kind, name) for kind, cells in kinds.items() for name in cells} <= known
     rockhill: Any = SimpleNamespace(about={"source": "rockhill2021"})
-    whole, masked = study.Space("Stage 2", "bridgemil"), study.Space("Stage 1", "masked")
-    monkeypatch.setattr(published, "comparable", lambda *_: False)
-    assert study._published(None, rockhill, whole) == {}
-    monkeypatch.setattr(published, "comparable", lambda *_: True)
-    assert study._published(None, rockhill, whole) == {
-        "paper_accuracy": 80.48, "paper_silhouette": 0.171, "paper_davies_bouldin": 2.3335,
-    }  # fmt: skip
-    assert study._published(None, rockhill, masked) == {"paper_accuracy": 51.71}
+    whole, masked = ("Stage 2", "bridgemil"), ("Stage 1", "masked")
+    context = quick_context(cohort, tmp_path)
+    monkeypatch.setattr(StudyContext, "matches_paper", lambda *_: False)
+    assert context.published(rockhill, "representation", *whole) == {}
+    monkeypatch.setattr(StudyContext, "matches_paper", lambda *_: True)
+    numbers = {"accuracy": 80.48, "silhouette": 0.171, "davies_bouldin": 2.3335}
+    assert context.published(rockhill, "representation", *whole) == numbers
+    assert context.published(rockhill, "representation", *masked) == {"accuracy": 51.71}
+    assert context.published(rockhill, "representation", "Stage 1", "nothing") == {}
 
 
 def test_a_sample_is_even_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     cohort = people(4, n_channels=2, n_times=8, windows=20)
-    whole = Sample.draw(cohort, cohort.subjects)
+    whole = study.sample(cohort, cohort.subjects)
     assert len(whole) == cohort.n_windows, "nobody has more than the limit"
-    monkeypatch.setattr(spaces, "A_SUBJECT", 7)
-    few = Sample.draw(cohort, cohort.subjects)
-    for subject, rows in few.rows.items():
+    monkeypatch.setattr(study, "PER_SUBJECT", 7)
+    few = study.sample(cohort, cohort.subjects)
+    kept = {subject: rows.to_numpy() for subject, rows in few.groupby("subject")["row"]}
+    for subject, rows in kept.items():
         assert len(rows) == 7
         assert (rows[0], rows[-1]) == (0, cohort.records[subject].n_windows - 1)
         assert np.ptp(np.diff(rows)) <= 1
-    monkeypatch.setattr(spaces, "IN_ALL", 12)
-    assert len(Sample.draw(cohort, cohort.subjects)) == 12
-    rows = few.take(cohort.windows)
+    monkeypatch.setattr(study, "IN_ALL", 12)
+    assert len(study.sample(cohort, cohort.subjects)) == 12
+    rows = study.take(few, cohort.windows)
     first = cohort.subjects[0]
-    np.testing.assert_array_equal(rows[:7], cohort.windows(first)[few.rows[first]])
-    assert list(few.subjects[:7]) == [first] * 7
-    assert list(few.numbers[:7]) == few.rows[first].tolist()
+    np.testing.assert_array_equal(rows[:7], cohort.windows(first)[kept[first]])
+    assert list(few["subject"][:7]) == [first] * 7
+    assert list(few["window"][:7]) == kept[first].tolist()
 
 
 @pytest.fixture(scope="module")
-def sample() -> Sample:
+def sample() -> pd.DataFrame:
     cohort = people(8, n_channels=2, n_times=8, windows=10)
-    return Sample.draw(cohort, cohort.subjects)
+    return study.sample(cohort, cohort.subjects)
 
 
 def codes(values: Any) -> Any:
     return np.unique(values, return_inverse=True)[1]
 
 
-def test_scores_tell_classes_from_fingerprints(sample: Sample) -> None:
+def test_scores_tell_classes_from_fingerprints(sample: pd.DataFrame) -> None:
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(len(sample), 5))
-    by_class = spaces.scores(noise + 50 * codes(sample.labels)[:, None], sample)
+    by_class = study.separation(noise + 50 * codes(sample["label"])[:, None], sample)
     assert by_class["silhouette_by_class"] > 0.9
     assert by_class["davies_bouldin"] < 0.1
     assert by_class["silhouette_by_subject"] < 0.1, "people of one class are not told apart"
     places = 50 * rng.normal(size=(8, 5))
-    fingerprint = spaces.scores(noise + places[codes(sample.subjects)], sample)
+    fingerprint = study.separation(noise + places[codes(sample["subject"])], sample)
     assert fingerprint["silhouette_by_subject"] > 0.8
     assert fingerprint["silhouette_by_class"] < 0.2
-    again = spaces.scores(1e-6 * (noise + places[codes(sample.subjects)]) + 1e-4, sample)
+    again = study.separation(1e-6 * (noise + places[codes(sample["subject"])]) + 1e-4, sample)
     assert again == pytest.approx(fingerprint, rel=1e-5), "the unit of a space is no matter"
 
 
-def test_silhouettes_of_dealt_diagnoses_are_scikit_learns_and_fingerprints_are_chance(sample: Sample) -> None:
+def test_silhouettes_of_permuted_diagnoses_are_scikit_learns_and_fingerprints_are_chance(sample: pd.DataFrame) -> None:
     rng = np.random.default_rng(1)
     noise = rng.normal(size=(len(sample), 5))
-    fingerprint = noise + 5 * rng.normal(size=(8, 5))[codes(sample.subjects)]
-    sizes = np.array([len(rows) for rows in sample.rows.values()])
-    far = spaces._to_people(fingerprint, sample)
+    fingerprint = noise + 5 * rng.normal(size=(8, 5))[codes(sample["subject"])]
+    sizes, even = sample.groupby("subject", sort=False).size().to_numpy(), study._standardised(fingerprint)
+    far = np.add.reduceat(pairwise_distances(even), np.append(0, np.cumsum(sizes)[:-1]), axis=1)
     for labels in (np.arange(8) % 2, np.arange(8) // 3, np.arange(8)):
-        expected = silhouette_score(spaces._even(fingerprint), np.repeat(labels, sizes))
-        assert spaces._silhouette(far, sizes, labels) == pytest.approx(expected)
-    assert spaces.by_chance(fingerprint, sample) > 0.05
-    assert spaces.by_chance(noise + 50 * codes(sample.labels)[:, None], sample) < 0.05, "2 of the 70 deals are true"
+        expected = silhouette_score(even, np.repeat(labels, sizes))
+        assert study.silhouette(far, sizes, labels) == pytest.approx(expected)
+    assert study.separation(fingerprint, sample)["by_chance"] > 0.05
+    by_class = study.separation(noise + 50 * codes(sample["label"])[:, None], sample)
+    assert by_class["by_chance"] < 0.05, "2 of the 70 permutations are the true one"
 
 
-def test_a_collapsed_space_has_no_scores_rather_than_perfect_ones(sample: Sample) -> None:
+def test_a_collapsed_space_has_no_scores_rather_than_perfect_ones(sample: pd.DataFrame) -> None:
     point = np.full((len(sample), 5), 3.0, dtype=np.float32)
-    assert set(spaces.scores(point, sample).values()) == {None}
-    assert spaces.by_chance(point, sample) is None
-    assert not spaces.map_of(point).any()
-    alone = Sample(sample.cohort, dict(list(sample.rows.items())[:1]))
-    assert set(spaces.scores(np.random.default_rng(0).normal(size=(len(alone), 3)), alone).values()) == {None}
+    assert set(study.separation(point, sample).values()) == {None}
+    assert not study.tsne(point).any()
+    alone = sample[sample["subject"] == sample["subject"].iloc[0]]
+    assert set(study.separation(np.random.default_rng(0).normal(size=(len(alone), 3)), alone).values()) == {None}
 
 
 def test_neighbours_of_other_people_do_not_see_fingerprints() -> None:
@@ -231,29 +232,29 @@ def test_neighbours_of_other_people_do_not_see_fingerprints() -> None:
     features = rng.normal(size=(800, 20)) + places[who]
     held_out = who >= 20
     parts = [features[~held_out], labels[~held_out], features[held_out], labels[held_out]]
-    assert 0.2 < spaces.across_people(*parts) < 0.8, "a person's place says nothing of the class"
+    assert 0.2 < study.knn_accuracy(*parts) < 0.8, "a person's place says nothing of the class"
     shifted = features + 500 * labels[:, None]
-    assert spaces.across_people(shifted[~held_out], parts[1], shifted[held_out], parts[3]) == 1
+    assert study.knn_accuracy(shifted[~held_out], parts[1], shifted[held_out], parts[3]) == 1
     uneven = np.r_[np.zeros(90, int), np.ones(10, int)]
-    assert spaces.across_people(np.zeros((5, 2)), np.zeros(5, int), np.zeros((100, 2)), uneven) == 0.5
+    assert study.knn_accuracy(np.zeros((5, 2)), np.zeros(5, int), np.zeros((100, 2)), uneven) == 0.5
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (5, 1), (30, 2), (70, 120)])
 def test_maps_of_small_and_large_spaces_repeat(shape: tuple[int, int]) -> None:
     features = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    places = spaces.map_of(features)
+    places = study.tsne(features)
     assert places.shape == (shape[0], 2)
     assert np.isfinite(places).all()
-    np.testing.assert_array_equal(places, spaces.map_of(features))
+    np.testing.assert_array_equal(places, study.tsne(features))
 
 
 def test_people_of_a_class_have_shades_of_one_colour() -> None:
-    shades = [space_maps.shade(0, i, 5) for i in range(5)]
+    shades = [study.shade(0, i, 5) for i in range(5)]
     light = [sum(shade) for shade in shades]
     assert light == sorted(light)
     assert len(set(shades)) == 5
     assert all(0 <= part <= 1 for shade in shades for part in shade)
-    assert space_maps.shade(0, 2, 5) == space_maps.shade(0, 0, 1), "in the middle stands the class's own"
+    assert study.shade(0, 2, 5) == study.shade(0, 0, 1), "in the middle stands the class's own"
 
 
 def test_a_figure_has_a_place_for_any_number_of_spaces() -> None:
@@ -262,7 +263,7 @@ def test_a_figure_has_a_place_for_any_number_of_spaces() -> None:
         points = pd.DataFrame(
             {"space": ["0", "0"], "subject": ["a", "b"], "label": ["A", "B"], "x": [0, 1], "y": [0, 1]}
         )
-        axes = space_maps.draw(points, rows, ["A", "B"], "title").axes
+        axes = study._figure(points, rows, ["A", "B"], "title").axes
         assert sum(ax.get_legend() is not None for ax in axes) == 1
         assert sum("no scores" in ax.get_title() for ax in axes) == n
 

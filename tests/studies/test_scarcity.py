@@ -13,7 +13,7 @@ from bridgemil import studies
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where
 from bridgemil.evaluation import metrics
-from bridgemil.studies import StudyContext, published, scarcity
+from bridgemil.studies import StudyContext, scarcity
 from bridgemil.studies.scarcity import SUBJECTS, WINDOWS, Amount
 from made_up import made_up
 from people import people
@@ -94,7 +94,7 @@ def test_one_draw_is_called_one_and_what_cannot_be_compared_is_not(
     monkeypatch.setattr(StudyContext, "perform", lambda _, experiments: list(map(made_up, experiments)))
     said = scarcity.perform(context(cohort, tmp_path)).sentences
     assert "One seed is one draw of folds" in said[-1]
-    assert sum("there is nothing to lose" in sentence for sentence in said) == 3, "12 people show nothing"
+    assert sum("the losses below are not informative" in sentence for sentence in said) == 3, "12 people show nothing"
     findings = scarcity.perform(context(cohort, tmp_path, folds=3))
     assert all("fewer subjects were not tried" in sentence for sentence in findings.sentences)
     assert set(findings.tables["loss"]["what"]) == {WINDOWS}
@@ -114,14 +114,14 @@ def test_what_cannot_be_trained_is_left_out_and_said(tmp_path: Path, monkeypatch
     ("recordings", "last", "number"), [((5, 6), 11, 11), ((5, 1), 3, 2), ((1, 1), 2, 0), ((5, 3), 1, 0), ((4, 2), 4, 4)]
 )
 def test_windows_in_a_row_are_counted_in_their_recording(recordings: tuple[int, ...], last: int, number: int) -> None:
-    assert scarcity._in_a_row(SimpleNamespace(recording_windows=recordings), last) == number  # type: ignore[arg-type]
+    assert scarcity._consecutive(SimpleNamespace(recording_windows=recordings), last) == number  # type: ignore[arg-type]
 
 
 def test_the_papers_losses_stand_beside_only_where_they_may(
     cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StudyContext, "perform", lambda _, experiments: list(map(made_up, experiments)))
-    monkeypatch.setattr(published, "comparable", lambda *_: True)
+    monkeypatch.setattr(StudyContext, "matches_paper", lambda *_: True)
     monkeypatch.setitem(cohort.about, "source", "adftd")
     loss = scarcity.perform(context(cohort, tmp_path)).tables["loss"]
     assert loss["paper"].tolist() == [-8.18, -0.84, -14.54, -2.60, -9.40, -2.01]

@@ -39,13 +39,13 @@ def test_each_value_stands_beside_the_usual_one(varied: tuple[studies.Findings, 
         *(("stage2.retention", text) for text in ("0", "1e-05", "0.01")), ("stage1.subbag_size", "2"),
         ("stage1.subbag_size", "8"),  # nobody asked for it: the others are compared with it
     ]  # fmt: skip
-    assert table["usual"].to_dict() == {
+    assert table["default"].to_dict() == {
         ("stage2.retention", "0"): False, ("stage2.retention", "1e-05"): True, ("stage2.retention", "0.01"): False,
         ("stage1.subbag_size", "2"): False, ("stage1.subbag_size", "8"): True,
     }  # fmt: skip
     usual = table.loc[("stage2.retention", "1e-05")]
     assert usual[["gain", "p"]].isna().all(), "it is not compared with itself"
-    for _, row in table[~table["usual"]].iterrows():
+    for _, row in table[~table["default"]].iterrows():
         assert row["gain"] == pytest.approx(row["accuracy"] - usual["accuracy"])
     assert [any(f"nine.cohort, {key}:" in words for words in findings.sentences) for key in VARY] == [True, True]
 
@@ -74,7 +74,7 @@ def test_what_cannot_vary_is_refused_before_any_run(
 
 
 def test_the_usual_settings_are_bridgemils() -> None:
-    assert all(methods.has_setting("bridgemil", key) for key in sensitivity.USUAL)
+    assert all(methods.has_setting("bridgemil", key) for key in sensitivity.VARIED)
 
 
 def test_a_benchmark_varies_settings_together_and_collect_shows_them(cohort: Cohort, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_where_no_value_is_the_usual_one_everything_as_usual_stands_first(cohort
     options = {"method": "bandpower", "vary": {"baseline.classifier": ["extra_trees"]}}
     findings = studies.study("sensitivity", quick_context(cohort, tmp_path, options=options, changes={}))
     table = findings.tables["sensitivity"]
-    assert table[["value", "usual"]].to_numpy().tolist() == [["as usual", True], ["extra_trees", False]]
+    assert table[["value", "default"]].to_numpy().tolist() == [["defaults", True], ["extra_trees", False]]
 
 
 def test_what_a_value_changes_besides_itself_is_said(cohort: Cohort, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_a_value_changes_besides_itself_is_said(cohort: Cohort, tmp_path: P
     other = context.experiment(cohort, "bridgemil", changes={"stage2.aggregator": "timemil"}).settings
     found = {("", None): usual, ("stage2.aggregator", "timemil"): other, ("stage2.retention", 1e-5): usual}
     results: Any = {("c", *key): [SimpleNamespace(settings=settings)] for key, settings in found.items()}
-    (note,) = sensitivity._also(results)
+    (note,) = sensitivity._other_changes(results)
     assert note.startswith("stage2.aggregator = timemil also changes ")
     assert f"stage2.lr from {usual.stage2.lr:g} to {other.stage2.lr:g}" in note
     assert "aggregator from" not in note

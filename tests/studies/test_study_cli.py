@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
 from bridgemil import cli, studies
 from bridgemil.cli import study
@@ -38,15 +39,40 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_study_is_named_in_the_help_and_says_what_it_is(call: Call) -> None:
-    assert list(study.ABOUT) == studies.names()
     code, printed, _ = call("study", "--help")
     words = " ".join(re.sub("[│╭╮╰╯─]", " ", printed).split())
     assert code == 0
-    assert all(f"{name} ({sentence})" in words for name, sentence in study.ABOUT.items())
-    assert all(callable(studies.get(name).perform) for name in studies.names())
-    options = {option for name in studies.names() for option in studies.get(name).OPTIONS}
-    parameters = study.run.__annotations__
-    assert options <= set(parameters), "every option of a study can be given"
+    for name in studies.names():
+        assert f"{name} ({studies.STUDIES[name].description})" in words
+        assert callable(studies.STUDIES.load(name).perform)
+        for flag, option in studies.STUDIES[name].flags.items():
+            assert f"--{flag}" in words
+            assert option == studies.flags()[flag][0], "one option means the same in every study"
+
+
+def test_a_study_is_one_file_and_one_line(
+    cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "count.py").write_text(
+        "from bridgemil.studies.findings import Findings\n"
+        "def perform(context):\n"
+        "    times = sum(context.option('how_often', [1]))\n"
+        "    return Findings('Counting', [f'{times * len(context.cohorts[0])} subjects'], {}, {})\n"
+    )
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
+    registry = studies.STUDIES.copy()
+    monkeypatch.setattr(studies, "STUDIES", registry)
+    flags = {"how_often": studies.Option("how many times.", "numbers")}
+    registry.add("count", studies.Study("counts subjects", "count", flags=flags))
+    monkeypatch.setattr(study.run, "__signature__", study.with_options())
+    app = typer.Typer()
+    app.command()(study.run)
+    monkeypatch.delitem(sys.modules, "bridgemil.studies.count", raising=False)
+    with pytest.raises(SystemExit) as end:
+        app(["count", str(cohort.path), "--out", str(tmp_path / "out"), "--how-often", "2,3", "--json"])
+    assert end.value.code == 0
+    assert json.loads(capsys.readouterr().out)["sentences"] == [f"{5 * len(cohort)} subjects"]
+    assert "counting" in (tmp_path / "out/count/findings.md").read_text().lower()
 
 
 @pytest.mark.parametrize(

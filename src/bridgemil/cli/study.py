@@ -81,10 +81,12 @@ def run(
         _print(findings, out / name)
 
 
+_SHARED = inspect.signature(run, eval_str=True)
+
+
 def with_options() -> inspect.Signature:
     """The signature of ``run`` with every study's own options, as typer reads it."""
-    signature = inspect.signature(run, eval_str=True)
-    parameters = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    parameters = [p for p in _SHARED.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     for name, (option, of) in studies.flags().items():
         declared = typer.Option(
             f"--{name.replace('_', '-')}", help=f"{', '.join(of)}: {option.help}", rich_help_panel="Of single studies",
@@ -96,7 +98,7 @@ def with_options() -> inspect.Signature:
                 annotation=Annotated[KINDS[option.kind][0] | None, declared],
             )
         )  # fmt: skip
-    return signature.replace(parameters=parameters)
+    return _SHARED.replace(parameters=parameters)
 
 
 run.__signature__ = with_options()  # type: ignore[attr-defined]
