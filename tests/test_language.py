@@ -61,7 +61,7 @@ UNFINISHED = (
     "help texts",
     *(f"src/bridgemil/{room}" for room in (
         "aggregators", "audit", "bundle", "cli", "cohort", "engine", "errors.py", "estimator.py", "evaluation",
-        "learning", "methods", "models", "parallel.py", "report", "runs", "storage", "studies", "user_code.py",
+        "learning", "methods", "models", "parallel.py", "report", "runs", "storage", "user_code.py",
         "backbones", "baselines", "settings.py",
     )),
 )  # fmt: skip

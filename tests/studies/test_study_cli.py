@@ -42,11 +42,15 @@ def test_every_study_is_named_in_the_help_and_says_what_it_is(call: Call) -> Non
     code, printed, _ = call("study", "--help")
     words = " ".join(re.sub("[│╭╮╰╯─]", " ", printed).split())
     assert code == 0
+    table = (Path(__file__).parents[2] / "docs" / "studies.md").read_text().splitlines()
+    documented = {row.split("`")[1]: row for row in table if row.startswith("| `")}
+    assert list(documented) == studies.names()
     for name in studies.names():
         assert f"{name} ({studies.STUDIES[name].description})" in words
         assert callable(studies.STUDIES.load(name).perform)
         for flag, option in studies.STUDIES[name].flags.items():
             assert f"--{flag}" in words
+            assert f"`--{flag}" in documented[name], "docs/studies.md names it"
             assert option == studies.flags()[flag][0], "one option means the same in every study"
 
 

@@ -58,7 +58,7 @@ class Choice(NamedTuple):
 
     Parameters
     ----------
-    gates : str
+    weights : str
         ``plain`` or ``nested`` attention weights; ``none`` where they play no part.
     rule : str
         ``top``, ``bottom``, ``random`` or ``all``.
@@ -66,7 +66,7 @@ class Choice(NamedTuple):
         How many windows of each training subject; 0 for all.
     """
 
-    gates: str
+    weights: str
     rule: str
     k: int
 
@@ -78,7 +78,7 @@ class Choice(NamedTuple):
     @property
     def part(self) -> str:
         """As its runs are named; empty for all windows."""
-        nested = ", nested attention weights" if self.gates == "nested" else ""
+        nested = ", nested attention weights" if self.weights == "nested" else ""
         return f"{self.title} windows{nested}" if self.k else ""
 
 
@@ -101,7 +101,7 @@ def perform(context: StudyContext) -> Findings:
     chosen = choices(_sizes(context), bool(context.option("nested", False)))
     cases = [(cohort, split) for cohort in context.cohorts for split in context.splits(cohort)]
     # The whole runs come first: a choice that leaves nothing out is one of them, and is then not run again.
-    whole = context.run(_planned(context, cases, any(choice.gates == "nested" for choice in chosen)))
+    whole = context.run(_planned(context, cases, any(choice.weights == "nested" for choice in chosen)))
     trained = _trained(context, cases, chosen, whole)
     tables = [_agreement(context.name(c), split, whole[VOTE, i][0]) for i, (c, split) in enumerate(cases)]
     agreement = pd.concat(tables, ignore_index=True)
@@ -240,7 +240,7 @@ def _trained(
             "nested": [mean_weights(inner, cohort) for inner in whole.get(("nested", i), [])],
         }
         for choice in chosen:
-            drawn = partial(reduced, cohort, split.split_seed or 0, choice, weights[choice.gates])
+            drawn = partial(reduced, cohort, split.split_seed or 0, choice, weights[choice.weights])
             made = context.experiment(cohort, VOTE, split, part=choice.part, drawn=drawn)
             planned.append(((cohort.hash, choice), made))
     folds: dict[tuple[str, Choice], list[Fold]] = {}
@@ -289,7 +289,7 @@ def _by_class(context: StudyContext, cohort: Cohort, subjects: pd.DataFrame) -> 
 def _row(
     context: StudyContext, cohort: Cohort, choice: Choice, mine: Trained, against: Mapping[Pair, Comparison]
 ) -> dict[str, Any]:
-    row: dict[str, Any] = {"cohort": context.name(cohort), "gates": choice.gates, "windows": choice.title}
+    row: dict[str, Any] = {"cohort": context.name(cohort), "gates": choice.weights, "windows": choice.title}
     row |= {"rule": choice.rule, "k": choice.k or None} | score(mine.results)
     row |= comparison_columns(against.get((choice, ALL)))
     if context.truth is not None:
@@ -301,7 +301,7 @@ def _row(
 def _published(context: StudyContext, cohort: Cohort, choice: Choice) -> float | None:
     """The paper's accuracy in percent, which is of plain attention weights."""
     keys = (choice.rule, choice.k) if choice.k else (choice.rule,)
-    number: Any = None if choice.gates == "nested" else context.published(cohort, "reliability", *keys) or None
+    number: Any = None if choice.weights == "nested" else context.published(cohort, "reliability", *keys) or None
     return None if number is None else float(number)
 
 
@@ -356,8 +356,8 @@ def _sentences(name: str, trained: Mapping[Choice, Trained], against: Mapping[Pa
         others = [f"{c.other} ({points(c.difference)} points, {p_text(c.p)})" for c in found if c.p >= LEVEL]
         parts += [f"No significant difference to {', '.join(others)}."] if others else []
         if found:
-            sentences.append(f"{name}, top {choice.k} by {choice.gates} attention weights: {' '.join(parts)}")
-        elif choice.gates == "plain":
+            sentences.append(f"{name}, top {choice.k} by {choice.weights} attention weights: {' '.join(parts)}")
+        elif choice.weights == "plain":
             sentences.append(f"{name}: no subject has more than {choice.k} windows; nothing is left out.")
     return sentences
 
@@ -374,7 +374,7 @@ def _footnotes(context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequ
         "random K (not in the paper) has as many windows, and so as many steps per epoch, as top K and bottom K; all "
         "may have more.",
     ]
-    if any(choice.gates == "nested" for choice in chosen):
+    if any(choice.weights == "nested" for choice in chosen):
         ks, unranked = [split.k for _, split in cases], 1 + context.experiment(cases[0][0], VOTE).settings.selects
         inner = sum(k * (k - unranked) for k in ks) * len(context.seeds)
         notes.append(
