@@ -45,7 +45,10 @@ OBJECTIVES = Registry("objective", __name__, {
 def _settings(name: str) -> type[Stage1Settings]:
     """The settings of an objective, whose ``objective`` can be nothing but its name."""
     fixed: Any = (Literal[name], name)
-    return cast("type[Stage1Settings]", create_model(name, __base__=OBJECTIVES[name].settings, objective=fixed))
+    title = f"{name.title().replace('_', '')}Stage1"
+    made = create_model(title, __base__=OBJECTIVES[name].settings, __module__=__name__, objective=fixed)
+    globals()[title] = made  # worker processes find a class by its name
+    return cast("type[Stage1Settings]", made)
 
 
 STAGE1 = {name: _settings(name) for name in OBJECTIVES}
