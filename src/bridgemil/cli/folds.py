@@ -21,7 +21,7 @@ def run(
     scheme: Annotated[str, typer.Option(help="array_split (the paper's) or sklearn.")] = "array_split",
     json: options.Json = False,
 ) -> None:
-    """Deal a cohort's subjects into folds, stratified by class; no subject is ever in two.
+    """Assign a cohort's subjects to folds, stratified by class; no subject is in two.
 
     Example: `bridgemil folds adftd.cohort --out split.json`
     """

@@ -32,18 +32,12 @@ def run(
     people, unlabelled = template.files(), template.unlabelled
     labelled = len(template.rows) - len(unlabelled)
     if json:
-        options.print_json(
-            {
-                "manifest": str(path),
-                "n_recordings": len(template.rows),
-                "n_subjects": len(people),
-                "n_labelled": labelled,
-                "unlabelled": unlabelled,
-                "rows": [{"subject": row.subject, "label": row.label, "file": row.file} for row in template.rows],
-                "left_out": [{"what": item.what, "why": item.why} for item in template.left_out],
-                "notes": template.notes,
-            }
-        )
+        content = {
+            "manifest": str(path), "n_recordings": len(template.rows), "n_subjects": len(people),
+            "n_labelled": labelled, "unlabelled": unlabelled, "rows": [row._asdict() for row in template.rows],
+            "left_out": [{"what": item.what, "why": item.why} for item in template.left_out], "notes": template.notes,
+        }  # fmt: skip
+        options.print_json(content)
         return
     typer.echo(f"{path}: {len(template.rows)} recordings of {len(people)} subjects, by their names")
     for subject, files in list(people.items())[:SHOWN]:

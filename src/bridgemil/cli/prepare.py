@@ -13,7 +13,7 @@ from bridgemil.cli import options
 NAME = "prepare"
 
 which = partial(typer.Option, rich_help_panel="Which recordings")
-cutting = partial(typer.Option, rich_help_panel="How they are cut")
+processing = partial(typer.Option, rich_help_panel="Preprocessing")
 bad = partial(typer.Option, rich_help_panel="What to do with bad data")
 running = partial(typer.Option, rich_help_panel="Running")
 CORES = "Processes.  [default: the cores available]"
@@ -34,16 +34,16 @@ def run(
     session: Annotated[str | None, which(help="BIDS: only this session.")] = None,
     classes: Annotated[str | None, which(help="Classes to keep, and their new names: A=AD,C=HC.")] = None,
     raw: Annotated[bool, which("--raw", help="adftd: the raw recordings, not the cleaned ones.")] = False,
-    channels: Annotated[str | None, cutting(help="Electrodes, in order: Fp1,Fp2,...  [default: all shared]")] = None,
-    low: Annotated[str | None, cutting(help="High-pass edge in Hz, or none.  [default: 0.5]")] = None,
-    high: Annotated[str | None, cutting(help="Low-pass edge in Hz, or none.  [default: 45]")] = None,
-    notch: Annotated[str | None, cutting(help="Notch frequencies in Hz: 50,100.")] = None,
-    sfreq: Annotated[float | None, cutting(help="Rate of the windows in Hz.  [default: 200]")] = None,
-    reference: Annotated[str | None, cutting(help="Re-reference to average, or to channels: A1,A2.")] = None,
-    window: Annotated[float | None, cutting(help="Window length in seconds.  [default: 1]")] = None,
-    overlap: Annotated[float | None, cutting(help="Overlap of windows, 0 to below 1.  [default: 0]")] = None,
-    folds: Annotated[int | None, cutting(help="Folds by default.  [default: 10, or the smallest class]")] = None,
-    burn_in: Annotated[int | None, cutting(help="Burn-in epochs by default.  [default: 10]")] = None,
+    channels: Annotated[str | None, processing(help="Electrodes, in order: Fp1,Fp2,...  [default: all shared]")] = None,
+    low: Annotated[str | None, processing(help="High-pass edge in Hz, or none.  [default: 0.5]")] = None,
+    high: Annotated[str | None, processing(help="Low-pass edge in Hz, or none.  [default: 45]")] = None,
+    notch: Annotated[str | None, processing(help="Notch frequencies in Hz: 50,100.")] = None,
+    sfreq: Annotated[float | None, processing(help="Rate of the windows in Hz.  [default: 200]")] = None,
+    reference: Annotated[str | None, processing(help="Re-reference to average, or to channels: A1,A2.")] = None,
+    window: Annotated[float | None, processing(help="Window length in seconds.  [default: 1]")] = None,
+    overlap: Annotated[float | None, processing(help="Overlap of windows, 0 to below 1.  [default: 0]")] = None,
+    folds: Annotated[int | None, processing(help="Folds by default.  [default: 10, or the smallest class]")] = None,
+    burn_in: Annotated[int | None, processing(help="Burn-in epochs by default.  [default: 10]")] = None,
     bad_annotations: Annotated[str | None, bad(help="Windows at BAD, EDGE, boundary: drop or keep.")] = None,
     bad_channels: Annotated[str | None, bad(help="Marked bad, flat or NaN: stop, drop or interpolate.")] = None,
     duplicates: Annotated[str | None, bad(help="A recording twice in one class: stop or keep-first.")] = None,
@@ -54,7 +54,7 @@ def run(
     overwrite: Annotated[bool, running("--overwrite", help="Replace a cohort of other files or settings.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Turn recordings into a cohort: checked, filtered, resampled, cut into windows, stored per subject.
+    """Turn recordings into a cohort: checked, filtered, resampled, segmented into windows, stored per subject.
 
     Example: `bridgemil prepare ds004504 adftd.cohort --preset adftd`
 
@@ -63,34 +63,19 @@ def run(
     Example: `bridgemil prepare recordings/manifest.csv my.cohort --label Diagnosis`
 
     Everything is checked before anything is written, and all problems are listed at once. Interrupted, the same
-    command goes on where it stopped.
+    command resumes.
     """
     from bridgemil.cohort.prepare import prepare
     from bridgemil.report.terminal import print_summary, summary
 
     given: dict[str, Any] = {
-        "channels": options.names(channels),
-        "low": options.edge(low),
-        "high": options.edge(high),
-        "notch": options.names(notch),
-        "sfreq": sfreq,
-        "reference": options.names(reference),
-        "window_seconds": window,
-        "overlap": overlap,
-        "folds": folds,
-        "burn_in": burn_in,
-        "bad_annotations": bad_annotations,
-        "bad_channels": bad_channels,
-        "duplicates": duplicates,
-        "reject_uv": reject_uv,
-        "allow_low_rate": allow_low_rate or None,
-        "preset": preset,
-        "label": label,
-        "task": task,
-        "session": session,
-        "classes": options.mapping(classes),
-        "jobs": jobs,
-    }
+        "preset": preset, "label": label, "task": task, "session": session, "classes": options.mapping(classes),
+        "channels": options.names(channels), "low": options.edge(low), "high": options.edge(high),
+        "notch": options.names(notch), "sfreq": sfreq, "reference": options.names(reference), "window_seconds": window,
+        "overlap": overlap, "folds": folds, "burn_in": burn_in, "bad_annotations": bad_annotations,
+        "bad_channels": bad_channels, "duplicates": duplicates, "reject_uv": reject_uv,
+        "allow_low_rate": allow_low_rate or None, "jobs": jobs,
+    }  # fmt: skip
     chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     chosen |= {key: None for key in ("low", "high") if given[key] == "none"}
     cohort = prepare(source, out, raw=raw, unlabelled=unlabelled, skip_bad=skip_bad, overwrite=overwrite, **chosen)

@@ -1,10 +1,9 @@
-"""A cohort from arrays or ``mne.Epochs``, under the checks that ``prepare`` makes, as far as arrays can tell."""
+"""A cohort from arrays or ``mne.Epochs``, under the checks that ``prepare`` makes, as far as arrays allow them."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,9 @@ from bridgemil.cohort.sources import respelt
 from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 
+Bag = NDArray[np.float32]  # n_windows x n_channels x n_times, microvolt
+Known = tuple[float, list[str]]  # rate in Hz and channels, which Epochs know
 VOLTS = 1e-3  # windows that vary by less than this are hardly microvolts
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """The parts of a cohort in memory (see ``Cohort``)."""
-
-    records: list[SubjectRecord]
-    about: dict[str, Any]
-    columns: dict[str, dict[str, Any]]  # by subject
-    arrays: dict[str, NDArray[np.float32]]  # by subject: n_windows x n_channels x n_times, microvolt
 
 
 def gather(
@@ -39,37 +30,45 @@ def gather(
     native_sfreq: float | None,
     folds: int | None,
     burn_in: int,
-) -> Gathered:
-    """Check what ``Cohort.from_arrays`` was given and put it together; its parameters are described there."""
+) -> tuple[list[SubjectRecord], dict[str, Any], dict[str, dict[str, Any]], dict[str, Bag]]:
+    """The parts of a cohort in memory: records, metadata, and by subject its columns and its bag.
+
+    Parameters are those of ``Cohort.from_arrays``.
+    """
     names = _names(bags, labels, subjects)
     for what, given in (("sfreq", sfreq), ("native_sfreq", native_sfreq)):
         if given is not None and not 0 < given < np.inf:
             raise BadUse(f"{what} is a rate in Hz, got {given}")
     further = _by_subject(columns, names)
-    arrays, records = {}, []
+    arrays: dict[str, Bag] = {}
+    records: list[SubjectRecord] = []
     for name, label, bag in zip(names, labels, bags, strict=True):
-        pieces, rate, electrodes = pieces_of(name, bag)
+        pieces, known = _recordings(name, bag)
+        rate, electrodes = known or (None, None)
         sfreq = rate if sfreq is None else sfreq
         channels = electrodes if channels is None else [str(channel) for channel in channels]
         if rate not in (None, sfreq) or electrodes not in (None, channels):
             raise BadUse(f"{name}: its rate or channels differ from those of the first subject or of the arguments")
         arrays[name] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         files = [f"array {i + 1}" for i in range(len(pieces))]
-        records.append(describe(name, str(label), arrays[name], files, [len(piece) for piece in pieces]))
-    _refuse_copies(records)
+        record = describe(name, str(label), arrays[name], files, [len(piece) for piece in pieces])
+        twin = next((other.subject for other in records if other.signal_hash == record.signal_hash), None)
+        if twin is not None:
+            raise BadData(f"{name} and {twin} have the same windows: one person cannot be two subjects")
+        records.append(record)
     if sfreq is None or channels is None:
         raise BadUse("sfreq and channels are needed when the bags are plain arrays")
     shapes = {array.shape[1:] for array in arrays.values()}
     if len(shapes) > 1 or len(channels) != next(iter(shapes))[0]:
         raise BadUse(f"all windows need one shape of {len(channels)} channels x time; found {sorted(shapes)}")
-    _warn_of_volts(records, arrays)
+    warn_of_volts(list(arrays.values()))
     about = {
         "source": "arrays", "channels": list(channels), "sfreq": float(sfreq), "n_times": next(iter(shapes))[1],
         "native_sfreq": None if native_sfreq is None else float(native_sfreq),
         "folds": folds or default_folds([str(label) for label in labels]), "burn_in": burn_in,
         "settings": {}, "left_out": [], "notes": [], "files": [],
     }  # fmt: skip
-    return Gathered(records, about, further, arrays)
+    return records, about, further, arrays
 
 
 def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] | None) -> list[str]:
@@ -87,7 +86,7 @@ def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] |
 
 
 def _by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Columns turned into what is known of each subject."""
+    """Columns as one dict per subject."""
     known: dict[str, dict[str, Any]] = {subject: {} for subject in subjects}
     for name, values in columns.items():
         if name in SubjectRecord.__dataclass_fields__:
@@ -99,109 +98,77 @@ def _by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -
     return known
 
 
-def is_epochs(value: Any) -> bool:
-    """Whether it is ``mne.Epochs``, told without importing MNE."""
-    return hasattr(value, "get_data") and hasattr(value, "info")
+def _recordings(name: str, bag: Any) -> tuple[list[Bag], Known | None]:
+    """The recordings of a bag (an array, ``mne.Epochs``, or a list of these), and what Epochs know."""
+    found = [_array(name, value) for value in (bag if isinstance(bag, (list, tuple)) else [bag])]
+    return [array for array, _ in found], _common([known for _, known in found], f"{name}: its Epochs")
 
 
-def pieces_of(name: str, bag: Any) -> tuple[list[NDArray[np.float32]], float | None, list[str] | None]:
-    """A bag's recordings as arrays, and the rate and channels if they are Epochs, which know them.
-
-    Parameters
-    ----------
-    name
-        Whose they are, for messages.
-    bag
-        An array (n_windows, n_channels, n_times) in microvolts, ``mne.Epochs``, or a list of these, one per recording.
-    """
-    pieces: list[NDArray[np.float32]] = []
-    known: list[tuple[float, list[str]]] = []
-    for value in bag if isinstance(bag, (list, tuple)) else [bag]:
-        if is_epochs(value):  # in volts, and with other channels than EEG
-            if value.info["bads"]:
-                raise BadUse(
-                    f"{name}: its Epochs have bad channels {value.info['bads']}; drop or interpolate them first"
-                )
-            epochs = value.copy().pick("eeg")
-            known.append((float(epochs.info["sfreq"]), list(epochs.ch_names)))
-            pieces.append(np.asarray(epochs.get_data(verbose="ERROR") * 1e6, dtype=np.float32))
-        else:
-            pieces.append(np.asarray(value, dtype=np.float32))
-    for piece in pieces:
-        if piece.ndim != 3 or 0 in piece.shape:
-            raise BadUse(f"{name}: a bag is an array (n_windows, n_channels, n_times), got shape {piece.shape}")
-        if not np.isfinite(piece).all():
-            raise BadData(f"{name}: the windows contain NaN or infinite values")
-    if any(own != known[0] for own in known):
-        raise BadUse(f"{name}: its Epochs differ in their rate, or in their channels or the order of these")
-    rate, electrodes = known[0] if known else (None, None)
-    return pieces, rate, electrodes
-
-
-def bags_of(X: Any) -> tuple[list[NDArray[np.float32]], float | None, list[str] | None]:
+def bags_of(X: Any) -> tuple[list[Bag], float | None, list[str] | None]:
     """The bags of a classifier's ``X`` as arrays, and the rate and channels that ``mne.Epochs`` among them have.
 
     Parameters
     ----------
-    X
+    X : sequence
         One entry per subject: an array (n_windows, n_channels, n_times) in microvolts, or ``mne.Epochs``.
 
     Returns
     -------
-    bags, sfreq, channels
-        The last two are None if there are no Epochs.
+    bags : list of ndarray
+    sfreq : float or None
+        In Hz; None if there are no Epochs.
+    channels : list of str or None
     """
-    if is_epochs(X):
+    if _is_epochs(X):
         raise BadUse("X must be a list of bags, one per subject; got the Epochs of one: give [epochs]")
     if not hasattr(X, "__len__") or isinstance(X, (str, bytes, Mapping)):
         raise BadUse(f"X must be a list of bags, arrays (n_windows, n_channels, n_times); got {type(X).__name__}")
-    bags, known = [], list[tuple[float, list[str]]]()
-    for place, value in enumerate(X):
-        if is_epochs(value):
-            (value,), rate, channels = pieces_of(f"X[{place}]", value)
-            assert rate is not None and channels is not None  # noqa: PT018
-            known.append((rate, channels))
-        try:
-            bag = np.asarray(value, dtype=np.float32)
-        except (TypeError, ValueError):
-            bag = np.empty(0, dtype=np.float32)
-        if bag.ndim != 3 or 0 in bag.shape:
-            shape = getattr(value, "shape", type(value).__name__)
-            raise BadUse(f"X[{place}]: a bag is an array (n_windows, n_channels, n_times) of numbers, got {shape}")
-        if not np.isfinite(bag).all():
-            raise BadUse(f"X[{place}]: contains NaN or infinite values")
-        bags.append(bag)
-    if any(own != known[0] for own in known):
-        raise BadUse("the Epochs in X differ in their rate, or in their channels or the order of these")
-    return (bags, *known[0]) if known else (bags, None, None)
+    found = [_array(f"X[{place}]", value) for place, value in enumerate(X)]
+    sfreq, channels = _common([known for _, known in found], "the Epochs in X") or (None, None)
+    return [array for array, _ in found], sfreq, channels
 
 
-def warn_of_volts(bags: Sequence[NDArray[np.float32]]) -> None:
-    """Warn if windows that should be in microvolts look like volts; of arrays whose sums are not known yet."""
+def _is_epochs(value: Any) -> bool:
+    """Whether it is ``mne.Epochs``, without importing MNE."""
+    return hasattr(value, "get_data") and hasattr(value, "info")
+
+
+def _array(name: str, value: Any) -> tuple[Bag, Known | None]:
+    """One recording as an array, with the rate and channels if it is ``mne.Epochs`` (in volts, EEG channels picked)."""
+    known = None
+    if _is_epochs(value):
+        if value.info["bads"]:
+            raise BadUse(f"{name}: its Epochs have bad channels {value.info['bads']}; drop or interpolate them first")
+        epochs = value.copy().pick("eeg")
+        known = float(epochs.info["sfreq"]), list(epochs.ch_names)
+        value = epochs.get_data(verbose="ERROR") * 1e6
+    try:
+        array = np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError):
+        array = np.empty(0, dtype=np.float32)
+    if array.ndim != 3 or 0 in array.shape:
+        shape = getattr(value, "shape", type(value).__name__)
+        raise BadUse(f"{name}: a bag is an array (n_windows, n_channels, n_times) of numbers, got {shape}")
+    if not np.isfinite(array).all():
+        raise BadUse(f"{name}: contains NaN or infinite values")
+    return array, known
+
+
+def _common(known: Sequence[Known | None], whose: str) -> Known | None:
+    """The rate and channels that all Epochs share; None if there are no Epochs."""
+    own = [one for one in known if one is not None]
+    if any(one != own[0] for one in own):
+        raise BadUse(f"{whose} differ in their rate, or in their channels or the order of these")
+    return own[0] if own else None
+
+
+def warn_of_volts(bags: Sequence[Bag]) -> None:
+    """Warn the caller's caller if windows that should be in microvolts look like volts."""
     spread = float(np.sqrt(np.mean([bag.var(axis=(0, 2), dtype=np.float64).mean() for bag in bags]))) if bags else 0.0
-    _warn_if_volts(spread, stacklevel=5)
-
-
-def _refuse_copies(records: Sequence[SubjectRecord]) -> None:
-    seen: dict[str, str] = {}
-    for record in records:
-        twin = seen.setdefault(record.signal_hash, record.subject)
-        if twin != record.subject:
-            raise BadData(f"{record.subject} and {twin} have the same windows: one person cannot be two subjects")
-
-
-def _warn_of_volts(records: Sequence[SubjectRecord], arrays: Mapping[str, NDArray[np.float32]]) -> None:
-    """Warn if windows that should be in microvolts look like volts."""
-    squares = sum(sum(record.centred_squares) for record in records)
-    spread = float(np.sqrt(squares / sum(array.size for array in arrays.values())))
-    _warn_if_volts(spread, stacklevel=5)
-
-
-def _warn_if_volts(spread: float, stacklevel: int) -> None:
     if 0 < spread < VOLTS:
         warnings.warn(
             f"the windows vary by {spread:.1e} (standard deviation): that looks like volts, microvolts are expected; "
             "multiply them by 1e6",
             BridgeMILWarning,
-            stacklevel=stacklevel,  # where the user calls
+            stacklevel=4,  # where the user calls
         )

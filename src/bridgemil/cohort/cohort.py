@@ -133,11 +133,11 @@ class Cohort:
         """
         from bridgemil.cohort.arrays import gather
 
-        given = gather(
+        records, about, further, arrays = gather(
             bags, labels, subjects, sfreq, channels, columns=columns or {}, native_sfreq=native_sfreq, folds=folds,
             burn_in=burn_in,
         )  # fmt: skip
-        return cls(given.records, given.about, given.columns, arrays=given.arrays)
+        return cls(records, about, further, arrays=arrays)
 
     @property
     def subjects(self) -> list[str]:

@@ -7,20 +7,20 @@ method that selects nothing has no validation set: it trains on all folds but th
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
 from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData, BadUse, NotFound
 from bridgemil.storage.checksums import digest
-from bridgemil.storage.files import write_text
+from bridgemil.storage.files import write_json
 
 Scheme = Literal["array_split", "sklearn"]
 
@@ -55,9 +55,9 @@ class FoldPlan:
     folds
         The subjects of each fold.
     split_seed
-        What dealt them, if it is known.
+        The seed of the split, if it is known.
     kind
-        How they were dealt: ``array_split``, ``sklearn``, ``groups``, or ``file`` for a split made by hand.
+        How they were assigned: ``array_split``, ``sklearn``, ``groups``, or ``file`` for a split made by hand.
     column
         Whose groups were kept together, if any were and it is known.
     """
@@ -90,13 +90,13 @@ class FoldPlan:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The split in few words, as a run writes it down."""
+        """A short description of the split, as a run stores it."""
         about = {"kind": self.kind, "k": self.k, "split_seed": self.split_seed, "hash": self.hash[:12]}
         return about | self._groups
 
     @property
     def title(self) -> str:
-        """For people: ``10 folds, split seed 0``."""
+        """Title in tables and pages: ``10 folds, split seed 0``."""
         seed = "" if self.split_seed is None else f", split seed {self.split_seed}"
         groups = f", by groups of {self.column}" if self.column else ", by groups"
         how = {"array_split": "", "groups": groups, "sklearn": ", scikit-learn's"}.get(self.kind, "")
@@ -147,7 +147,7 @@ class FoldPlan:
         path : str or Path
             The file.
         """
-        write_text(Path(path), json.dumps(self.for_json(), indent=1, ensure_ascii=False) + "\n")
+        write_json(Path(path), self.for_json())
 
     def for_json(self) -> dict[str, Any]:
         """As a split file holds it."""
@@ -180,20 +180,24 @@ class FoldPlan:
         if not Path(path).is_file():
             raise NotFound(f"{expected}, and there is no such file")
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+            content = _SplitFile.model_validate_json(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise BadData(f"{expected} (cannot be read: {error.strerror})") from None
-        except (ValueError, RecursionError):
-            raise BadData(f"{expected} (it is no JSON in UTF-8 text)") from None
-        folds = content.get("folds") if isinstance(content, dict) else None
-        if not isinstance(folds, list) or not all(isinstance(fold, list) for fold in folds):
-            raise BadData(expected)
-        if not all(isinstance(subject, str | int) and str(subject) for fold in folds for subject in fold):
-            raise BadData(f"{expected}, each subject by its name")
-        seed, kind, column = content.get("split_seed"), content.get("kind", "file"), content.get("groups")
-        if not (seed is None or type(seed) is int) or not isinstance(kind, str) or not isinstance(column, str | None):
-            raise BadData(f"{expected}; split_seed is a whole number or null, kind a word, groups a column's name")
-        return cls.from_json(content)
+        except ValueError:
+            fields = "split_seed is a whole number or null, kind a word, groups a column's name"
+            raise BadData(f"{expected} as JSON in UTF-8 text; {fields}") from None
+        return cls.from_json(content.model_dump())
+
+
+class _SplitFile(BaseModel):
+    """What a split file may hold."""
+
+    model_config = ConfigDict(strict=True)
+
+    folds: list[list[Annotated[str, Field(min_length=1)] | int]]
+    split_seed: int | None = None
+    kind: str = "file"
+    groups: str | None = None
 
 
 class SubjectKFold:
@@ -269,7 +273,7 @@ class SubjectKFold:
         """
         if len(set(subjects)) < len(subjects):
             raise BadData("a subject is named twice")
-        order = sorted(range(len(subjects)), key=lambda i: subjects[i])  # the same people give the same split
+        order = sorted(range(len(subjects)), key=lambda i: subjects[i])  # the order of subjects does not matter
         ordered = [subjects[i] for i in order]
         together = None if groups is None else [_own_group(groups[i], subjects[i]) for i in order]
         parts = self._parts([labels[i] for i in order], together)
@@ -289,16 +293,16 @@ class SubjectKFold:
             parts = [np.asarray(test, dtype=np.intp) for _, test in rounds]
             if not all(len(part) for part in parts):
                 raise BadData(
-                    f"the groups cannot be dealt into {self.n_splits} folds without an empty one; use fewer folds"
+                    f"the groups cannot be divided into {self.n_splits} folds without an empty one; use fewer folds"
                 )
             return parts
         rng = np.random.default_rng(self.split_seed)
-        dealt: list[list[NDArray[np.intp]]] = [[] for _ in range(self.n_splits)]
+        parts_of: list[list[NDArray[np.intp]]] = [[] for _ in range(self.n_splits)]
         for label in np.unique(labels):
             shuffled = rng.permutation(np.flatnonzero(labels == label))
-            for fold, part in zip(dealt, np.array_split(shuffled, self.n_splits), strict=True):
+            for fold, part in zip(parts_of, np.array_split(shuffled, self.n_splits), strict=True):
                 fold.append(part)
-        return [np.sort(np.concatenate(fold)) for fold in dealt]
+        return [np.sort(np.concatenate(fold)) for fold in parts_of]
 
     def _check_sizes(self, labels: NDArray[Any], groups: Sequence[Any] | None) -> None:
         for label in np.unique(labels):
@@ -320,5 +324,5 @@ class SubjectKFold:
 
 
 def _own_group(group: Any, subject: str) -> str:
-    """The group's name; a subject without one is related to nobody."""
+    """The group's name; a subject without one is a group of its own."""
     return f"subject {subject}" if is_missing(group) else f"group {group}"

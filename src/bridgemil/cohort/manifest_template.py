@@ -1,4 +1,4 @@
-"""The template of a manifest from a folder of recordings: whose each file seems to be, and room for the label.
+"""The template of a manifest from a folder of recordings: the likely subject of each file, and room for the label.
 
 Subjects are guessed from names, which a user must check; labels are never guessed, only taken over where a file's path
 names exactly one class (``patients/``, ``MDD S1 EC.edf``) and the paths name at least two. The rest is listed.
@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from bridgemil.cohort import formats
 from bridgemil.cohort.sources import NOT_TEXT, LeftOut
@@ -40,8 +41,7 @@ _HEAPS = {ending.removeprefix(".") for ending in formats.FORMATS} | set(
 )
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One recording as the manifest lists it."""
 
     subject: str
@@ -99,23 +99,13 @@ def write_manifest_template(folder: str | Path, out: str | Path | None = None) -
         raise BadUse(f"{path}: exists and is left as it is; choose another --out, or take it away first")
     template = survey(folder, path.parent)
     text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(("subject", "label", "file"))
-    writer.writerows((row.subject, row.label, row.file) for row in template.rows)
+    csv.writer(text).writerows([Row._fields, *template.rows])
     write_text(path, text.getvalue())
     return path, template
 
 
 def survey(folder: Path, relative_to: Path) -> ManifestTemplate:
-    """Find the recordings below a folder, and say whose they seem to be.
-
-    Parameters
-    ----------
-    folder
-        Where to look.
-    relative_to
-        The folder that file names are given relative to.
-    """
+    """Find the recordings below a folder and guess their subjects; file names are relative to another folder."""
     template = ManifestTemplate()
     paths = _recordings(folder, template)
     if not paths:

@@ -1,14 +1,14 @@
-"""One new recording, read, judged and cut by the same code and settings as a cohort's recordings were.
+"""One new recording, scanned, validated and segmented by the code and settings of the model's training cohort.
 
-What a cohort would refuse is refused here too, in words for somebody who wants a prediction: a missing electrode, a
-rate too low for the band, a unit that cannot be right, too few windows.
+What a cohort would refuse is refused here too, in one sentence: a missing electrode, a sampling rate too low for the
+band, an implausible unit, too few windows.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,72 +16,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import channels, formats
-from bridgemil.cohort.scan import RecordingScan, collected_warnings, open_raw, scan_recording
-from bridgemil.cohort.segment import Segments, segment
+from bridgemil.cohort.scan import FLAT_UV, RecordingScan, collected_warnings, open_raw, scan_recording
+from bridgemil.cohort.segment import segment
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.sources import Listing, Recording, SourceOptions, bids
-from bridgemil.cohort.tables import read_json
-from bridgemil.cohort.validate import FLAT_UV, ValidationReport, native_rate, validate
+from bridgemil.cohort.tables import is_missing, read_json
+from bridgemil.cohort.validate import validate
 from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.settings import parse
 
-MIN_WINDOWS = 10  # fewer are no person's EEG, unless a training person had fewer
-BAND_SLACK = 0.9  # a stated filter may lie so much inside the band before it is worth a word
+MIN_WINDOWS = 10  # unless a training recording had fewer
+BAND_SLACK = 0.9  # a stated filter edge this much inside the band is not noted
 HEADERS_WITH_FILTERS = (".edf", ".bdf", ".vhdr", ".fif")  # formats that state theirs, and are opened without reading
 
 
 @dataclass(frozen=True)
 class NewRecording:
-    """A recording as windows of the model's signal.
+    """A recording as windows of the model's signal."""
 
-    Parameters
-    ----------
-    name
-        As the user named it.
-    path
-        The file.
-    windows : shape (n_windows, n_channels, n_times)
-        In microvolts.
-    starts : shape (n_windows,)
-        Seconds from the recording's start.
-    seconds
-        Length of the recording.
-    native_sfreq
-        Rate it was sampled at, in Hz.
-    sha256
-        Of the file (or files).
-    dropped
-        Windows left out, by reason.
-    notes
-        What a reader of the prediction should know.
-    stated_reference
-        The reference electrodes, if a BIDS sidecar or, where it does not, the channels' names say them.
-    """
-
-    name: str
+    name: str  # as the user named it
     path: Path
-    windows: NDArray[np.float32]
-    starts: NDArray[np.float64]
-    seconds: float
-    native_sfreq: float
-    sha256: str
-    dropped: Mapping[str, int]
-    notes: tuple[str, ...] = ()
-    stated_reference: str | None = None
+    windows: NDArray[np.float32]  # n_windows x n_channels x n_times, microvolt
+    starts: NDArray[np.float64]  # n_windows: seconds from the recording's start
+    seconds: float  # length of the recording
+    native_sfreq: float  # rate it was sampled at, in Hz
+    sha256: str  # of the file (or files)
+    dropped: Mapping[str, int]  # windows left out, by reason
+    notes: tuple[str, ...] = ()  # what a reader of the prediction should know
+    stated_reference: str | None = None  # by a BIDS sidecar or, where it does not state it, by the channels' names
 
 
 def settings_for(signal: Signal, preparation: Mapping[str, Any], bad_channels: str | None = None) -> PrepareSettings:
-    """The settings a new recording is cut by: the cohort's, with its channels by name.
+    """The settings for a new recording: those of the training cohort, with its channels by name.
 
     Parameters
     ----------
-    signal
-        What the model's windows are.
-    preparation
+    signal : Signal
+        Of the model's windows.
+    preparation : dict
         ``Cohort.preparation`` of the training cohort.
-    bad_channels
-        ``stop``, or ``interpolate``, in the place of what the cohort did with channels that are flat or marked bad.
+    bad_channels : {"stop", "interpolate"}, optional
+        Replaces the cohort's setting for channels that are flat or marked bad.
     """
     if not preparation:
         raise BadUse(
@@ -90,10 +66,8 @@ def settings_for(signal: Signal, preparation: Mapping[str, Any], bad_channels: s
         )
     if bad_channels not in (None, "stop", "interpolate"):
         raise BadUse(f"bad_channels must be stop or interpolate, got {bad_channels!r}")
-    changes: dict[str, Any] = {"channels": signal.channels}
-    return parse(
-        PrepareSettings, dict(preparation) | changes | ({"bad_channels": bad_channels} if bad_channels else {})
-    )
+    changes = {"channels": signal.channels} | ({"bad_channels": bad_channels} if bad_channels else {})
+    return parse(PrepareSettings, {**preparation, **changes})
 
 
 def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
@@ -101,7 +75,7 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
 
     Parameters
     ----------
-    paths
+    paths : sequence of str or Path
         Files; BIDS folders (with sub-*/eeg or sub-*/ses-*/eeg); other folders, whose recordings are found by their
         endings.
     """
@@ -110,28 +84,22 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
         if not path.is_dir() or formats.is_recording(path):
             recordings.append(_with_sidecars(path))
             continue
-        if any(path.glob("sub-*/eeg/")) or any(path.glob("sub-*/ses-*/eeg/")):
-            recordings += _in_bids(path)
-            continue
-        files = sorted(path.rglob("*"))
-        inside: list[Recording | Problem] = [_absent(file) for file in files if formats.is_missed(file)]
-        inside += [_with_sidecars(file) for file in files if formats.is_recording(file) and file.exists()]
+        is_bids = any(path.glob("sub-*/eeg/")) or any(path.glob("sub-*/ses-*/eeg/"))
+        files = sorted(path.glob("sub-*/**/eeg/*_eeg.*") if is_bids else path.rglob("*"))
+        inside: list[Recording | Problem] = [
+            Problem(formats.ABSENT, file=plain(str(file))) for file in files if formats.is_missed(file)
+        ]
+        if is_bids:
+            listing = Listing("bids", path)
+            for found in bids.recordings(path, SourceOptions()):
+                bids.add(listing, found)
+            inside += [*listing.problems, *(replace(one, name=plain(str(one.path))) for one in listing.recordings)]
+        else:
+            inside += [_with_sidecars(file) for file in files if formats.is_recording(file)]
         if not inside:
             raise BadData(f"{path}: no recording in this folder; {formats.FORMATS_READ}")
         recordings += inside
     return recordings
-
-
-def _in_bids(root: Path) -> list[Recording | Problem]:
-    listing = Listing("bids", root)
-    for path in bids.recordings(root, SourceOptions()):
-        bids.add(listing, path)
-    missed = [_absent(file) for file in sorted(root.glob("sub-*/**/eeg/*_eeg.*")) if formats.is_missed(file)]
-    return [*missed, *listing.problems, *(_named(recording, str(recording.path)) for recording in listing.recordings)]
-
-
-def _absent(file: Path) -> Problem:
-    return Problem(formats.ABSENT, file=plain(str(file)))
 
 
 def _with_sidecars(path: Path) -> Recording:
@@ -146,12 +114,7 @@ def _with_sidecars(path: Path) -> Recording:
         bids.add(listing, mne_bids.get_bids_path_from_fname(path, check=False, verbose="ERROR"))
     except (ValueError, RuntimeError):  # named like BIDS, but not in such a folder
         return alone
-    return _named(listing.recordings[0], str(path)) if listing.recordings else alone
-
-
-def _named(recording: Recording, name: str) -> Recording:
-    sidecars = recording.channels_tsv, recording.events_tsv, recording.eeg_json
-    return Recording(recording.subject, recording.path, plain(name), *sidecars)
+    return replace(listing.recordings[0], name=plain(str(path))) if listing.recordings else alone
 
 
 def read(
@@ -161,20 +124,20 @@ def read(
     min_windows: int = MIN_WINDOWS,
     highest: float = 0.0,
 ) -> NewRecording:
-    """Read one recording and cut it as the cohort's were.
+    """Read one recording and segment it as the cohort's were.
 
     Parameters
     ----------
-    recording
+    recording : Recording
         From ``find``.
-    signal
-        What the model's windows are.
-    settings
+    signal : Signal
+        Of the model's windows.
+    settings : PrepareSettings
         From ``settings_for``.
-    min_windows
+    min_windows : int
         A recording with fewer is refused.
-    highest
-        The end of the highest band that the training recordings hold, in Hz: one that holds less is refused.
+    highest : float
+        Upper edge of the highest band that the training recordings hold, in Hz: one that holds less is refused.
 
     Raises
     ------
@@ -188,41 +151,37 @@ def read(
     if scan.error:
         raise BadData(f"{recording.name}: {scan.error}")
     keep = [channels.key(name) for name in signal.channels]
-    report = _judge(recording, scan, settings)
+    # As a cohort of this one recording. Its rate is checked by ``_rate``; what concerns no subject does not matter.
+    listing = Listing("new", recording.path.parent, [recording], {recording.subject: ""})
+    report = validate(listing, [scan], settings.model_copy(update={"allow_low_rate": True}))
     wrong = [*_unit(scan, keep), *_rate(scan, keep, settings, highest)] or [
         problem.what for problem in report.problems if problem.subject is not None
     ]
     if wrong:
         raise BadData(f"{recording.name}: {'; '.join(wrong)}")
-    piece = _cut(report, recording)
-    if len(piece.windows) < min_windows:
-        dropped = piece.n_dropped_marked + piece.n_dropped_amplitude
+    try:
+        found = segment(report.plans[0])
+    except BadData as error:
+        raise BadData(f"{recording.name}: {'; '.join(problem.what for problem in error.problems)}") from error
+    if len(found.windows) < min_windows:
+        dropped = found.n_dropped_marked + found.n_dropped_amplitude
         lost = f" ({dropped} were marked bad or too loud)" if dropped else ""
         raise BadData(
-            f"{recording.name}: too short: {scan.seconds:.1f} s give {len(piece.windows)} windows of "
+            f"{recording.name}: too short: {scan.seconds:.1f} s give {len(found.windows)} windows of "
             f"{settings.window_seconds:g} s{lost}; at least {min_windows} are needed"
         )
     prefix = f"{recording.subject}, {recording.name}: "
-    notes = [note.removeprefix(prefix) for note in report.notes]
+    notes = [note.removeprefix(prefix) for note in report.notes] + _stated_filters(recording.path, settings)
+    for text in dict.fromkeys([*scan.warnings, *found.warnings]):  # names and dates do not concern the signal
+        if re.search("MNE naming|patient|measurement date", text) is None:
+            notes.append(f"a warning from reading or filtering: {text}")
+    stated = read_json(recording.eeg_json).get("EEGReference")
+    reference = plain(stated) if isinstance(stated, str) and not is_missing(stated) else scan.reference or None
     return NewRecording(
-        recording.name, recording.path, piece.windows, piece.starts, scan.seconds, native_rate(scan, keep),
-        scan.sha256, {"marked bad": piece.n_dropped_marked, "too loud": piece.n_dropped_amplitude},
-        (*notes, *_stated_filters(recording.path, settings), *_of_libraries([*scan.warnings, *piece.warnings])),
-        _stated_reference(recording.eeg_json) or scan.reference or None,
+        recording.name, recording.path, found.windows, found.starts, scan.seconds, scan.native_rate(keep),
+        scan.sha256, {"marked bad": found.n_dropped_marked, "too loud": found.n_dropped_amplitude}, tuple(notes),
+        reference,
     )  # fmt: skip
-
-
-def _judge(recording: Recording, scan: RecordingScan, settings: PrepareSettings) -> ValidationReport:
-    """As a cohort of this one recording. What concerns no subject (there is but one class) is no matter here."""
-    listing = Listing("new", recording.path.parent, [recording], {recording.subject: ""})
-    return validate(listing, [scan], settings.model_copy(update={"allow_low_rate": True}))  # see ``_rate``
-
-
-def _cut(report: ValidationReport, recording: Recording) -> Segments:
-    try:
-        return segment(report.plans[0])
-    except BadData as error:
-        raise BadData(f"{recording.name}: {'; '.join(p.what for p in error.problems)}") from error
 
 
 def _unit(scan: RecordingScan, keep: Sequence[str]) -> list[str]:
@@ -238,7 +197,7 @@ def _unit(scan: RecordingScan, keep: Sequence[str]) -> list[str]:
 
 def _rate(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, highest: float) -> list[str]:
     """Whether it cannot be filtered as asked for, or lacks a part of what training recordings hold."""
-    rate = native_rate(scan, keep)
+    rate = scan.native_rate(keep)
     edges = [edge for edge in (settings.low, settings.high, *settings.notch) if edge is not None]
     filtered = 0.0 if settings.allow_low_rate else max(edges, default=0.0)
     if filtered < rate / 2 and highest <= rate / 2:
@@ -251,21 +210,8 @@ def _rate(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, h
     ]
 
 
-def _of_libraries(warnings: Sequence[str]) -> list[str]:
-    """What reading and filtering warned of, each once; but for what is of names and dates, not of the signal."""
-    spoken = [
-        text for text in dict.fromkeys(warnings) if re.search("MNE naming|patient|measurement date", text) is None
-    ]
-    return [f"a warning from reading or filtering: {text}" for text in spoken]
-
-
-def _stated_reference(eeg_json: Path | None) -> str | None:
-    stated = read_json(eeg_json).get("EEGReference")  # ``scan_recording`` has refused what is no JSON
-    return plain(stated) if isinstance(stated, str) and stated.strip().lower() not in ("", "n/a") else None
-
-
 def _stated_filters(path: Path, settings: PrepareSettings) -> list[str]:
-    """A word if the file says that it was filtered more narrowly than the model's band."""
+    """A note if the file states that it was filtered to less than the model's band."""
     if path.suffix.lower() not in HEADERS_WITH_FILTERS:
         return []
     with collected_warnings([]):  # ``scan_recording`` has them

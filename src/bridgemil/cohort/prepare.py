@@ -30,7 +30,7 @@ from bridgemil.cohort.scan import RecordingScan, header_records, scan_recording
 from bridgemil.cohort.segment import SegmentPlan, SubjectTask, segment_subject
 from bridgemil.cohort.settings import PRESETS, PrepareSettings
 from bridgemil.cohort.sources import Listing, Recording
-from bridgemil.cohort.validate import ValidationReport, native_rate, validate
+from bridgemil.cohort.validate import ValidationReport, validate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
@@ -173,12 +173,12 @@ def _tasks(
         pairs = [(plan, scans[plan.recording]) for plan in own]
         files = tuple(
             {"file": s.recording.name, "sha256": s.sha256, "bytes": s.n_bytes, "sfreq": s.sfreq,
-             "native_sfreq": native_rate(s, p.spellings), "seconds": s.seconds, "reader_warnings": s.warnings}
+             "native_sfreq": s.native_rate(p.spellings), "seconds": s.seconds, "reader_warnings": s.warnings}
             for p, s in pairs
         )  # fmt: skip
         steps = [
             [s.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, s.bad_spans]
-            + (["at its own rate"] if native_rate(s, p.spellings) < s.sfreq else [])
+            + (["at its own rate"] if s.native_rate(p.spellings) < s.sfreq else [])
             for p, s in pairs
         ]
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -33,7 +33,7 @@ from bridgemil.cohort.tables import (
     sidecar_channels,
     stated_seconds,
 )  # fmt: skip
-from bridgemil.errors import plain
+from bridgemil.errors import Problem, plain
 from bridgemil.parallel import machine_memory
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PIECES = 16  # a recording is looked at in so many
 FINGERPRINT_SAMPLES = 256  # of each channel, evenly spread
+FLAT_UV = 0.1  # a channel whose standard deviation over the recording is below this is flat
 LEVEL_SECONDS = 4  # of each piece, for ``RecordingScan.level``
 # What readers and filters warn of, as far as it repeats nothing of the header (see ``without_header_text``).
 KNOWN_WARNINGS = re.compile(
@@ -85,7 +86,6 @@ class RecordingScan:
     rates: dict[str, float] = field(default_factory=dict)  # channel -> its own rate, where a file has several
     std: dict[str, float] = field(default_factory=dict)  # microvolt
     level: dict[str, float] = field(default_factory=dict)  # microvolt: its spread without drift and mains
-    non_finite: dict[str, int] = field(default_factory=dict)
     fingerprint: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     bad_spans: list[tuple[float, float]] = field(default_factory=list)  # onset and duration in seconds
     warnings: list[str] = field(default_factory=list)
@@ -98,6 +98,20 @@ class RecordingScan:
     def seconds(self) -> float:
         """The recording's length."""
         return self.n_times / self.sfreq if self.sfreq else 0.0
+
+    @property
+    def amplitude(self) -> float:
+        """The median level of its good electrodes, in microvolts; 0 if it has none."""
+        levels = [level for c, level in self.level.items() if c not in self.bad and channels.electrode(c)]
+        return float(np.median(levels)) if levels else 0.0
+
+    def native_rate(self, keep: Iterable[str]) -> float:
+        """The lowest rate, in Hz, at which one of these channels was recorded: a file may hold signals of several."""
+        return min((self.rates.get(channel, self.sfreq) for channel in keep), default=self.sfreq)
+
+    def problem(self, what: str) -> Problem:
+        """A problem of this recording."""
+        return Problem(what, self.recording.subject, self.recording.name)
 
 
 @contextmanager
@@ -261,8 +275,11 @@ def _measure(raw: BaseRaw, scan: RecordingScan) -> None:
     fingerprint = np.concatenate(samples, axis=1)
     for row, channel in enumerate(scan.spellings):
         scan.std[channel], scan.level[channel] = float(std[row]), float(level[row])
-        scan.non_finite[channel] = int(missing[row])
         scan.fingerprint[channel] = fingerprint[row]
+        if missing[row]:
+            scan.bad.setdefault(channel, f"has {missing[row]:.0f} NaN or infinite samples")
+        elif std[row] < FLAT_UV:
+            scan.bad.setdefault(channel, f"is flat (standard deviation {std[row]:.3g} µV, flat is under {FLAT_UV} µV)")
 
 
 def _levels(signal: NDArray[np.float64], sfreq: float) -> NDArray[np.float64]:

@@ -1,16 +1,16 @@
-"""Judging recordings before anything is written: every problem at once, and how each good recording will be cut."""
+"""Validating recordings before anything is written: every problem at once, and how each good one is segmented."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from bridgemil.cohort import channels
 from bridgemil.cohort.filters import notch_end
-from bridgemil.cohort.scan import RecordingScan
+from bridgemil.cohort.scan import FLAT_UV, RecordingScan
 from bridgemil.cohort.segment import SegmentPlan, touching
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import LeftOut, Listing
@@ -21,12 +21,11 @@ IMPLAUSIBLE_UV = 100_000.0  # no EEG and no electrode drift varies by a tenth of
 LOUDEST_UV = 1000.0  # nor does a recording's middle electrode vary by a millivolt, drift and mains left aside
 UNIT_FACTOR = 100.0  # recordings of one cohort differ by less; a wrong unit is a factor of 1000
 COPY_UV = 0.1  # a copy's samples, rounded by another format, differ by less on average
-FLAT_UV = 0.1  # a channel whose standard deviation over the recording is below this is flat
 
 
 @dataclass
 class ValidationReport:
-    """What to cut, what is wrong, and what the cohort's record must say."""
+    """How each good recording is segmented, what is wrong, and what the cohort's record must state."""
 
     channels: list[str] = field(default_factory=list)  # as the cohort names them
     plans: list[SegmentPlan] = field(default_factory=list)
@@ -37,37 +36,29 @@ class ValidationReport:
 
 
 def validate(listing: Listing, scans: Sequence[RecordingScan], settings: PrepareSettings) -> ValidationReport:
-    """Decide what can be cut, and list everything that cannot.
+    """The cohort's channels, a plan for every good recording, and every problem of the others.
 
     Parameters
     ----------
-    listing
+    listing : Listing
         The recordings with their subjects and labels.
-    scans
-        What a first look at each showed, in the listing's order.
-    settings
-        How they are to be cut.
-
-    Returns
-    -------
-    ValidationReport
-        The cohort's channels, a plan for every good recording, and every problem.
+    scans : sequence of RecordingScan
+        One per recording, in the listing's order.
+    settings : PrepareSettings
+        How they are to be segmented.
     """
-    report = ValidationReport(
-        problems=list(listing.problems), left_out=list(listing.left_out), notes=list(listing.notes)
-    )
+    report = ValidationReport(problems=[*listing.problems], left_out=[*listing.left_out], notes=[*listing.notes])
     usable = [scan for scan in scans if scan.error is None]
-    report.problems += [_problem(scan, scan.error) for scan in scans if scan.error]
-    for scan in usable:
-        _find_bad_channels(scan)
+    report.problems += [scan.problem(scan.error) for scan in scans if scan.error]
     refused = _duplicates(usable, listing, settings, report)
-    usual = _usual_level(usable)
+    levels = [scan.amplitude for scan in usable if 0 < scan.amplitude <= LOUDEST_UV]
+    usual = float(np.median(levels)) if len(levels) > 2 else 0.0
     for scan in usable:
         found = _unusable(scan, settings) + _wrong_unit(scan, usual)
-        report.problems += [_problem(scan, what) for what in found]
+        report.problems += map(scan.problem, found)
         if found:
             refused.add(id(scan))
-    usable = [scan for scan in usable if id(scan) not in refused]  # what is not used has no say in the channels
+    usable = [scan for scan in usable if id(scan) not in refused]  # who is refused does not decide on the channels
     usable, keep = _settle_channels(usable, settings, report)
     _list_channels(usable, keep, settings, report)
     report.channels = channels.display(keep, usable[0].spellings.values()) if usable else []
@@ -79,30 +70,17 @@ def validate(listing: Listing, scans: Sequence[RecordingScan], settings: Prepare
     return report
 
 
-def _problem(scan: RecordingScan, what: str | None) -> Problem:
-    return Problem(what or "", scan.recording.subject, scan.recording.name)
-
-
-def _find_bad_channels(scan: RecordingScan) -> None:
-    """Flat channels and channels with missing values are bad channels, as those marked bad are."""
-    for channel, std in scan.std.items():
-        if scan.non_finite[channel]:
-            scan.bad.setdefault(channel, f"has {scan.non_finite[channel]} NaN or infinite samples")
-        elif std < FLAT_UV:
-            scan.bad.setdefault(channel, f"is flat (standard deviation {std:.3g} µV, flat is under {FLAT_UV} µV)")
-
-
 def _settle_channels(
     usable: list[RecordingScan], settings: PrepareSettings, report: ValidationReport
 ) -> tuple[list[RecordingScan], list[str]]:
-    """The recordings that can be cut, and the channels that they are cut into: who is refused has no say in these."""
+    """The recordings that can be used, and the channels of the cohort; who is refused does not decide on these."""
     while True:
         keep = _choose_channels(usable, settings)
         found = [_refusals(scan, keep, settings) for scan in usable]
         if not any(found):
             return usable, keep
         for scan, refusals in zip(usable, found, strict=True):
-            report.problems += [_problem(scan, what) for what in refusals]
+            report.problems += map(scan.problem, refusals)
         usable = [scan for scan, refusals in zip(usable, found, strict=True) if not refusals]
 
 
@@ -177,21 +155,9 @@ def _unusable(scan: RecordingScan, settings: PrepareSettings) -> list[str]:
     return found
 
 
-def _level(scan: RecordingScan) -> float:
-    """How much the middle one of a recording's good electrodes varies, in microvolts; 0 if it has none."""
-    levels = [level for c, level in scan.level.items() if c not in scan.bad and channels.electrode(c)]
-    return float(np.median(levels)) if levels else 0.0
-
-
-def _usual_level(usable: Sequence[RecordingScan]) -> float:
-    """That of the cohort's middle recording, of those whose level can be; 0 if there are too few to say."""
-    levels = [level for scan in usable if 0 < (level := _level(scan)) <= LOUDEST_UV]
-    return float(np.median(levels)) if len(levels) > 2 else 0.0
-
-
 def _wrong_unit(scan: RecordingScan, usual: float) -> list[str]:
-    """Whether a recording's level cannot be, or is far from the cohort's."""
-    level = _level(scan)
+    """Whether a recording's amplitude is implausible, or far from the cohort's median recording (0: unknown)."""
+    level = scan.amplitude
     far = usual and not usual / UNIT_FACTOR <= level <= usual * UNIT_FACTOR
     if not level or not level <= IMPLAUSIBLE_UV or not (far or level > LOUDEST_UV):  # louder channels are named below
         return []
@@ -201,7 +167,7 @@ def _wrong_unit(scan: RecordingScan, usual: float) -> list[str]:
 
 
 def _refusals(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings) -> list[str]:
-    """Why this recording cannot be cut into the cohort's channels."""
+    """Why this recording cannot give the cohort's channels."""
     found = []
     absent = [channel for channel in keep if channel not in scan.spellings]
     if settings.bad_channels == "drop":
@@ -223,7 +189,7 @@ def _refusals(scan: RecordingScan, keep: Sequence[str], settings: PrepareSetting
         found.append(
             f"channel {', '.join(loud)} varies by more than {IMPLAUSIBLE_UV / 1000:g} mV: is the file's unit right?"
         )
-    nyquist = native_rate(scan, keep) / 2
+    nyquist = scan.native_rate(keep) / 2
     if settings.low is not None and settings.low >= nyquist:
         found.append(f"the high-pass edge {settings.low:g} Hz is at or beyond its Nyquist, {nyquist:g} Hz")
     beyond = [edge for edge in (settings.high, *map(notch_end, settings.notch)) if edge is not None and edge >= nyquist]
@@ -235,24 +201,11 @@ def _refusals(scan: RecordingScan, keep: Sequence[str], settings: PrepareSetting
     return found
 
 
-def native_rate(scan: RecordingScan, keep: Iterable[str]) -> float:
-    """The lowest rate, in Hz, at which one of the kept channels was recorded: a file may hold signals of several.
-
-    Parameters
-    ----------
-    scan
-        The recording.
-    keep
-        Its channels that the cohort has (see ``channels.key``).
-    """
-    return min((scan.rates.get(channel, scan.sfreq) for channel in keep), default=scan.sfreq)
-
-
 def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, report: ValidationReport) -> SegmentPlan:
     interpolate = tuple(channel for channel in keep if channel in scan.bad)
     good = {c: n for c, n in scan.spellings.items() if c not in scan.bad and c not in scan.ambiguous}
     supports = {c: n for c, n in good.items() if interpolate and c not in keep and channels.electrode(c)}
-    nyquist = native_rate(scan, keep) / 2
+    nyquist = scan.native_rate(keep) / 2
     notch = tuple(frequency for frequency in settings.notch if notch_end(frequency) < nyquist)
     high = settings.high if settings.high is None or settings.high < nyquist else None
     if high != settings.high or notch != settings.notch:
@@ -329,7 +282,7 @@ def _duplicates(
         advice = ", which has another label" if labels_differ(first, second) else ""
         if settings.duplicates == "stop" and not advice:
             advice = " (--duplicates keep-first keeps one)"
-        report.problems.append(_problem(second, f"duplicate: {how} identical to {original.name} of {whose}{advice}"))
+        report.problems.append(second.problem(f"duplicate: {how} identical to {original.name} of {whose}{advice}"))
     return refused
 
 

@@ -229,7 +229,7 @@ def electrode_places() -> Signal:
 def standard_scores(settings: SynthSettings, index: int, names: Sequence[str]) -> dict[str, float]:
     """A person's traits as standard scores.
 
-    Each is dealt evenly over its normal distribution within every class (a Latin hypercube), so that classes have the
+    Each is spread evenly over its normal distribution within every class (a Latin hypercube), so that classes have the
     same fingerprints by design and a small cohort is not confounded by chance.
     """
     from scipy.stats import norm
