@@ -21,6 +21,7 @@ from bridgemil.studies.findings import (
     compared,
     comparison_columns,
     interval_rows,
+    notes,
     paper_columns,
     score,
 )
@@ -61,7 +62,8 @@ def perform(context: StudyContext) -> Findings:
         ]
     return Findings(
         f"Ablation: {context.setup}", sentences, {"ablation": pd.DataFrame(rows)},
-        {"ablation": _figure(context, rows, len(variants))}, footnotes=_footnotes(context, variants), runs=found,
+        {"ablation": _figure(context, rows, len(variants))}, runs=found,
+        footnotes=notes("ablation", variants=variants, paper=any(map(context.matches_paper, context.cohorts))),
     )  # fmt: skip
 
 
@@ -81,20 +83,3 @@ def _figure(context: StudyContext, rows: Sequence[dict[str, Any]], n_variants: i
         right.set_yticklabels([])
         right.set_xlabel(f"difference to {WHOLE} in points, paired, 95 % over subjects")
     return figure
-
-
-def _footnotes(context: StudyContext, variants: Sequence[str]) -> list[str]:
-    notes = []
-    if "wo_retention" in variants:
-        notes.append("wo_retention starts from the same stored Stage 1 encoder as bridgemil.")
-    if "random_encoder" in variants:
-        notes.append("random_encoder: batch norm statistics are of the training windows; no weight is trained.")
-    if any(context.matches_paper(cohort) for cohort in context.cohorts):
-        notes.append(
-            "The paper claims 3 to 6.5 points for retention, whose gradient we measure at about 1e-5 of the "
-            "classification gradient; its number without variance and covariance on Rockhill2021 is 71.81 here and "
-            "62.76 in its Fig. 4."
-        )
-    else:
-        notes.append("The paper's numbers are shown only where cohort, backbone, recipe and budget are the paper's.")
-    return notes

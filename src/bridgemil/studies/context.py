@@ -23,17 +23,16 @@ from bridgemil.errors import BadData, BadUse, plain
 from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.protocol import fold_plan
 from bridgemil.evaluation.results import GROUPED, Results, subbag_pairs
-from bridgemil.evaluation.statistics import COMPARED, counted
+from bridgemil.evaluation.statistics import COMPARED
 from bridgemil.methods import BACKBONE, BUDGET
 from bridgemil.report.benchmark import paper
 from bridgemil.runs import AuditWarning, RunStore, merged
 from bridgemil.storage.checksums import file_checksum
-from bridgemil.studies.findings import Findings
+from bridgemil.studies.findings import Findings, notes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-INTERVALS = "Intervals of scores are over subjects; intervals do not include retraining variance."
 TESTS = f"{COMPARED} p_holm: Holm-corrected for the comparisons on the cohort; significant where below .05."
 # What ranks the windows of a subject of class c.
 ATTENTION, CONTRIBUTION, VOTE = "attention weights", "contributions to the diagnosis", "agreement with the diagnosis"
@@ -243,26 +242,16 @@ class StudyContext:
             names = {"cohort": self.name(self.cohorts[0])}
             rows = [names | {"what": name} | row for name, several in found.items() for row in several]
             tables |= {"evidence_found": pd.DataFrame(rows)} if rows else {}
-        counts = f"{counted(len(self.seeds), 'seed')}, {counted(len(self.split_seeds), 'split')}"
-        cohorts = ", ".join(f"{self.name(cohort)} ({len(cohort)} subjects)" for cohort in self.cohorts)
-        notes = [*findings.footnotes, INTERVALS, f"Cohorts: {cohorts}; {counts}."]
         pairs = subbag_pairs(self.experiment(self.cohorts[0], self.option("method", "bridgemil")).settings)
-        if pairs is not None:
-            notes.append(f"Stage 1 of bridgemil uses {counted(pairs, 'pair')} of sub-bags per step unless stated.")
-        if self.groups is not None:
-            notes.append(GROUPED)
-        if self.used_changes:
-            changed = ", ".join(f"{key} = {value}" for key, value in self.used_changes.items())
-            notes.append(f"Settings of the user: {changed}.")
-        unused = [key for key in methods.flat(self.changes) if key not in self.used_changes]
-        if unused:
-            notes.append(f"Set, but no method of this study has it: {', '.join(unused)}.")
-        if any("p" in table for table in tables.values()):
-            notes.append(TESTS)
-        if any("paper" in table for table in tables.values()) and len(self.seeds) != paper()["seeds"]:
-            notes.append(f"The paper's numbers are means over {paper()['seeds']} seeds; here it is {len(self.seeds)}.")
+        shared = notes(
+            "shared", cohorts=[(self.name(cohort), len(cohort)) for cohort in self.cohorts], seeds=len(self.seeds),
+            splits=len(self.split_seeds), pairs=pairs, grouped=GROUPED if self.groups else "", used=self.used_changes,
+            unused=[key for key in methods.flat(self.changes) if key not in self.used_changes],
+            tests=TESTS if any("p" in table for table in tables.values()) else "",
+            paper_seeds=paper()["seeds"] if any("paper" in table for table in tables.values()) else None,
+        )  # fmt: skip
         warnings = [{"cohort": self.name(c), **warning} for c in self.cohorts for warning in self.warnings[c.hash]]
-        return replace(findings, tables=tables, warnings=merged(warnings), footnotes=notes)
+        return replace(findings, tables=tables, warnings=merged(warnings), footnotes=[*findings.footnotes, *shared])
 
     @cached_property
     def evidence(self) -> Evidence:

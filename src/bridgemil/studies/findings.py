@@ -16,7 +16,8 @@ from bridgemil import methods
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_splits
 from bridgemil.evaluation.statistics import Comparison
-from bridgemil.report.markdown import md_text, md_warnings
+from bridgemil.report.tables import Sheet
+from bridgemil.report.templating import macro, text
 from bridgemil.runs import AuditWarning
 from bridgemil.storage.files import new_file
 
@@ -78,9 +79,9 @@ class Findings:
             earlier = {str(name) for name in json.loads(listing.read_text("utf-8"))}
         except (OSError, ValueError):
             earlier = set()
-        for name, text in content.items():
+        for name, data in content.items():
             with new_file(folder / name) as stream:
-                stream.write(text)
+                stream.write(data)
         for name in earlier - set(content):
             if Path(name).name == name and not (folder / name).is_symlink():
                 (folder / name).unlink(missing_ok=True)
@@ -100,24 +101,22 @@ class Findings:
         shown = readable(table)
         rows = [list(map(str, shown.columns)), *shown.to_numpy().tolist()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)) for row in rows]
+        lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join(line.rstrip() for line in lines)
 
     def markdown(self) -> str:
         """As findings.md holds it."""
-        warnings = md_warnings(self.warnings)
-        lines = [f"# {md_text(self.title)}", *(["", warnings] if warnings else []), ""]
-        lines += [f"- {md_text(sentence)}" for sentence in self.sentences]
-        for name, wide in self.tables.items():
-            table = readable(wide)
-            rows = [list(map(str, table.columns)), ["---"] * len(table.columns)]
-            rows += [list(map(md_text, row)) for row in table.itertuples(index=False)]
-            lines += ["", f"## {name.replace('_', ' ')}", "", *(f"| {' | '.join(row)} |" for row in rows)]
-        for name in self.figures:
-            lines += ["", f"![{name.replace('_', ' ')}]({name}.png)"]
-        if self.footnotes:
-            lines += ["", "## Notes", "", *(f"- {md_text(note)}" for note in self.footnotes)]
-        return "\n".join(lines) + "\n"
+        tables = []
+        for name, table in self.tables.items():
+            shown = readable(table)
+            tables.append(Sheet(name.replace("_", " "), list(shown.columns), shown.to_numpy().tolist()))
+        values = {"title": self.title, "warnings": self.warnings, "sentences": self.sentences, "notes": self.footnotes}
+        return text("findings.md.j2", **values, tables=tables, figures=list(self.figures)) + "\n"
+
+
+def notes(study: str, **values: Any) -> list[str]:
+    """The notes of a study, from its macro in ``study_notes.txt.j2``."""
+    return [line for line in macro("study_notes.txt.j2", study)(**values).splitlines() if line]
 
 
 def _drawn(figure: Figure, ending: str) -> bytes:
@@ -138,9 +137,9 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
     for name in (name for name in table if not str(name).endswith(("95_low", "95_high"))):
         bounds = [f"{'ci' if name == 'accuracy' else name}95_{end}" for end in ("low", "high")]
         if bounds[0] in table:
-            text = _points if name in ("accuracy", "gain") else _cell_text  # percent and points, whatever their size
+            form = _points if name in ("accuracy", "gain") else _cell_text  # percent and points, whatever their size
             columns[f"{name} (95 %)"] = [
-                "" if value != value else f"{text(value)} ({text(low)} to {text(high)})"
+                "" if value != value else f"{form(value)} ({form(low)} to {form(high)})"
                 for value, low, high in table[[name, *bounds]].itertuples(index=False)
             ]
         else:

@@ -21,7 +21,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import RESAMPLES as INTERVAL_RESAMPLES
 from bridgemil.evaluation.results import Results
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings, balanced_resamples, canvas, correctness, look, score
+from bridgemil.studies.findings import Findings, balanced_resamples, canvas, correctness, look, notes, score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,24 +41,12 @@ RATES = np.geomspace(0.01, 2.0, 150)  # of c
 
 @dataclass(frozen=True)
 class PowerLaws:
-    """Fits of score(n) = a - b n^-c with a <= 1 and b >= 0, one per row of scores.
+    """Fits of score(n) = a - b n^-c with a <= 1 and b >= 0, one per row of scores."""
 
-    Parameters
-    ----------
-    ceiling : array (rows)
-        a.
-    gap : array (rows)
-        The distance from the ceiling with ``largest`` subjects: b largest^-c.
-    rate : array (rows)
-        c, from 0.01 to 2.
-    largest : float
-        The number of subjects that ``gap`` belongs to.
-    """
-
-    ceiling: Floats
-    gap: Floats
-    rate: Floats
-    largest: float
+    ceiling: Floats  # a, (rows)
+    gap: Floats  # the distance from the ceiling with ``largest`` subjects, b largest^-c, (rows)
+    rate: Floats  # c, from 0.01 to 2, (rows)
+    largest: float  # subjects
 
     def at(self, n: float | Floats) -> Floats:
         """The scores with n subjects: (rows), or (n, rows) for several n."""
@@ -72,16 +60,14 @@ class PowerLaws:
 def fit(n: Floats, scores: Floats, weights: Floats) -> PowerLaws:
     """Fit a power law to each row by weighted least squares: exact in a and b, c from a grid.
 
-    ``scipy.optimize.curve_fit`` would fit the rows one by one and can end in a local minimum of c.
+    All rows at once; ``scipy.optimize.curve_fit`` takes one at a time and can end in a local minimum of c.
 
     Parameters
     ----------
-    n : array (sizes)
-        Training subjects.
+    n, weights : array (sizes)
+        Training subjects, and weights of the squared errors.
     scores : array (rows, sizes)
         0 to 1.
-    weights : array (sizes)
-        Of the squared errors.
     """
     share, largest = weights / weights.sum(), float(n.max())
     x = (n / largest) ** -RATES[:, None]  # rates x sizes
@@ -99,21 +85,11 @@ def fit(n: Floats, scores: Floats, weights: Floats) -> PowerLaws:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A learning curve with the expected gain of more subjects. The first row is observed, the others resampled.
+    """A learning curve with the expected gain of more subjects. The first row is observed, the others resampled."""
 
-    Parameters
-    ----------
-    now : array (1 + resamples)
-        The score with the largest number of subjects.
-    laws : PowerLaws
-        Fitted to each row.
-    rises : array (1 + resamples)
-        The straight-line gain per doubling of subjects.
-    """
-
-    now: Floats
-    laws: PowerLaws
-    rises: Floats
+    now: Floats  # the score with the largest number of subjects, (1 + resamples)
+    laws: PowerLaws  # fitted to each row
+    rises: Floats  # the straight-line gain per doubling of subjects, (1 + resamples)
 
     @property
     def rise(self) -> Estimate:
@@ -188,15 +164,7 @@ def with_draws(resampled: Floats, draws: Sequence[Floats], rng: np.random.Genera
 
 
 def drawn_order(subjects: Sequence[str], labels: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """All subjects in an order whose every beginning has the classes in proportion, and two of each at first.
-
-    Parameters
-    ----------
-    subjects, labels : sequence of str
-        The subjects and their classes.
-    rng : Generator
-        Draws the order within a class.
-    """
+    """All subjects in an order whose every beginning has the classes in proportion, and two of each at first."""
     classes = sorted(set(labels))
     waiting = {}
     for name in classes:
@@ -216,15 +184,7 @@ def drawn_order(subjects: Sequence[str], labels: Sequence[str], rng: np.random.G
 
 
 def default_sizes(smallest: int, n_classes: int) -> list[int]:
-    """About five steps of equal ratio, from ten subjects (four of each class, if more) to all; without all.
-
-    Parameters
-    ----------
-    smallest : int
-        The smallest training set of the split.
-    n_classes : int
-        Of the cohort.
-    """
+    """About five steps of equal ratio, from ten subjects (four of each class, if more) to the smallest training set."""
     first = max(10, 4 * n_classes)
     if first >= smallest:
         return []
@@ -233,15 +193,7 @@ def default_sizes(smallest: int, n_classes: int) -> list[int]:
 
 
 def sizes_of(context: StudyContext, cohort: Cohort, numbers: Sequence[int]) -> list[int]:
-    """The numbers of training subjects below all of them: the user's, or the default ones.
-
-    Parameters
-    ----------
-    context, cohort
-        What is studied.
-    numbers : sequence of int
-        Training subjects of every fold of every split.
-    """
+    """The sizes to try, the user's or the default ones; ``numbers`` are all training subjects of every fold."""
     smallest, least = min(numbers), LEAST_OF_A_CLASS * len(cohort.classes)
     chosen = context.option("sizes", None)
     if chosen is None:
@@ -277,21 +229,11 @@ def fewer_subjects(
 
 @dataclass(frozen=True)
 class Point:
-    """One number of training subjects.
-
-    Parameters
-    ----------
-    n : float
-        Training subjects of a run, mean over folds where all are used.
-    is_all : bool
-        Whether all training subjects are used.
-    draws : list of lists of Results
-        The results of each draw, one per split.
-    """
+    """One number of training subjects: the mean over folds where all are used."""
 
     n: float
     is_all: bool
-    draws: list[list[Results]]
+    draws: list[list[Results]]  # one per split in each
 
     @property
     def results(self) -> list[Results]:
@@ -334,7 +276,8 @@ def perform(context: StudyContext) -> Findings:
     return Findings(
         f"Learning curve of {context.title(method)}", sentences,
         tables | ({"forecast": pd.DataFrame(forecasts)} if forecasts else {}), {"learning_curve": figure},
-        {"fitted_curve": pd.concat(curves, ignore_index=True)} if curves else {}, _footnotes(several), runs=runs,
+        {"fitted_curve": pd.concat(curves, ignore_index=True)} if curves else {},
+        notes("learning_curve", several_draws=several), runs=runs,
     )  # fmt: skip
 
 
@@ -469,17 +412,3 @@ def _draw(ax: Axes, rows: list[dict[str, Any]], curve: Floats | None, style: dic
     ax.margins(y=0.08)
     ax.set_ylabel("balanced accuracy of held-out subjects, 95 %")
     ax.legend(frameon=False, fontsize=8, loc="best")
-
-
-def _footnotes(several_draws: bool) -> list[str]:
-    return [
-        "A forecast is no promise: it assumes that more subjects are of the same kind, recorded in the same way, and "
-        "that the curve continues as a power law. It is made whether or not the rise is significant: forecasting "
-        "significant rises only would be biased upwards. The fitted curve cannot fall, so the expected gain is never "
-        "below zero; a forecast is today's observed value plus the expected gain.",
-        "training_subjects are the subjects a model was trained on: of a split's k folds, all but the test fold and, "
-        "where an epoch is selected, the validation fold. Test and validation subjects are the same for every number.",
-        "Intervals of the points are over test subjects within their class; sd is over draws of training subjects. "
-        "Intervals of gain and forecast are of curves refitted to resampled test subjects and to the variance over "
-        "draws of training subjects" + ("." if several_draws else ", which one draw does not show: use --draws 3."),
-    ]

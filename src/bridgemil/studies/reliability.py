@@ -33,6 +33,7 @@ from bridgemil.studies.findings import (
     class_marker,
     compared,
     comparison_columns,
+    notes,
     score,
 )
 
@@ -54,21 +55,11 @@ Weights = Mapping[str, NDArray[np.float64]]  # by subject: the attention weight 
 
 
 class Choice(NamedTuple):
-    """Which training windows are used.
+    """Which training windows are used."""
 
-    Parameters
-    ----------
-    weights : str
-        ``plain`` or ``nested`` attention weights; ``none`` where they play no part.
-    rule : str
-        ``top``, ``bottom``, ``random`` or ``all``.
-    k : int
-        How many windows of each training subject; 0 for all.
-    """
-
-    weights: str
-    rule: str
-    k: int
+    weights: str  # plain or nested attention weights; none where they play no part
+    rule: str  # top, bottom, random or all
+    k: int  # windows of each training subject; 0 for all
 
     @property
     def title(self) -> str:
@@ -122,7 +113,7 @@ def perform(context: StudyContext) -> Findings:
         [*_agreement_sentences(subjects), *_not_above_chance(context, rows), *sentences],
         {"agreement_by_class": by_class, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])},
         {"reliability": _figure(context, subjects, by_class, rows)}, {"agreement": agreement},
-        _footnotes(context, cases, chosen), runs=looked,
+        _notes(context, cases, chosen), runs=looked,
     )  # fmt: skip
 
 
@@ -362,39 +353,20 @@ def _sentences(name: str, trained: Mapping[Choice, Trained], against: Mapping[Pa
     return sentences
 
 
-def _footnotes(context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence[Choice]) -> list[str]:
-    notes = [
-        "Agreement: each window's most probable class, by a majority vote that held the subject out. Where a window "
-        "disagrees, its label may not fit or the vote may be wrong: agreement alone does not tell which.",
-        "Only training windows are left out; validation and test bags are whole. Channels are normalised by the "
-        "training windows that are kept.",
-        "Plain attention weights (the paper's) come from the bridgemil run that held the training subject out; that "
-        "run trained or selected on the test subjects of the fold at hand, with their labels: top K may look too good. "
-        "With several seeds they are the mean over them: all votes of a split have the same windows.",
-        "random K (not in the paper) has as many windows, and so as many steps per epoch, as top K and bottom K; all "
-        "may have more.",
-    ]
-    if any(choice.weights == "nested" for choice in chosen):
-        ks, unranked = [split.k for _, split in cases], 1 + context.experiment(cases[0][0], VOTE).settings.selects
-        inner = sum(k * (k - unranked) for k in ks) * len(context.seeds)
-        notes.append(
-            "Nested attention weights (not in the paper) come from bridgemil models of the folds without the test fold "
-            f"at hand, neither trained nor selected on it: {counted(inner, 'run')} more of bridgemil, where plain "
-            f"weights need {sum(ks) * len(context.seeds)}. These models have fewer training subjects."
-        )
+def _notes(context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence[Choice]) -> list[str]:
+    ks, unranked = [split.k for _, split in cases], 1 + context.experiment(cases[0][0], VOTE).settings.selects
+    few = []
     for cohort in context.cohorts:
         counts = np.array([cohort.records[subject].n_windows for subject in cohort.subjects])
-        for k in sorted({choice.k for choice in chosen if choice.k}):
-            name = f"{context.name(cohort)}, K = {k}"
-            few, shared = int((counts <= k).sum()), int(((counts > k) & (counts < 2 * k)).sum())
-            if few:
-                notes.append(f"{name}: {few} of {counted(len(counts), 'subject')} with at most K windows keep all.")
-            if shared:
-                notes.append(
-                    f"{name}: in {shared} of {counted(len(counts), 'subject')}, with fewer than {2 * k} windows, top "
-                    "and bottom overlap."
-                )
-    return notes
+        few += [
+            {"cohort": context.name(cohort), "k": k, "subjects": len(counts), "whole": int((counts <= k).sum()),
+             "shared": int(((counts > k) & (counts < 2 * k)).sum())}
+            for k in sorted({choice.k for choice in chosen if choice.k})
+        ]  # fmt: skip
+    return notes(
+        "reliability", nested=any(choice.weights == "nested" for choice in chosen), few=few,
+        nested_runs=sum(k * (k - unranked) for k in ks) * len(context.seeds), plain_runs=sum(ks) * len(context.seeds),
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------ the figure

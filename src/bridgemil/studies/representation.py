@@ -24,7 +24,7 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import Results
 from bridgemil.registry import class_colour
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings, canvas, class_marker, score
+from bridgemil.studies.findings import Findings, canvas, class_marker, notes, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +92,7 @@ def perform(context: StudyContext) -> Findings:
         figures[f"representation{several}"] = _figure(points[-1], mine, cohort.classes, _title(maps))
     return Findings(
         f"Representation: {context.setup}", sentences, {"representation": pd.DataFrame(rows)}, figures,
-        {"representation_points": pd.concat(points, ignore_index=True)}, _footnotes(context), runs=results,
+        {"representation_points": pd.concat(points, ignore_index=True)}, _notes(context), runs=results,
     )  # fmt: skip
 
 
@@ -121,17 +121,7 @@ def take(windows: pd.DataFrame, arrays: Callable[[str], Values]) -> NDArray[np.f
 
 
 class FirstFold:
-    """Features of one cohort's first fold in every space.
-
-    Parameters
-    ----------
-    context : StudyContext
-        What is studied.
-    cohort : Cohort
-        One of its cohorts.
-    jobs : mapping of str to Job
-        By method, its finished run of the first fold.
-    """
+    """Features of one cohort's first fold in every space; ``jobs`` are its finished runs by method."""
 
     def __init__(self, context: StudyContext, cohort: Cohort, jobs: Mapping[str, Job]) -> None:
         from bridgemil.learning.data import normalised
@@ -222,12 +212,7 @@ def separation(features: Values, windows: pd.DataFrame) -> dict[str, float | Non
     silhouette by class as large. Windows of a subject are close whatever the class, so that few subjects seem to
     separate any classes.
 
-    Parameters
-    ----------
-    features : array (n, d)
-        One row per window.
-    windows : DataFrame (n)
-        Their subject and label, as ``sample`` gives them.
+    ``features`` are (n, d), ``windows`` (n) as ``sample`` gives them.
     """
     from sklearn.metrics import davies_bouldin_score, pairwise_distances_chunked, silhouette_score
 
@@ -254,14 +239,10 @@ def separation(features: Values, windows: pd.DataFrame) -> dict[str, float | Non
 
 
 def silhouette(far: Values, sizes: Values, classes: Values) -> float:
-    """The mean silhouette by class of windows, as scikit-learn's, from sums of distances to subjects.
+    """scikit-learn's silhouette by class, fast enough to permute the classes of subjects.
 
-    Parameters
-    ----------
-    far : array (n, subjects)
-        The sum of each window's distances to every subject's windows.
-    sizes, classes : array (subjects)
-        Windows and class of each subject.
+    From the sums of each window's distances to every subject's windows (n, subjects), and windows and class of each
+    subject (subjects).
     """
     members = classes[:, None] == np.unique(classes)[None]  # subjects x K
     own = np.repeat(members, sizes, axis=0)  # n x K
@@ -370,35 +351,12 @@ def _sentences(maps: FirstFold, rows: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _footnotes(context: StudyContext) -> list[str]:
-    notes = [
-        f"At most {PER_SUBJECT} windows of each subject, evenly over the recordings, and at most {IN_ALL} of all "
-        "subjects together; of test and of training subjects alike.",
-        "Silhouette (1 at best, below 0 if windows are closer to another group) and Davies-Bouldin (0 at best) are of "
-        "the space itself, not of the map; both treat windows of one subject as independent, which they are not. "
-        "silhouette_by_subject: how much of the space identifies the subject.",
-        f"by_chance: p value of a permutation test, the share of {PERMUTATIONS} permutations of the diagnoses between "
-        "subjects with a silhouette by class as large: a subject's windows are close together, so that few subjects "
-        "seem to separate any classes.",
-        f"knn: balanced accuracy (%) of windows by their {NEIGHBOURS} nearest windows of training subjects.",
-        "moved: root mean square distance of a test window from its Stage 1 embedding, relative to its length.",
-        f"accuracy: held-out subjects of all folds, one seed; for spaces without training that of {UNTRAINED}, Stage 2 "
-        "from random weights.",
-        "t-SNE preserves neighbours; sizes of groups and distances between them mean nothing.",
-    ]
-    if methods.is_senseless("masked", context.backbone):
-        notes.append(f"masked is left out: the features of {context.backbone}'s front end have no samples to mask.")
-        notes.append(
-            "The front end's features are standardised by the training windows, as in the following batch norm."
-        )
-    if any(context.matches_paper(cohort) for cohort in context.cohorts):
-        notes.append(
-            "The paper's numbers: its raw accuracy (63.52) equals its Additive cell of five seeds; 62.76 without "
-            "variance and covariance is 71.81 in its Appendix E; several of its seed-0 accuracies lie on the grid of "
-            "five seeds; retention's gradient is about 1e-5 of the classification gradient, yet 3.34 points are "
-            "ascribed to it."
-        )
-    return notes
+def _notes(context: StudyContext) -> list[str]:
+    return notes(
+        "representation", per_subject=PER_SUBJECT, in_all=IN_ALL, permutations=PERMUTATIONS, neighbours=NEIGHBOURS,
+        untrained=UNTRAINED, front_end=context.backbone if methods.is_senseless("masked", context.backbone) else "",
+        paper=any(map(context.matches_paper, context.cohorts)),
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------ the figure

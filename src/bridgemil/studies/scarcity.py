@@ -21,7 +21,7 @@ from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_tables
 from bridgemil.evaluation.statistics import Comparison, corrected, points
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import CHANCE, Findings, canvas, comparison_columns, look, score
+from bridgemil.studies.findings import CHANCE, Findings, canvas, comparison_columns, look, notes, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,21 +35,11 @@ SUBJECTS, WINDOWS = "subjects", "instances"
 
 @dataclass(frozen=True)
 class Amount:
-    """How much of a cohort is used.
+    """How much of a cohort is used."""
 
-    Parameters
-    ----------
-    what : str
-        ``subjects`` or ``instances``.
-    value : int
-        Folds, or percent of the windows.
-    text : str
-        For tables; empty where all is used.
-    """
-
-    what: str
-    value: int
-    text: str = ""
+    what: str  # subjects or instances
+    value: int  # folds, or percent of the windows
+    text: str = ""  # empty where all is used
 
 
 def fold_amounts(k: int) -> list[Amount]:
@@ -151,13 +141,14 @@ def perform(context: StudyContext) -> Findings:
     return Findings(
         f"Subject and instance scarcity: {context.setup}", sentences,
         {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)},
-        {"scarcity": _figure(context, conditions, rows)}, footnotes=[*left_out, *_footnotes(context)],
+        {"scarcity": _figure(context, conditions, rows)},
+        footnotes=notes("scarcity", left_out=left_out, paper=any(map(context.matches_paper, context.cohorts))),
         runs={(c.cohort.hash, f"{c.method}, {c.amount.text or 'all'}"): c.results for c in conditions},
     )  # fmt: skip
 
 
-def _conditions(context: StudyContext) -> tuple[list[Condition], list[str]]:
-    """Everything that was run, and notes on what could not be."""
+def _conditions(context: StudyContext) -> tuple[list[Condition], list[tuple[str, str]]]:
+    """Everything that was run, and the cohorts and amounts that could not be."""
     planned, left_out = list[Condition](), []
     draws = [(split_seed, seed) for split_seed in context.split_seeds for seed in context.seeds]
     for cohort in context.cohorts:
@@ -166,10 +157,7 @@ def _conditions(context: StudyContext) -> tuple[list[Condition], list[str]]:
             of_each = [tuple(reduced(context, cohort, method, amount, *draw) for draw in draws) for method in METHODS]
             # The methods have the same folds: one is representative of all.
             if amount.text and not all(_can_train(cohort, experiment.cv_folds()) for experiment in of_each[0]):
-                left_out.append(
-                    f"{context.name(cohort)}: {amount.text} were not tried: a training set would have no subject of "
-                    "some class, or no two consecutive windows."
-                )
+                left_out.append((context.name(cohort), amount.text))
             else:
                 planned += [Condition(cohort, m, amount, made) for m, made in zip(METHODS, of_each, strict=True)]
     results = context.run((i, experiment) for i, c in enumerate(planned) for experiment in c.experiments)
@@ -329,16 +317,3 @@ def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) ->
     if len(first) == 1:  # the methods stay side by side, not as far apart as the axis is wide
         ax.set_xlim(xs[0] - 0.2, xs[0] + 0.2)
     ax.set_ylabel("accuracy of held-out subjects (%), 95 %")
-
-
-def _footnotes(context: StudyContext) -> list[str]:
-    notes = [
-        "Fewer subjects: each seed (of each split) draws its folds, the same for all methods; fewer folds are a subset "
-        "of more. Every fold of a draw is the test fold once, so fewer subjects are tested too.",
-        "change: the plain difference of the accuracies; with fewer folds it is between different subjects. gain: on "
-        "the subjects that the same draw tested with all and with the least, paired.",
-        "The least of the subjects and of the windows are not the same share: read a loss with what was left out.",
-    ]
-    if not any(context.matches_paper(cohort) for cohort in context.cohorts):
-        notes.append("The paper's losses are of ADFTD, EEGNet, its own recipe and budget: they are not shown.")
-    return notes

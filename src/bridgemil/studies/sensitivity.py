@@ -20,6 +20,7 @@ from bridgemil.studies.findings import (
     compared,
     comparison_columns,
     look,
+    notes,
     paper_columns,
     score,
 )
@@ -51,11 +52,7 @@ def perform(context: StudyContext) -> Findings:
     return Findings(
         f"Sensitivity of {context.title(method)}", _sentences(context, rows, against),
         {"sensitivity": pd.DataFrame(rows)}, {"sensitivity": _figure(context, vary, rows, method)},
-        footnotes=[
-            "One setting is varied at a time; gains are against the default value on the same subjects, paired.",
-            *_other_changes(results),
-            "Choosing a value by this table and then reporting the same cohort is selection on test subjects.",
-        ],
+        footnotes=notes("sensitivity", changes=_other_changes(results)),
         runs={(cohort, f"{key} = {value}" if key else DEFAULTS): r for (cohort, key, value), r in results.items()},
     )  # fmt: skip
 
