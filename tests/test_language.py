@@ -60,9 +60,9 @@ NAMES = (
 UNFINISHED = (
     "help texts",
     *(f"src/bridgemil/{room}" for room in (
-        "aggregators", "audit", "bundle", "cli", "cohort", "engine", "errors.py", "estimator.py", "evaluation",
-        "learning", "methods", "models", "parallel.py", "report", "runs", "storage", "user_code.py",
-        "backbones", "baselines", "settings.py",
+        "aggregators", "audit", "bundle", "cli", "engine", "estimator.py", "evaluation",
+        "learning", "methods", "models", "parallel.py", "report", "runs", "user_code.py",
+        "backbones", "baselines",
     )),
 )  # fmt: skip
 

@@ -43,7 +43,7 @@ class BridgeMILError(Exception):
 
 
 class BridgeMILWarning(UserWarning):
-    """Something a user should know, though the work goes on."""
+    """Something a user should know, though the work continues."""
 
 
 class BadUse(BridgeMILError, ValueError):
@@ -54,7 +54,7 @@ class BadUse(BridgeMILError, ValueError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with the input, said so that a user can find it."""
+    """One problem of the input, with the subject and file it concerns."""
 
     what: str
     subject: str | None = None

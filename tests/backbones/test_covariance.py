@@ -14,7 +14,8 @@ from pyriemann.geometry.tangentspace import tangent_space, upper
 from bridgemil import backbones
 from bridgemil.backbones.covariance import BANDS, Covariance, FrontEnd, head
 from bridgemil.backbones.electrodes import check_windows, thin
-from bridgemil.cohort.channels import ADFTD_ORDER, ROCKHILL2021_ORDER, electrode
+from bridgemil.cohort.channels import ADFTD_ORDER, electrode
+from bridgemil.cohort.sources import rockhill2021
 from bridgemil.errors import BadData, BadUse
 
 HIGH_DENSITY = tuple(
@@ -195,7 +196,7 @@ def test_high_density_is_thinned_by_name() -> None:
     assert {backwards[i] for i in thin(backwards)} == set(kept)
     spelled = [f"EEG {name.upper()}-Ref" for name in HIGH_DENSITY]
     assert thin(spelled) == thin(HIGH_DENSITY)
-    assert thin(ROCKHILL2021_ORDER) == tuple(range(32))
+    assert thin(rockhill2021.SETTINGS.channels) == tuple(range(32))
 
     windows = eeg(4, 64)
     front_end = FrontEnd(HIGH_DENSITY, 200)

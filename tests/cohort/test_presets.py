@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bridgemil import prepare
-from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL2021_ORDER
+from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.sources import mumtaz2017, rockhill2021
 from bridgemil.errors import BadData, BadUse
 from bridgemil.report.terminal import print_summary
 from layouts import fill_ds002778, fill_ds004504, fill_mumtaz2017
@@ -39,7 +40,7 @@ def test_mumtaz2017(shared: Path, tmp_path: Path) -> None:
     root = fill_mumtaz2017(shared / "layouts/mumtaz2017-files.tsv", tmp_path / "ds", seconds=2)
     cohort = prepare(root, tmp_path / "c", preset="mumtaz2017", progress=False)
     assert Counter(cohort.labels) == {"MDD": 33, "HC": 30}
-    assert tuple(cohort.channels) == MUMTAZ2017_ORDER
+    assert tuple(cohort.channels) == mumtaz2017.SETTINGS.channels
     assert {"H01", "MDD01"} <= set(cohort.subjects)
     assert cohort.records["H01"].recordings == ("H S1 EC.edf", "H S1 EO.edf")  # eyes closed first
     assert cohort.records["H01"].signal_hash != cohort.records["MDD01"].signal_hash
@@ -97,7 +98,7 @@ def test_rockhill2021(shared: Path, tmp_path: Path) -> None:
     root = fill_ds002778(shared / "layouts/ds002778", tmp_path / "ds", seconds=2)
     cohort = prepare(root, tmp_path / "c", preset="rockhill2021", progress=False)
     assert Counter(cohort.labels) == {"PD": 15, "HC": 16}
-    assert tuple(cohort.channels) == ROCKHILL2021_ORDER
+    assert tuple(cohort.channels) == rockhill2021.SETTINGS.channels
     assert cohort.n_windows == 3 * 31  # half-overlapping windows of 2 s
     assert (cohort.folds, cohort.burn_in) == (5, 15)
     assert not any("ses-off" in file["file"] for file in cohort.about["files"])

@@ -49,7 +49,7 @@ def run(
     duplicates: Annotated[str | None, bad(help="A recording twice in one class: stop or keep-first.")] = None,
     reject_uv: Annotated[float | None, bad(help="Drop windows with a larger peak-to-peak, in µV.")] = None,
     allow_low_rate: Annotated[bool, bad("--allow-low-rate", help="Leave filters beyond Nyquist out.")] = False,
-    skip_bad: Annotated[bool, bad("--skip-bad", help="Go on without what is bad, and list it.")] = False,
+    skip_bad: Annotated[bool, bad("--skip-bad", help="Leave out what is bad, and list it.")] = False,
     jobs: Annotated[int | None, running(min=1, help=CORES)] = None,
     overwrite: Annotated[bool, running("--overwrite", help="Replace a cohort of other files or settings.")] = False,
     json: options.Json = False,

@@ -109,17 +109,17 @@ class Cohort:
         Parameters
         ----------
         bags : sequence
-            One entry a subject: an array (n_windows, n_channels, n_times) in microvolts, a list of such arrays (its
+            One entry per subject: an array (n_windows, n_channels, n_times) in microvolts, a list of such arrays (its
             recordings, in order), or ``mne.Epochs`` (converted to microvolts; rate and channels are taken from it).
             A warning says so if arrays look like volts.
         labels : sequence
-            One diagnosis a subject.
+            One diagnosis per subject.
         subjects : sequence of str, optional
-            One id a subject; ``subject-001`` and so on if left out.
+            One id per subject; ``subject-001`` and so on if left out.
         sfreq, channels : float or sequence of str
             Sampling rate in Hz and channel names; needed unless the bags are Epochs.
         columns : dict of sequences, optional
-            What else is known of the subjects, one value a subject: ``{"site": [...], "age": [...]}``. ``groups`` of
+            What else is known of the subjects, one value per subject: ``{"site": [...], "age": [...]}``. ``groups`` of
             ``evaluate`` names one of them.
         native_sfreq : float, optional
             The rate in Hz at which the signals were recorded (the lowest, if there were several), if it is known.
@@ -312,7 +312,7 @@ class Cohort:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row a subject: id, label, number of windows and of recordings, and the further columns."""
+        """One row per subject: id, label, number of windows and of recordings, and the further columns."""
         import pandas as pd
 
         rows = [

@@ -199,7 +199,7 @@ def _seam_difference(signal: Signal, continued: Signal, taps: Signal, grid: Grid
     if not half:
         return np.empty((len(signal), 0))
     reach = np.arange(half)
-    # Beyond each end: how the reflection goes on, less what the circle has there instead.
+    # Beyond each end: how the reflection continues, minus what the circular extension has there.
     behind = 2 * signal[:, -1:] - signal[:, grid.n - 2 - grid.after - reach] - continued[:, reach]
     ahead = 2 * signal[:, :1] - signal[:, grid.before + 1 + reach] - continued[:, grid.padded - 1 - reach]
     size = next_fast_len(2 * half, real=True)

@@ -49,7 +49,7 @@ def is_recording(path: Path) -> bool:
 
 
 def _is_samples(path: Path) -> bool:
-    """Whether a file holds the samples of a recording whose header lies beside it."""
+    """Whether a file holds the samples of a recording whose header is another file."""
     headers = (path.with_suffix(ending) for ending in (".vhdr", ".VHDR"))
     return path.suffix == ".fdt" or (path.suffix.lower() == ".eeg" and any(map(os.path.lexists, headers)))
 
@@ -79,7 +79,7 @@ def is_irregular(path: Path) -> bool:
 def refuse_irregular(path: Path) -> None:
     """Refuse a pipe, a device or a socket, also one that belongs to the recording: opening it may never return.
 
-    Files of its name beside it, files that a BrainVision header names, and all files of a folder (.mff) are checked.
+    Files of the same name, files that a BrainVision header names, and all files of a folder (.mff) are checked.
     """
     beside = [path.with_suffix(ending) for ending in COMPANIONS] + [path.with_name(f"{path.stem}-1{path.suffix}")]
     for file in (path, *beside, *(path.rglob("*") if path.is_dir() else ())):
@@ -180,7 +180,7 @@ def _check_size(n_bytes: int, records: int, record_bytes: int) -> None:
     if records < 0 or n_bytes < records * record_bytes:
         raise Unusable(f"truncated: {stated}, it has {n_bytes} bytes of samples")
     if n_bytes > records * record_bytes:
-        raise Unusable(f"its size contradicts its header: {stated}, it has {n_bytes} bytes of samples; export it anew")
+        raise Unusable(f"its size contradicts its header: {stated}, it has {n_bytes} bytes of samples; export it again")
 
 
 def _bad_scale(fields: dict[str, list[bytes]], i: int, bits: int) -> str | None:

@@ -35,9 +35,11 @@ _CLASSES = set(
     "dementia depression depressed epilepsy epileptic schizophrenia alzheimer alzheimers parkinson parkinsons".split()
 )
 _INITIALS = {"h"}  # healthy; one letter says its class only as the first word of a file's name
-# Folders, beside those of a class, that hold many people's recordings.
-_HEAPS = {ending.removeprefix(".") for ending in formats.FORMATS} | set(
-    "data dataset files recordings signals subjects participants people derivatives sourcedata rawdata".split()
+# Folders, besides those of a class, that hold the recordings of many subjects.
+_HEAPS = (
+    {ending.removeprefix(".") for ending in formats.FORMATS}
+    | set("data dataset files recordings signals subjects participants derivatives sourcedata rawdata".split())
+    | {"people"}
 )
 
 
@@ -196,7 +198,7 @@ def _question_guesses(places: Sequence[Path], subjects: Sequence[str], template:
 
 
 def _tell_apart(places: Sequence[Path], subjects: Sequence[str], template: ManifestTemplate) -> list[str]:
-    """Name people by their folder too where one name stands in several (``patients/01``, ``controls/01``)."""
+    """Name subjects by their folder too where one name is in several (``patients/01``, ``controls/01``)."""
 
     def branch(place: Path, subject: str) -> tuple[str, ...]:
         return tuple(part for part in place.parent.parts if _without_conditions(part) not in ("", subject))

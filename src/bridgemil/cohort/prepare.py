@@ -28,10 +28,10 @@ from bridgemil.cohort.folder import (
 )  # fmt: skip
 from bridgemil.cohort.scan import RecordingScan, header_records, scan_recording
 from bridgemil.cohort.segment import SegmentPlan, SubjectTask, segment_subject
-from bridgemil.cohort.settings import PRESETS, PrepareSettings
+from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import Listing, Recording
 from bridgemil.cohort.validate import ValidationReport, validate
-from bridgemil.errors import BadData, BadUse, BridgeMILWarning, Problem, plain
+from bridgemil.errors import BadData, BridgeMILWarning, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
 from bridgemil.storage.checksums import digest
@@ -103,9 +103,8 @@ def prepare(
         If a setting is wrong or ``out`` cannot be written to; no file was read then.
     """
     source, out = Path(source), Path(out)
-    if preset is not None and preset not in PRESETS:
-        raise BadUse(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
-    chosen = parse(PrepareSettings, (PRESETS[preset].model_dump() if preset else {}) | settings)
+    base = {} if preset is None else sources.preset_settings(preset).model_dump()
+    chosen = parse(PrepareSettings, base | settings)
     options = sources.SourceOptions(label=label, unlabelled=unlabelled, task=task, session=session, raw=raw)
     listing = sources.find(source, preset, options, classes)
     refuse_foreign(out, listing)
@@ -119,7 +118,7 @@ def prepare(
     report = validate(listing, [scans[recording] for recording in listing.recordings], chosen)
     if report.problems and not skip_bad:
         count = "1 problem" if len(report.problems) == 1 else f"{len(report.problems)} problems"
-        message = f"{source}: {count}; nothing was written (--skip-bad goes on without what is bad)"
+        message = f"{source}: {count}; nothing was written (--skip-bad leaves out what is bad)"
         raise BadData(message, report.problems)
     if not report.plans:
         raise BadData(f"{source}: no usable recording", report.problems)
@@ -192,7 +191,7 @@ def _refuse_empty(out: Path, empty: list[str], report: ValidationReport, skip_ba
     """Subjects of whom amplitude rejection left no window are problems."""
     problems = [Problem("no usable window is left after amplitude rejection", subject) for subject in empty]
     if problems and not skip_bad:
-        message = f"{out}: not finished, {len(problems)} problems (--skip-bad goes on without them)"
+        message = f"{out}: not finished, {len(problems)} problems (--skip-bad leaves them out)"
         raise BadData(message, problems)
     report.problems += problems
 

@@ -159,7 +159,7 @@ def scan_recording(recording: Recording) -> RecordingScan:
     except Unusable as problem:
         scan.error = str(problem)
     except FileNotFoundError:
-        scan.error = "unreadable: a file that belongs to it (named in its header, or beside it) is not there"
+        scan.error = "unreadable: a file that belongs to it (named in its header, or of the same name) is missing"
         beside = recording.path.parent.glob(f"{glob.escape(recording.path.stem)}.*")
         if gone := next(filter(formats.is_absent, beside), None):
             scan.error = f"unreadable: {plain(gone.name)}: {formats.ABSENT}"
@@ -185,7 +185,7 @@ def _scan(scan: RecordingScan) -> None:
     with collected_warnings(scan.warnings):
         raw = open_raw(path)
         _check_raw(raw, scan.recording)
-        _read_facts(raw, scan, header)
+        _read_header(raw, scan, header)
     if any("samples set to zero" in text for text in scan.warnings):
         raise Unusable("unreadable: a part of its samples cannot be read, and the reader put zeros there")
     scan.n_bytes, scan.sha256 = _hash(_files(path, raw))
@@ -219,7 +219,7 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
         raise Unusable(f"too large: its header promises {needed / 1e9:,.0f} GB of samples, more than the memory here")
 
 
-def _read_facts(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None) -> None:
+def _read_header(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None) -> None:
     scan.sfreq, scan.n_times, scan.n_channels = float(raw.info["sfreq"]), int(raw.n_times), len(raw.ch_names)
     scan.identity, scan.day = identity_hash(scan.recording.path, raw), recording_day(raw)
     types, marked_bad = sidecar_channels(scan.recording.channels_tsv)

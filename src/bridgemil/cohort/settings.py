@@ -1,13 +1,12 @@
-"""Every setting of ``prepare`` in one object, and the three data sets of the paper as values of it."""
+"""Every setting of ``prepare`` in one object."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from bridgemil.cohort.channels import ADFTD_ORDER, MUMTAZ2017_ORDER, ROCKHILL2021_ORDER, key
+from bridgemil.cohort.channels import key
 
 
 class PrepareSettings(BaseModel):
@@ -71,42 +70,3 @@ class PrepareSettings(BaseModel):
     def step_samples(self) -> int:
         """Samples from one window's start to the next one's."""
         return max(1, round(self.window_samples * (1 - self.overlap)))
-
-
-PRESETS: dict[str, PrepareSettings] = {
-    "adftd": PrepareSettings(channels=ADFTD_ORDER, bad_annotations="keep", folds=10, burn_in=10),
-    "mumtaz2017": PrepareSettings(
-        channels=MUMTAZ2017_ORDER,
-        low=0.3,
-        high=75.0,
-        notch=(50.0,),
-        bad_annotations="keep",
-        duplicates="keep-first",
-        folds=10,
-        burn_in=0,
-    ),
-    "rockhill2021": PrepareSettings(
-        channels=ROCKHILL2021_ORDER, high=40.0, overlap=0.5, bad_annotations="keep", folds=5, burn_in=15
-    ),
-}
-
-
-def changed_from_preset(source: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a cohort of the paper: what was not prepared as the paper has it.
-
-    Parameters
-    ----------
-    source
-        The cohort's source; those that are no preset have nothing to differ from.
-    settings
-        As written in its cohort.json.
-
-    Returns
-    -------
-    dict
-        The settings that differ, with the cohort's values. The number of folds is not compared.
-    """
-    if source not in PRESETS:
-        return {}
-    usual = PRESETS[source].model_dump(mode="json")
-    return {key: value for key, value in settings.items() if key != "folds" and value != usual.get(key)}

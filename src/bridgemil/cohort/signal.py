@@ -136,7 +136,7 @@ def some_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Ban
 
 
 def band_name(band: Band) -> str:
-    """A band as people write it: ``8-13 Hz``."""
+    """A band as text: ``8-13 Hz``."""
     return f"{band[0]:g}-{band[1]:g} Hz"
 
 
@@ -204,15 +204,7 @@ def _overlap(one: Band, other: Band) -> float:
 
 
 def require_rate(what: str, sfreq: float) -> None:
-    """Refuse work that depends on the sampling rate where it is not known.
-
-    Parameters
-    ----------
-    what
-        What needs it, for the message.
-    sfreq
-        The rate in Hz; NaN if it is not known.
-    """
+    """Refuse work (``what``, for the message) that depends on the sampling rate where it is unknown (NaN)."""
     if math.isnan(sfreq):
         raise BadUse(
             f"{what} depends on the sampling rate of the windows: give it in Hz, BridgeMILClassifier(sfreq=...), or "

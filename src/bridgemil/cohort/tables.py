@@ -106,7 +106,7 @@ def _cells(path: Path, stream: IO[str], delimiter: str, **dialect: Any) -> list[
         for cells in reader:
             values = [value.strip() for value in cells]
             if any("\n" in value or "\r" in value for value in values):
-                raise BadData(f"{path}, line {start}: a cell goes on in the next line; is a quotation mark missing?")
+                raise BadData(f"{path}, line {start}: a cell continues on the next line; is a quotation mark missing?")
             if any(values):
                 lines.append((start, values))
             start = reader.line_num + 1

@@ -58,8 +58,14 @@ def validate(listing: Listing, scans: Sequence[RecordingScan], settings: Prepare
         report.problems += map(scan.problem, found)
         if found:
             refused.add(id(scan))
-    usable = [scan for scan in usable if id(scan) not in refused]  # who is refused does not decide on the channels
-    usable, keep = _settle_channels(usable, settings, report)
+    usable = [scan for scan in usable if id(scan) not in refused]
+    while True:  # who is refused does not decide on the channels
+        keep = _choose_channels(usable, settings)
+        refusals = {id(scan): _refusals(scan, keep, settings) for scan in usable}
+        report.problems += [scan.problem(what) for scan in usable for what in refusals[id(scan)]]
+        if not any(refusals.values()):
+            break
+        usable = [scan for scan in usable if not refusals[id(scan)]]
     _list_channels(usable, keep, settings, report)
     report.channels = channels.display(keep, usable[0].spellings.values()) if usable else []
     if settings.channels is not None:
@@ -68,20 +74,6 @@ def validate(listing: Listing, scans: Sequence[RecordingScan], settings: Prepare
     _note_references(listing, usable, settings, report)
     _subjects_left(listing, scans, report)
     return report
-
-
-def _settle_channels(
-    usable: list[RecordingScan], settings: PrepareSettings, report: ValidationReport
-) -> tuple[list[RecordingScan], list[str]]:
-    """The recordings that can be used, and the channels of the cohort; who is refused does not decide on these."""
-    while True:
-        keep = _choose_channels(usable, settings)
-        found = [_refusals(scan, keep, settings) for scan in usable]
-        if not any(found):
-            return usable, keep
-        for scan, refusals in zip(usable, found, strict=True):
-            report.problems += map(scan.problem, refusals)
-        usable = [scan for scan, refusals in zip(usable, found, strict=True) if not refusals]
 
 
 def _choose_channels(usable: Sequence[RecordingScan], settings: PrepareSettings) -> list[str]:
@@ -120,7 +112,8 @@ def _list_channels(
         elif channels.electrode(channel) is None:
             why = "no scalp electrode"
         else:
-            why = f"not usable in every recording (lacking in {_some(lacking)})"
+            more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+            why = f"not usable in every recording (lacking in {', '.join(lacking[:5])}{more})"
         report.left_out.append(LeftOut(f"channel {name}", f"{why}; in {len(having)} of {len(usable)} recordings"))
     typed = sorted({name for scan in usable for name in scan.other if name not in scan.spellings.values()})
     report.left_out += [LeftOut(f"channel {name}", "not of type EEG") for name in typed]
@@ -214,42 +207,25 @@ def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, r
     for channel in interpolate:
         why = scan.bad[channel]
         report.notes.append(f"{scan.recording.subject}, {scan.recording.name}: {channel} {why}; interpolated")
-    return SegmentPlan(
-        recording=scan.recording,
-        settings=settings,
-        spellings={channel: scan.spellings[channel] for channel in keep},
-        interpolate=interpolate,
-        supports=supports,
-        references=tuple(scan.spellings[channels.key(name)] for name in settings.reference if name != "average"),
-        high=high,
-        notch=notch,
-    )
+    spellings = {channel: scan.spellings[channel] for channel in keep}
+    references = tuple(scan.spellings[channels.key(name)] for name in settings.reference if name != "average")
+    return SegmentPlan(scan.recording, settings, spellings, interpolate, supports, references, high, notch)
 
 
 def _note_references(
     listing: Listing, usable: Sequence[RecordingScan], settings: PrepareSettings, report: ValidationReport
 ) -> None:
-    """Say so if recordings are kept against the different references that they were made with."""
-    planned = {plan.recording for plan in report.plans}
-    counts = Counter(
-        (_reference(scan.reference) or "none named", listing.labels[scan.recording.subject] or "recordings")
-        for scan in usable
-        if scan.recording in planned
-    )
-    references = sorted({reference for reference, _ in counts})
-    if len(references) < 2 or settings.reference:
+    """A note if the recordings were made with different references, by their channels' names, and keep them."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)  # by reference: recordings of each class
+    for scan in usable:
+        names = {channels.reference_name(word) or word for word in scan.reference.split("+")}
+        reference = "+".join(sorted(names)) or "none named"
+        counts[reference][listing.labels[scan.recording.subject] or "recordings"] += 1
+    if len(counts) < 2 or settings.reference:
         return
-    each = (
-        f"{reference} ({', '.join(f'{n} {label}' for (r, label), n in sorted(counts.items()) if r == reference)})"
-        for reference in references
-    )
-    words = "by their channels' names the recordings have different references"
-    report.notes.append(f"{words}: {', '.join(each)}; --reference average makes them alike")
-
-
-def _reference(stated: str) -> str:
-    """The reference in the channels' names, the same for all spellings of it; several words are of several channels."""
-    return "+".join(sorted({channels.reference_name(word) or word for word in stated.split("+")}))
+    each = (f"{name} ({', '.join(f'{n} {label}' for label, n in sorted(own.items()))})" for name, own in counts.items())
+    different = "by their channels' names the recordings have different references"
+    report.notes.append(f"{different}: {', '.join(sorted(each))}; --reference average makes them alike")
 
 
 def _duplicates(
@@ -301,9 +277,7 @@ def _identical(usable: Sequence[RecordingScan]) -> list[tuple[RecordingScan, Rec
                 pairs.append((earlier, scan, "byte for byte"))
                 break
             shared = [c for c in scan.fingerprint if c in earlier.fingerprint and scan.std[c] >= FLAT_UV]
-            if not shared:
-                continue
-            if all(_same_samples(earlier, scan, channel) for channel in shared):
+            if shared and all(_same_samples(earlier, scan, channel) for channel in shared):
                 pairs.append((earlier, scan, "sample for sample"))
                 break
         group.append(scan)
@@ -349,8 +323,3 @@ def _note_copies(gone: set[str], report: ValidationReport) -> None:
         elif subject != kept:
             same = f"{subject} and {kept} share a recording, which is kept with {kept}; are they one person?"
             report.notes.append(f"{same} Then give them one name in a column and use --groups COLUMN")
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

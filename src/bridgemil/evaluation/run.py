@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
-from bridgemil.cohort.settings import changed_from_preset
+from bridgemil.cohort.sources import changed_from_preset
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings

@@ -63,15 +63,10 @@ class Artifact:
 
     @classmethod
     def open(cls, root: Path, kind: str, advice: str, *, named: bool = False) -> Artifact:
-        """Read and check the manifest; no other file is read.
+        """Read and check the manifest; no other file is read. Another kind is refused.
 
-        Parameters
-        ----------
-        root, kind, advice
-            As of the class; another kind is refused.
-        named
-            Whether the folder's name is part of what it is: a run, an encoder, a subject. A copy under another name is
-            refused then.
+        With ``named`` the folder's name is part of what it is (a run, an encoder, a subject): a copy under another name
+        is refused.
         """
         restore(root)
         file = root / MANIFEST
@@ -95,13 +90,7 @@ class Artifact:
         return BadData(f"{self.root / name}: {problem}; {self.advice}")
 
     def path(self, name: str) -> Path:
-        """A file, once it was compared with its checksum.
-
-        Parameters
-        ----------
-        name
-            Path below ``root``, with ``/``.
-        """
+        """The path of a file (its name below ``root``, with ``/``), after it was compared with its checksum."""
         if name not in self.files:
             raise self.bad(name, f"is not part of this {self.kind}")
         path, status = self.root / name, regular_file(self.root, name, self.advice)
@@ -161,41 +150,20 @@ class Artifact:
         """Files below ``root`` that neither this manifest nor one below it lists; hidden ones are ignored."""
         own = {MANIFEST, *self.files}
         below = {str(PurePosixPath(name).parent) for name in own if name.endswith(f"/{MANIFEST}")}
-        return [name for name in visible_files(self.root) if name not in own and _folder(name) not in below]
-
-
-def _folder(name: str) -> str:
-    return str(PurePosixPath(name).parent)
+        others = [name for name in visible_files(self.root) if name not in own]
+        return [name for name in others if str(PurePosixPath(name).parent) not in below]
 
 
 @contextmanager
 def new_artifact(final: Path, kind: str, partial: Path | None = None) -> Iterator[Path]:
-    """A folder to fill; its manifest is written and it takes its place when it is complete.
-
-    Parameters
-    ----------
-    final, partial
-        As of ``new_folder``.
-    kind
-        What it is.
-    """
+    """A folder to fill, as ``new_folder``; its manifest is written and it takes its place when it is complete."""
     with new_folder(final, partial) as folder:
         yield folder
         write_manifest(folder, kind, visible_files(folder), final.name)
 
 
 def write_manifest(folder: Path, kind: str, names: Iterable[str], name: str | None = None) -> None:
-    """Write the manifest of a folder whose other files are complete.
-
-    Parameters
-    ----------
-    folder, kind
-        As of ``Artifact``.
-    names
-        The files that belong to it.
-    name
-        What the folder will be called; as it is called now by default.
-    """
+    """Write the manifest of a folder whose files, ``names``, are complete; ``name`` is its later name if it differs."""
     files = {file: file_checksum(folder / file) for file in sorted(names) if file != MANIFEST}
     content = {"kind": kind, "format": FORMAT, "name": name or folder.name, "files": files}
     write_json(folder / MANIFEST, content | {"checksum": digest(content)})
@@ -218,15 +186,7 @@ def visible_files(root: Path) -> list[str]:
 
 
 def regular_file(root: Path, name: str, advice: str) -> os.stat_result:
-    """Refuse anything that is not a regular file within a folder: links, pipes, devices, folders.
-
-    Parameters
-    ----------
-    root, name
-        The folder, and the path below it.
-    advice
-        What to do.
-    """
+    """Refuse anything that is not a regular file within a folder: links, pipes, devices, folders."""
     place = root
     try:
         for part in PurePosixPath(name).parts:

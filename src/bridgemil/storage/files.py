@@ -45,7 +45,7 @@ def refuse_link(*paths: Path) -> None:
 def remove(path: Path) -> None:
     """Remove a file, or a folder with all that is in it; a link is refused, and links in it are not followed.
 
-    A folder leaves its name first: who is killed meanwhile leaves no half folder that is taken for a whole one.
+    A folder leaves its name first: a process that is killed meanwhile leaves no incomplete folder under the name.
     """
     refuse_link(path)
     if path.is_dir():
@@ -80,12 +80,9 @@ def _blaming(path: Path, partial: Path | None = None) -> Iterator[None]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to fill; it takes its place when it is whole.
+    """A file to fill, in an existing folder; it takes its place when it is complete.
 
-    Parameters
-    ----------
-    path
-        The file; its folder must be there. What is no file (a pipe, ``/dev/stdout``) is refused: it would be replaced.
+    Anything but a regular file (a pipe, ``/dev/stdout``) is refused: it would be replaced.
     """
     if path.exists() and not path.is_file():
         raise BadUse(f"{path}: is no regular file, and only files are written; name another")
@@ -113,17 +110,10 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 @contextmanager
 def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
-    """A folder to fill; it takes its place when it is complete, replacing what was there.
+    """A folder to fill (under the name ``partial`` if given); when it is complete it replaces ``final``.
 
     A process that is killed while it replaces a folder may leave the old one under a temporary name: ``restore`` puts
     it back, here and wherever a folder is opened.
-
-    Parameters
-    ----------
-    final
-        The folder.
-    partial
-        Where it is filled; a temporary name beside ``final`` by default.
     """
     filled = partial or aside(final)
     refuse_link(final, filled)
@@ -180,16 +170,9 @@ class Taken(Exception):
 
 @contextmanager
 def lock(path: Path, *, wait: bool = True, told: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a lock named by a file. The operating system releases it when its holder ends; the empty file stays.
+    """Hold a lock named by a file in an existing folder. The system releases it when its holder ends; the file stays.
 
-    Parameters
-    ----------
-    path
-        The lock's file; its folder must exist.
-    wait
-        Wait until it is free; otherwise raise ``Taken``.
-    told
-        Called once if one has to wait.
+    Waits until it is free (``told`` is called once then) or, without ``wait``, raises ``Taken``.
     """
     from filelock import FileLock, Timeout
 

@@ -15,7 +15,7 @@ from bridgemil import backbones, methods
 from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.settings import changed_from_preset
+from bridgemil.cohort.sources import changed_from_preset
 from bridgemil.engine.benchmark import benchmark
 from bridgemil.engine.execute import Where
 from bridgemil.engine.plan import Experiment, Plan

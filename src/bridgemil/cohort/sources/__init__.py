@@ -1,7 +1,7 @@
 """Where recordings come from: a source lists the recordings of a folder without reading a signal.
 
 A source is a module with one function, ``find(root, options) -> Listing``; add one by adding a file and its name to
-``SOURCES``.
+``SOURCES``. A preset, a data set with settings of its own, also has ``SETTINGS`` and is named in ``PRESETS``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from bridgemil.errors import BadUse, Problem, plain
+from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.errors import BadUse, Problem, one_of, plain
 
-SOURCES = ("bids", "manifest", "adftd", "mumtaz2017", "rockhill2021")
+PRESETS = ("adftd", "mumtaz2017", "rockhill2021")  # the data sets of the paper, as it prepares them
+SOURCES = ("bids", "manifest", *PRESETS)
 NOT_TEXT = "its name is not UTF-8 or holds control characters (shown as codes); rename it"
 
 
@@ -54,7 +57,7 @@ class LeftOut:
 
 @dataclass
 class Listing:
-    """All recordings to prepare, in the order their windows are kept, with everything that must be said about them."""
+    """All recordings to prepare, in the order their windows are kept, with labels, notes and problems."""
 
     source: str
     root: Path
@@ -128,6 +131,29 @@ def respelt(labels: Iterable[str]) -> dict[str, str]:
         usual.setdefault(label.strip().casefold(), label)
     other = {label: usual[label.strip().casefold()] for label in sorted(counts)}
     return {label: known for label, known in other.items() if label != known}
+
+
+def preset_settings(name: str) -> PrepareSettings:
+    """The settings of a preset."""
+    one_of("preset", name, PRESETS)
+    settings: PrepareSettings = importlib.import_module(f"{__name__}.{name}").SETTINGS
+    return settings
+
+
+def changed_from_preset(source: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a prepared cohort that differ from the paper's, but for the number of folds.
+
+    Parameters
+    ----------
+    source : str
+        The cohort's source; nothing differs for one that is no preset.
+    settings : dict
+        As written in its cohort.json.
+    """
+    if source not in PRESETS:
+        return {}
+    usual = preset_settings(source).model_dump(mode="json")
+    return {key: value for key, value in settings.items() if key != "folds" and value != usual.get(key)}
 
 
 def find(

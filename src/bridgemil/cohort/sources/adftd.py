@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridgemil.cohort import formats
+from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import Listing, SourceOptions, bids
 from bridgemil.errors import BadData, Problem
 
+SETTINGS = PrepareSettings(channels=ADFTD_ORDER, bad_annotations="keep", folds=10, burn_in=10)
 CLASSES = {"A": "AD", "F": "FTD", "C": "HC"}
 
 

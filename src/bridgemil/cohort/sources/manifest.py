@@ -1,4 +1,4 @@
-"""Any folder with a manifest: a CSV of ``subject,label,file``, one row a recording, rows of a subject in order.
+"""Any folder with a manifest: a CSV of ``subject,label,file``, one row per recording, rows of a subject in order.
 
 Commas, semicolons or tabs separate the columns; capitals and spaces in their names do not matter. File names are
 relative to the manifest. Further columns (site, age, family) are kept with the subject.

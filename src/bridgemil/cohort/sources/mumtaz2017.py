@@ -1,6 +1,6 @@
 """Mumtaz2017 (figshare 4244171): a flat folder of ``MDD S<n> <EC|EO|TASK>.edf`` and ``H S<n> <EC|EO|TASK>.edf``.
 
-Group and number together are the subject: H S1 and MDD S1 are two people. Eyes closed stands before eyes open; TASK
+Group and number together are the subject: H S1 and MDD S1 are two subjects. Eyes closed stands before eyes open; TASK
 is not used. One recording (H S15 EO) exists twice under numeric prefixes: the first by name is kept. MDD S33 and MDD
 S34 are the same recordings under two ids, as are H S27 and H S30: the preset's ``duplicates`` setting keeps the lower
 number, since one person in two folds leaks test data into training.
@@ -12,9 +12,14 @@ import re
 from pathlib import Path
 
 from bridgemil.cohort import formats
+from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
 from bridgemil.errors import BadData, Problem
 
+SETTINGS = PrepareSettings(
+    channels=tuple("Fp1 Fp2 F3 F4 C3 C4 P3 P4 O1 O2 F7 F8 T3 T4 T5 T6 Fz Cz Pz".split()),
+    low=0.3, high=75.0, notch=(50.0,), bad_annotations="keep", duplicates="keep-first", folds=10, burn_in=0,
+)  # fmt: skip
 NAME = re.compile(r"^(?:\d+_)?(MDD|H)\s+S(\d+)\s+(EC|EO|TASK)\s*\.edf$", re.IGNORECASE)
 CLASSES = {"MDD": "MDD", "H": "HC"}
 

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions, bids
 from bridgemil.errors import Problem
 
+MONTAGE = (
+    "Fp1 AF3 F7 F3 FC1 FC5 T7 C3 CP1 CP5 P7 P3 Pz PO3 O1 Oz O2 PO4 P4 P8 CP6 CP2 C4 T8 FC6 FC2 F4 F8 AF4 Fp2 Fz Cz"
+)
+SETTINGS = PrepareSettings(
+    channels=tuple(MONTAGE.split()), high=40.0, overlap=0.5, bad_annotations="keep", folds=5, burn_in=15
+)
 SESSIONS = {"pd": ("PD", "on"), "hc": ("HC", "hc")}
 
 

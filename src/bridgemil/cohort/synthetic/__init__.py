@@ -14,10 +14,128 @@ reference. Patients differ from controls by *evidence*, which is written to each
 With three classes, the second patient class has slower (delta) evidence over the front of the head.
 """
 
-from bridgemil.cohort.synthetic.dataset import has_evidence_windows, patients, synthesise, true_evidence
-from bridgemil.cohort.synthetic.generator import CLASSES, Event, Person, SynthSettings, evidence_windows, simulate
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.synthetic.generator import (
+    CLASSES,
+    Event,
+    Person,
+    Signal,
+    SynthSettings,
+    evidence_windows,
+    simulate,
+)  # fmt: skip
+from bridgemil.cohort.tables import read_table
+from bridgemil.errors import BadUse
+from bridgemil.parallel import cores, each
+from bridgemil.storage.files import new_file, write_json, write_text
 
 __all__ = [
     "CLASSES", "Event", "Person", "SynthSettings", "evidence_windows", "has_evidence_windows", "patients", "simulate",
     "synthesise", "true_evidence",
 ]  # fmt: skip
+
+
+def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None, progress: bool = True) -> Path:
+    """Write the cohort's BIDS folder and return its path; interrupted, the same call resumes."""
+    out = Path(out)
+    generated_by = {"Name": "bridgemil synth", "Settings": settings.model_dump()}
+    about = out / "dataset_description.json"
+    if about.is_file():
+        if _generated_by(about) != [generated_by]:
+            raise BadUse(f"{out}: holds another data set; choose another folder")
+    elif out.exists() and any(out.iterdir()):
+        raise BadUse(f"{out}: exists and is not empty; choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    description = {"Name": "bridgemil synthetic cohort", "BIDSVersion": "1.8.0", "DatasetType": "raw", "License": "CC0"}
+    write_json(about, description | {"GeneratedBy": [generated_by]})
+
+    tasks = [(out, settings, index) for index in range(settings.subjects)]
+    rows = dict(each(_write_person, tasks, jobs=jobs or cores(), label="simulating", show=progress))
+    table = ["\t".join(("participant_id", "group", "age", "sex")), *(rows[task] for task in tasks)]
+    write_text(out / "participants.tsv", "\n".join(table) + "\n")
+    return out
+
+
+def _generated_by(about: Path) -> Any:
+    """What a dataset_description.json says of the program that wrote it; None if it is not one."""
+    try:
+        content = json.loads(about.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return content.get("GeneratedBy") if isinstance(content, dict) else None
+
+
+def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
+    """Simulate and write one person; returns the row of participants.tsv."""
+    from edfio import Edf, EdfSignal
+
+    out, settings, index = task
+    rng = np.random.default_rng([settings.seed, 9, index])  # age and sex do not depend on the class
+    subject, label = f"sub-{index + 1:03d}", CLASSES[index % settings.classes]
+    row = "\t".join((subject, label, str(rng.integers(50, 80)), str(rng.choice(["F", "M"]))))
+    stem = out / subject / "eeg" / f"{subject}_task-rest"
+    if Path(f"{stem}_eeg.json").is_file():  # written last
+        return row
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    person = simulate(settings, index)
+    signals = [
+        EdfSignal(row, settings.sfreq, label=f"EEG {name}", physical_dimension="uV")
+        for name, row in zip(ADFTD_ORDER, person.signal, strict=True)
+    ]
+    with new_file(Path(f"{stem}_eeg.edf")) as stream:
+        Edf(signals).write(stream)
+    lines = ["onset\tduration\ttrial_type"] + [f"{e.onset:.3f}\t{e.duration:.3f}\t{e.kind}" for e in person.events]
+    write_text(Path(f"{stem}_events.tsv"), "\n".join(lines) + "\n")
+    sidecar = {
+        "TaskName": "rest", "SamplingFrequency": settings.sfreq, "RecordingDuration": settings.seconds,
+        "RecordingType": "continuous", "PowerLineFrequency": 50, "EEGReference": "n/a", "SoftwareFilters": "n/a",
+    }  # fmt: skip
+    write_json(Path(f"{stem}_eeg.json"), sidecar)
+    return row
+
+
+def true_evidence(recordings: str | Path, subject: str, starts: Signal) -> NDArray[np.bool_]:
+    """Which of a subject's windows hold evidence, from the events.tsv that ``synthesise`` wrote.
+
+    Parameters
+    ----------
+    recordings
+        The folder ``synthesise`` wrote.
+    subject
+        As in participants.tsv, ``sub-001``.
+    starts
+        Where each window of one second begins, in seconds (windows).
+
+    Returns
+    -------
+    numpy.ndarray
+        True where a window holds evidence (windows). Of a ``trait`` cohort no window is known to hold more than
+        another, so none is True; ``has_evidence_windows`` tells such a cohort.
+    """
+    _, rows = read_table(Path(recordings) / subject / "eeg" / f"{subject}_task-rest_events.tsv")
+    events = [Event(float(row["onset"]), float(row["duration"]), row["trial_type"]) for _, row in rows]
+    return evidence_windows(events, len(starts), starts)
+
+
+def patients(recordings: str | Path) -> set[str]:
+    """The subjects with the disease, by the participants.tsv that ``synthesise`` wrote.
+
+    Controls have a little evidence too, but it contradicts their label: only in patients does evidence support it.
+    """
+    _, rows = read_table(Path(recordings) / "participants.tsv")
+    return {row["participant_id"] for _, row in rows if row["group"] != CLASSES[0]}
+
+
+def has_evidence_windows(recordings: str | Path) -> bool:
+    """Whether the folder ``synthesise`` wrote has windows of evidence to find: not where the disease is a trait."""
+    about = json.loads((Path(recordings) / "dataset_description.json").read_text(encoding="utf-8"))
+    return bool(about["GeneratedBy"][0]["Settings"]["evidence"] != "trait")

@@ -90,9 +90,9 @@ class Band(NamedTuple):
     """A band of activity and its spreads, as standard deviations of log amplitude."""
 
     level: float  # median amplitude in microvolt
-    people: float  # between people: the band as a whole
+    people: float  # between subjects: the band as a whole
     follows: float  # how much of the delta's and alpha's share in that it takes over
-    sources: float  # between people: each source by itself
+    sources: float  # between subjects: each source by itself
     moments: float  # from second to second: the band as a whole
     source_moments: float  # from second to second: each source by itself
     reach: float  # of a source, on the unit disk
