@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bridgemil import studies
+from bridgemil import cli, studies
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.report.benchmark import build
@@ -21,7 +20,9 @@ from contexts import QUICK, quick_context
 VARIANT = "wo_variance_covariance"
 
 
-def test_one_pair_one_p_one_sentence(cohort: Cohort, tmp_path: Path) -> None:
+def test_one_pair_one_p_one_sentence(
+    cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = studies.study("ablation", quick_context(cohort, tmp_path, options={"variants": [VARIANT]}))
     runs = tmp_path / "runs"
     how = {"backbone": "eegnet", "recipe": "paper", "budget": "demo", "folds": 3, "out": runs, "progress": False}
@@ -39,23 +40,16 @@ def test_one_pair_one_p_one_sentence(cohort: Cohort, tmp_path: Path) -> None:
     assert (ours.p, ours.sentence) == (pytest.approx(pair.p), pair.sentence), "report"
     assert pair.sentence in page
 
-    words = [
-        sys.executable,
-        "-m",
-        "bridgemil",
-        "evaluate",
-        cohort.path,
-        "--method",
-        "bridgemil",
-        "--backbone",
-        "eegnet",
-    ]
-    words += ["--recipe", "paper", "--budget", "demo", "--folds", 3, "--out", runs]
+    words = ["bridgemil", "evaluate", cohort.path, "--method", "bridgemil", "--backbone", "eegnet", "--recipe", "paper"]
+    words += ["--budget", "demo", "--folds", 3, "--out", runs]
     words += [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
-    printed = [
-        subprocess.run([*map(str, words), *more], capture_output=True, text=True, check=True).stdout
-        for more in ([], ["--json"])
-    ]
+    printed = []
+    for more in ([], ["--json"]):
+        monkeypatch.setattr(sys, "argv", [*map(str, words), *more])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert end.value.code == 0
+        printed.append(capfd.readouterr().out)
     for name, baseline in json.loads(printed[1])["baselines"].items():
         pair, said = whole.compare(whole.baselines[name]), baseline["comparison"]
         assert (said["p"], said["sentence"]) == (pytest.approx(pair.p), pair.sentence), "evaluate --json"

@@ -19,7 +19,7 @@ from bridgemil import cli, studies
 from bridgemil.cli import study
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.runs import RunStore
-from contexts import QUICK, files
+from contexts import QUICK, files, quick_context
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -146,21 +146,18 @@ def test_benchmark_varies_settings(cohort: Cohort, tmp_path: Path, call: Call) -
     assert not (tmp_path / "runs").exists()
 
 
-def test_killed_half_way_it_goes_on_to_the_same_figure(cohort: Cohort, tmp_path: Path) -> None:
+def test_killed_half_way_it_resumes_to_the_same_figure(cohort: Cohort, tmp_path: Path) -> None:
     settings = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
-
-    def start(out: str) -> subprocess.Popen[bytes]:
-        command = [
-            sys.executable, "-m", "bridgemil", "study", "sensitivity", str(cohort.path), "--out", str(tmp_path / out),
-            "--backbone", "eegnet", "--recipe", "paper", "--budget", "demo", "--folds", "3", "--jobs", "1", "--device",
-            "cpu", "--vary", "stage2.retention=0,1e-6,1e-4,1e-3,1e-2", *settings,
-        ]  # fmt: skip
-        quiet = subprocess.DEVNULL
-        return subprocess.Popen(command, start_new_session=True, stdout=quiet, stderr=quiet)
-
-    assert start("whole").wait() == 0
+    command = [
+        sys.executable, "-m", "bridgemil", "study", "sensitivity", str(cohort.path), "--out", str(tmp_path / "killed"),
+        "--backbone", "eegnet", "--recipe", "paper", "--budget", "demo", "--folds", "3", "--jobs", "1", "--device",
+        "cpu", "--vary", "stage2.retention=0,1e-4,1e-2", *settings,
+    ]  # fmt: skip
+    options = {"vary": {"stage2.retention": [0, 1e-4, 1e-2]}}
+    studies.study("sensitivity", quick_context(cohort, tmp_path / "whole", options=options))
     every, store = RunStore(tmp_path / "whole/runs").finished(), RunStore(tmp_path / "killed/runs")
-    first = start("killed")
+    quiet = subprocess.DEVNULL
+    first = subprocess.Popen(command, start_new_session=True, stdout=quiet, stderr=quiet)
     try:
         while not store.finished():
             assert first.poll() is None, "it ended before it could be killed"
@@ -171,7 +168,7 @@ def test_killed_half_way_it_goes_on_to_the_same_figure(cohort: Cohort, tmp_path:
     done = {identity: (store.run(identity) / "run.json").stat().st_mtime_ns for identity in store.finished()}
     assert 0 < len(done) < len(every)
     assert not (tmp_path / "killed/sensitivity").exists()
-    assert start("killed").wait() == 0
+    studies.study("sensitivity", quick_context(cohort, tmp_path / "killed", options=options))
     assert store.finished() == every
     assert all((store.run(identity) / "run.json").stat().st_mtime_ns == done[identity] for identity in done)
     written = files(tmp_path / "killed/sensitivity")
