@@ -124,7 +124,7 @@ def with_files(cohort: Cohort, **more: Callable[[str], Any]) -> Cohort:
     """The cohort as if it had been prepared from one file a subject."""
     files = files_of(cohort, **more)
     records = [replace(r, recordings=(file["file"],)) for r, file in zip(cohort.records.values(), files, strict=True)]
-    about = cohort.about | {"files": files, "source": "bids"}
+    about = cohort.metadata | {"files": files, "source": "bids"}
     return Cohort(records, about, cohort._columns, arrays=cohort._arrays)
 
 

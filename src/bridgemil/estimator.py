@@ -417,7 +417,7 @@ def _cohort(
         1.0 if math.isnan(sfreq) else sfreq, names, native_sfreq=native_sfreq,
     )  # fmt: skip
     records = [replace(made.records[subjects[i]], subject=name) for i, name in zip(places, subjects, strict=True)]
-    return Cohort(records, made.about | {"sfreq": sfreq}, {}, arrays=dict(zip(subjects, bags, strict=True)))
+    return Cohort(records, made.metadata | {"sfreq": sfreq}, {}, arrays=dict(zip(subjects, bags, strict=True)))
 
 
 def _validation(

@@ -353,7 +353,7 @@ def _with_an_empty_recording(cohort: Cohort) -> Cohort:
     for i, record in enumerate(cohort.records.values()):
         sizes = (record.n_windows, 0) if i % 3 else (0, record.n_windows)
         records.append(replace(record, recordings=("a", "b"), recording_windows=sizes))
-    return Cohort(records, cohort.about, cohort._columns, arrays=cohort._arrays)
+    return Cohort(records, cohort.metadata, cohort._columns, arrays=cohort._arrays)
 
 
 # Cohorts of different shapes, with nothing planted.

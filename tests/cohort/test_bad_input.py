@@ -94,7 +94,7 @@ def test_skip_bad_goes_on_without_it_and_lists_it(bids: Path, tmp_path: Path, da
     cohort = quiet(bids, tmp_path / "c", skip_bad=True)
     gone = {"sub-04"} | ({"sub-01"} if damage in (copied, copied_under_another_header) else set())
     assert set(cohort.subjects) == {f"sub-{i:02d}" for i in range(1, 7)} - gone
-    assert any(line.startswith("sub-04") for line in cohort.about["skipped"])
+    assert any(line.startswith("sub-04") for line in cohort.metadata["skipped"])
 
 
 def test_all_problems_are_listed_at_once(bids: Path, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_what_was_skipped_for_one_reason_is_one_line_of_the_summary(
         file = source / f"sub-{i:02d}/eeg/sub-{i:02d}_task-rest_eeg.edf"
         write_edf(file, noise(i, 8, 250, 5), 250, MONTAGE[:5])
     cohort = quiet(source, tmp_path / "c", channels=MONTAGE, skip_bad=True)
-    assert len(cohort.about["skipped"]) == 4
+    assert len(cohort.metadata["skipped"]) == 4
     print_summary(cohort)
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.count("missing electrode") == 1
@@ -175,7 +175,7 @@ def test_a_low_rate_is_allowed_when_said_so_and_recorded(bids: Path, tmp_path: P
     slow(recording(bids, 4))
     cohort = quiet(bids, tmp_path / "c", allow_low_rate=True)
     assert len(cohort) == 6
-    assert any("sub-04" in note and "left out" in note for note in cohort.about["notes"])
+    assert any("sub-04" in note and "left out" in note for note in cohort.metadata["notes"])
 
 
 @pytest.mark.parametrize("label", [None, "diagnosis"])

@@ -153,11 +153,11 @@ def test_a_thousand_subjects_open_at_once_and_without_their_signal(tmp_path: Pat
     records = [
         SubjectRecord(f"s{i}", "ab"[i % 2], ("f",), (300,), (0.0,) * 19, (1.0,) * 19, "0" * 64) for i in range(1000)
     ]
-    cohort = Cohort(records, few.about | {"channels": channels}, {r.subject: {"site": "x"} for r in records})
+    cohort = Cohort(records, few.metadata | {"channels": channels}, {r.subject: {"site": "x"} for r in records})
     for record in records:
         subject_folder(tmp_path, record.subject).mkdir(parents=True)
         (subject_folder(tmp_path, record.subject) / "manifest.json").write_text("{}")
-    write_cohort(tmp_path, cohort.about, cohort.rows())
+    write_cohort(tmp_path, cohort.metadata, cohort.rows())
     times = []
     for _ in range(3):
         start = time.perf_counter()

@@ -38,7 +38,7 @@ def prepared(bids: Path, out: Path) -> Cohort:
 
 
 def headers(cohort: Cohort, key: str) -> dict[str, object]:
-    return {file["subject"]: file[key] for file in cohort.about["files"]}
+    return {file["subject"]: file[key] for file in cohort.metadata["files"]}
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_the_cohorts_hash_does_not_depend_on_headers_and_resuming_numbers_them_a
     cohort = prepared(named, out)
     assert cohort.hash == plain.hash
     before = (out / "subjects/sub-01/windows.npy").stat().st_mtime_ns
-    assert prepared(named, out).about == cohort.about
+    assert prepared(named, out).metadata == cohort.metadata
     (out / "cohort.json").unlink()  # interrupted just before the end
     shutil.rmtree(out / "subjects/sub-03")
-    assert prepared(named, out).about["files"] == cohort.about["files"]
+    assert prepared(named, out).metadata["files"] == cohort.metadata["files"]
     assert (out / "subjects/sub-01/windows.npy").stat().st_mtime_ns == before, "nothing was cut anew"
     assert verify(out, progress=False).findings == []
 
@@ -137,6 +137,6 @@ def test_a_cohort_of_an_earlier_version_is_read_and_said_not_to_record_it(bids: 
     skipped = [finding.message for finding in looked.named("shortcuts") if finding.status == "SKIP"]
     assert "channels (how many each file had is not recorded" in skipped[0]
     assert "date (the order of recording is not recorded" in skipped[0]
-    assert "identity" not in prepared(bids, out).about["files"][0], "finished, it is left as it is"
+    assert "identity" not in prepared(bids, out).metadata["files"][0], "finished, it is left as it is"
     (out / "manifest.json").unlink()
-    assert "identity" in prepared(bids, out).about["files"][0]
+    assert "identity" in prepared(bids, out).metadata["files"][0]

@@ -257,7 +257,7 @@ def test_messages_never_repeat_the_headers_text(bids: Path, tmp_path: Path, posi
         quiet(bids, tmp_path / "c")
     assert NAME[:4] not in str(caught.value)
     cohort = quiet(bids, tmp_path / "c", skip_bad=True)
-    assert NAME[:4] not in json.dumps(cohort.about)
+    assert NAME[:4] not in json.dumps(cohort.metadata)
 
 
 def test_names_and_dates_of_a_header_do_not_reach_the_cohort(bids: Path, tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_a_pipe_named_like_a_recording_is_refused_at_once(bids: Path, tmp_path: 
     with pytest.raises(BadData, match=r"sub-04: listed in participants.tsv but has no EEG recording"):
         quiet(bids, tmp_path / "c")
     cohort = quiet(bids, tmp_path / "c", skip_bad=True)
-    assert any("is no regular file" in item["why"] for item in cohort.about["left_out"])
+    assert any("is no regular file" in item["why"] for item in cohort.metadata["left_out"])
     (bids / "m.csv").write_text(f"subject,label,file\na,x,{recording(bids)}\nb,y,{recording(bids, 1)}\n")
     with pytest.raises(BadData, match=r"_eeg.edf: is no regular file but a pipe"):
         quiet(bids / "m.csv", tmp_path / "d", label=None)

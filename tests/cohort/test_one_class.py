@@ -44,7 +44,7 @@ def test_it_is_prepared_inspected_and_audited_but_not_trained_on(
     assert cohort.classes == (["C"] if has_labels else [])
     assert set(cohort.y) == {0 if has_labels else -1}
     note = "one class only (C)" if has_labels else "no labels"
-    assert any(line.startswith(note) for line in cohort.about["notes"])
+    assert any(line.startswith(note) for line in cohort.metadata["notes"])
 
     draw_cohort(cohort, tmp_path / "picture.png", show=False)
     print_summary(cohort)

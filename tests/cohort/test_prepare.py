@@ -46,9 +46,9 @@ def test_windows_equal_a_plain_mne_loop(bids: Path, tmp_path: Path) -> None:
     assert cohort.windows("sub-02").shape == (8, 6, 200)
     np.testing.assert_allclose(cohort.windows("sub-02"), expected, rtol=1e-6, atol=1e-5)
     assert cohort.column("Age") == ["60", "61", "62", "63", "64", "65"]
-    files = cohort.about["files"]
+    files = cohort.metadata["files"]
     assert all(len(file["sha256"]) == 64 and file["sfreq"] == 250 for file in files)
-    assert cohort.about["versions"]["mne"] == mne.__version__
+    assert cohort.metadata["versions"]["mne"] == mne.__version__
 
 
 @pytest.mark.parametrize("sfreq", [95, 128, 500])
@@ -66,7 +66,7 @@ def test_only_shared_channels_are_kept_and_the_rest_is_listed(bids: Path, tmp_pa
     write_edf(path, noise(9, 8, 250, len(names)), 250, names)
     cohort = quiet(bids, tmp_path / "c")
     assert cohort.channels == ["Fp1", "Fp2", "C3", "C4", "O1", "O2"]
-    left_out = {item["what"]: item["why"] for item in cohort.about["left_out"]}
+    left_out = {item["what"]: item["why"] for item in cohort.metadata["left_out"]}
     assert set(left_out) == {"channel EEG T3-LE", "channel EEG A2-A1", "channel EXG1"}
     assert "in 1 of 6 recordings" in left_out["channel EEG T3-LE"]
     expected = plain_mne(path, ["EEG FP1-LE", "FP2", "EEG C3-LE", "EEG C4-LE", "EEG O1-LE", "O2."])
@@ -91,7 +91,7 @@ def test_classes_are_renamed_and_others_left_out_by_name(tmp_path: Path) -> None
     cohort = quiet(root, tmp_path / "c", classes={"A": "AD", "C": "HC"})
     assert cohort.classes == ["AD", "HC"]
     assert cohort.labels == ["AD", "HC", "HC"]
-    assert {"what": "sub-3", "why": "class 'F' is not among the classes asked for"} in cohort.about["left_out"]
+    assert {"what": "sub-3", "why": "class 'F' is not among the classes asked for"} in cohort.metadata["left_out"]
     with pytest.raises(BadUse, match="names 'X', but the labels are 'A', 'C', 'F'"):
         quiet(root, tmp_path / "d", classes={"X": "Y"})
 
@@ -103,7 +103,7 @@ def test_sessions_and_tasks_narrow_the_choice(bids: Path, tmp_path: Path) -> Non
             write_edf(folder / f"sub-{i:02d}_{name}_eeg.edf", noise(100 * k + 50 + i, 4, 250), 250, MONTAGE)
     cohort = quiet(bids, tmp_path / "all")
     assert cohort.records["sub-01"].recording_windows == (8, 4, 4, 4)
-    assert any("sessions are used together: 1, 2" in note for note in cohort.about["notes"])
+    assert any("sessions are used together: 1, 2" in note for note in cohort.metadata["notes"])
     assert quiet(bids, tmp_path / "s", session="2").records["sub-01"].recording_windows == (4, 4)
     assert quiet(bids, tmp_path / "t", session="2", task="move").records["sub-01"].recordings == (
         "sub-01/ses-2/eeg/sub-01_ses-2_task-move_eeg.edf",
@@ -149,11 +149,11 @@ def test_marked_windows_are_dropped_and_counted_or_kept(bids: Path, tmp_path: Pa
     cohort = quiet(bids, tmp_path / "c")
     assert cohort.window_starts("sub-01").tolist() == [0, 2, 4, 7]
     assert cohort.window_starts("sub-02").tolist() == [0, 1, 4, 5, 6, 7]
-    files = {file["subject"]: file for file in cohort.about["files"]}
+    files = {file["subject"]: file for file in cohort.metadata["files"]}
     assert (files["sub-01"]["marked_bad"], files["sub-01"]["dropped_marked_bad"]) == (4, 4)
     kept = quiet(bids, tmp_path / "d", bad_annotations="keep")
     assert kept.records["sub-01"].n_windows == 8
-    assert {f["subject"]: f["marked_bad"] for f in kept.about["files"]}["sub-01"] == 4
+    assert {f["subject"]: f["marked_bad"] for f in kept.metadata["files"]}["sub-01"] == 4
 
 
 def test_touching_counts_points_and_stretches() -> None:
@@ -171,7 +171,7 @@ def test_large_windows_are_rejected_only_when_asked(bids: Path, tmp_path: Path) 
     assert quiet(bids, tmp_path / "c").n_windows == 48
     cohort = quiet(bids, tmp_path / "d", reject_uv=600)
     assert cohort.window_starts("sub-01").tolist() == [0, 1, 3, 4, 5, 6, 7]
-    assert sum(file["dropped_amplitude"] for file in cohort.about["files"]) == 1
+    assert sum(file["dropped_amplitude"] for file in cohort.metadata["files"]) == 1
     with pytest.raises(BadData, match="no usable window is left after amplitude rejection"):
         quiet(bids, tmp_path / "e", reject_uv=0.01)
 
@@ -183,7 +183,7 @@ def test_bad_channels_stop_or_go_or_are_rebuilt(bids: Path, tmp_path: Path) -> N
         quiet(bids, tmp_path / "c")
     dropped = quiet(bids, tmp_path / "d", bad_channels="drop")
     assert dropped.channels == ["Fp1", "Fp2", "C4", "O1", "O2"]
-    assert any("lacking in sub-01" in item["why"] for item in dropped.about["left_out"])
+    assert any("lacking in sub-01" in item["why"] for item in dropped.metadata["left_out"])
     rebuilt = quiet(bids, tmp_path / "e", bad_channels="interpolate")
     plain = quiet(bids, tmp_path / "f", bad_channels="interpolate", channels=("C4",))
     bag = rebuilt.windows("sub-01")
@@ -191,7 +191,7 @@ def test_bad_channels_stop_or_go_or_are_rebuilt(bids: Path, tmp_path: Path) -> N
     np.testing.assert_array_equal(bag[:, 3], plain.windows("sub-01")[:, 0])
     own = plain_mne(bids / "sub-01/eeg/sub-01_task-rest_eeg.edf", ["C3"])[:, 0]
     assert abs(np.corrcoef(bag[:, 2].ravel(), own.ravel())[0, 1]) < 0.2
-    assert any("C3 marked bad; interpolated" in note for note in rebuilt.about["notes"])
+    assert any("C3 marked bad; interpolated" in note for note in rebuilt.metadata["notes"])
 
 
 def test_references(bids: Path, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_row_of_a_manifest_written_twice_is_used_once_and_listed(tmp_path: Pat
     (tmp_path / "list.csv").write_text("\n".join([*rows, "P0,a,./0.edf"]) + "\n")
     cohort = quiet(tmp_path / "list.csv", tmp_path / "c", label=None, duplicates=duplicates)
     assert cohort.records["P0"].recordings == ("0.edf",)
-    assert cohort.about["left_out"] == [{"what": "P0, ./0.edf", "why": "line 8 repeats line 2; it is used once"}]
+    assert cohort.metadata["left_out"] == [{"what": "P0, ./0.edf", "why": "line 8 repeats line 2; it is used once"}]
 
 
 def test_preparing_again_does_nothing_and_other_settings_are_refused(bids: Path, tmp_path: Path) -> None:

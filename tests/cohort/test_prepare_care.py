@@ -45,8 +45,8 @@ def test_files_have_their_own_hash_however_their_folder_is_spelt(
     monkeypatch.chdir(bids.parent)
     cohort = quiet(Path(bids.name), tmp_path / "c")
     content = (bids / "sub-01/eeg/sub-01_task-rest_eeg.edf").read_bytes()
-    assert cohort.about["files"][0]["sha256"] == hashlib.sha256(content).hexdigest()
-    assert cohort.about["files"][0]["bytes"] == len(content)
+    assert cohort.metadata["files"][0]["sha256"] == hashlib.sha256(content).hexdigest()
+    assert cohort.metadata["files"][0]["bytes"] == len(content)
     (tmp_path / "link").symlink_to(bids)
     for spelling in (bids, tmp_path / "link"):
         assert quiet(spelling, tmp_path / "c").hash == cohort.hash, "the finished cohort was not recognised"
@@ -101,7 +101,7 @@ def test_a_second_writer_changes_nothing(bids: Path, tmp_path: Path) -> None:
     quiet(bids, tmp_path / "c")
     with FileLock(tmp_path / "c/.lock"), pytest.raises(BadUse, match="another `prepare` is writing there"):
         quiet(bids, tmp_path / "c", high=40, overwrite=True)
-    assert Cohort.open(tmp_path / "c").about["settings"]["high"] == 45
+    assert Cohort.open(tmp_path / "c").metadata["settings"]["high"] == 45
 
 
 def test_skipped_recordings_have_no_say_in_the_channels(bids: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_recordings_refused_for_their_channels_have_no_say_in_them_either(
     write_edf(bids / "sub-04/eeg/sub-04_task-rest_eeg.edf", two, sfreq, ("Fp1", "Fp2"))
     cohort = quiet(bids, tmp_path / "c", skip_bad=True)
     assert cohort.channels == list(MONTAGE)
-    assert cohort.about["left_out"] == []
+    assert cohort.metadata["left_out"] == []
     assert len(cohort) == 5
 
 
@@ -144,7 +144,7 @@ def test_microvolts_called_millivolts_are_noticed(bids: Path, tmp_path: Path, fa
         quiet(bids, tmp_path / "c")
     skipped = quiet(bids, tmp_path / "c", skip_bad=True)
     assert "sub-01" not in skipped.subjects
-    assert "is the file's unit right?" in skipped.about["skipped"][0]
+    assert "is the file's unit right?" in skipped.metadata["skipped"][0]
 
 
 def test_drift_and_mains_are_no_wrong_unit(bids: Path, tmp_path: Path) -> None:
@@ -202,12 +202,12 @@ def test_a_notch_whose_flank_is_beyond_nyquist_is_refused_before_cutting(tmp_pat
     with pytest.raises(BadData, match=r"sampled at 101 Hz: a filter edge of 50.625 Hz is at or beyond its Nyquist"):
         quiet(source, tmp_path / "c", high=40, notch=(50,))
     cohort = quiet(source, tmp_path / "c", high=40, notch=(50,), allow_low_rate=True)
-    assert "filters at or beyond 50.5 Hz were left out" in cohort.about["notes"][0]
+    assert "filters at or beyond 50.5 Hz were left out" in cohort.metadata["notes"][0]
 
 
 def test_a_recording_shorter_than_the_filter_is_noted(bids: Path, tmp_path: Path) -> None:
     write_edf(bids / "sub-02/eeg/sub-02_task-rest_eeg.edf", noise(45, 2, 250), 250, MONTAGE)
-    (note,) = quiet(bids, tmp_path / "c").about["notes"]
+    (note,) = quiet(bids, tmp_path / "c").metadata["notes"]
     assert note.startswith("sub-02, sub-02/eeg/sub-02_task-rest_eeg.edf: shorter than the filter, which distorts it")
 
 
@@ -218,14 +218,14 @@ def test_different_references_in_the_channels_names_are_recorded_and_noted(tmp_p
         path = tmp_path / f"b/sub-{i:02d}/eeg/sub-{i:02d}_task-rest_eeg.edf"
         write_edf(path, noise(60 + i, 8, 250), 250, [f"EEG {name}-{'LE' if i == 1 else 'REF'}" for name in MONTAGE])
     cohort = quiet(tmp_path / "b", tmp_path / "c")
-    stated = [file.get("reference") for file in cohort.about["files"]]
+    stated = [file.get("reference") for file in cohort.metadata["files"]]
     assert stated == ["LE", "REF", None, "REF", None, None]
-    assert "reference" not in cohort.about["files"][2]
-    assert cohort.about["notes"] == [
+    assert "reference" not in cohort.metadata["files"][2]
+    assert cohort.metadata["notes"] == [
         "by their channels' names the recordings have different references: REF (2 A), linked ears (1 C), "
         "none named (1 A, 2 C); --reference average makes them alike"
     ]
-    assert quiet(tmp_path / "b", tmp_path / "d", reference=("average",)).about["notes"] == []
+    assert quiet(tmp_path / "b", tmp_path / "d", reference=("average",)).metadata["notes"] == []
 
 
 def test_spellings_of_one_reference_are_not_different_references(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_spellings_of_one_reference_are_not_different_references(tmp_path: Path)
         path = tmp_path / f"b/sub-{i:02d}/eeg/sub-{i:02d}_task-rest_eeg.edf"
         spelling = ("LE", "A1A2", "(A1+A2)")[i % 3]
         write_edf(path, noise(60 + i, 8, 250), 250, [f"EEG {name}-{spelling}" for name in MONTAGE])
-    assert quiet(tmp_path / "b", tmp_path / "c").about["notes"] == []
+    assert quiet(tmp_path / "b", tmp_path / "c").metadata["notes"] == []
 
 
 def test_runs_are_in_the_order_of_their_numbers_and_strange_files_are_listed(bids: Path, tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_runs_are_in_the_order_of_their_numbers_and_strange_files_are_listed(bid
     write_edf(folder / "recording2.edf", noise(99, 4, 250), 250, MONTAGE)
     cohort = quiet(bids, tmp_path / "c")
     assert cohort.records["sub-01"].recording_windows == (3, 4, 5)
-    assert [item["what"] for item in cohort.about["left_out"]] == ["sub-01/eeg/recording2.edf"]
+    assert [item["what"] for item in cohort.metadata["left_out"]] == ["sub-01/eeg/recording2.edf"]
 
 
 def patched(path: Path, at: int, text: bytes) -> None:
@@ -275,14 +275,14 @@ def test_a_side_file_applies_where_its_name_says_nothing_that_the_recordings_lac
 ) -> None:
     (bids / place).parent.mkdir(parents=True, exist_ok=True)
     (bids / place).write_text(BAD_STRETCH)
-    assert quiet(bids, tmp_path / "c").about["files"][0]["dropped_marked_bad"] == dropped
+    assert quiet(bids, tmp_path / "c").metadata["files"][0]["dropped_marked_bad"] == dropped
 
 
 def test_the_nearest_side_file_counts_and_two_of_one_rank_are_a_problem(bids: Path, tmp_path: Path) -> None:
     (bids / "task-rest_events.tsv").write_text(BAD_STRETCH)
     (bids / "sub-01/eeg/sub-01_task-rest_events.tsv").write_text("onset\tduration\ttrial_type\n")
     cohort = quiet(bids, tmp_path / "c")
-    assert [file["dropped_marked_bad"] for file in cohort.about["files"]] == [0, 3, 3, 3, 3, 3]
+    assert [file["dropped_marked_bad"] for file in cohort.metadata["files"]] == [0, 3, 3, 3, 3, 3]
     folder = bids / "sub-01/eeg"
     (folder / "sub-01_task-rest_eeg.edf").rename(folder / "sub-01_task-rest_run-1_eeg.edf")
     (folder / "sub-01_run-1_events.tsv").write_text(BAD_STRETCH)

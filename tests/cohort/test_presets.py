@@ -24,7 +24,7 @@ def test_adftd(shared: Path, tmp_path: Path) -> None:
     assert cohort.n_windows == 3 * 88
     assert (cohort.folds, cohort.burn_in) == (10, 10)
     assert cohort.column("MMSE")[0] == "16"
-    assert all(file["file"].startswith("derivatives/") for file in cohort.about["files"])
+    assert all(file["file"].startswith("derivatives/") for file in cohort.metadata["files"])
 
     (root / "derivatives/sub-001/eeg/sub-001_task-eyesclosed_eeg.set").unlink()
     with pytest.raises(BadData, match=r"sub-001, derivatives/sub-001/.*: file not found"):
@@ -46,7 +46,7 @@ def test_mumtaz2017(shared: Path, tmp_path: Path) -> None:
     assert cohort.records["H01"].signal_hash != cohort.records["MDD01"].signal_hash
     assert cohort.records["H15"].recordings == ("H S15 EC.edf", "6921143_H S15 EO.edf")
     assert (cohort.folds, cohort.burn_in) == (10, 0)
-    left_out = {item["what"]: item["why"] for item in cohort.about["left_out"]}
+    left_out = {item["what"]: item["why"] for item in cohort.metadata["left_out"]}
     assert left_out["6921959_H S15 EO.edf"] == "identical to 6921143_H S15 EO.edf"
     assert left_out["H S1 TASK.edf"] == "TASK recordings are not used"
     assert "neither an EC nor an EO" in left_out["MDD S8 TASK.edf"]
@@ -62,7 +62,7 @@ def test_mumtaz2017_keeps_the_lower_of_two_ids_with_the_same_recordings_and_says
     assert Counter(cohort.labels) == {"MDD": 32, "HC": 29}
     assert {"MDD33", "H27"} <= set(cohort.subjects)
     assert not {"MDD34", "H30"} & set(cohort.subjects)
-    left_out = {item["what"]: item["why"] for item in cohort.about["left_out"]}
+    left_out = {item["what"]: item["why"] for item in cohort.metadata["left_out"]}
     assert left_out["MDD34"] == "its recordings are identical to those of MDD33, which is kept"
     assert "MDD S33 EC.edf of MDD33, which is kept" in left_out["MDD34, MDD S34 EC.edf"]
     print_summary(cohort)
@@ -101,11 +101,11 @@ def test_rockhill2021(shared: Path, tmp_path: Path) -> None:
     assert tuple(cohort.channels) == rockhill2021.SETTINGS.channels
     assert cohort.n_windows == 3 * 31  # half-overlapping windows of 2 s
     assert (cohort.folds, cohort.burn_in) == (5, 15)
-    assert not any("ses-off" in file["file"] for file in cohort.about["files"])
-    left_out = [item["what"] for item in cohort.about["left_out"]]
+    assert not any("ses-off" in file["file"] for file in cohort.metadata["files"])
+    left_out = [item["what"] for item in cohort.metadata["left_out"]]
     assert sum("ses-off" in what for what in left_out) == 15
     assert {f"channel EXG{i}" for i in range(1, 9)} <= set(left_out)
     assert any("Status" in what for what in left_out)
-    shortcuts = [note for note in cohort.about["notes"] if note.startswith("possible shortcut")]
+    shortcuts = [note for note in cohort.metadata["notes"] if note.startswith("possible shortcut")]
     assert [note.split()[2] for note in shortcuts] == ["sub-pd16", "sub-pd6"]
     assert np.isfinite(cohort.windows("sub-pd6")).all()

@@ -411,7 +411,7 @@ def test_bands_that_the_preparation_removed_are_listed_with_the_result(
     method: str, bands: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cohort = people(9, windows=4)
-    cohort.about["settings"] = {"low": 0.5, "high": 20.0, "notch": []}
+    cohort.metadata["settings"] = {"low": 0.5, "high": 20.0, "notch": []}
     results = evaluate(cohort, method, folds=3, progress=False, baselines=False)
     assert list(results.bands_left_out) == bands
     assert results.to_dict()["bands_left_out"][bands[-1]] == "the low-pass at 20 Hz removed it"

@@ -47,7 +47,7 @@ def prepared(source: Path, out: Path, **more: Any) -> Said:
 def of_cohort(cohort: Cohort) -> Said:
     """What a cohort holds."""
     signals = {s: digest(np.asarray(cohort.windows(s))) for s in cohort.subjects}
-    about = cohort.about
+    about = cohort.metadata
     notes = [str(about.get(key)) for key in ("left_out", "skipped", "notes")]
     return Said([signals, cohort.labels, cohort.channels, cohort.sfreq], notes)
 

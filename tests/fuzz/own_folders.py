@@ -86,7 +86,7 @@ def _read_bundle(folder: Path, out: Path) -> Said:
     from bridgemil import bundle
 
     loaded = bundle.load(folder)
-    return Said([loaded.title, loaded.card, str(loaded.about)])
+    return Said([loaded.title, loaded.card, str(loaded.metadata)])
 
 
 OWN_FOLDERS = (

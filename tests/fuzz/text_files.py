@@ -182,7 +182,7 @@ class Splits:
         """Read, and held against its subjects."""
         plan = FoldPlan.load(folder / "s.json")
         plan.check(["a", "b", "c", "d", "é"])
-        return Said([plan.hash, plan.title, str(plan.about)])
+        return Said([plan.hash, plan.title, str(plan.metadata)])
 
 
 class Settings:

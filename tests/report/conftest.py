@@ -20,7 +20,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cohort and split: two networks with two seeds, an ensemble, and the baselines with one."""
     folder = tmp_path_factory.mktemp("report")
     cohort = people(9, windows=3, classes=("AD", "FTD", "HC"))
-    cohort.about["source"] = "adftd"  # as the preset would write
+    cohort.metadata["source"] = "adftd"  # as the preset would write
     saved = cohort.save(folder / "adftd.cohort")
     how = {"seeds": 2, "folds": 3, "out": folder / "runs", "progress": False, "settings": QUICK, **PAPER}
     evaluate(saved, "attention", **how)

@@ -41,7 +41,7 @@ def prepared(folder: Path, classes: tuple[str, str] = ("control", "patient"), **
     }
     people = signals(N, seconds=6, n_channels=3)
     made_up = with_files(made(people, labelled(N, classes), columns=columns), dropped_marked_bad=lambda _: 2)
-    made_up.about |= {
+    made_up.metadata |= {
         "settings": PrepareSettings(notch=(50.0,)).model_dump(mode="json"),
         "versions": {"bridgemil": "0.1.0", "mne": "1.2.3"},
         "left_out": [

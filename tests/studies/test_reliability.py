@@ -217,7 +217,7 @@ def test_where_the_truth_is_known_the_kept_windows_are_held_against_it(
 
 
 def test_the_papers_numbers_stand_beside_plain_gates_only(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
-    adftd: Any = SimpleNamespace(about={"source": "adftd"})
+    adftd: Any = SimpleNamespace(metadata={"source": "adftd"})
     assert "paper" not in done.findings.tables["reliability"]
     monkeypatch.setattr(StudyContext, "matches_paper", lambda *_: True)
     expected = {

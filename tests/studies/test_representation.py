@@ -146,7 +146,7 @@ def test_the_papers_numbers_are_of_spaces_there_are_and_stand_beside_comparable_
     known = {(space.kind, space.method) for space in study.SPACES}
     for kinds in paper()["representation"].values():
         assert {(kind, name) for kind, cells in kinds.items() for name in cells} <= known
-    rockhill: Any = SimpleNamespace(about={"source": "rockhill2021"})
+    rockhill: Any = SimpleNamespace(metadata={"source": "rockhill2021"})
     whole, masked = ("Stage 2", "bridgemil"), ("Stage 1", "masked")
     context = quick_context(cohort, tmp_path)
     monkeypatch.setattr(StudyContext, "matches_paper", lambda *_: False)

@@ -122,7 +122,7 @@ def test_the_papers_losses_stand_beside_only_where_they_may(
 ) -> None:
     monkeypatch.setattr(StudyContext, "perform", lambda _, experiments: list(map(made_up, experiments)))
     monkeypatch.setattr(StudyContext, "matches_paper", lambda *_: True)
-    monkeypatch.setitem(cohort.about, "source", "adftd")
+    monkeypatch.setitem(cohort.metadata, "source", "adftd")
     loss = scarcity.perform(context(cohort, tmp_path)).tables["loss"]
     assert loss["paper"].tolist() == [-8.18, -0.84, -14.54, -2.60, -9.40, -2.01]
 

@@ -20,7 +20,7 @@ MOST_OF_ONE, SHARE_OF_ONE = 3, 0.1  # subjects that may be one person by mistake
 
 def check(inputs: AuditInput) -> list[Finding]:
     """Compare files and what their headers said, as far as the cohort records it."""
-    files = inputs.cohort.about.get("files") or []
+    files = inputs.cohort.metadata.get("files") or []
     if not files:
         return [Finding("shared_files", "SKIP", "The cohort was made from arrays: it knows no files.")]
     return [_same_bytes(files), *_header(files)]

@@ -53,4 +53,4 @@ def keep(cohort: Cohort, runs: str | Path) -> None:
 
 def _key(cohort: Cohort) -> str:
     rows = [{k: v for k, v in row.items() if k not in ("sums", "centred_squares")} for row in cohort.rows()]
-    return digest([VERSION, cohort.hash, json.loads(json.dumps(rows, default=str)), cohort.about.get("files")])[:24]
+    return digest([VERSION, cohort.hash, json.loads(json.dumps(rows, default=str)), cohort.metadata.get("files")])[:24]

@@ -91,7 +91,7 @@ def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Gen
     """Balanced accuracy of one cross-validation with shuffled labels."""
     dealt = rng.permutation(cohort.labels).tolist()
     records = [replace(record, label=label) for record, label in zip(cohort.records.values(), dealt, strict=True)]
-    mixed = Cohort(records, cohort.about, {}, cohort.path, cohort._arrays)
+    mixed = Cohort(records, cohort.metadata, {}, cohort.path, cohort._arrays)
     seed, true, said = int(rng.integers(2**31)), [], []
     plan = fold_plan(mixed, folds, split_seed=seed)
     for several in zip(*(plan.cv_folds(member.selects) for member in settings.each), strict=True):

@@ -21,7 +21,7 @@ def check(inputs: AuditInput) -> list[Finding]:
     Windows may overlap within a subject: all of a subject's windows are on one side of every border.
     """
     cohort = inputs.cohort
-    files = cohort.about.get("files") or []
+    files = cohort.metadata.get("files") or []
     if not files:
         message = "The cohort was made from arrays: it does not say which recordings its windows are of."
         return [Finding(NAME, "SKIP", message, fix="rely on same_signal, which compares the signals themselves")]
@@ -49,7 +49,7 @@ def check(inputs: AuditInput) -> list[Finding]:
 
 def _spans(cohort: Cohort) -> dict[str, dict[str, NDArray[np.float64]]]:
     """Recording to subject to the starts of its windows, in seconds; a recording is one by its name or its bytes."""
-    content = {(f.get("subject"), f.get("file")): f.get("sha256") for f in cohort.about["files"]}
+    content = {(f.get("subject"), f.get("file")): f.get("sha256") for f in cohort.metadata["files"]}
     first_name: dict[str, str] = {}
     spans: dict[str, dict[str, NDArray[np.float64]]] = defaultdict(dict)
     for subject, record in cohort.records.items():

@@ -105,7 +105,7 @@ def _of_recordings(cohort: Cohort) -> list[Trait | Unknown]:
 
 def _order(cohort: Cohort) -> NDArray[np.float64]:
     names: dict[str, str] = {}
-    for file in cohort.about.get("files") or []:
+    for file in cohort.metadata.get("files") or []:
         names.setdefault(str(file.get("subject")), str(file.get("file")))
     keys = [natural_key(names.get(subject, subject)) for subject in cohort.subjects]
     place = np.empty(len(keys))
@@ -129,7 +129,7 @@ def _of_signal(inputs: AuditInput) -> list[Trait | Unknown]:
 
 def _of_files(cohort: Cohort) -> list[Trait | Unknown]:
     files: dict[str, list[Mapping[str, Any]]] = {}
-    for file in cohort.about.get("files") or []:
+    for file in cohort.metadata.get("files") or []:
         files.setdefault(str(file.get("subject")), []).append(file)
     if not all(subject in files for subject in cohort.subjects):
         why = "the cohort was made from arrays and records no files"
@@ -154,7 +154,9 @@ def _of_files(cohort: Cohort) -> list[Trait | Unknown]:
 
 def _of_references(cohort: Cohort, files: Sequence[Sequence[Mapping[str, Any]]]) -> list[Trait | Unknown]:
     """What each person was recorded against, where channels' names say it and nothing was re-referenced."""
-    if cohort.about["settings"].get("reference") or not any(file.get("reference") for parts in files for file in parts):
+    if cohort.metadata["settings"].get("reference") or not any(
+        file.get("reference") for parts in files for file in parts
+    ):
         return []
     words = [" and ".join(sorted({str(file.get("reference") or "none named") for file in parts})) for parts in files]
     return _of_words("recording_reference", "reference in the channels' names", words, technical=True)

@@ -236,7 +236,7 @@ def _trained(results: Results, single: bool) -> str:
 def _metadata(cohort: Cohort, results: Results, name: str, identity: str, single: bool) -> dict[str, Any]:
     """What bundle.json says beside the model's own facts; ``decision`` is the calibration itself."""
     decision, error = judge_calibration(*held_out(results))
-    files = cohort.about["files"]
+    files = cohort.metadata["files"]
     return {
         "name": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -248,13 +248,13 @@ def _metadata(cohort: Cohort, results: Results, name: str, identity: str, single
         "provenance": {
             "identity": identity,
             "cohort_hash": cohort.hash,
-            "source": str(cohort.about["source"]),
+            "source": str(cohort.metadata["source"]),
             "n_subjects": len(cohort),
             "n_windows": cohort.n_windows,
             "people": class_rows(cohort),
             "recordings_per_person": float(np.median([len(r.recording_windows) for r in cohort.records.values()])),
             "native_sfreq": sorted({float(file.get("native_sfreq", file["sfreq"])) for file in files}),
-            "prepared_with": dict(cohort.about.get("versions", {})),
+            "prepared_with": dict(cohort.metadata.get("versions", {})),
             "python": platform.python_version(),
             "runs": list(results.runs),
         },

@@ -62,13 +62,13 @@ def gather(
     if len(shapes) > 1 or len(channels) != next(iter(shapes))[0]:
         raise BadUse(f"all windows need one shape of {len(channels)} channels x time; found {sorted(shapes)}")
     warn_of_volts(list(arrays.values()))
-    about = {
+    metadata = {
         "source": "arrays", "channels": list(channels), "sfreq": float(sfreq), "n_times": next(iter(shapes))[1],
         "native_sfreq": None if native_sfreq is None else float(native_sfreq),
         "folds": folds or default_folds([str(label) for label in labels]), "burn_in": burn_in,
         "settings": {}, "left_out": [], "notes": [], "files": [],
     }  # fmt: skip
-    return records, about, further, arrays
+    return records, metadata, further, arrays
 
 
 def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] | None) -> list[str]:

@@ -43,7 +43,7 @@ class Cohort:
     ----------
     records
         What is known of each subject without its signal.
-    about
+    metadata
         The content of cohort.json: channels, rate in Hz, settings, source files, what was left out.
     columns
         Subject id to what else is known of it (site, age).
@@ -56,13 +56,13 @@ class Cohort:
     def __init__(
         self,
         records: Sequence[SubjectRecord],
-        about: Mapping[str, Any],
+        metadata: Mapping[str, Any],
         columns: Mapping[str, Mapping[str, Any]],
         path: Path | None = None,
         arrays: Mapping[str, NDArray[np.float32]] | None = None,
     ) -> None:
         self.records = {record.subject: record for record in records}
-        self.about: dict[str, Any] = dict(about)
+        self.metadata: dict[str, Any] = dict(metadata)
         self.path = path
         self._columns = {subject: dict(values) for subject, values in columns.items()}
         self._arrays = arrays
@@ -84,9 +84,9 @@ class Cohort:
         """
         path = Path(path)
         artifact = folder.open_cohort(path)
-        about = artifact.json(folder.METADATA)
+        metadata = artifact.json(folder.METADATA)
         records, columns = folder.read_subjects(artifact)
-        cohort = cls(records, about, columns, path)
+        cohort = cls(records, metadata, columns, path)
         cohort._artifact = artifact
         return cohort
 
@@ -133,11 +133,11 @@ class Cohort:
         """
         from bridgemil.cohort.arrays import gather
 
-        records, about, further, arrays = gather(
+        records, metadata, further, arrays = gather(
             bags, labels, subjects, sfreq, channels, columns=columns or {}, native_sfreq=native_sfreq, folds=folds,
             burn_in=burn_in,
         )  # fmt: skip
-        return cls(records, about, further, arrays=arrays)
+        return cls(records, metadata, further, arrays=arrays)
 
     @property
     def subjects(self) -> list[str]:
@@ -163,12 +163,12 @@ class Cohort:
     @property
     def channels(self) -> list[str]:
         """Channel names, in the order of the windows' second axis."""
-        return list(self.about["channels"])
+        return list(self.metadata["channels"])
 
     @property
     def sfreq(self) -> float:
         """Samples a second."""
-        return float(self.about["sfreq"])
+        return float(self.metadata["sfreq"])
 
     @property
     def native_sfreq(self) -> float | None:
@@ -176,13 +176,13 @@ class Cohort:
 
         What lies above half of it is not in the signal, whatever ``sfreq`` is.
         """
-        rates = [float(file.get("native_sfreq", file["sfreq"])) for file in self.about["files"]]
-        return min(rates) if rates else self.about.get("native_sfreq")
+        rates = [float(file.get("native_sfreq", file["sfreq"])) for file in self.metadata["files"]]
+        return min(rates) if rates else self.metadata.get("native_sfreq")
 
     @property
     def signal(self) -> Signal:
         """What all its windows have in common."""
-        filters = self.about["settings"]
+        filters = self.metadata["settings"]
         notch = tuple(float(frequency) for frequency in filters.get("notch") or ())
         return Signal(
             tuple(self.channels), self.sfreq, self.n_times, self.native_sfreq, filters.get("low"), filters.get("high"),
@@ -196,12 +196,12 @@ class Cohort:
         A new recording is prepared the same way with these and the cohort's ``channels`` (``preparation["channels"]``
         is None where all shared ones were taken).
         """
-        return copy.deepcopy(dict(self.about["settings"]))
+        return copy.deepcopy(dict(self.metadata["settings"]))
 
     @property
     def n_times(self) -> int:
         """Samples in a window."""
-        return int(self.about["n_times"])
+        return int(self.metadata["n_times"])
 
     @property
     def n_windows(self) -> int:
@@ -211,12 +211,12 @@ class Cohort:
     @property
     def folds(self) -> int:
         """The cohort's default number of folds."""
-        return int(self.about["folds"])
+        return int(self.metadata["folds"])
 
     @property
     def burn_in(self) -> int:
         """The cohort's default number of epochs before a checkpoint may be selected."""
-        return int(self.about["burn_in"])
+        return int(self.metadata["burn_in"])
 
     def windows(self, subject: str) -> NDArray[np.float32]:
         """Windows of a subject.
@@ -272,7 +272,7 @@ class Cohort:
             They sum to the subject's windows.
         """
         starts, ends = self.window_starts(subject), np.cumsum(self.records[subject].recording_windows)
-        step = max(1, round(self.n_times * (1 - self.about["settings"].get("overlap", 0.0)))) / self.sfreq
+        step = max(1, round(self.n_times * (1 - self.metadata["settings"].get("overlap", 0.0)))) / self.sfreq
         gaps = 1 + np.flatnonzero(np.diff(starts) > step + 0.5 / self.sfreq)
         lengths: list[int] = np.diff(np.unique([0, *gaps, *ends])).tolist()
         return lengths
@@ -382,7 +382,7 @@ class Cohort:
             for subject, record in self.records.items():
                 starts = self.window_starts(subject)
                 folder.write_subject(partial, subject, self.windows(subject), starts, asdict(record))
-            folder.write_cohort(partial, self.about | {"hash": self.hash}, self.rows())
+            folder.write_cohort(partial, self.metadata | {"hash": self.hash}, self.rows())
         return Cohort.open(path)
 
     def rows(self) -> list[dict[str, Any]]:

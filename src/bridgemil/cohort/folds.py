@@ -89,10 +89,10 @@ class FoldPlan:
         return digest(rounds)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """A short description of the split, as a run stores it."""
-        about = {"kind": self.kind, "k": self.k, "split_seed": self.split_seed, "hash": self.hash[:12]}
-        return about | self._groups
+        metadata = {"kind": self.kind, "k": self.k, "split_seed": self.split_seed, "hash": self.hash[:12]}
+        return metadata | self._groups
 
     @property
     def title(self) -> str:

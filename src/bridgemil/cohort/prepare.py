@@ -217,7 +217,7 @@ def _finish(
         for name, n in sorted(counts.items())
         if n < 3 and name
     ]
-    about = {
+    metadata = {
         "source": listing.source,
         "channels": report.channels,
         "sfreq": settings.sfreq,
@@ -234,8 +234,8 @@ def _finish(
     }
     clash = {name: f"{name}_source" for name in own}
     columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}
-    cohort = Cohort(subjects, about, columns, out)
-    write_cohort(out, about | {"hash": cohort.hash}, cohort.rows())
+    cohort = Cohort(subjects, metadata, columns, out)
+    write_cohort(out, metadata | {"hash": cohort.hash}, cohort.rows())
 
 
 def _distorted(records: Iterable[Mapping[str, Any]]) -> list[str]:

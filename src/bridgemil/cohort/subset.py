@@ -39,7 +39,7 @@ class CohortSubset(Cohort):
             record if subject not in self._rows else _shortened(record, self._rows[subject])
             for subject, record in whole.records.items()
         ]
-        super().__init__(records, whole.about, whole._columns, whole.path)
+        super().__init__(records, whole.metadata, whole._columns, whole.path)
         self._measured: dict[str, SubjectRecord] = {}
 
     def windows(self, subject: str) -> NDArray[np.float32]:

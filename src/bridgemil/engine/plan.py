@@ -85,7 +85,7 @@ class Experiment:
     def jobs(self, seed: int) -> list[Job]:
         """The runs of one seed, member after member and fold after fold."""
         path = "" if self.cohort.path is None else str(self.cohort.path.resolve())  # a worker may stand elsewhere
-        about, made = self.split.about | ({"part": self.part} if self.part else {}), []
+        about, made = self.split.metadata | ({"part": self.part} if self.part else {}), []
         for member in self.settings.each:
             for subjects in self.cv_folds(member):
                 identity = run_identity(member, self.cohort.hash, subjects, seed)

@@ -389,7 +389,7 @@ def gather(
 
     return Results(
         settings, classes, pd.concat(predictions, ignore_index=True), _concat(curves), list(identities), seconds,
-        plan.about | {"title": plan.title}, warnings=store.warnings(about["cohort"]["hash"], plan.hash),
+        plan.metadata | {"title": plan.title}, warnings=store.warnings(about["cohort"]["hash"], plan.hash),
         bands_left_out=about.get("bands_left_out") or {}, _windows=windows,
     )  # fmt: skip
 

@@ -124,8 +124,10 @@ class Run:
             "cohort": {
                 "hash": self.cohort.hash,
                 "path": str(self.cohort.path or ""),
-                "source": self.cohort.about["source"],
-                "changed": changed_from_preset(self.cohort.about["source"], self.cohort.about.get("settings", {})),
+                "source": self.cohort.metadata["source"],
+                "changed": changed_from_preset(
+                    self.cohort.metadata["source"], self.cohort.metadata.get("settings", {})
+                ),
                 "classes": self.cohort.classes,
                 "n_subjects": len(self.cohort),
                 "n_windows": self.cohort.n_windows,

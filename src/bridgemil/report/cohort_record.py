@@ -274,7 +274,7 @@ def _cohort_context(r: CohortRecord) -> dict[str, Any]:
         empty = ["recordings", "sites", "notes", "excluded", "windows", "missing", "ungrouped", "recording_files",
                  "skipped", "interpolated", "prepared_with", "columns", "no_columns"]  # fmt: skip
         return dict.fromkeys(empty, ()) | {"files": dict.fromkeys(names, 0)}
-    cohort, about = r.cohort, r.cohort.about
+    cohort, about = r.cohort, r.cohort.metadata
     counts = [record.n_windows for record in cohort.records.values()]
     entries = sum(int(row[1]) for row in _excluded(cohort, channels=False))
     missing = {column: sum(map(is_missing, cohort.column(column))) for column in columns(cohort)}
@@ -339,10 +339,10 @@ def _experiment(cell: Cell) -> str:
 def _excluded(cohort: Cohort, *, channels: bool) -> list[list[str]]:
     """Reason, number and names of excluded channels, or of excluded subjects and recordings."""
     reasons: dict[str, list[str]] = {}
-    for item in cohort.about["left_out"]:
+    for item in cohort.metadata["left_out"]:
         if str(item["what"]).startswith("channel ") == channels:
             reasons.setdefault(str(item["why"]), []).append(str(item["what"]).removeprefix("channel "))
-    for line in [] if channels else cohort.about.get("skipped", []):
+    for line in [] if channels else cohort.metadata.get("skipped", []):
         where, _, why = str(line).partition(": ")
         reasons.setdefault(f"skipped as bad: {why or where}", []).append(where if why else "")
     return [

@@ -66,7 +66,7 @@ def draw_cohort(cohort: Cohort, path: Path, show: bool = True) -> None:
     shown = track(cohort.subjects, "drawing", console=Console(stderr=True), disable=not show)
     spectra = np.array([subject_spectrum(cohort, subject) for subject in shown])
     frequencies = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
-    highest = cohort.about["settings"].get("high") or cohort.sfreq / 2
+    highest = cohort.metadata["settings"].get("high") or cohort.sfreq / 2
     inside = (frequencies > 0) & (frequencies <= highest)
     labels, classes = np.array(cohort.labels), cohort.classes or [""]
     counts = np.array([cohort.records[subject].n_windows for subject in cohort.subjects])

@@ -225,7 +225,7 @@ def print_evidence(found: Mapping[str, EvidenceFound]) -> None:
 
 def summary(cohort: Cohort) -> dict[str, Any]:
     """Content of a cohort as ``inspect --json`` prints it, with everything that was excluded."""
-    files, settings = cohort.about["files"], cohort.about["settings"]
+    files, settings = cohort.metadata["files"], cohort.metadata["settings"]
     seconds = cohort.n_times / cohort.sfreq * (1 - settings.get("overlap", 0))
     per_class = Counter(cohort.labels)
     dropped = {
@@ -235,7 +235,7 @@ def summary(cohort: Cohort) -> dict[str, Any]:
     return {
         "path": str(cohort.path) if cohort.path else None,
         "hash": cohort.hash,
-        "source": cohort.about["source"],
+        "source": cohort.metadata["source"],
         "n_subjects": len(cohort),
         "classes": {
             name: {
@@ -256,9 +256,9 @@ def summary(cohort: Cohort) -> dict[str, Any]:
         "burn_in": cohort.burn_in,
         "settings": settings,
         **dropped,
-        "left_out": cohort.about["left_out"],
-        "skipped": cohort.about.get("skipped", []),
-        "notes": cohort.about["notes"],
+        "left_out": cohort.metadata["left_out"],
+        "skipped": cohort.metadata.get("skipped", []),
+        "notes": cohort.metadata["notes"],
     }
 
 

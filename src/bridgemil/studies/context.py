@@ -209,14 +209,14 @@ class StudyContext:
 
     def matches_paper(self, cohort: Cohort) -> bool:
         """Whether cohort, backbone, recipe, budget and split are the paper's, so that its numbers can be compared."""
-        theirs = paper()["cohorts"].get(cohort.about["source"])
+        theirs = paper()["cohorts"].get(cohort.metadata["source"])
         return (
             theirs is not None
             and self.backbone == "eegnet"
             and self._recipe == self.budget == "paper"
             and sorted(cohort.classes) == theirs["classes"]
             and len(cohort) == theirs["subjects"]
-            and not changed_from_preset(cohort.about["source"], cohort.about.get("settings", {}))
+            and not changed_from_preset(cohort.metadata["source"], cohort.metadata.get("settings", {}))
             and abs(cohort.n_windows - theirs["windows"]) <= 0.05 * theirs["windows"]
             and self.split_seeds == (0,)
             and not self.changes
@@ -227,7 +227,7 @@ class StudyContext:
     def published(self, cohort: Cohort, *keys: Any) -> Any:
         """The paper's numbers below ``table, key, key …`` for the cohort; {} if there are none to compare with."""
         table, *rest = keys
-        found = paper()[table].get(cohort.about["source"], {}) if self.matches_paper(cohort) else {}
+        found = paper()[table].get(cohort.metadata["source"], {}) if self.matches_paper(cohort) else {}
         for key in rest:
             found = found.get(key, {}) if isinstance(found, dict) else {}
         return found
@@ -270,9 +270,9 @@ class StudyContext:
         except (OSError, LookupError, TypeError, ValueError) as error:
             message = plain(str(error))
             raise BadUse(f"--truth {self.truth}: is no folder that `bridgemil synth` wrote ({message})") from None
-        if not cohort.about["files"]:
+        if not cohort.metadata["files"]:
             raise BadUse("--truth needs a cohort that was prepared from the folder's recordings, not from arrays")
-        for file in cohort.about["files"]:
+        for file in cohort.metadata["files"]:
             path = self.truth / file["file"]
             if not path.is_file() or path.stat().st_size != file["bytes"] or file_checksum(path) != file["sha256"]:
                 raise BadUse(

@@ -203,7 +203,7 @@ def spectrum_chart(cohort: Cohort) -> Chart:
 
     spectra = 10 * np.log10(np.stack([subject_spectrum(cohort, subject) for subject in cohort.subjects]) + 1e-12)
     frequency = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
-    inside = (frequency > 0) & (frequency <= (cohort.about["settings"].get("high") or cohort.sfreq / 2))
+    inside = (frequency > 0) & (frequency <= (cohort.metadata["settings"].get("high") or cohort.sfreq / 2))
     marks, legend, x = [], {}, frequency[inside]
     for k, name in enumerate(cohort.classes):
         own = spectra[np.array(cohort.labels) == name][:, inside]
