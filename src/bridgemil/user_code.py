@@ -27,7 +27,7 @@ from typing import Any
 
 from bridgemil.errors import BadUse, BridgeMILWarning, did_you_mean
 
-_PACKAGES = ("braindecode", "spd_learn")  # their models have names of the same form
+PACKAGES = ("braindecode", "spd_learn")  # their models have names of the same form
 _IMPORTED: dict[str, dict[Path, bytes]] = {}  # by module: the sources with which it was imported
 _TOKENS: list[tuple[object, str]] = []  # objects without source, and the fingerprint they have in this process
 
@@ -35,7 +35,7 @@ _TOKENS: list[tuple[object, str]] = []  # objects without source, and the finger
 def is_address(name: str) -> bool:
     """Whether a name is ``path/to/file.py:NAME`` or ``package.module:NAME``."""
     target, _, attribute = name.rpartition(":")
-    if not attribute.isidentifier() or target in _PACKAGES:
+    if not attribute.isidentifier() or target in PACKAGES:
         return False
     return target.endswith(".py") or all(part.isidentifier() for part in target.split("."))
 
@@ -119,27 +119,29 @@ def is_user_file(file: Path) -> bool:
 def _import(address: str) -> ModuleType:
     """Import a module, again if its source or that of a user module it imports has changed."""
     file = _file(address)
-    folder = _folder(file)
-    parts = file.relative_to(folder).with_suffix("").parts
-    in_package = len(parts) > 1
-    name = ".".join(parts).removesuffix(".__init__")
     if not is_user_file(file):
         return importlib.import_module(address.rpartition(":")[0])
-    if not in_package:  # a name of its own: two folders may each have a net.py
+    folder = _folder(file)
+    parts = file.relative_to(folder).with_suffix("").parts
+    name = ".".join(parts).removesuffix(".__init__")
+    if len(parts) == 1:  # a name of its own: two folders may each have a net.py
         name = f"bridgemil_user_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
     sources = dict(_sources(file, address))
-    loaded = sys.modules.get(name)
-    if loaded is not None and _IMPORTED.get(name) == sources:
-        return loaded
-    sys.modules.pop(name, None)
-    for top in {path.relative_to(folder).parts[0].removesuffix(".py") for path in sources}:
+    if name in sys.modules and _IMPORTED.get(name) == sources:
+        return sys.modules[name]
+    for top in {name, *(path.relative_to(folder).parts[0].removesuffix(".py") for path in sources)}:
         _forget(top, sources)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # its time stamps miss edits within a second
     try:
-        module = importlib.import_module(name) if in_package else _run(name, file)
+        if len(parts) > 1:
+            module = importlib.import_module(name)
+        else:
+            module = sys.modules[name] = ModuleType(name)
+            module.__file__ = str(file)
+            exec(compile(sources[file], str(file), "exec"), vars(module))
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise BadUse(f"{address} cannot be loaded: {describe_error(error)}") from error
@@ -149,23 +151,13 @@ def _import(address: str) -> ModuleType:
     return module
 
 
-def _run(name: str, file: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _forget(top: str, sources: dict[Path, bytes]) -> None:
     """Remove a user's top-level module and all below it from ``sys.modules``, so that it is imported again."""
     found = getattr(sys.modules.get(top), "__file__", None)
     if found is not None and not is_user_file(Path(found)):
         return  # installed: it stays what every other import of that name gives
-    moved = found is not None and Path(found) not in sources and Path(found).is_file()
-    if moved and Path(str(found)).read_bytes() not in sources.values():
-        message = f"module {top} was imported from {found} before; imports inside functions take the new one"
+    if found is not None and Path(found).is_file() and Path(found).read_bytes() not in sources.values():
+        message = f"module {top} was imported from {found} before; imports inside functions use the new one"
         warnings.warn(message, BridgeMILWarning, stacklevel=5)
     for name in [name for name in sys.modules if f"{name}.".startswith(f"{top}.")]:
         del sys.modules[name]

@@ -12,7 +12,7 @@ from pyriemann.geometry.base import logm
 from pyriemann.geometry.tangentspace import tangent_space, upper
 
 from bridgemil import backbones
-from bridgemil.backbones.covariance import BANDS, Covariance, FrontEnd, head
+from bridgemil.backbones.covariance import BANDS, Covariance, FrontEnd
 from bridgemil.backbones.electrodes import check_windows, thin
 from bridgemil.cohort.channels import ADFTD_ORDER, electrode
 from bridgemil.cohort.sources import rockhill2021
@@ -253,7 +253,7 @@ def test_the_backbone_reads_windows_and_features_alike() -> None:
     backbone.eval()
     torch.testing.assert_close(backbone(windows), backbone(features))
     assert backbone(windows[:0]).shape == (0, 64)
-    assert head(64, 3)(backbone(windows)).shape == (16, 3)
+    assert backbones.create_head("covariance", 64, 3)(backbone(windows)).shape == (16, 3)
     assert sum(p.numel() for p in backbone.parameters()) == 1254 * 64 + 64
 
 

@@ -138,10 +138,9 @@ def random_states() -> Iterator[Any]:
     yield np.random.get_state()[1].tolist()  # noqa: NPY002
 
 
-@pytest.mark.parametrize("call", [backbones.fingerprint, backbones.front_end])
-def test_the_random_state_is_left_alone(file: Path, call: Any) -> None:
+def test_the_random_state_is_left_alone(file: Path) -> None:
     before = list(random_states())
-    call(f"{file}:Net", 3, 10)
+    backbones.fingerprint(f"{file}:Net", 3, 10)
     assert list(random_states()) == before
 
 
@@ -220,21 +219,3 @@ def test_networks_that_do_not_work(file: Path) -> None:
     backbones.register("too_wide", lambda c, t: nn.Linear(t + 1, 3))
     with pytest.raises(BadUse, match="'too_wide' cannot embed windows of 7 x 50: RuntimeError"):
         backbones.create("too_wide", 7, 50)
-
-
-def test_front_ends(file: Path) -> None:
-    for name in backbones.names():
-        part = backbones.front_end(name, 19, 200, sfreq=200.0)
-        made = getattr(backbones.create(name, 19, 200), "front_end", None)
-        assert (part is None) == (made is None), name
-    with pytest.raises(BadUse, match="has no option nonsense"):
-        backbones.front_end(backbones.names()[0], 19, 200, nonsense=1)
-
-    def with_front_end(c: int, t: int) -> nn.Module:
-        network = nn.Sequential(nn.Flatten())
-        network.front_end = nn.Identity()
-        return network
-
-    backbones.register("fronted", with_front_end)
-    assert isinstance(backbones.front_end("fronted", 3, 10), nn.Identity)
-    assert backbones.front_end(f"{file}:Net", 3, 10) is None

@@ -239,8 +239,3 @@ class Covariance(nn.Module):
         features = self.front_end(x) if x.ndim == 3 else x
         embeddings: Tensor = self.linear(self.norm(features.to(self.linear.weight.dtype)))
         return embeddings
-
-
-def head(embedding_dim: int, n_classes: int) -> nn.Module:
-    """The window classifier of the covariance backbone."""
-    return nn.Linear(embedding_dim, n_classes)

@@ -39,8 +39,3 @@ class EEGNet(nn.Module):
         u = (self.pointwise.weight.flatten(1) @ u.flatten(1)).view(u.shape)
         u = self.dropout(norm_elu_pool(u, self.bn3, 8))
         return u.transpose(0, 1).flatten(1)
-
-
-def head(embedding_dim: int, n_classes: int) -> nn.Module:
-    """EEGNet's window classifier."""
-    return nn.Linear(embedding_dim, n_classes)
