@@ -173,9 +173,11 @@ def test_leaks_controls_and_cost_are_said(done: Done) -> None:
         {"cohort": "small.cohort", "rule": "all", "accuracy": 70.0, "ci95_low": low, "ci95_high": 90.0}
         for low in (50, 51)
     ]
-    shown = [reliability._not_above_chance(done.context, [row]) for row in rows]
-    assert "not better than chance (70.0 %" in shown[0][0]
-    assert shown[1] == []
+    agreement = pd.DataFrame({"cohort": "small.cohort", "agreement": [0.25, 0.75]})
+    shown = [reliability._agreement_sentences(done.context, agreement, [row]) for row in rows]
+    assert "in 1 of 2 subjects most windows disagree" in shown[0][0]
+    assert "not better than chance (70.0 %" in shown[0][1]
+    assert len(shown[1]) == 1
     assert f"{FOLDS * (FOLDS - 2)} runs more of bridgemil, where plain weights need {FOLDS}" in notes
     for kind in ("plain", "nested"):
         (sentence,) = [text for text in done.findings.sentences if f"top {K} by {kind} attention weights" in text]

@@ -21,8 +21,8 @@ from bridgemil.studies.findings import (
     compared,
     comparison_columns,
     interval_rows,
-    notes,
     paper_columns,
+    prose,
     score,
 )
 
@@ -63,7 +63,7 @@ def perform(context: StudyContext) -> Findings:
     return Findings(
         f"Ablation: {context.setup}", sentences, {"ablation": pd.DataFrame(rows)},
         {"ablation": _figure(context, rows, len(variants))}, runs=found,
-        footnotes=notes("ablation", variants=variants, paper=any(map(context.matches_paper, context.cohorts))),
+        footnotes=prose("ablation_notes", variants=variants, paper=any(map(context.matches_paper, context.cohorts))),
     )  # fmt: skip
 
 

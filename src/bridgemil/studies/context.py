@@ -28,7 +28,7 @@ from bridgemil.methods import BACKBONE, BUDGET
 from bridgemil.report.benchmark import paper
 from bridgemil.runs import AuditWarning, RunStore, merged
 from bridgemil.storage.checksums import file_checksum
-from bridgemil.studies.findings import Findings, notes
+from bridgemil.studies.findings import Findings, prose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,8 +243,8 @@ class StudyContext:
             rows = [names | {"what": name} | row for name, several in found.items() for row in several]
             tables |= {"evidence_found": pd.DataFrame(rows)} if rows else {}
         pairs = subbag_pairs(self.experiment(self.cohorts[0], self.option("method", "bridgemil")).settings)
-        shared = notes(
-            "shared", cohorts=[(self.name(cohort), len(cohort)) for cohort in self.cohorts], seeds=len(self.seeds),
+        shared = prose(
+            "shared_notes", cohorts=[(self.name(c), len(c)) for c in self.cohorts], seeds=len(self.seeds),
             splits=len(self.split_seeds), pairs=pairs, grouped=GROUPED if self.groups else "", used=self.used_changes,
             unused=[key for key in methods.flat(self.changes) if key not in self.used_changes],
             tests=TESTS if any("p" in table for table in tables.values()) else "",

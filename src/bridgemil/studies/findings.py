@@ -114,9 +114,9 @@ class Findings:
         return text("findings.md.j2", **values, tables=tables, figures=list(self.figures)) + "\n"
 
 
-def notes(study: str, **values: Any) -> list[str]:
-    """The notes of a study, from its macro in ``study_notes.txt.j2``."""
-    return [line for line in macro("study_notes.txt.j2", study)(**values).splitlines() if line]
+def prose(template: str, /, **values: Any) -> list[str]:
+    """Sentences or notes of a study, one per line of a macro in ``studies.txt.j2``."""
+    return [line for line in macro("studies.txt.j2", template)(**values).splitlines() if line]
 
 
 def _drawn(figure: Figure, ending: str) -> bytes:

@@ -21,7 +21,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import RESAMPLES as INTERVAL_RESAMPLES
 from bridgemil.evaluation.results import Results
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings, balanced_resamples, canvas, correctness, look, notes, score
+from bridgemil.studies.findings import Findings, balanced_resamples, canvas, correctness, look, prose, score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -263,7 +263,10 @@ def perform(context: StudyContext) -> Findings:
         rows += mine
         forecasts += ahead
         fits.append({"cohort": name, "curve": "a - b n^-c", **_fit_row(expected)})
-        sentences += [f"{name}: {sentence}" for sentence in _sentences(points, expected, mine, ahead)]
+        sentences += prose(
+            "learning_curve_sentences", name=name, rows=mine, ahead=ahead, rise=expected and expected.rise,
+            first=points[0].title, last=points[-1].title, least_sizes=LEAST_SIZES,
+        )  # fmt: skip
         curve = None if expected is None else expected.curve(points[0].n)
         if curve is not None:
             columns = ("training_subjects", "fitted", "fitted95_low", "fitted95_high")
@@ -277,7 +280,7 @@ def perform(context: StudyContext) -> Findings:
         f"Learning curve of {context.title(method)}", sentences,
         tables | ({"forecast": pd.DataFrame(forecasts)} if forecasts else {}), {"learning_curve": figure},
         {"fitted_curve": pd.concat(curves, ignore_index=True)} if curves else {},
-        notes("learning_curve", several_draws=several), runs=runs,
+        prose("learning_curve_notes", several_draws=several), runs=runs,
     )  # fmt: skip
 
 
@@ -355,35 +358,6 @@ def _forecast_row(expected: Forecast, times: float) -> dict[str, float]:
     n = times * expected.laws.largest
     gain, now = _columns("expected_gain", expected.gain(n)), _columns("balanced_accuracy", expected.score(n))
     return {"times": times, "training_subjects": n, **gain, **now}
-
-
-def _sentences(
-    points: Sequence[Point], expected: Forecast | None, rows: list[dict[str, Any]], ahead: list[dict[str, Any]]
-) -> list[str]:
-    def text(row: dict[str, Any], name: str = "balanced_accuracy", form: str = ".2f") -> str:
-        return f"{row[name]:{form}} (95 % {row[f'{name}95_low']:{form}} to {row[f'{name}95_high']:{form}})"
-
-    first, last = points[0], points[-1]
-    sentences = [
-        f"with {row['times']:g} times as many subjects ({row['training_subjects']:.0f} to train on) the expected gain "
-        f"is {text(row, 'expected_gain', '+.3f')}: balanced accuracy from {rows[-1]['balanced_accuracy']:.2f} now to "
-        f"{text(row)}."
-        for row in ahead
-    ]
-    if expected is None:
-        few = f"a curve needs at least {LEAST_SIZES} numbers of subjects, and {len(points)} were tried"
-        sentences.append(f"no forecast: {few} (choose more: --sizes).")
-    else:
-        value, low, high = expected.rise
-        verdict = "excludes zero" if low > 0 or high < 0 else "does not exclude zero: no significant rise"
-        sentences.append(
-            f"{value:+.3f} for every doubling of subjects so far (95 % {low:+.3f} to {high:+.3f}, which {verdict})."
-        )
-        if value < 0:
-            sentences.append("the score does not rise with more subjects here, so the expected gain is zero.")
-    observed = f"balanced accuracy {text(rows[-1])} with {last.title}"
-    smaller = "; no smaller number was tried." if first is last else f", {text(rows[0])} with {first.title}."
-    return [*sentences, observed + smaller]
 
 
 def _draw(ax: Axes, rows: list[dict[str, Any]], curve: Floats | None, style: dict[str, Any], n_classes: int) -> None:

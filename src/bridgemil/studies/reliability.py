@@ -23,7 +23,7 @@ from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap, chance
 from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected, counted, p_text, points
+from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected, p_text, points
 from bridgemil.registry import class_colour
 from bridgemil.studies.context import Evidence, StudyContext
 from bridgemil.studies.findings import (
@@ -33,7 +33,7 @@ from bridgemil.studies.findings import (
     class_marker,
     compared,
     comparison_columns,
-    notes,
+    prose,
     score,
 )
 
@@ -110,7 +110,7 @@ def perform(context: StudyContext) -> Findings:
             looked.setdefault((cases[i][0].hash, method), []).extend(results)
     return Findings(
         f"Reliability of inherited labels: {context.setup}",
-        [*_agreement_sentences(subjects), *_not_above_chance(context, rows), *sentences],
+        [*_agreement_sentences(context, subjects, rows), *sentences],
         {"agreement_by_class": by_class, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])},
         {"reliability": _figure(context, subjects, by_class, rows)}, {"agreement": agreement},
         _notes(context, cases, chosen), runs=looked,
@@ -309,32 +309,19 @@ def _compared(trained: Mapping[Choice, Trained]) -> dict[Pair, Comparison]:
     return dict(zip(pairs, corrected(found), strict=True))
 
 
-def _agreement_sentences(subjects: pd.DataFrame) -> list[str]:
-    sentences = []
-    for cohort, rows in subjects.groupby("cohort", sort=False):
-        shares = rows["agreement"].to_numpy()
-        low, high = bootstrap(shares)
-        against = int((shares < 0.5).sum())
-        sentences.append(
-            f"{cohort}: of a held-out subject's windows {100 * shares.mean():.1f} % agree with its label on average "
-            f"(95 % {100 * low:.1f} to {100 * high:.1f}; single subjects {100 * shares.min():.1f} to "
-            f"{100 * shares.max():.1f} %); in {against} of {counted(len(shares), 'subject')} most windows disagree."
-        )
-    return sentences
-
-
-def _not_above_chance(context: StudyContext, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Where the vote itself is not better than chance, neither agreement nor Top-K is informative."""
+def _agreement_sentences(context: StudyContext, subjects: pd.DataFrame, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Mean agreement; and where the vote is not better than chance, that agreement and Top-K are not informative."""
     sentences = []
     for cohort in context.cohorts:
-        level, name = 100 * chance(cohort.labels)[0], context.name(cohort)
-        row = next(row for row in rows if row["cohort"] == name and row["rule"] == "all")
-        if row["ci95_low"] <= level:
-            sentences.append(
-                f"{name}: with all windows the vote is not better than chance ({row['accuracy']:.1f} %, 95 % "
-                f"{row['ci95_low']:.1f} to {row['ci95_high']:.1f}; chance level {level:.1f} %), so agreement and what "
-                "follows are not informative about the labels."
-            )
+        name = context.name(cohort)
+        shares = 100 * subjects.loc[subjects["cohort"] == name, "agreement"].to_numpy()
+        low, high = bootstrap(shares)
+        found = {"mean": shares.mean(), "low": low, "high": high, "lowest": shares.min(), "highest": shares.max()}
+        sentences += prose(
+            "reliability_sentences", name=name, chance=100 * chance(cohort.labels)[0],
+            shares=found | {"against": int((shares < 50).sum()), "subjects": len(shares)},
+            all_windows=next(row for row in rows if row["cohort"] == name and row["rule"] == "all"),
+        )  # fmt: skip
     return sentences
 
 
@@ -363,8 +350,8 @@ def _notes(context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence
              "shared": int(((counts > k) & (counts < 2 * k)).sum())}
             for k in sorted({choice.k for choice in chosen if choice.k})
         ]  # fmt: skip
-    return notes(
-        "reliability", nested=any(choice.weights == "nested" for choice in chosen), few=few,
+    return prose(
+        "reliability_notes", nested=any(choice.weights == "nested" for choice in chosen), few=few,
         nested_runs=sum(k * (k - unranked) for k in ks) * len(context.seeds), plain_runs=sum(ks) * len(context.seeds),
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import Results
 from bridgemil.registry import class_colour
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings, canvas, class_marker, notes, score
+from bridgemil.studies.findings import Findings, canvas, class_marker, prose, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +86,7 @@ def perform(context: StudyContext) -> Findings:
         maps = FirstFold(context, cohort, jobs)
         mine = [_row(maps, space, results[cohort.hash, space.method]) for space in maps.spaces]
         rows += mine
-        sentences += [f"{context.name(cohort)}: {sentence}" for sentence in _sentences(maps, mine)]
+        sentences += _sentences(maps, mine)
         points.append(maps.points())
         several = "" if len(context.cohorts) == 1 else re.sub(r"[^\w.-]+", "_", f"_{context.name(cohort)}")
         figures[f"representation{several}"] = _figure(points[-1], mine, cohort.classes, _title(maps))
@@ -318,44 +318,22 @@ def _title(maps: FirstFold) -> str:
 
 
 def _sentences(maps: FirstFold, rows: Sequence[dict[str, Any]]) -> list[str]:
-    by = {row["space"]: row for row in rows}
-    raw, first = by[Space(RAW, UNTRAINED).name], by[Space(STAGE1, "bridgemil").name]
-    without, with_ = by[Space(STAGE2, "wo_retention").name], by[Space(STAGE2, "bridgemil").name]
-    untrained = by[Space(STAGE1, "random_encoder").name]
-
-    def text(row: dict[str, Any], key: str, form: str = ".3f") -> str:
-        return "none" if row[key] is None else format(row[key], form)
-
-    def tested(row: dict[str, Any]) -> str:
-        return f"{text(row, 'silhouette_by_class')} (p = {text(row, 'by_chance')})"
-
-    verdict = "no significant separation of classes after bridgemil's Stage 1"
-    if first["by_chance"] is not None and first["by_chance"] <= LEVEL:
-        verdict = "classes separate significantly after bridgemil's Stage 1"
-    elif distinct_permutations(maps.test.drop_duplicates("subject")["label"].tolist()) < 1 / LEVEL:
-        verdict = "too few subjects for a significant separation of classes after bridgemil's Stage 1"
-    return [
-        f"{verdict}: silhouette {tested(first)}; raw windows {tested(raw)}, an untrained encoder {tested(untrained)}; "
-        "permutation test over subjects.",
-        f"silhouette by subject: raw windows {text(raw, 'silhouette_by_subject')}, an untrained encoder "
-        f"{text(untrained, 'silhouette_by_subject')}, after Stage 1 {text(first, 'silhouette_by_subject')}, after "
-        f"Stage 2 {text(with_, 'silhouette_by_subject')}.",
-        f"balanced accuracy of windows by their {NEIGHBOURS} nearest windows of training subjects: raw windows "
-        f"{raw['knn']:.1f} %, an untrained encoder {untrained['knn']:.1f} %, after Stage 1 {first['knn']:.1f} %, after "
-        f"Stage 2 {with_['knn']:.1f} % (chance level {100 / maps.test['label'].nunique():.1f} %).",
-        f"Stage 2 moves windows by {text(with_, 'moved', '.1%')} of their length with retention and by "
-        f"{text(without, 'moved', '.1%')} without; silhouette by class {text(with_, 'silhouette_by_class')} and "
-        f"{text(without, 'silhouette_by_class')}, accuracy {with_['accuracy']:.1f} % and {without['accuracy']:.1f} %.",
-        f"these are the {maps.test_subjects} of one fold and one seed: t-SNE is a picture, not "
-        "evidence, and none of these numbers generalises to another fold.",
-    ]
+    by, classes = {row["space"]: row for row in rows}, maps.test.drop_duplicates("subject")["label"].tolist()
+    first = by[Space(STAGE1, "bridgemil").name]
+    return prose(
+        "representation_sentences", name=maps.context.name(maps.cohort), raw=by[Space(RAW, UNTRAINED).name],
+        untrained=by[Space(STAGE1, "random_encoder").name], after=by[Space(STAGE2, "bridgemil").name],
+        without=by[Space(STAGE2, "wo_retention").name], neighbours=NEIGHBOURS, subjects=maps.test_subjects,
+        significant=first["by_chance"] is not None and first["by_chance"] <= LEVEL, chance=100 / len(set(classes)),
+        first=first, too_few=distinct_permutations(classes) < 1 / LEVEL,
+    )  # fmt: skip
 
 
 def _notes(context: StudyContext) -> list[str]:
-    return notes(
-        "representation", per_subject=PER_SUBJECT, in_all=IN_ALL, permutations=PERMUTATIONS, neighbours=NEIGHBOURS,
-        untrained=UNTRAINED, front_end=context.backbone if methods.is_senseless("masked", context.backbone) else "",
-        paper=any(map(context.matches_paper, context.cohorts)),
+    front_end = context.backbone if methods.is_senseless("masked", context.backbone) else ""
+    return prose(
+        "representation_notes", per_subject=PER_SUBJECT, in_all=IN_ALL, permutations=PERMUTATIONS, untrained=UNTRAINED,
+        neighbours=NEIGHBOURS, front_end=front_end, paper=any(map(context.matches_paper, context.cohorts)),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ subject's windows stays, in training, validation and test. All methods have the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,9 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_tables
-from bridgemil.evaluation.statistics import Comparison, corrected, points
+from bridgemil.evaluation.statistics import Comparison, corrected
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import CHANCE, Findings, canvas, comparison_columns, look, notes, score
+from bridgemil.studies.findings import CHANCE, Findings, canvas, comparison_columns, look, prose, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +134,11 @@ def perform(context: StudyContext) -> Findings:
         for method, several in lost.items():
             found = [None if loss is None else loss[0] | comparison_columns(next(adjusted)) for loss in several]
             losses += [row for row in found if row is not None]
-            sentences += _sentences(context, mine, method, *found)
+            full, _ = _ends(mine, method, WINDOWS)
+            sentences += prose(
+                "scarcity_sentences", name=f"{context.name(cohort)}, {method}", subjects=found[0], windows=found[1],
+                full=score(full.results), chance=full.chance,
+            )  # fmt: skip
         sentences += [f"{name}: {next(adjusted).corrected_sentence}" for name in against]
     if len(context.seeds) * len(context.split_seeds) == 1 and any(row["what"] == SUBJECTS for row in losses):
         sentences.append("One seed is one draw of folds: another may show something else; --seeds 5 draws five.")
@@ -142,7 +146,7 @@ def perform(context: StudyContext) -> Findings:
         f"Subject and instance scarcity: {context.setup}", sentences,
         {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)},
         {"scarcity": _figure(context, conditions, rows)},
-        footnotes=notes("scarcity", left_out=left_out, paper=any(map(context.matches_paper, context.cohorts))),
+        footnotes=prose("scarcity_notes", left_out=left_out, paper=any(map(context.matches_paper, context.cohorts))),
         runs={(c.cohort.hash, f"{c.method}, {c.amount.text or 'all'}"): c.results for c in conditions},
     )  # fmt: skip
 
@@ -236,41 +240,6 @@ def _few_against_few(context: StudyContext, conditions: list[Condition]) -> dict
             names = f"{100 * subjects:.0f} % of the training subjects", f"{100 * windows:.0f} % of the windows"
             found[f"{context.name(full.cohort)}, {method}"] = _on_shared(few_subjects, few_windows, names)
     return found
-
-
-def _sentences(
-    context: StudyContext, conditions: list[Condition], method: str, by_subjects: Mapping[str, Any] | None,
-    by_windows: Mapping[str, Any] | None,
-) -> list[str]:  # fmt: skip
-    name = f"{context.name(conditions[0].cohort)}, {method}"
-    if by_windows is None:
-        return [f"{name}: fewer windows were not tried."]
-    windows = (
-        f"from {by_windows['from']:.0f} windows per subject to the last {by_windows['to']:.0f}, "
-        f"{points(by_windows['change'] / 100)} points (95 % {_interval(by_windows)})"
-    )
-    if by_subjects is None:
-        return [f"{name}: {windows}; fewer subjects were not tried: use more --folds."]
-    spread = "" if by_subjects["change_sd"] is None else f" (sd over draws {by_subjects['change_sd']:.1f})"
-    sentence = (
-        f"{name}: from {by_subjects['from']:.0f} to {by_subjects['to']:.0f} training subjects, "
-        f"{points(by_subjects['change'] / 100)} points{spread}, on the subjects tested with both "
-        f"{points(by_subjects['gain'] / 100)} (95 % {_interval(by_subjects)}); {windows}."
-    )
-    full, _ = _ends(conditions, method, WINDOWS)
-    all_of_it = score(full.results)
-    if all_of_it["ci95_low"] > full.chance:
-        return [sentence]
-    return [
-        f"{name}: with all subjects and windows {all_of_it['accuracy']:.1f} % (95 % {all_of_it['ci95_low']:.1f} to "
-        f"{all_of_it['ci95_high']:.1f}), not better than chance ({full.chance:.1f} %): the losses below are not "
-        "informative.",
-        sentence,
-    ]
-
-
-def _interval(row: Mapping[str, Any]) -> str:
-    return f"{points(row['gain95_low'] / 100)} to {points(row['gain95_high'] / 100)}"
 
 
 def _figure(context: StudyContext, conditions: list[Condition], rows: list[dict[str, Any]]) -> Any:

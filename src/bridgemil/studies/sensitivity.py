@@ -20,8 +20,8 @@ from bridgemil.studies.findings import (
     compared,
     comparison_columns,
     look,
-    notes,
     paper_columns,
+    prose,
     score,
 )
 
@@ -52,7 +52,7 @@ def perform(context: StudyContext) -> Findings:
     return Findings(
         f"Sensitivity of {context.title(method)}", _sentences(context, rows, against),
         {"sensitivity": pd.DataFrame(rows)}, {"sensitivity": _figure(context, vary, rows, method)},
-        footnotes=notes("sensitivity", changes=_other_changes(results)),
+        footnotes=prose("sensitivity_notes", changes=_other_changes(results)),
         runs={(cohort, f"{key} = {value}" if key else DEFAULTS): r for (cohort, key, value), r in results.items()},
     )  # fmt: skip
 
@@ -189,20 +189,12 @@ def _sentences(context: StudyContext, rows: Sequence[dict[str, Any]], against: M
     sentences, names = [], {cohort.hash: context.name(cohort) for cohort in context.cohorts}
     for cohort, key in dict.fromkeys((row["cohort"], row["setting"]) for row in rows):
         mine = [row for row in rows if (row["cohort"], row["setting"]) == (cohort, key)]
-        best, worst = max(mine, key=lambda r: r["accuracy"]), min(mine, key=lambda r: r["accuracy"])
         found = [c for (h, setting, _), c in against.items() if (names[h], setting) == (cohort, key)]
-        significant = [c.corrected_sentence for c in found if c.p < LEVEL]
-        span = f"{worst['accuracy']:.1f} % ({worst['value']}) to {best['accuracy']:.1f} % ({best['value']})"
-        if best["accuracy"] == worst["accuracy"]:
-            span = f"{best['accuracy']:.1f} % at every value"
-        none = f"no significant difference between any value and {DEFAULT_VALUE}."
-        sentences.append(f"{cohort}, {key}: {span}; {' '.join(significant) or none}")
-        ratios = [f"{r['value']}: {r['gradient_ratio']:.1e}" for r in mine if r["gradient_ratio"] is not None]
-        if key == "stage2.retention" and ratios:
-            sentences.append(
-                f"{cohort}: retention's gradient relative to the classification gradient, by weight: "
-                f"{', '.join(ratios)}."
-            )
+        sentences += prose(
+            "sensitivity_sentences", name=f"{cohort}, {key}", rows=mine, best=max(mine, key=lambda r: r["accuracy"]),
+            worst=min(mine, key=lambda r: r["accuracy"]),
+            significant=[c.corrected_sentence for c in found if c.p < LEVEL],
+        )  # fmt: skip
     return sentences
 
 
