@@ -27,11 +27,11 @@ def parse(model: type[Model], values: Mapping[str, Any], prefix: str = "") -> Mo
         for detail in error.errors():
             place, owner = _place(model, detail["loc"])
             name = ".".join([*([prefix] if prefix else []), *place])
-            words = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
+            message = detail["msg"].removeprefix("Value error, ").replace("Input should", "should")
             if detail["type"] == "extra_forbidden":
                 known = [field for field in owner.model_fields if field not in TAGS]
-                words = f"there is no such setting; the settings are {', '.join(known) or 'none'}"
-            wrong.append(f"{name}: {words}" if name else words)
+                message = f"there is no such setting; the settings are {', '.join(known) or 'none'}"
+            wrong.append(f"{name}: {message}" if name else message)
         raise BadUse("; ".join(wrong)) from None
 
 

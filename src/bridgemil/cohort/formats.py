@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # MNE reads a few more (its readers are tried on any file that is named); these are the ones looked for in folders.
 FORMATS = {
@@ -35,6 +36,15 @@ _FIELDS = (("label", 16), ("transducer", 80), ("unit", 8), ("physical minimum", 
 
 class Unusable(Exception):
     """Why a recording or one of its side files cannot be used; the message repeats nothing of a header."""
+
+
+def finite(value: Any) -> float | None:
+    """A value of a header or a side file as a number; None if it is none."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def is_recording(path: Path) -> bool:
@@ -207,12 +217,9 @@ def _whole(text: bytes, what: str) -> int:
 
 
 def _number(text: bytes, what: str) -> float:
-    plain = text.partition(b"\0")[0].strip().replace(b",", b".")
-    try:
-        value = float(plain) if b"_" not in plain else math.nan
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    digits = text.partition(b"\0")[0].strip().replace(b",", b".")
+    value = None if b"_" in digits else finite(digits)
+    if value is None:
         raise Unusable(f"unreadable: its header has no number for the {what}")
     return value
 

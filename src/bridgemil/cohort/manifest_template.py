@@ -193,8 +193,10 @@ def _question_guesses(places: Sequence[Path], subjects: Sequence[str], template:
             template.notes.append(f"{folder} is the name of a folder with {n} recordings: are they of one person?")
     alone = [places[i].name for i in silent if subjects[i] == places[i].stem]
     if len(alone) > 1:
-        words = f"{alone[0]} and {len(alone) - 1} more name no person: each became a subject of its own; is that right?"
-        template.notes.append(words)
+        message = (
+            f"{alone[0]} and {len(alone) - 1} more name no person: each became a subject of its own; is that right?"
+        )
+        template.notes.append(message)
 
 
 def _tell_apart(places: Sequence[Path], subjects: Sequence[str], template: ManifestTemplate) -> list[str]:

@@ -217,6 +217,12 @@ def _finish(
         for name, n in sorted(counts.items())
         if n < 3 and name
     ]
+    distorted = [
+        f"{record['subject']}, {file['file']}: shorter than the filter, which distorts it; raise --low, or leave it out"
+        for record in records
+        for file in record["files"]
+        if any("longer than the signal" in text for text in file["filter_warnings"])
+    ]
     metadata = {
         "source": listing.source,
         "channels": report.channels,
@@ -229,23 +235,13 @@ def _finish(
         "recipe": recipe,
         "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in report.left_out],
         "skipped": [plain(str(problem)) for problem in report.problems],
-        "notes": [plain(note) for note in report.notes + too_small + _distorted(records)],
+        "notes": [plain(note) for note in report.notes + too_small + distorted],
         "files": [{"subject": r["subject"], **file, **headers[file["file"]]} for r in records for file in r["files"]],
     }
     clash = {name: f"{name}_source" for name in own}
     columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}
     cohort = Cohort(subjects, metadata, columns, out)
     write_cohort(out, metadata | {"hash": cohort.hash}, cohort.rows())
-
-
-def _distorted(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A note of every recording that is shorter than the filter."""
-    return [
-        f"{record['subject']}, {file['file']}: shorter than the filter, which distorts it; raise --low, or leave it out"
-        for record in records
-        for file in record["files"]
-        if any("longer than the signal" in text for text in file["filter_warnings"])
-    ]
 
 
 def _versions() -> dict[str, str]:

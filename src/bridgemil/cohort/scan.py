@@ -39,11 +39,11 @@ from bridgemil.parallel import machine_memory
 if TYPE_CHECKING:
     from mne.io import BaseRaw
 
-PIECES = 16  # a recording is looked at in so many
+PIECES = 16  # a recording is read in so many
 FINGERPRINT_SAMPLES = 256  # of each channel, evenly spread
 FLAT_UV = 0.1  # a channel whose standard deviation over the recording is below this is flat
 LEVEL_SECONDS = 4  # of each piece, for ``RecordingScan.level``
-# What readers and filters warn of, as far as it repeats nothing of the header (see ``without_header_text``).
+# What readers and filters warn of, as far as it repeats nothing of the header (others are not repeated).
 KNOWN_WARNINGS = re.compile(
     r"Loading an EDF with mixed sampling frequencies|Scaling factor will not be defined|Physical range is not defined"
     r"|Channels contain different (high|low)pass filters|Invalid patient information|Invalid measurement date"
@@ -71,7 +71,7 @@ DAY = re.compile(r"\d{1,2}[-./][a-z]{3}[-./]\d{2,4}|\d{1,4}[-./]\d{1,2}[-./]\d{1
 
 @dataclass
 class RecordingScan:
-    """What a first look at a recording shows. Per-channel values are keyed by channel (see ``channels.key``)."""
+    """What a scan of a recording shows. Per-channel values are keyed by channel (see ``channels.key``)."""
 
     recording: Recording
     error: str | None = None  # why the file cannot be read; nothing below is set then
@@ -121,17 +121,10 @@ def collected_warnings(into: list[str]) -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        text = without_header_text(str(warning.message), warning.category)
+        known, kind = KNOWN_WARNINGS.search(" ".join(str(warning.message).split())), warning.category.__name__
+        text = known[0] if known else f"a warning that is not repeated here, for it may quote the header ({kind})"
         if text not in into:
             into.append(text)
-
-
-def without_header_text(text: str, category: type[Warning]) -> str:
-    """A warning as far as it is known to repeat nothing of a file's header, where a name or a date may stand."""
-    known = KNOWN_WARNINGS.search(" ".join(text.split()))
-    return (
-        known[0] if known else f"a warning that is not repeated here, for it may quote the header ({category.__name__})"
-    )
 
 
 def open_raw(path: Path, needed: Sequence[str] = ()) -> BaseRaw:

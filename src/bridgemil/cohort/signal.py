@@ -59,25 +59,17 @@ class Signal:
 
     def for_json(self) -> dict[str, Any]:
         """As a model's record holds it; filters only where there are any."""
-        filters = {"low": self.low, "high": self.high, "notch": list(self.notch)}
-        rate = None if math.isnan(self.sfreq) else self.sfreq
-        content = {key: value for key, value in asdict(self).items() if key not in filters}
-        content |= {"channels": list(self.channels), "sfreq": rate}
-        return content | {key: value for key, value in filters.items() if value not in (None, [])}
+        content = asdict(self) | {"channels": list(self.channels), "notch": list(self.notch)}
+        content["sfreq"] = None if math.isnan(self.sfreq) else self.sfreq
+        return {key: v for key, v in content.items() if key not in ("low", "high", "notch") or v not in (None, [])}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Signal:
         """Undo ``for_json``."""
-        rate = content["sfreq"]
-        native, low, high = (
-            None if content.get(name) is None else float(content[name]) for name in ("native_sfreq", "low", "high")
-        )
-        return cls(
-            tuple(map(str, content["channels"])),
-            math.nan if rate is None else float(rate),
-            int(content["n_times"]),
-            native, low, high, tuple(map(float, content.get("notch") or ())),
-        )  # fmt: skip
+        values = {key: content[key] for key in cls.__dataclass_fields__ if key in content}
+        values |= {"channels": tuple(content["channels"]), "notch": tuple(content.get("notch") or ())}
+        values["sfreq"] = math.nan if content["sfreq"] is None else content["sfreq"]
+        return cls(**values)
 
 
 def held_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Band], dict[str, str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Collection
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bridgemil.cohort import channels
-from bridgemil.cohort.formats import IRREGULAR, Unusable, is_irregular
+from bridgemil.cohort.formats import IRREGULAR, Unusable, finite, is_irregular
 from bridgemil.errors import BadData, plain
 
 MISSING = {"", "n/a", "nan"}  # BIDS writes n/a, some libraries nan; NA and none may be names
@@ -161,23 +160,17 @@ def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
     marks = []
     for line, event in _rows(path, "onset", ("duration", "trial_type", "value")):
         texts = [text for text in (event.get("trial_type", ""), event.get("value", "")) if is_bad_mark(text)]
-        if texts:
-            onset = _seconds(event["onset"], path, line, "onset", -math.inf)
-            least = -math.inf if is_boundary(texts[0]) else 0.0  # a boundary's is not used
-            duration = _seconds(event.get("duration") or "0", path, line, "duration", least)
-            marks.append((onset, duration, texts[0]))
+        if not texts:
+            continue
+        onset, duration = finite(event["onset"]), finite(event.get("duration") or "0")
+        if (
+            onset is None or duration is None or (duration < 0 and not is_boundary(texts[0]))
+        ):  # a boundary's is not used
+            column, more = ("onset", "") if onset is None else ("duration", ", 0 or more, or n/a")
+            what = f"marks a bad stretch, and its {column} is not a number of seconds{more}"
+            raise Unusable(f"{_name(path)}, line {line}: {what}")
+        marks.append((onset, duration, texts[0]))
     return marks
-
-
-def _seconds(text: str, path: Path | None, line: int, column: str, least: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value < least:
-        wanted = "a number of seconds" if least < 0 else "a number of seconds, 0 or more, or n/a"
-        raise Unusable(f"{_name(path)}, line {line}: marks a bad stretch, and its {column} is not {wanted}")
-    return value
 
 
 def sidecar_channels(path: Path | None) -> tuple[dict[str, str], set[str]]:
@@ -224,11 +217,8 @@ def stated_seconds(path: Path | None) -> float:
     stated = read_json(path).get("RecordingDuration")
     if stated is None or (isinstance(stated, str) and is_missing(stated)):
         return 0.0
-    try:
-        seconds = math.nan if isinstance(stated, bool) else float(stated)
-    except (TypeError, ValueError, OverflowError):
-        seconds = math.nan
-    if not math.isfinite(seconds) or seconds < 0:
+    seconds = finite(stated)
+    if seconds is None or seconds < 0:
         raise Unusable(f"{_name(path)}: RecordingDuration is not a number of seconds")
     return seconds
 

@@ -69,13 +69,13 @@ def _blaming(path: Path, partial: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where, number, words = error.filename, error.errno, error.strerror
+        where, number, message = error.filename, error.errno, error.strerror
         if number is None and _CUT_SHORT.search(str(error)):  # numpy keeps the reason to itself
-            number, words = errno.ENOSPC, "not everything could be written; is the disk full?"
+            number, message = errno.ENOSPC, "not everything could be written; is the disk full?"
         foreign = partial is not None and where is not None and not Path(os.fsdecode(where)).is_relative_to(partial)
         if number is None or foreign:
             raise
-        raise OSError(number, words, str(path)) from error
+        raise OSError(number, message, str(path)) from error
 
 
 @contextmanager

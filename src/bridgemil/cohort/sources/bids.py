@@ -180,11 +180,8 @@ def _list_unread(listing: Listing, options: SourceOptions, taken: list[BIDSPath]
         elif _is_missed(file, options) and (subject := file.relative_to(listing.root).parts[0]) in listing.labels:
             listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
         elif formats.is_recording(file) and file not in used:
-            why = (
-                f"not of the task or session asked for{_sought(options)}"
-                if _sought(options)
-                else "its place or name is not sub-*/**/eeg/*_eeg.*"
-            )
+            asked, place = _sought(options), "its place or name is not sub-*/**/eeg/*_eeg.*"
+            why = f"not of the task or session asked for{asked}" if asked else place
             listing.left_out.append(LeftOut(listing.name(file), why))
 
 
