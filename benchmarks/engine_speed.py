@@ -9,36 +9,38 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where, collect, plan
+from bridgemil.engine.execute import schedule
 from bridgemil.engine.plan import Job
-from bridgemil.engine.scheduler import Event, Workers, schedule
+from bridgemil.parallel import Answer
 from bridgemil.runs import open_store
 
 
-class Timed(Workers):
-    """Passes everything on, and notes when runs were started and ended."""
+class Timed:
+    """A pool that passes everything on, and notes when runs were started and ended."""
 
-    def __init__(self, inner: Workers) -> None:
+    def __init__(self, inner: Any) -> None:
         self.inner, self.now = inner, time.monotonic
         self.began: dict[str, float] = {}
         self.ended: dict[str, float] = {}
 
     @property
-    def slots(self) -> int:
-        return self.inner.slots
+    def size(self) -> int:
+        return self.inner.size
 
-    def start(self, job: Job) -> None:
+    def submit(self, job: Job, *call: Any) -> None:
         self.began[job.identity] = self.now()
-        self.inner.start(job)
+        self.inner.submit(job, *call)
 
-    def wait(self, seconds: float) -> list[Event]:
-        events = self.inner.wait(seconds)
-        self.ended |= {event.job.identity: self.now() for event in events if event.kind == "done"}
-        return events
+    def wait(self, seconds: float) -> list[Answer]:
+        answers = self.inner.wait(seconds)
+        self.ended |= {answer.task.identity: self.now() for answer in answers if answer.kind == "done"}
+        return answers
 
     def close(self) -> None:
         self.inner.close()
@@ -48,9 +50,9 @@ def measure(cohort: Path, out: Path, seeds: int, where: Where, epochs: int) -> t
     """Runs a minute once all workers are warm; the mean length of a run; the share of its time that is not training."""
     settings = {"stage2.epochs": epochs, "stage2.burn_in": 0}
     grid = plan([cohort], ["attention"], ["eegnet"], seeds, "demo", out, folds=3, settings=settings)
-    workers = Timed(where.workers(open_store(out).root))
-    slots = workers.slots
-    outcome = schedule(grid.jobs, grid.store, workers)
+    workers = Timed(where.workers())
+    slots = workers.size
+    outcome = schedule(grid.jobs, grid.store, workers, how=(str(open_store(out).root.resolve()), where.device, 1))
     assert outcome.done == len(grid.jobs)
     training = collect(grid.store).set_index("identity")["seconds"]
     order = sorted(workers.began, key=workers.began.__getitem__)

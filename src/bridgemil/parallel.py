@@ -1,31 +1,34 @@
-"""Do one thing to many items, over processes, with a progress bar on standard error."""
+"""What of this machine a process may use, and one pool of worker processes, for recordings and for runs alike."""
 
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.connection
 import os
 import re
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from bridgemil.errors import BadUse, BridgeMILError
 
 if TYPE_CHECKING:
-    import torch
+    from multiprocessing.process import BaseProcess
 
+    import torch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 WATCH = 0.5  # seconds between two looks at whether the parent is still there
 MOMENT = 0.2  # seconds over which the load of the machine is sampled
+AHEAD = 2  # items that a worker of ``each`` is given at a time, so that it need not wait for the next
 
 
 def cores() -> int:
@@ -130,6 +133,172 @@ def torch_threads(threads: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What became of a task: ``done`` with its result, ``error`` with the exception, ``lost`` and why, or ``news``."""
+
+    task: Any
+    kind: Literal["done", "error", "lost", "news"]
+    value: Any = None
+
+
+@dataclass
+class _Worker:
+    number: int
+    process: BaseProcess
+    tasks: list[Any] = field(default_factory=list)  # in the order in which it does them
+    has_started: bool = False
+
+
+class Pool:
+    """Worker processes of this machine. One that is lost takes its own tasks with it and is replaced; the rest go on.
+
+    They are loky's, which come with joblib: a script needs no ``__main__`` guard. An executor would not do: it does not
+    tell whose worker was lost, stops the other workers with it, and has no way to report progress.
+
+    Parameters
+    ----------
+    size
+        How many processes.
+    environments
+        Variables of each process, by its number.
+    setup
+        Called in each process before its first task: imports.
+    script
+        Whether processes import the calling script, which then needs a ``__main__`` guard: only what it registers at
+        its top needs that.
+    fork
+        Fork them: they start at once with everything imported. Safe only from a process with one thread and without
+        torch's OpenMP.
+    """
+
+    def __init__(
+        self, size: int, environments: Sequence[Mapping[str, str]] = (), setup: Callable[[], None] | None = None, *,
+        script: bool = False, fork: bool = False,
+    ) -> None:  # fmt: skip
+        from joblib.externals.loky.backend import get_context
+
+        self.size, self._environments, self._setup = size, environments, setup
+        loky = "loky_init_main" if script else "loky"
+        self._context: Any = multiprocessing.get_context("fork") if fork else get_context(loky)
+        self._workers: dict[Connection, _Worker] = {}
+
+    def start(self) -> None:
+        """Start all processes now, so that they load while this one does something else."""
+        for number in sorted(set(range(self.size)) - {worker.number for worker in self._workers.values()}):
+            ours, theirs = self._context.Pipe()
+            environment = dict(self._environments[number]) if self._environments else {}
+            process = self._context.Process(target=_serve, args=(theirs, environment, self._setup), daemon=True)
+            process.start()
+            theirs.close()
+            self._workers[ours] = _Worker(number, process)
+
+    def shrink(self, size: int) -> None:
+        """Use only so many processes from now on; called while none is busy."""
+        self.size = size
+        for connection, worker in list(self._workers.items()):
+            if worker.number >= size:
+                self._end(connection)
+
+    def submit(self, task: Any, function: Callable[..., Any], *arguments: Any) -> None:
+        """Give a call to the worker with the fewest tasks; answers name it by ``task``."""
+        from joblib.externals.loky.backend.reduction import dumps
+
+        self.start()
+        connection, worker = min(self._workers.items(), key=lambda pair: len(pair[1].tasks))
+        worker.tasks.append(task)
+        with suppress(OSError):  # it has died: `wait` finds the pipe closed
+            connection.send_bytes(dumps((function, arguments)))
+
+    def wait(self, seconds: float | None = None) -> list[Answer]:
+        """What happened, at the latest after so many seconds."""
+        answers = []
+        for connection in wait(list(self._workers), timeout=seconds):
+            assert isinstance(connection, Connection)
+            worker = self._workers[connection]
+            try:
+                kind, value = connection.recv()
+            except (EOFError, OSError):
+                code = self._end(connection)
+                if not worker.has_started and code > 0:
+                    raise BridgeMILError(
+                        f"a worker could not start (exit code {code}; its error is above). In a script that registers "
+                        "its own code, call benchmark() under `if __name__ == '__main__':`"
+                    ) from None
+                answers += [Answer(task, "lost", f"exit code {code}") for task in worker.tasks]
+                continue
+            if kind == "started":
+                worker.has_started = True
+            elif worker.tasks:
+                answers.append(Answer(worker.tasks[0] if kind == "news" else worker.tasks.pop(0), kind, value))
+        return answers
+
+    def close(self) -> None:
+        """Kill all processes."""
+        for connection in list(self._workers):
+            self._end(connection)
+
+    def _end(self, connection: Connection) -> int:
+        """Kill one process if it is alive; returns its exit code."""
+        process = self._workers.pop(connection).process
+        connection.close()
+        assert process.pid is not None
+        with suppress(OSError):  # it has ended
+            os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has the latter only
+        process.join()
+        return process.exitcode or 0
+
+
+_parent: Connection | None = None  # in a worker: where it answers
+
+
+def tell(news: Any) -> None:
+    """In a worker of a ``Pool``: send news of the task to the parent. Elsewhere nothing happens."""
+    if _parent is not None:
+        _parent.send(("news", news))
+
+
+def _serve(connection: Connection, environment: Mapping[str, str], setup: Callable[[], None] | None) -> None:
+    """A worker's life: take a call, do it, answer."""
+    global _parent
+    _parent = connection
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    os.environ.update(environment)
+    _end_with_parent()
+    connection.send(("started", None))
+    if setup is not None:
+        setup()
+    while True:
+        answer: tuple[str, Any]
+        try:
+            function, arguments = connection.recv()
+            answer = "done", function(*arguments)
+        except EOFError:
+            return
+        except Exception as error:  # raised again in the parent
+            error.add_note(f"in a worker process:\n{traceback.format_exc()}")
+            answer = "error", error
+        try:
+            connection.send(answer)
+        except Exception:  # what cannot be pickled
+            connection.send(("error", BridgeMILError("".join(traceback.format_exception(answer[1])[-4:]).strip())))
+
+
+def _end_with_parent() -> None:
+    """In a worker: end it when its parent is gone, so that a killed command leaves nothing running."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def leave() -> None:
+        if parent.sentinel is not None:
+            wait([parent.sentinel])
+        while parent.sentinel is None and os.getppid() == parent.pid:  # loky's workers get nothing to wait for
+            time.sleep(WATCH)
+        os._exit(1)
+
+    threading.Thread(target=leave, daemon=True).start()
+
+
 def each(
     function: Callable[[Item], Result],
     items: Sequence[Item],
@@ -163,65 +332,33 @@ def _results(
         for item in items:
             yield item, function(item)
         return
-    executor, queue = _executor(jobs), iter(items)
-    running: dict[Future[Result], Item] = {}
+    may_fork = sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules
+    pool = Pool(jobs, setup=_one_thread, fork=may_fork)
+    given = done = 0
     try:
-        while True:
-            for item in queue:
-                running[executor.submit(function, item)] = item
-                if len(running) >= 2 * jobs:  # a short queue: an interrupt need not wait for thousands
-                    break
-            if not running:
-                return
+        while done < len(items):
+            for item in items[given : done + AHEAD * jobs]:
+                pool.submit(item, function, item)
+                given += 1
             if meanwhile is not None:
                 meanwhile()
                 meanwhile = None
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
-    except BrokenProcessPool as error:
-        raise BridgeMILError(
-            "a worker process ended before its work did: killed, or out of memory. What was finished is kept: run the "
-            f"same command again to go on, with a lower --jobs if memory was short. ({str(error).splitlines()[0]})"
-        ) from error
+            for answer in pool.wait():
+                if answer.kind == "error":
+                    raise answer.value
+                if answer.kind == "lost":
+                    raise BridgeMILError(
+                        f"a worker process ended before its work did ({answer.value}): killed, or out of memory. What "
+                        "was finished is kept: run the same command again to resume, with a lower --jobs if memory was "
+                        "short"
+                    )
+                done += 1
+                yield answer.task, answer.value
     finally:
-        for future in running:
-            future.cancel()
-        executor.shutdown()
+        pool.close()
 
 
-def _executor(jobs: int) -> Any:
-    """Worker processes.
-
-    Forked workers start at once with everything imported, but forking is safe only from a process with one thread and
-    without torch's OpenMP. Elsewhere loky's serve, which come with joblib: slower to start, and no ``__main__`` guard
-    is needed. They are our own and never leave idle: joblib's shared ones are joblib's to use, and where warnings are
-    errors the one about a worker that leaves while work is given ends loky's thread, and everybody waits for ever.
-    """
-    if sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules:
-        return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"), initializer=_start_worker)
-    from joblib.externals import loky
-
-    return loky.ProcessPoolExecutor(jobs, timeout=None, initializer=_start_worker)
-
-
-def _start_worker() -> None:
-    """Give the worker one thread, and end it with its parent."""
+def _one_thread() -> None:
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1)
-    end_with_parent()
-
-
-def end_with_parent() -> None:
-    """In a worker: end it when its parent is gone, so that a killed command leaves nothing running."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def leave() -> None:
-        if parent.sentinel is not None:
-            multiprocessing.connection.wait([parent.sentinel])
-        while parent.sentinel is None and os.getppid() == parent.pid:  # loky's workers get nothing to wait for
-            time.sleep(WATCH)
-        os._exit(1)
-
-    threading.Thread(target=leave, daemon=True).start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
-import multiprocessing
 import resource
 import socket
 import subprocess
@@ -13,7 +12,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -21,11 +19,12 @@ import pytest
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where, benchmark, collect, plan
-from bridgemil.engine.local import LocalWorkers
+from bridgemil.engine.execute import do, only_scheduler, schedule
 from bridgemil.engine.plan import Job, Plan, grid
-from bridgemil.engine.scheduler import Event, Workers, only_scheduler, schedule
 from bridgemil.errors import BadUse, BridgeMILError
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.methods import changed_from_budget, has_setting
+from bridgemil.parallel import Answer
 from bridgemil.runs import RunStore, open_store
 from people import people
 
@@ -45,52 +44,39 @@ def cohort(tmp_path: Path) -> Cohort:
     return people(6, windows=4).save(tmp_path / "cohort")
 
 
-def test_a_worker_that_dies_before_it_has_read_its_job_is_lost_and_no_error(cohort: Cohort, tmp_path: Path) -> None:
-    workers = LocalWorkers(str(tmp_path), 1, 1, "cpu")
-    dead = SimpleNamespace(start=lambda: None, join=lambda: None, exitcode=-9)
-    workers.context = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=lambda **_: dead)  # nobody holds the other end
-    job = grid([cohort], ["bandpower"], ["eegnet"], 1, "demo", folds=3)[0].jobs(0)[0]
-    workers.start(job)
-    assert workers.wait(1) == [Event(job, "lost", "exit code -9")]
-    assert not workers.busy
+class Pretend:
+    """A pool that does nothing but say how runs ended; it notes what ran beside what."""
 
-
-class Pretend(Workers):
-    """Does nothing but say how runs ended; it notes what ran beside what."""
-
-    def __init__(self, store: RunStore, slots: int = 3, script: dict[str, list[str]] | None = None) -> None:
-        self.store, self.room, self.script = store, slots, script or {}
+    def __init__(self, store: RunStore, size: int = 3, script: dict[str, list[str]] | None = None) -> None:
+        self.store, self.size, self.script = store, size, script or {}
         self.running: list[Job] = []
-        self.started: list[str] = []
         self.together: list[set[str]] = []
 
-    @property
-    def slots(self) -> int:
-        return self.room
-
-    def start(self, job: Job) -> None:
+    def submit(self, job: Job, function: Any, *arguments: Any) -> None:
+        assert (function, arguments[0]) == (do, job)
         self.running.append(job)
-        self.started.append(job.identity)
         training = [j.stage1 for j in self.running if j.stage1 and not self.store.stage1(j.stage1).is_dir()]
         assert len(training) == len(set(training)), "two runs train the same encoder"
         self.together.append({job.identity for job in self.running})
 
-    def wait(self, seconds: float) -> list[Event]:
+    def wait(self, seconds: float) -> list[Answer]:
         job = self.running.pop(0)
-        kind = (self.script.get(job.identity) or ["done"]).pop(0) if self.script.get(job.identity) else "done"
+        kind = (self.script.get(job.identity) or ["done"]).pop(0)
+        if kind == "lost":
+            return [Answer(job, "lost", "message")]
         if kind == "done":
             if job.stage1:
                 self.store.stage1(job.stage1).mkdir(parents=True, exist_ok=True)
             self.store.run(job.identity).mkdir()
             (self.store.run(job.identity) / "manifest.json").touch()
-        return [Event(job, kind, "words")]
+        return [Answer(job, "done", (kind, "message"))]
 
     def close(self) -> None:
         self.running = []
 
 
 def jobs_of(cohort: Cohort, methods: list[str]) -> list[Job]:
-    experiments = grid([cohort], methods, ["eegnet"], 1, "demo", folds=3, changes=quick(methods))
+    experiments = grid([cohort], methods, ["eegnet"], Protocol(budget="demo", folds=3, settings=quick(methods)))
     return Plan(experiments, RunStore(cohort.path.with_name("nothing is done here"))).jobs
 
 
@@ -116,7 +102,7 @@ def test_lost_runs_are_run_again_and_failed_ones_kept_until_the_next_call(cohort
     outcome = schedule(jobs, store, Pretend(store, script=script))
     assert (outcome.done, outcome.lost, list(outcome.failed)) == (2, 2, [jobs[1].identity])
     kept = json.loads((store.root / "failed" / f"{jobs[1].identity}.json").read_text())
-    assert kept["error"] == "words"
+    assert kept["error"] == "message"
     assert "stage2.epochs=" in kept["experiment"]
     assert all(kept["experiment"].count(f"{key}=") == 1 for key in changed_from_budget(jobs[1].settings))
     again = schedule(jobs, store, Pretend(store))
@@ -135,25 +121,23 @@ def test_a_run_that_kills_every_worker_is_given_up_and_the_others_go_on(cohort: 
 def test_a_worker_is_believed_when_its_run_is_seen(
     cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridgemil.engine.scheduler.SIGHT", 1)
+    monkeypatch.setattr("bridgemil.engine.execute.SIGHT", 1)
     here, elsewhere = open_store(tmp_path / "here"), open_store(tmp_path / "elsewhere")
     with pytest.raises(BridgeMILError, match="it is not here; --out must be on a path that all nodes share"):
         schedule(jobs_of(cohort, ["attention"]), here, Pretend(elsewhere))
 
 
 def test_a_worker_without_the_results_folder_makes_none(cohort: Cohort, tmp_path: Path) -> None:
-    from bridgemil.engine.work import do
-
-    kind, words = do(jobs_of(cohort, ["attention"])[0], str(tmp_path / "elsewhere"), "cpu", 1)
+    kind, message = do(jobs_of(cohort, ["attention"])[0], str(tmp_path / "elsewhere"), "cpu", 1)
     assert kind == "storage"
-    assert "must be on a path that all nodes share" in words
+    assert "must be on a path that all nodes share" in message
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_storage_that_refuses_ends_the_call_with_one_error(cohort: Cohort, tmp_path: Path) -> None:
     store = open_store(tmp_path / "runs")
     jobs = jobs_of(cohort, ["attention"])
-    with pytest.raises(BridgeMILError, match=r"cannot be written \(words\).*run the same command again"):
+    with pytest.raises(BridgeMILError, match=r"cannot be written \(message\).*run the same command again"):
         schedule(jobs, store, Pretend(store, script={jobs[0].identity: ["storage"]}))
 
 
@@ -161,7 +145,7 @@ def test_only_one_scheduler_works_on_a_folder(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     with only_scheduler(store), pytest.raises(BridgeMILError, match="another benchmark"), only_scheduler(store):
         pass
-    code = "from bridgemil.runs import *; from bridgemil.engine.scheduler import *; import os, signal\n"
+    code = "from bridgemil.runs import *; from bridgemil.engine.execute import *; import os, signal\n"
     code += f"with only_scheduler(open_store({str(tmp_path)!r})): os.kill(os.getpid(), signal.SIGKILL)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     with only_scheduler(store):  # a dead owner does not hold it
@@ -257,13 +241,13 @@ def test_a_script_needs_no_guard(cohort: Cohort, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "6\n", "")
 
 
-def test_a_cluster_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+def test_a_cluster_that_is_not_there_is_said_at_once() -> None:
     pytest.importorskip("ray", reason="the ray extra is not installed")
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = server.getsockname()[1]
     begun = time.monotonic()
     with pytest.raises(BridgeMILError, match=r"no cluster answers at 127\.0\.0\.1:.*ray start --head"):
-        Where("ray", address=f"127.0.0.1:{free}").workers(tmp_path)
+        Where("ray", address=f"127.0.0.1:{free}").workers()
     assert time.monotonic() - begun < 60, "Ray itself tries for minutes"
 
 
@@ -275,9 +259,7 @@ def test_what_makes_no_sense_for_an_engine_is_refused() -> None:
 
 
 def test_a_job_whose_cohort_has_changed_is_refused(cohort: Cohort, tmp_path: Path) -> None:
-    from bridgemil.engine.work import do
-
     job = replace(jobs_of(cohort, ["attention"])[0], cohort_hash="other")
-    kind, words = do(job, str(open_store(tmp_path / "runs").root), "cpu", 1)
+    kind, message = do(job, str(open_store(tmp_path / "runs").root), "cpu", 1)
     assert kind == "failed"
-    assert "has changed meanwhile" in words
+    assert "has changed meanwhile" in message

@@ -19,13 +19,12 @@ from torch import nn
 from bridgemil import backbones, parallel
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine import execute
-from bridgemil.engine.display import Display
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.engine.execute import Where
-from bridgemil.engine.forecast import FITTED_BASELINE, START, Forecast
+from bridgemil.engine.forecast import FITTED_BASELINE, START, Display, Forecast
 from bridgemil.engine.plan import Plan, grid
-from bridgemil.engine.scheduler import Event
 from bridgemil.errors import BadUse, BridgeMILError
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results
 from bridgemil.runs import RunCache, open_store
 from people import people
@@ -73,7 +72,7 @@ def test_an_error_in_a_worker_ends_the_evaluation_as_it_does_in_this_process(coh
 
 
 def planned(cohort: Cohort, tmp_path: Path, backbone: str = "covariance") -> Plan:
-    experiments = grid([cohort], ["bridgemil", "bandpower"], [backbone], 1, "demo", folds=3)
+    experiments = grid([cohort], ["bridgemil", "bandpower"], [backbone], Protocol(budget="demo", folds=3))
     return Plan(experiments, open_store(tmp_path / "runs"))
 
 
@@ -88,7 +87,7 @@ def settled(
     patch.setattr(engine, "forecast", lambda *_: forecast_of(work, seconds, memory))
     patch.setattr(execute, "idle_cores", lambda: 3)
     patch.setattr(execute, "free_memory", lambda: 8e9)
-    return engine._settled(work, where or Where(device="cpu"), forecasting=False)[0]
+    return engine._settled(work, where or Where(device="cpu"), progress=False)[0]
 
 
 def test_workers_are_started_where_they_are_worth_it(
@@ -184,23 +183,23 @@ def test_the_first_fold_corrects_the_forecast(
     cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("bridgemil.engine.display.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("bridgemil.engine.forecast.time.monotonic", lambda: now[0])
     work = planned(cohort, tmp_path)
     expected = forecast_of(work, seconds=10.0)
     assert str(expected) == "6 runs: 0 done, 6 to do; about 30 s, 1.0 GB of memory each"
     assert expected.left() == pytest.approx(30 + 3 * FITTED_BASELINE)
     first, second, third = (job for job in work.todo if job.settings.is_network)
-    display = Display(expected, Stored(100.0))
-    display.show([first], 5)
+    display = Display(expected)
+    display.draw([first], 5)
     now[0] += 4
     assert expected.left({first.identity: 4.0}) == pytest.approx(26 + 3 * FITTED_BASELINE)
     now[0] += 96
-    display.tell(Event(first, "done"))
+    display.ended(first, "done", "message", Stored(100.0))
     assert expected.left() == pytest.approx(2 * (100 + START) + 3 * FITTED_BASELINE)
     expected.at_once = 2
     assert expected.left({second.identity: 60.5}) == pytest.approx(100.5), "the last one is not shared"
-    display.tell(Event(second, "failed", "words"))
-    display.tell(Event(third, "done"))
+    display.ended(second, "failed", "message", Stored(100.0))
+    display.ended(third, "done", "message", Stored(100.0))
     assert expected.left() == pytest.approx(3 * FITTED_BASELINE / 2)
     said = capsys.readouterr().err
     assert "[1/6]" in said, "one count, of all runs"
@@ -210,13 +209,12 @@ def test_the_first_fold_corrects_the_forecast(
 def test_the_announcement_and_the_progress_count_the_same_runs(
     cohort: Cohort, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told: list[str] = []
-    how: dict[str, Any] = {"out": tmp_path / "runs", "progress": True, "announce": lambda f: told.append(str(f))}
+    how: dict[str, Any] = {"out": tmp_path / "runs", "progress": True}
     quickly(cohort, "bandpower", **how | {"settings": None})
     quickly(cohort, **how)
-    assert told[0].startswith("6 runs: 0 done, 6 to do; about ")
-    assert told[1].startswith("9 runs: 6 done, 3 to do; about "), "tangent, bridgemil and bandpower"
     said = capsys.readouterr().err
+    assert "6 runs: 0 done, 6 to do; about " in said
+    assert "9 runs: 6 done, 3 to do; about " in said, "tangent, bridgemil and bandpower"
     assert "[6/6]" in said
     assert "[7/9]" in said
     assert "[9/9]" in said

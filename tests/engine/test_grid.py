@@ -14,7 +14,7 @@ from bridgemil.engine.benchmark import Where, expect, plan
 from bridgemil.engine.forecast import FITTED_BASELINE, START
 from bridgemil.engine.plan import Experiment, Job, Plan, grid
 from bridgemil.errors import BadData, BadUse, BridgeMILError
-from bridgemil.evaluation.protocol import fold_plan
+from bridgemil.evaluation.protocol import Protocol, fold_plan
 from bridgemil.runs import RunStore, open_store
 from people import people
 
@@ -31,19 +31,21 @@ def jobs(experiments: list[Experiment]) -> list[Job]:
 
 
 def demo(cohort: Cohort, names: list[str], backbone_names: tuple[str, ...] = ("eegnet",), **more: Any) -> list[Job]:
-    return jobs(grid([cohort], names, backbone_names, 1, "demo", **{"folds": 3} | more))
+    return jobs(grid([cohort], names, backbone_names, Protocol(budget="demo", **{"folds": 3} | more)))
 
 
 def test_what_is_named_twice_is_run_once(cohort: Cohort, tmp_path: Path) -> None:
     copy = cohort.save(tmp_path / "copy")
     with pytest.warns(UserWarning, match="holds the same windows as another cohort here; it is run once"):
-        experiments = grid([cohort, cohort, copy], ["attention"] * 2, ["eegnet"] * 2, 1, "demo", folds=3)
+        experiments = grid([cohort, cohort, copy], ["attention"] * 2, ["eegnet"] * 2, Protocol(budget="demo", folds=3))
     assert len(experiments) == 1
     assert len(jobs(experiments)) == 3
 
 
 def test_an_ensemble_runs_its_members_and_shares_them(cohort: Cohort) -> None:
-    experiments = grid([cohort], ["attention", "attention+bandpower"], ["eegnet", "mtdnet"], 1, "demo", folds=3)
+    experiments = grid(
+        [cohort], ["attention", "attention+bandpower"], ["eegnet", "mtdnet"], Protocol(budget="demo", folds=3)
+    )
     assert [len(experiment.settings.each) for experiment in experiments] == [1, 2, 1, 2]
     assert len(jobs(experiments)) == 3 * (2 + 1), "two backbones and one band power"
 
@@ -51,7 +53,7 @@ def test_an_ensemble_runs_its_members_and_shares_them(cohort: Cohort) -> None:
 def test_every_method_is_planned_on_every_backbone_and_a_baseline_once(tmp_path: Path) -> None:
     cohort = people(6, n_channels=8, windows=1).save(tmp_path / "cohort")
     names = [name for name in (*methods.names(), *methods.ablations()) if name != "masked"]
-    experiments = grid([cohort], names, backbones.names(), 2, "demo", folds=3)
+    experiments = grid([cohort], names, backbones.names(), Protocol(budget="demo", folds=3, seeds=2))
     networks = [name for name in names if name not in baselines.names()]
     assert len(experiments) == len(baselines.names()) + len(networks) * len(backbones.names())
     planned = jobs(experiments)
@@ -77,28 +79,28 @@ def test_a_grid_of_5000_runs_with_4000_done_is_planned_at_once(tmp_path: Path) -
 
 
 def test_settings_go_to_the_methods_that_have_them(cohort: Cohort) -> None:
-    planned = demo(cohort, ["bandpower", "attention", "bridgemil"], changes=QUICK)
+    planned = demo(cohort, ["bandpower", "attention", "bridgemil"], settings=QUICK)
     epochs = {job.settings.method: (job.settings.stage1, job.settings.stage2) for job in planned}
     assert epochs["bandpower"] == (None, None)
     assert epochs["attention"][0] is None
     assert epochs["attention"][1].epochs == 3
     assert (epochs["bridgemil"][0].epochs, epochs["bridgemil"][1].epochs) == (2, 3)
-    trees = demo(cohort, ["bandpower", "attention"], changes={"baseline.classifier": "extra_trees"})
+    trees = demo(cohort, ["bandpower", "attention"], settings={"baseline.classifier": "extra_trees"})
     assert {str(job.settings.baseline) for job in trees} == {"{'classifier': 'extra_trees'}", "None"}
     with pytest.warns(UserWarning, match=r"no method of this grid has a setting stage1\.lr; it changes nothing"):
-        demo(cohort, ["bandpower", "attention"], changes={"stage1.lr": 1})
+        demo(cohort, ["bandpower", "attention"], settings={"stage1.lr": 1})
 
 
 def test_mistakes_are_refused_before_any_work(cohort: Cohort, tmp_path: Path) -> None:
     with pytest.raises(BadUse, match="method must be one of"):
-        demo(cohort, ["magic"], changes=QUICK)
+        demo(cohort, ["magic"], settings=QUICK)
     with pytest.raises(BadUse, match="backbone must be one of"):
         demo(cohort, ["attention"], ("nope",))
     with pytest.raises(BadUse, match="at least one cohort, method, backbone and seed"):
         demo(cohort, [])
     for key in ("nonsense", "stage1_typo", "stage1", "stage2.retension", "baseline.clasifier"):
         with pytest.raises(BadUse, match=key.rpartition(".")[2]):
-            demo(cohort, ["bandpower", "attention"], changes={key: 1})
+            demo(cohort, ["bandpower", "attention"], settings={key: 1})
     for name in backbones.names():
         if backbones.has_front_end(name):
             with pytest.raises(BadUse, match="no samples to hide"):
@@ -146,8 +148,8 @@ def test_the_time_of_a_run_is_that_of_its_finished_siblings(cohort: Cohort, tmp_
 def test_masking_is_left_out_where_a_front_end_leaves_nothing_to_mask(cohort: Cohort) -> None:
     names = ["attention", "masked"]
     with pytest.warns(UserWarning, match="masked on covariance is left out"):
-        experiments = grid([cohort], names, ["eegnet", "covariance"], 1, "demo", folds=3)
+        experiments = grid([cohort], names, ["eegnet", "covariance"], Protocol(budget="demo", folds=3))
     made = [(experiment.settings.method, experiment.settings.backbone) for experiment in experiments]
     assert made == [("attention", "eegnet"), ("masked", "eegnet"), ("attention", "covariance")]
     with pytest.raises(BadUse, match="no samples to hide"):
-        grid([cohort], ["masked"], ["covariance"], 1, "demo", folds=3)
+        grid([cohort], ["masked"], ["covariance"], Protocol(budget="demo", folds=3))

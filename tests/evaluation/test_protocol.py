@@ -148,15 +148,15 @@ def test_seeds_differ_and_the_callers_random_numbers_are_left_alone() -> None:
     assert not np.allclose(p[0], p[1])
 
 
-def test_finished_runs_are_not_run_again(tmp_path: Path) -> None:
+def test_finished_runs_are_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cohort, runs = people(6, windows=3), tmp_path / "runs"
     first = quickly(cohort, "bridgemil", out=runs, baselines=True)
     stamps = {file: file.stat().st_mtime_ns for file in runs.rglob("*.parquet")}
     assert len(stamps) == 3 * (3 + 1 + 1), "predictions, curves and windows of the network, predictions of two more"
-    told: list[Any] = []
-    again = quickly(cohort, "bridgemil", out=runs, baselines=True, announce=lambda forecast: told.append(forecast))
+    capsys.readouterr()
+    again = quickly(cohort, "bridgemil", out=runs, baselines=True, progress=True)
     assert {file: file.stat().st_mtime_ns for file in runs.rglob("*.parquet")} == stamps
-    assert not told
+    assert "runs" not in capsys.readouterr().err
     pd.testing.assert_frame_equal(first.predictions, again.predictions)
     assert not list((runs / "unfinished").iterdir())
 

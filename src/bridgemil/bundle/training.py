@@ -18,11 +18,12 @@ from bridgemil.bundle.card import write_card
 from bridgemil.bundle.novelty import make_reference
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.engine.evaluate import evaluate
+from bridgemil.engine.evaluate import cross_validate
+from bridgemil.engine.execute import Where
 from bridgemil.errors import BridgeMILError
 from bridgemil.evaluation.calibration import Decision, calibration_error, cross_calibrated, decide, log_loss
 from bridgemil.evaluation.metrics import score_intervals
-from bridgemil.evaluation.protocol import fold_plan
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results
 from bridgemil.methods import Settings
 from bridgemil.models import (
@@ -44,7 +45,6 @@ from bridgemil.storage.checksums import digest
 if TYPE_CHECKING:
     import torch
 
-    from bridgemil.engine.evaluate import Announce
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -66,14 +66,9 @@ def train(
     method: str = methods.METHOD,
     backbone: str = methods.BACKBONE,
     *,
-    recipe: str | None = None,
     budget: str = methods.BUDGET,
     seed: int = 0,
     single: bool = False,
-    folds: int | None = None,
-    split: FoldPlan | str | Path | None = None,
-    groups: str | None = None,
-    split_seed: int = 0,
     runs: str | Path | None = None,
     name: str | None = None,
     cautions: Sequence[str] = (),
@@ -84,11 +79,7 @@ def train(
     baselines: bool = True,
     overwrite: bool = False,
     progress: bool = True,
-    announce: Announce | None = None,
-    settings: dict[str, Any] | None = None,
-    accept_risk: Sequence[str] = (),
-    positive: str | None = None,
-    prevalence: float | None = None,
+    **options: Any,
 ) -> Trained:
     """Train a model for new recordings on a whole cohort, and write it with its card.
 
@@ -98,22 +89,14 @@ def train(
         A cohort or its folder.
     out : str or Path
         The bundle's folder.
-    method, backbone, recipe, budget, groups, device, positive : str, optional
+    method, backbone, budget, device : str, optional
         As for ``bridgemil.evaluate``, which comes first.
-    folds, split_seed, threads, jobs : int, optional
+    threads, jobs : int, optional
         As for ``bridgemil.evaluate``.
-    split : FoldPlan, str or Path, optional
+    baselines, progress : bool, default True
         As for ``bridgemil.evaluate``.
-    settings : dict, optional
-        As for ``bridgemil.evaluate``.
-    accept_risk : sequence of str, optional
-        As for ``bridgemil.evaluate``.
-    baselines : bool, default True
-        As for ``bridgemil.evaluate``.
-    announce : callable, optional
-        As for ``bridgemil.evaluate``.
-    prevalence : float, optional
-        As for ``bridgemil.evaluate``.
+    **options
+        As for ``bridgemil.evaluate``: the other fields of ``Protocol``.
     seed : int, default 0
         Of weights, sampling and dropout.
     single : bool, default False
@@ -130,8 +113,6 @@ def train(
         names say another gets a warning.
     overwrite : bool, default False
         Replace another bundle in ``out``.
-    progress : bool, default True
-        Show progress on standard error.
 
     Returns
     -------
@@ -140,17 +121,14 @@ def train(
     """
     cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     out = Path(out)
-    plan = fold_plan(cohort, folds, split, groups, split_seed)
-    chosen = methods.for_cohort(cohort, method, backbone, budget, settings, recipe=recipe)
+    protocol = Protocol(method, backbone, budget=budget, seeds=[seed], **options)
+    plan, chosen = protocol.fold_plan(cohort), protocol.method_settings(cohort)
     identity = digest([chosen.changed, cohort.hash, plan.hash, seed, single])
     earlier = _same_training(out, identity)
     refuse_taken(out, overwrite or earlier is not None)
     kept = Path(runs) if runs is not None else out.with_name(out.name + ".runs")
-    results = evaluate(
-        cohort, method, backbone, [seed], budget, kept, recipe=recipe, split=plan, device=device, threads=threads,
-        jobs=jobs, baselines=baselines, progress=progress, announce=announce, settings=settings,
-        accept_risk=accept_risk, positive=positive, prevalence=prevalence,
-    )  # fmt: skip
+    where = Where("local", jobs, threads, device)
+    results = cross_validate(cohort, protocol, kept, where, baselines=baselines, progress=progress)
     runs_store = open_store(kept)
     if single:
         with torch_threads(threads):

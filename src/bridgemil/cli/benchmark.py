@@ -58,7 +58,6 @@ def run(
     A failed run is kept with its error and tried again by the next call; it does not stop the others.
     """
     from bridgemil.engine.benchmark import benchmark, expect, plan
-    from bridgemil.engine.display import say_auditing
     from bridgemil.engine.execute import Where
     from bridgemil.engine.forecast import duration
     from bridgemil.report.terminal import print_warnings
@@ -70,13 +69,13 @@ def run(
         "settings": options.settings(set_ or []),
         "vary": options.values(vary or []),
         "accept_risk": accept_risk or (),
-        "watch": None if json else say_auditing,
+        "progress": not json,
     }
     grid = plan(cohorts, *chosen, seeds, budget, out, recipe=recipe, **how)
     done = len(grid.jobs) - len(grid.todo)
     expected = None if json else expect(grid, where)
     if expected is not None:
-        options.announce(expected)
+        typer.echo(str(expected), err=True)
         before = sum((out / "failed" / f"{job.identity}.json").is_file() for job in grid.todo)
         if before:
             typer.echo(f"{before} of them failed before, and are tried again", err=True)

@@ -56,7 +56,7 @@ def run(
     results = evaluate(
         cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,
         split_seed=split_seed, device=device, threads=threads, jobs=jobs, baselines=baselines, progress=not json,
-        announce=None if json else options.announce, settings=options.settings(set_ or []),
+        settings=options.settings(set_ or []),
         accept_risk=accept_risk or (), positive=positive, operating_point=operating_point, prevalence=prevalence,
     )  # fmt: skip
     if json:

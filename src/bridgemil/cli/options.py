@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from bridgemil import backbones, methods
-
-if TYPE_CHECKING:
-    from bridgemil.engine.forecast import Forecast
 
 METHOD, BACKBONE, BUDGET = methods.METHOD, methods.BACKBONE, methods.BUDGET
 ALL_METHODS = ",".join(methods.order(ablations=False))
@@ -80,11 +77,6 @@ def edge(text: str | None) -> float | str | None:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"expected a number in Hz or 'none', got {text!r}") from None
-
-
-def announce(forecast: Forecast) -> None:
-    """Say on standard error how many runs there are and how long they will take."""
-    typer.echo(str(forecast), err=True)
 
 
 def print_json(content: Any) -> None:

@@ -65,7 +65,7 @@ def run(
         cohort, out, method, backbone, recipe=recipe, budget=budget, seed=seed, single=single, folds=folds,
         split=split, groups=groups, split_seed=split_seed, runs=runs, name=name, device=device, threads=threads,
         jobs=jobs, baselines=baselines, overwrite=overwrite, progress=not json,
-        announce=None if json else options.announce, settings=options.settings(set_ or []),
+        settings=options.settings(set_ or []),
         accept_risk=accept_risk or (), recorded_reference=recorded_reference, positive=positive, prevalence=prevalence,
     )  # fmt: skip
     if json:

@@ -1,26 +1,27 @@
-"""Run a grid and gather its results: a row a run."""
+"""Plan a grid of runs, run it, and tabulate its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.audit import guard, keep
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folds import FoldPlan
-from bridgemil.engine.execute import Where, execute
-from bridgemil.engine.forecast import Forecast, forecast
+from bridgemil.engine.execute import Outcome, Where, execute, only_scheduler
+from bridgemil.engine.forecast import Forecast, forecast, say_auditing
 from bridgemil.engine.plan import Job, Plan, grid
-from bridgemil.engine.scheduler import Outcome, only_scheduler
 from bridgemil.errors import BadUse
-from bridgemil.methods import BACKBONE, BUDGET
+from bridgemil.evaluation.protocol import Protocol
+from bridgemil.methods import BACKBONE, BUDGET, Settings, changed_from_budget, flat
 from bridgemil.parallel import device_of
 from bridgemil.runs import RunStore, open_store
 
 if TYPE_CHECKING:
     import pandas as pd
+
+COLUMNS = ("seed", "fold", "accuracy", "selected_epoch", "seconds", "threads", "device", "results_version")  # of a run
 
 
 def plan(
@@ -31,28 +32,33 @@ def plan(
     budget: str = BUDGET,
     out: str | Path = "runs",
     *,
-    recipe: str | None = None,
-    folds: int | None = None,
-    split: FoldPlan | str | Path | None = None,
-    groups: str | None = None,
-    split_seed: int = 0,
-    settings: Mapping[str, Any] | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
-    accept_risk: Sequence[str] = (),
-    watch: Callable[[str], None] | None = None,
+    progress: bool = False,
+    **options: Any,
 ) -> Plan:
-    """Which runs a grid has, and which of them ``out`` already holds. The arguments are those of ``evaluate``.
+    """Which runs a grid has, and which of them ``out`` already holds.
 
-    ``vary`` gives settings several values, each of which is run: ``{"stage2.retention": [0, 1e-5]}``.
-    ``watch`` is called with the name of each cohort that has to be audited first.
+    Parameters
+    ----------
+    cohorts
+        Cohorts on disk, or their folders.
+    methods, backbones
+        Every method is run on every backbone and cohort.
+    seeds, budget, out, **options
+        As for ``bridgemil.evaluate``.
+    vary
+        Gives settings several values, each of which is run: ``{"stage2.retention": [0, 1e-5]}``.
+    progress
+        Say on standard error which cohort is being audited.
     """
     opened = [cohort if isinstance(cohort, Cohort) else Cohort.open(cohort) for cohort in cohorts]
     for cohort in opened:
         if cohort.path is None:
             raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
-    how: dict[str, Any] = {"folds": folds, "split": split, "groups": groups, "split_seed": split_seed}
-    experiments = grid(opened, methods, backbones, seeds, budget, recipe=recipe, **how, changes=settings, vary=vary)
-    found = guard({experiment.cohort: [experiment.split] for experiment in experiments}, out, accept_risk, watch)
+    protocol = Protocol(seeds=seeds, budget=budget, **options)
+    experiments = grid(opened, methods, backbones, protocol, vary)
+    splits = {experiment.cohort: [experiment.split] for experiment in experiments}
+    found = guard(splits, out, protocol.accept_risk, say_auditing if progress else None)
     audited = [replace(experiment, warnings=found[experiment.cohort.hash]) for experiment in experiments]
     return Plan(audited, RunStore(Path(out)))
 
@@ -89,7 +95,7 @@ def benchmark(
             expected = expect(grid_plan, where)
         if expected is not None and where.engine == "local":
             where = replace(where, jobs=expected.at_once)
-        return execute(grid_plan, where, expected, progress=progress)
+        return execute(grid_plan, where, expected if progress else None)
 
 
 def expect(grid_plan: Plan, where: Where) -> Forecast:
@@ -109,7 +115,7 @@ def expect(grid_plan: Plan, where: Where) -> Forecast:
 
 
 def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
-    """Finished runs, a row each: of these jobs, or all that the folder holds.
+    """Finished runs, one row each: of these jobs, or all that the folder holds.
 
     Settings in which runs differ from their method, recipe and budget are columns: ``stage2.retention``.
     """
@@ -120,45 +126,23 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
         wanted &= {job.identity for job in jobs}
     rows, chosen = [], []
     for identity in sorted(wanted):
-        about = store.metadata(identity)
-        chosen.append(_settings(about))
-        settings, split = about["settings"], about.get("split") or {}  # another version's run may have none
+        metadata = store.metadata(identity)
+        settings, split = metadata["settings"], metadata["split"] or {}
+        usual = Settings.model_validate(settings)
+        chosen.append((changed_from_budget(usual, metadata["cohort"]["burn_in"]), flat(settings)))
         rows.append(
             {
                 "identity": identity,
-                "cohort": Path(about["cohort"]["path"]).name or "(in memory)",
-                "cohort_hash": about["cohort"]["hash"],
-                "method": settings["method"],
-                "backbone": settings["backbone"],
-                "budget": settings["budget"],
-                "recipe": settings.get("recipe"),
-                "settings_hash": about["settings_hash"],
+                "cohort": Path(metadata["cohort"]["path"]).name or "(in memory)",
+                "cohort_hash": metadata["cohort"]["hash"],
+                **{key: settings[key] for key in ("method", "backbone", "budget", "recipe")},
+                "settings_hash": metadata["settings_hash"],
                 "split": split.get("hash"),
                 "part": split.get("part", ""),
-                "seed": about["seed"],
-                "fold": about["fold"],
-                "accuracy": about["accuracy"],
-                "selected_epoch": about["selected_epoch"],
-                "seconds": about["seconds"],
-                "threads": about["threads"],
-                "device": about["device"],
-                "results_version": about["results_version"],
+                **{key: metadata[key] for key in COLUMNS},
             }
         )
     changed = sorted({key for usual, _ in chosen for key in usual})
     for row, (_, values) in zip(rows, chosen, strict=True):
         row |= {key: values.get(key) for key in changed}
     return pd.DataFrame(rows)
-
-
-def _settings(about: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the user set of a run's settings, and all of them, flat; nothing of a version that had others."""
-    from pydantic import ValidationError
-
-    from bridgemil import methods
-
-    try:
-        settings = methods.Settings.model_validate(about["settings"])
-    except ValidationError:
-        return {}, {}
-    return methods.changed_from_budget(settings, about["cohort"].get("burn_in")), methods.flat(about["settings"])

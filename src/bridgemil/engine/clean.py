@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bridgemil.cohort.folds import Fold
 from bridgemil.engine.benchmark import collect
-from bridgemil.engine.scheduler import only_scheduler
+from bridgemil.engine.execute import only_scheduler
 from bridgemil.errors import BridgeMILError, one_of
 from bridgemil.methods import Settings, short_name
 from bridgemil.runs import PARTS, RESULTS_VERSION, RunStore, stage1_identity

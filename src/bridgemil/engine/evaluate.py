@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bridgemil import baselines, methods
+from bridgemil import baselines as simple
+from bridgemil import methods
 from bridgemil.audit import guard, keep
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.subset import CohortSubset
-from bridgemil.engine.display import say_auditing
-from bridgemil.engine.execute import Where, execute
-from bridgemil.engine.forecast import Forecast, forecast
+from bridgemil.engine.execute import Where, execute, registered
+from bridgemil.engine.forecast import Forecast, forecast, say_auditing
 from bridgemil.engine.plan import Experiment, Plan
-from bridgemil.engine.work import registered
 from bridgemil.errors import BadData, BadUse
-from bridgemil.evaluation.clinical import ClinicalOptions
-from bridgemil.evaluation.protocol import fold_plan, seed_list
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results
-from bridgemil.parallel import device_of
+from bridgemil.parallel import Pool, device_of
 from bridgemil.runs import RunStore, open_store
 
-Announce = Callable[[Forecast], None]
 WORTH = 20.0  # seconds of work from which on workers, which take some seconds to start, are worth it
+LARGE = 1000  # windows of a cohort from which on workers are started before the forecast
 
 
 def evaluate(
@@ -38,22 +36,12 @@ def evaluate(
     budget: str = methods.BUDGET,
     out: str | Path | None = None,
     *,
-    recipe: str | None = None,
-    folds: int | None = None,
-    split: FoldPlan | str | Path | None = None,
-    groups: str | None = None,
-    split_seed: int = 0,
     device: str = "auto",
     threads: int = 1,
     jobs: int | None = None,
     baselines: bool = True,
     progress: bool = True,
-    announce: Announce | None = None,
-    settings: dict[str, Any] | None = None,
-    accept_risk: Sequence[str] = (),
-    positive: str | None = None,
-    operating_point: str | None = None,
-    prevalence: float | None = None,
+    **options: Any,
 ) -> Results:
     """Evaluate a method by subject-level cross-validation.
 
@@ -61,21 +49,12 @@ def evaluate(
     ----------
     cohort : Cohort, str or Path
         A cohort or its folder.
-    method, backbone, budget, recipe : str, optional
-        Names; see ``bridgemil.methods.names()``, ``bridgemil.backbones.names()``, ``bridgemil.methods.budgets()`` and
-        ``bridgemil.methods.recipes()`` (by default ``ours``, but ``paper`` with the budget ``paper``). A backbone may
-        also be ``file.py:NAME`` or ``module:NAME``, your own code; a
-        method may be ``A+B``, the mean of several methods' probabilities.
+    method, backbone, budget : str, optional
+        See ``Protocol``.
     seeds : int or sequence of int, default 1
         How many seeds (0, 1, …), or which. They share one split.
     out : str or Path, optional
-        Folder for the runs. Finished runs there are not run again, unfinished ones go on. None: nothing is kept.
-    folds, split_seed : int, optional
-        Folds (the cohort's own number by default) and the seed that deals subjects to them.
-    split : FoldPlan, str or Path, optional
-        A saved split instead (see ``bridgemil folds``).
-    groups : str, optional
-        A column of the cohort; subjects of one group stay in one fold.
+        Folder for the runs. Finished runs there are not run again, unfinished ones are resumed. None: nothing is kept.
     device : str, default "auto"
         ``auto``, ``cpu`` or ``cuda``.
     threads : int, default 1
@@ -87,56 +66,63 @@ def evaluate(
     baselines : bool, default True
         Evaluate the simple baselines on the same folds too: ``results.baselines``.
     progress : bool, default True
-        Show progress on standard error.
-    announce : callable, optional
-        Called before the first run with the forecast of all runs, the baselines' among them.
-    settings : dict, optional
-        Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
-    accept_risk : sequence of str, optional
-        Names of findings on which the cohort may fail the quick audit that comes first; written into every result.
-    positive : str, optional
-        The patient class of two, for ``results.clinical``; by default the one that is not called control, healthy, HC
-        and the like. Like the next two it changes no run: it is applied to the held-out predictions.
-    operating_point : str, optional
-        ``argmax`` (the predicted class; the default), ``youden``, ``sensitivity=.9`` or ``specificity=.9``: the
-        threshold of a fold is chosen on the held-out predictions of the other folds.
-    prevalence : float, optional
-        Share of patients among those who would be tested, for predictive values and the decision curve.
+        Show the forecast and progress on standard error.
+    **options
+        The other fields of ``Protocol``: ``recipe, settings, folds, split, groups, split_seed, accept_risk, positive,
+        operating_point, prevalence``.
 
     Returns
     -------
     Results
         Scores, predictions, windows, training curves and baselines.
+
+    See Also
+    --------
+    bridgemil.evaluation.protocol.Protocol : what all of these options mean.
     """
-    clinical = ClinicalOptions.of(positive, operating_point, prevalence)
-    cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
-    clinical.check(cohort.classes)
-    plan = fold_plan(cohort, folds, split, groups, split_seed)
-    chosen = methods.for_cohort(cohort, method, backbone, budget, settings, recipe=recipe)
-    main = Experiment(cohort, plan, chosen, tuple(seed_list(seeds)))
+    protocol = Protocol(method, backbone, seeds=seeds, budget=budget, **options)
     where = Where("local", jobs, threads, device)
-    device_of(device)  # a device that is not there is better noticed before the audit
-    audited = guard({cohort: [plan]}, out, accept_risk, say_auditing if progress else None)[cohort.hash]
-    main = replace(main, warnings=audited)
+    return cross_validate(cohort, protocol, out, where, baselines=baselines, progress=progress)
+
+
+def cross_validate(
+    cohort: Cohort | str | Path,
+    protocol: Protocol,
+    out: str | Path | None = None,
+    where: Where | None = None,
+    *,
+    baselines: bool = True,
+    progress: bool = True,
+) -> Results:
+    """Evaluate a method as a protocol says; the other parameters are those of ``evaluate``."""
+    where, cohort = where or Where(), cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
+    protocol.clinical.check(cohort.classes)
+    main = Experiment(cohort, protocol.fold_plan(cohort), protocol.method_settings(cohort), protocol.seed_list)
     compared, missing = _baselines(main) if baselines else ({}, {})
-    with _kept(out) as store:
-        keep(cohort, store.root)
+    device_of(where.device)  # a device that is not there is better noticed before the audit
+    with _store(out) as store:
         work = Plan([main, *compared.values()], store)
-        work.note()
-        where, expected = _settled(work, where, forecasting=progress or announce is not None)
-        if announce is not None and expected is not None:
-            announce(expected)
-        ours = {job.identity for seed in main.seeds for job in main.jobs(seed)}
-        failed = execute(work, where, expected, progress=progress, required=ours).failed
+        with _workers(work, where) as workers:
+            watch = say_auditing if progress else None
+            found = guard({cohort: [main.split]}, out, protocol.accept_risk, watch)[cohort.hash]
+            open_store(store.root)
+            keep(cohort, store.root)
+            work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
+            work.note()
+            where, expected = _settled(work, where, progress, workers)
+            if progress and expected is not None:
+                sys.stderr.write(f"{expected}\n")
+            ours = {job.identity for seed in main.seeds for job in main.jobs(seed)}
+            shown = expected if progress else None
+            failed = execute(work, where, shown, required=ours, workers=workers).failed
         for name, experiment in list(compared.items()):
             errors = [failed[job.identity] for job in experiment.jobs(0) if job.identity in failed]
             if errors:
                 missing[name] = errors[0]
                 del compared[name]
-        found = {
-            name: replace(experiment.results(store), clinical_options=clinical) for name, experiment in compared.items()
-        }
-        results = replace(main.results(store), baselines=found, missing_baselines=missing, clinical_options=clinical)
+        options = protocol.clinical
+        others = {name: replace(one.results(store), clinical_options=options) for name, one in compared.items()}
+        results = replace(main.results(store), baselines=others, missing_baselines=missing, clinical_options=options)
         if out is None:
             _ = results.windows  # read now: the folder is about to go
         return results
@@ -146,7 +132,7 @@ def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]
     """The simple baselines on the same folds, and those that this cohort does not allow."""
     compared, missing = {}, {}
     members = {member.method for member in main.settings.each}
-    for name in baselines.defaults():
+    for name in simple.defaults():
         if {name} != members:
             try:
                 compared[name] = replace(main, settings=methods.for_cohort(main.cohort, name), seeds=(0,))
@@ -155,19 +141,40 @@ def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]
     return compared, missing
 
 
-def _settled(work: Plan, where: Where, *, forecasting: bool) -> tuple[Where, Forecast | None]:
-    """Where the runs are done, in workers or in this process, and their forecast where it is needed."""
-    inline, here = replace(where, engine="inline", jobs=None), _only_here(work)
+@contextmanager
+def _workers(work: Plan, where: Where) -> Iterator[Pool | None]:
+    """Workers that load while this process audits and forecasts, where they are likely to be used; else None."""
+    network = any(job.settings.is_network for job in work.todo)
+    large = where.jobs is not None or max(cohort.n_windows for cohort in work.cohorts.values()) >= LARGE
+    if network and large and not _alone(work, where) and (size := where.at_once()) > 1:
+        pool = replace(where, jobs=min(size, len(work.todo))).workers(warm=True)
+        assert isinstance(pool, Pool)
+        with closing(pool):
+            pool.start()
+            yield pool
+    else:
+        yield None
+
+
+def _alone(work: Plan, where: Where) -> bool:
+    """Whether the runs are done in this process, however long they take."""
+    here = _only_here(work)
     if here and (where.jobs or 1) > 1:
         raise BadUse(f"jobs = {where.jobs}: {here}")
-    alone = bool(here) or where.jobs == 1 or len(work.todo) < 2 or (where.jobs is None and where.gpus > 0)
-    if not work.todo or (alone and not forecasting):
+    return bool(here) or where.jobs == 1 or len(work.todo) < 2 or (where.jobs is None and where.gpus > 0)
+
+
+def _settled(work: Plan, where: Where, progress: bool, workers: Pool | None = None) -> tuple[Where, Forecast | None]:
+    """Where the runs are done, in workers or in this process, and their forecast where it is needed."""
+    inline, alone = replace(where, engine="inline", jobs=None), _alone(work, where)
+    if not work.todo or (alone and not progress):
         return inline, None
     expected = forecast(work, device_of(where.device), where.threads)
-    if alone or (where.jobs is None and expected.left() < WORTH):
-        return inline, expected
-    expected.at_once = min(where.at_once(expected.memory), len(work.todo))
-    return (inline if expected.at_once == 1 else replace(where, jobs=expected.at_once)), expected
+    if not alone and (where.jobs is not None or expected.left() >= WORTH):
+        expected.at_once = min(where.at_once(expected.memory), len(work.todo))
+    if workers is not None:
+        workers.shrink(expected.at_once if expected.at_once > 1 else 0)
+    return (replace(where, jobs=expected.at_once) if expected.at_once > 1 else inline), expected
 
 
 def _only_here(work: Plan) -> str:
@@ -183,9 +190,7 @@ def _only_here(work: Plan) -> str:
 
 
 @contextmanager
-def _kept(out: str | Path | None) -> Iterator[RunStore]:
-    if out is not None:
-        yield open_store(out)
-        return
-    with tempfile.TemporaryDirectory(prefix="bridgemil-") as folder:
-        yield open_store(folder)
+def _store(out: str | Path | None) -> Iterator[RunStore]:
+    """The folder of runs, which need not be there; a temporary one where none is named."""
+    with nullcontext(str(out)) if out is not None else tempfile.TemporaryDirectory(prefix="bridgemil-") as folder:
+        yield RunStore(Path(folder))

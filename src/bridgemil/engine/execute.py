@@ -1,26 +1,46 @@
-"""Do the runs of a plan: one after the other in this process, in worker processes, or on a Ray cluster."""
+"""Do the runs of a plan: one after the other in this process, in worker processes, or on a Ray cluster.
+
+A run that raises an error is kept with its error and tried again by the next call. A run whose worker is lost is run
+again at once, from its checkpoint. A Stage 1 encoder that several runs share is trained by one of them while the
+others wait.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import time
-from collections.abc import Collection
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+import traceback
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridgemil.engine.display import Display
-from bridgemil.engine.forecast import Forecast
+from bridgemil.cohort.cohort import Cohort
+from bridgemil.engine.forecast import Display, Forecast
 from bridgemil.engine.plan import Job, Plan
-from bridgemil.engine.scheduler import Event, Outcome, Workers, schedule, settle
-from bridgemil.engine.work import perform, registered
-from bridgemil.errors import BadUse, BridgeMILError
-from bridgemil.parallel import device_of, free_memory, idle_cores
+from bridgemil.errors import STORAGE, BadData, BadUse, BridgeMILError
+from bridgemil.evaluation.run import Run
+from bridgemil.methods import Settings
+from bridgemil.parallel import Pool, device_of, free_memory, idle_cores, tell, torch_threads
+from bridgemil.runs import RunStore
+from bridgemil.storage.files import Taken, lock, write_json
 
 if TYPE_CHECKING:
-    from bridgemil.learning.loop import Progress
+    import torch
+
+    from bridgemil.engine.ray import RayPool
+    from bridgemil.learning.loop import Progress, Watch
 
 ENGINES = ("inline", "local", "ray")
+NEWS = 0.5  # seconds between two messages of a worker about epochs
+MAX_LOSSES = 10  # of one run's workers in one call; after that the run is the suspect
+SIGHT = 30  # seconds in which a finished run must be seen here
 
 
 @dataclass(frozen=True)
@@ -42,17 +62,25 @@ class Where:
         if self.engine != "ray" and self.address is not None:
             raise BadUse("address is of a Ray cluster; use --engine ray with it")
 
-    def workers(self, out: Path, *, script: bool = False) -> Workers:
-        """Start nothing yet; processes and tasks come with the first job. ``script``: processes import the script."""
-        folder = str(out.resolve())
+    def workers(self, *, script: bool = False, warm: bool = False) -> Pool | RayPool:
+        """Workers, none of which is started yet.
+
+        Parameters
+        ----------
+        script
+            Whether processes import the calling script (see ``bridgemil.parallel.Pool``).
+        warm
+            Whether they import what a network needs before their first run.
+        """
         if self.engine == "ray":
-            from bridgemil.engine.ray import RayWorkers
+            from bridgemil.engine.ray import RayPool
 
-            return RayWorkers(folder, self.threads, self.gpus_per_run, self.device, self.address, self.jobs)
-        from bridgemil.engine.local import LocalWorkers
-
+            return RayPool(self.threads, self.gpus_per_run if self.device != "cpu" else 0.0, self.address, self.jobs)
         device_of(self.device)  # a device that is not there is better noticed now
-        return LocalWorkers(folder, self.jobs or self.at_once(), self.threads, self.device, self.gpus, script=script)
+        size, gpus = self.jobs or self.at_once(), _visible_gpus() if self.gpus else []
+        threads = {"OMP_NUM_THREADS": str(self.threads)}
+        environments = [threads | ({"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {}) for i in range(size)]
+        return Pool(size, environments, _load if warm else None, script=script)
 
     def at_once(self, memory: float = 0.0) -> int:
         """How many runs this machine does at a time: as many as asked for, or as GPUs, idle cores and memory allow.
@@ -77,13 +105,40 @@ class Where:
         return 0 if self.device == "cpu" else int(torch.cuda.device_count())
 
 
+def _visible_gpus() -> list[str]:
+    """The names of this machine's GPUs that this process sees."""
+    import torch
+
+    listed = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return listed or [str(number) for number in range(torch.cuda.device_count())]
+
+
+def _load() -> None:
+    """In a worker: import what the first run would, optimisers (which torch completes when one is made) included."""
+    import torch
+
+    for name in ("pandas", "pyarrow.parquet", "sklearn.linear_model", "bridgemil.learning.objectives"):
+        import_module(name)
+    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
+
+
+@dataclass
+class Outcome:
+    """What a call of ``execute`` did."""
+
+    done: int = 0
+    lost: int = 0  # workers that died under a run, which was then run again
+    failed: dict[str, str] = field(default_factory=dict)  # identity to error
+    seconds: float = 0.0
+
+
 def execute(
     work: Plan,
     where: Where,
     expected: Forecast | None = None,
     *,
-    progress: bool = True,
     required: Collection[str] = (),
+    workers: Pool | RayPool | None = None,
 ) -> Outcome:
     """Do what remains of a plan.
 
@@ -94,45 +149,221 @@ def execute(
     where
         On what to run.
     expected
-        Its forecast; needed to show progress.
-    progress
-        Show progress on standard error.
+        Its forecast; progress is shown where it is given.
     required
         Identities of the runs whose errors end the call. Those of other runs are kept, and do not stop the rest.
+    workers
+        Those to use, if they are there already.
     """
     if not work.todo:
         return Outcome()
-    with Display(expected, work.store) if progress and expected is not None else nullcontext() as display:
+    begun = time.monotonic()
+    with Display(expected) as display:
         if where.engine == "inline":
-            return _inline(work, where, display, required)
-        script = any(registered(job.settings) for job in work.todo)
-        workers = where.workers(work.store.root, script=script)
-        if expected is not None:
-            expected.at_once = workers.slots
-        return schedule(work.todo, work.store, workers, display, required)
+            outcome = _inline(work, where, display, required)
+        else:
+            script = any(registered(job.settings) for job in work.todo)
+            workers = workers or where.workers(script=script)
+            display.at_once(workers.size)
+            how = (str(work.store.root.resolve()), where.device, where.threads)
+            outcome = schedule(work.todo, work.store, workers, display, required, how)
+    outcome.seconds = time.monotonic() - begun
+    return outcome
 
 
-def _inline(work: Plan, where: Where, display: Display | None, required: Collection[str]) -> Outcome:
+def _inline(work: Plan, where: Where, display: Display, required: Collection[str]) -> Outcome:
     """One run after the other, in this process."""
-    outcome, begun, device = Outcome(), time.monotonic(), device_of(where.device)
+    outcome, device = Outcome(), device_of(where.device)
     for place, job in enumerate(work.todo, 1):
 
-        def show(moment: Progress | None = None, job: Job = job, waiting: int = len(work.todo) - place) -> None:
-            if display is not None:
-                if moment is not None:
-                    display.tell(Event(job, "epoch", moment=moment))
-                display.show([job], waiting)
+        def watch(progress: Progress, job: Job = job, waiting: int = len(work.todo) - place) -> None:
+            display.news(job, progress)
+            display.draw([job], waiting)
 
-        show()
+        display.draw([job], len(work.todo) - place)
+        kind, message = "done", ""
         try:
-            perform(job, work.cohorts[job.cohort_hash], work.store, device, where.threads, show)
+            perform(job, work.cohorts[job.cohort_hash], work.store, device, where.threads, watch)
         except BridgeMILError as error:
             if job.identity in required:
                 raise
-            event = Event(job, "failed", str(error))
-        else:
-            event = Event(job, "done")
-        settle(event, work.store, outcome)
-        if display is not None:
-            display.tell(event)
-    return replace(outcome, seconds=time.monotonic() - begun)
+            kind, message = "failed", str(error)
+        _settle(job, kind, message, work.store, outcome)
+        display.ended(job, kind, message, work.store)
+    return outcome
+
+
+def schedule(
+    jobs: Sequence[Job],
+    store: RunStore,
+    workers: Pool | RayPool,
+    display: Display | None = None,
+    required: Collection[str] = (),
+    how: tuple[str, str, int] = ("", "cpu", 1),
+) -> Outcome:
+    """Have the jobs that are not done run by workers; the error of a ``required`` one (by identity) ends the call.
+
+    Parameters
+    ----------
+    jobs, store, workers, display, required
+        As of ``execute``.
+    how
+        Folder, device and threads: what ``do`` takes beside a job.
+    """
+    display, done = display or Display(None), store.finished()
+    waiting, running = [job for job in jobs if job.identity not in done], dict[str, Job]()
+    losses: Counter[str] = Counter()
+    outcome = Outcome()
+    try:
+        while waiting or running:
+            while len(running) < workers.size and (job := _next(waiting, running, store)) is not None:
+                running[job.identity] = job
+                workers.submit(job, do, job, *how)
+            for answer in workers.wait(1.0):
+                job = answer.task
+                if answer.kind == "news":
+                    display.news(job, answer.value)
+                    continue
+                del running[job.identity]
+                kind, message = answer.value if answer.kind == "done" else (answer.kind, str(answer.value))
+                if kind == "lost":
+                    losses[job.identity] += 1
+                    outcome.lost += 1
+                    if losses[job.identity] < MAX_LOSSES:
+                        waiting.insert(0, job)
+                    else:
+                        kind, message = "failed", f"its worker was lost {MAX_LOSSES} times ({message}); out of memory?"
+                if kind in ("failed", "error") and job.identity in required:
+                    raise BridgeMILError(message)
+                _settle(job, kind, message, store, outcome)
+                display.ended(job, kind, message, store)
+            display.draw(list(running.values()), len(waiting))
+    finally:
+        workers.close()
+    return outcome
+
+
+def _next(waiting: list[Job], running: dict[str, Job], store: RunStore) -> Job | None:
+    """The first job whose Stage 1 encoder is not being trained by another; None if there is none."""
+    training = {job.stage1 for job in running.values() if job.stage1 is not None}
+    training -= {identity for identity in training if store.stage1(identity).is_dir()}
+    place = next((place for place, job in enumerate(waiting) if job.stage1 not in training), None)
+    return None if place is None else waiting.pop(place)
+
+
+def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome) -> None:
+    """Count and keep how a run ended."""
+    record = store.root / "failed" / f"{job.identity}.json"
+    if kind == "done":
+        _see(store, job)
+        outcome.done += 1
+        record.unlink(missing_ok=True)
+    elif kind in ("failed", "error"):
+        outcome.failed[job.identity] = message
+        record.parent.mkdir(exist_ok=True)
+        budget = f", budget {job.settings.budget}" if job.settings.is_network else ""
+        write_json(record, {"run": str(job), "experiment": f"{job.title}{budget}", "error": message})
+    elif kind == "storage":
+        raise BridgeMILError(
+            f"{store.root}: cannot be written ({message}). What was finished is kept; make room or allow writing, "
+            "and run the same command again"
+        )
+
+
+def _see(store: RunStore, job: Job) -> None:
+    """Believe a worker only when its run is here; a network's file system may show it a little later."""
+    for _ in range(SIGHT):
+        if store.is_done(job.identity):
+            return
+        time.sleep(1)
+    raise BridgeMILError(
+        f"{store.root}: a worker finished {job} but it is not here; --out must be on a path that all nodes share"
+    )
+
+
+@contextmanager
+def only_scheduler(store: RunStore) -> Iterator[None]:
+    """One scheduler a folder; the lock is the operating system's, so a dead owner does not hold it."""
+    try:
+        with lock(store.lock_file("scheduler"), wait=False):
+            yield
+    except Taken:
+        raise BridgeMILError(f"{store.root}: another benchmark is running on this folder; wait for it") from None
+    except OSError as error:
+        if error.errno in STORAGE:
+            raise BridgeMILError(f"{store.root}: cannot be written ({error.strerror}); choose another --out") from None
+        raise
+
+
+def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
+    """Perform a run in a worker; returns how it ended (``done``, ``failed`` or ``storage``) and its error."""
+    store, last = RunStore(Path(out)), 0.0
+    if not store.root.is_dir():
+        return "storage", f"{socket.gethostname()} has no such folder: it must be on a path that all nodes share"
+
+    def watch(progress: Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last > NEWS:
+            last = time.monotonic()
+            tell(progress)
+
+    try:
+        cohort = _open(job.cohort, _written(Path(job.cohort) / "cohort.json"))
+        if cohort.hash != job.cohort_hash:
+            raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
+        _refuse_unknown(job.settings)
+        perform(job, cohort, store, device_of(device), threads, watch)
+    except BridgeMILError as error:
+        return "failed", str(error)
+    except OSError as error:
+        ours = error.filename is None or Path(os.fsdecode(error.filename)).is_relative_to(store.root)
+        if error.errno in STORAGE and ours:
+            return "storage", error.strerror or errno.errorcode[error.errno or 0]
+        return "failed", _last_lines(error)
+    except Exception as error:  # kept with the run; it must not hide the others
+        return "failed", _last_lines(error)
+    return "done", ""
+
+
+def perform(
+    job: Job, cohort: Cohort, store: RunStore, device: torch.device, threads: int, watch: Watch | None = None
+) -> None:
+    """Perform a run with this number of threads: bit-identical in this process and in a worker."""
+    from threadpoolctl import threadpool_limits
+
+    run = Run(cohort, job.subjects, job.settings, job.seed, job.split)
+    with torch_threads(threads), threadpool_limits(threads):  # numpy's and scikit-learn's
+        run.perform(store, device, watch)
+
+
+def registered(settings: Settings) -> bool:
+    """Whether these name a backbone or baseline that is registered in this process, not one of a file or module."""
+    name = settings.backbone or settings.method
+    return settings.code is not None and (":" not in name or name.startswith("__main__:"))
+
+
+def _refuse_unknown(settings: Settings) -> None:
+    """What was registered by the process that planned is known there only."""
+    from bridgemil import backbones, baselines
+
+    if settings.code is None:
+        return
+    name, where = settings.backbone, "was registered in the process that planned this run; a worker does not know it"
+    if name is not None and ":" not in name and name not in backbones.names():
+        raise BadUse(f"backbone {name!r} {where}. Put it in a file, and name it by its address: path/to/file.py:NAME")
+    if name is None and settings.method not in baselines.names():
+        raise BadUse(f"baseline {settings.method!r} {where}. Use evaluate, which runs where it was registered")
+
+
+@lru_cache(maxsize=4)
+def _open(path: str, written: int) -> Cohort:
+    """The cohort, opened once as long as it is not written anew."""
+    return Cohort.open(path)
+
+
+def _written(file: Path) -> int:
+    return file.stat().st_mtime_ns if file.is_file() else 0
+
+
+def _last_lines(error: Exception) -> str:
+    return "".join(traceback.format_exception(error)[-4:]).strip()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.subset import subset
 from bridgemil.engine.plan import Job, Plan
+from bridgemil.errors import plain
 from bridgemil.learning.settings import BagSettings, with_min_steps
 from bridgemil.methods import Settings
 from bridgemil.models import encoder_for
@@ -22,9 +25,12 @@ from bridgemil.parallel import torch_threads
 
 if TYPE_CHECKING:
     import torch
+    from rich.table import Table
     from torch import Tensor, nn
 
     from bridgemil.learning.data import WindowSet
+    from bridgemil.learning.loop import Progress
+    from bridgemil.runs import RunStore
 
 LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
 TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
@@ -34,6 +40,7 @@ MOST = 100e6  # bytes of windows to try
 SUBJECTS = 8  # who are trained on for an epoch, and
 TRYING = 0.1  # seconds that one forward pass of all their windows may take
 FITTED_BASELINE = 0.05  # seconds a fold of a baseline takes when the features are there
+MAX_ROWS = 16  # of the live table
 START = 0.5  # seconds a run takes beside its training, in a worker that is warm
 
 
@@ -155,6 +162,8 @@ def _random_windows(x: Tensor, signal: Signal, bag: int) -> WindowSet:
 
 def _epochs(settings: Settings, encoder: nn.Module, windows: WindowSet, device: torch.device) -> tuple[float, float]:
     """Seconds of one epoch of Stage 1 and of Stage 2, for each window that is encoded."""
+    import torch
+
     from bridgemil.learning.learners import train_network
     from bridgemil.learning.loop import Streams
     from bridgemil.learning.objectives import train_encoder
@@ -163,20 +172,15 @@ def _epochs(settings: Settings, encoder: nn.Module, windows: WindowSet, device: 
     assert settings.backbone is not None
     assert settings.stage2 is not None
     stage1 = 0.0
+    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # the first optimiser imports the rest of torch
     if settings.stage1 is not None:
         share = min(1.0, n / settings.stage1.batch_windows)  # of a whole mini-batch, where the encoder is slow
         once = _once(settings.stage1, share)
-        trained = [train_encoder(encoder, settings.backbone, windows, once, streams, device).seconds for _ in range(2)]
-        stage1 = min(trained) / once.encoded(n)[0]
-    final = _once(settings.stage2)
-    pretrained = settings.stage1 is not None
-    trained = [
-        train_network(encoder, settings.backbone, windows, None, final, streams, device, pretrained=pretrained)[
-            1
-        ].seconds
-        for _ in range(2)
-    ]
-    return stage1, min(trained) / n
+        trained = train_encoder(encoder, settings.backbone, windows, once, streams, device)
+        stage1 = trained.seconds / once.encoded(n)[0]
+    final, pretrained = _once(settings.stage2), settings.stage1 is not None
+    _, trained = train_network(encoder, settings.backbone, windows, None, final, streams, device, pretrained=pretrained)
+    return stage1, trained.seconds / n
 
 
 def _once(settings: Any, share: float = 1.0) -> Any:
@@ -304,3 +308,94 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def say_auditing(cohort: str) -> None:
+    """Say on standard error that the cohort of this name is being audited, which takes seconds."""
+    sys.stderr.write(plain(f"auditing {cohort} …\n"))
+
+
+class Display:
+    """Progress on standard error: a live table in a terminal, else one line per run; nothing without a forecast."""
+
+    def __init__(self, forecast: Forecast | None) -> None:
+        self.forecast = forecast
+        if forecast is None:
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        self.console = Console(stderr=True, highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self.counts = {"done": forecast.runs - len(forecast.jobs), "failed": 0, "lost": 0}
+        self.progress: dict[str, Progress] = {}
+        self.began: dict[str, float] = {}  # when each of the running runs was first seen
+        self.drawn = 0.0
+
+    def __enter__(self) -> Self:
+        if self.forecast is not None and self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.forecast is not None and self.console.is_terminal:
+            self.live.stop()
+
+    def at_once(self, runs: int) -> None:
+        """So many runs are done at a time."""
+        if self.forecast is not None:
+            self.forecast.at_once = runs
+
+    def news(self, job: Job, progress: Progress) -> None:
+        """An epoch has ended."""
+        if self.forecast is not None:
+            self.progress[job.identity] = progress
+
+    def ended(self, job: Job, kind: str, message: str, store: RunStore) -> None:
+        """A run has ended: ``done``, ``failed`` or, to be run again, ``lost``."""
+        if self.forecast is None:
+            return
+        self.progress.pop(job.identity, None)
+        self.began.pop(job.identity, None)
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if kind != "lost":
+            seconds = float(store.metadata(job.identity)["seconds"]) if kind == "done" else None
+            self.forecast.finished(job, seconds)
+        sentences = {"failed": f"failed: {(message.splitlines() or [''])[-1]}", "lost": f"lost ({message}); run again"}
+        line = f"[{self.counts['done']}/{self.forecast.runs}] {job}: {sentences.get(kind, kind)}"
+        if not self.console.is_terminal or kind == "failed":
+            self.console.print(f"{line}, {self._left(self.forecast)} left", markup=False, soft_wrap=True)
+
+    def draw(self, running: Sequence[Job], waiting: int) -> None:
+        """Draw the table, at most twice a second."""
+        if self.forecast is None:
+            return
+        now = time.monotonic()
+        for job in running:
+            self.began.setdefault(job.identity, now)
+        if self.console.is_terminal and now - self.drawn > 0.5:
+            self.drawn = now
+            self.live.update(self._table(running, waiting, self._left(self.forecast)), refresh=True)
+
+    def _left(self, forecast: Forecast) -> str:
+        now = time.monotonic()
+        return duration(forecast.left({identity: now - began for identity, began in self.began.items()}))
+
+    def _table(self, running: Sequence[Job], waiting: int, left: str) -> Table:
+        from rich.table import Table
+
+        counts = (
+            f"{self.counts['done']} done, {self.counts['failed']} failed, {len(running)} running, {waiting} waiting"
+        )
+        columns = ("epoch", "loss", "validation") if self.progress else ()  # a Ray worker is silent before its end
+        table = Table("run", *columns, title=f"{counts}; about {left} left", expand=True)
+        for job in running[:MAX_ROWS]:
+            now = self.progress.get(job.identity)
+            if now is None:
+                table.add_row(str(job))
+            else:
+                accuracy = "" if now.accuracy is None else f"{now.accuracy:.0%}"
+                table.add_row(str(job), f"{now.phase} {now.epoch}/{now.epochs}", f"{now.loss:.3f}", accuracy)
+        return table

@@ -13,7 +13,7 @@ from bridgemil import backbones, methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadUse, BridgeMILWarning
-from bridgemil.evaluation.protocol import fold_plan, seed_list
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results, averaged, gather
 from bridgemil.methods import Settings, changed_from_budget
 from bridgemil.runs import AuditWarning, RunStore, merged, run_identity, stage1_identity
@@ -40,7 +40,7 @@ class Job:
 
     @property
     def title(self) -> str:
-        """The experiment in words."""
+        """Cohort, method, changed settings and part of the experiment."""
         changed = (f"{key}={value}" for key, value in changed_from_budget(self.settings).items())
         return ", ".join(filter(None, (Path(self.cohort).name, self.settings.title, *changed, self.part)))
 
@@ -58,10 +58,10 @@ class Experiment:
     cohort, split, settings, seeds
         What is run.
     part
-        In words, where not all of the split is used: ``last 20 % of the windows``. Such runs are in no table of
+        Its description, where not all of the split is used: ``last 20 % of the windows``. Such runs are in no table of
         ``report``, which compares whole splits.
     drawn
-        The rounds of such a part, from those of the split; all of them by default.
+        The folds of such a part, from those of the split; all of them by default.
     warnings
         The audit warnings of the cohort and split.
     """
@@ -79,8 +79,8 @@ class Experiment:
 
         This is where it is decided that a method that selects nothing trains on all folds but the test fold.
         """
-        rounds = self.split.cv_folds((member or self.settings).selects)
-        return rounds if self.drawn is None else self.drawn(rounds)
+        folds = self.split.cv_folds((member or self.settings).selects)
+        return folds if self.drawn is None else self.drawn(folds)
 
     def jobs(self, seed: int) -> list[Job]:
         """The runs of one seed, member after member and fold after fold."""
@@ -158,47 +158,40 @@ class Plan:
                 self.store.note_ensemble(experiment.settings)
 
 
-def remaining(jobs: Sequence[Job], store: RunStore) -> list[Job]:
-    """Those that are not done."""
-    done = store.finished()
-    return [job for job in jobs if job.identity not in done]
-
-
 def grid(
     cohorts: Sequence[Cohort],
     method_names: Sequence[str],
     backbone_names: Sequence[str],
-    seeds: int | Sequence[int],
-    budget: str,
-    *,
-    recipe: str | None = None,
-    folds: int | None = None,
-    split: FoldPlan | str | Path | None = None,
-    groups: str | None = None,
-    split_seed: int = 0,
-    changes: Mapping[str, Any] | None = None,
+    protocol: Protocol,
     vary: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[Experiment]:
     """Every method on every backbone and cohort; each mistake is refused here, before any work.
 
-    ``vary`` gives a setting several values, ``{"stage2.retention": [0, 1e-5]}``: every combination of them is run by
-    the methods that have these settings.
+    Parameters
+    ----------
+    cohorts, method_names, backbone_names
+        What is combined, instead of the method and backbone of the protocol.
+    protocol
+        Everything else. Its ``settings`` go to the methods that have them.
+    vary
+        Gives a setting several values, ``{"stage2.retention": [0, 1e-5]}``: every combination of them is run by the
+        methods that have these settings.
     """
     if not (cohorts and method_names and backbone_names):
         raise BadUse("a grid needs at least one cohort, method, backbone and seed")
-    chosen_seeds = tuple(seed_list(seeds))
     for name in backbone_names:
         backbones.check(name)
-    combinations = [_fitting(method_names, methods.flat(changes or {}) | values) for values in _combined(vary or {})]
+    changes = methods.flat(protocol.settings or {})
+    combinations = [_fitting(method_names, changes | values) for values in _combined(vary or {})]
     experiments = dict[tuple[str, str], Experiment]()
     for cohort in _each_once(cohorts):
-        plan = fold_plan(cohort, folds, split, groups, split_seed)
+        plan = protocol.fold_plan(cohort)
         for backbone in backbone_names:
             for method in _possible(method_names, backbone):
                 for fitting in combinations:
-                    made = methods.for_cohort(cohort, method, backbone, budget, fitting[method], recipe=recipe)
+                    made = protocol.method_settings(cohort, method, backbone, fitting[method])
                     # Once is enough: a baseline has no backbone, and a user may name something twice.
-                    experiments.setdefault((cohort.hash, made.hash), Experiment(cohort, plan, made, chosen_seeds))
+                    experiments.setdefault((cohort.hash, made.hash), Experiment(cohort, plan, made, protocol.seed_list))
     return list(experiments.values())
 
 
@@ -215,8 +208,8 @@ def _possible(method_names: Sequence[str], backbone: str) -> list[str]:
     senseless = [name for name in method_names if methods.is_senseless(name, backbone)]
     if not senseless or len(method_names) == 1:
         return list(method_names)
-    words = f"{', '.join(senseless)} on {backbone} is left out: a front end's features have no samples to hide"
-    warnings.warn(words, BridgeMILWarning, stacklevel=4)
+    message = f"{', '.join(senseless)} on {backbone} is left out: a front end's features have no samples to hide"
+    warnings.warn(message, BridgeMILWarning, stacklevel=4)
     return [name for name in method_names if name not in senseless]
 
 
@@ -225,8 +218,8 @@ def _each_once(cohorts: Iterable[Cohort]) -> list[Cohort]:
     seen: dict[str, Cohort] = {}
     for cohort in cohorts:
         if cohort.hash in seen:
-            words = f"{cohort.path}: holds the same windows as another cohort here; it is run once"
-            warnings.warn(words, BridgeMILWarning, stacklevel=4)
+            message = f"{cohort.path}: holds the same windows as another cohort here; it is run once"
+            warnings.warn(message, BridgeMILWarning, stacklevel=4)
         seen.setdefault(cohort.hash, cohort)
     return list(seen.values())
 

@@ -8,45 +8,31 @@ from __future__ import annotations
 import os
 import socket
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from bridgemil.engine.plan import Job
-from bridgemil.engine.scheduler import Event, Workers
 from bridgemil.errors import BridgeMILError, BridgeMILWarning
-from bridgemil.parallel import cores
+from bridgemil.parallel import Answer, cores
 
 
-class RayWorkers(Workers):
-    """Tasks of one Ray cluster. What a lost node was running is reported as lost, and so run again elsewhere."""
+class RayPool:
+    """Tasks of one Ray cluster, used as a ``bridgemil.parallel.Pool``: what a node was doing is lost with it."""
 
-    def __init__(
-        self,
-        out: str,
-        threads: int,
-        gpus_per_run: float = 1.0,
-        device: str = "auto",
-        address: str | None = None,
-        jobs: int | None = None,
-    ) -> None:
+    def __init__(self, threads: int, gpus: float = 1.0, address: str | None = None, jobs: int | None = None) -> None:
         try:
             import ray
         except ImportError:
             raise BridgeMILError("the ray engine needs Ray: pip install '.[ray]', or use --engine local") from None
-        from bridgemil.engine.work import do
-
-        self.ray, self.out, self.threads, self.device, self.jobs = ray, out, threads, device, jobs
+        self.ray, self.threads, self.jobs = ray, threads, jobs
         self.ours = not ray.is_initialized()
         if self.ours:
             _connect(ray, address or os.environ.get("RAY_ADDRESS"))
-        self.gpus = gpus_per_run if device != "cpu" and ray.cluster_resources().get("GPU") else 0.0
-        # A lost task is ours to start again: so both engines count losses alike.
-        self.task = ray.remote(num_cpus=threads, num_gpus=self.gpus, max_retries=0)(do)
-        self.running: dict[Any, Job] = {}
+        self.gpus = gpus if ray.cluster_resources().get("GPU") else 0.0
+        self.running: dict[Any, Any] = {}
         self.warned = False
 
     @property
-    def slots(self) -> int:
+    def size(self) -> int:
         """What the cluster has room for now, or was asked for; at least one, so that a run waits for a node."""
         room = sum(self._room(node["Resources"]) for node in self.ray.nodes() if node["Alive"])
         if not room and not self.warned:
@@ -62,26 +48,24 @@ class RayWorkers(Workers):
             shares.append(has.get("GPU", 0) / self.gpus)
         return int(min(shares) + 1e-6)
 
-    def start(self, job: Job) -> None:
-        """Submit the task."""
-        self.running[self.task.remote(job, self.out, self.device, self.threads)] = job
+    def submit(self, task: Any, function: Callable[..., Any], *arguments: Any) -> None:
+        """Start a call; a lost one is the scheduler's to start again, as with processes."""
+        remote = self.ray.remote(num_cpus=self.threads, num_gpus=self.gpus, max_retries=0)(function)
+        self.running[remote.remote(*arguments)] = task
 
-    def wait(self, seconds: float) -> list[Event]:
-        """Tasks that ended, and how."""
-        errors = self.ray.exceptions
+    def wait(self, seconds: float) -> list[Answer]:
+        """Calls that ended, and how."""
         ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=seconds)
-        events = []
+        answers = []
         for reference in ready:
-            job = self.running.pop(reference)
+            task = self.running.pop(reference)
             try:
-                kind, words = self.ray.get(reference)
-            except errors.RayTaskError as error:
-                events.append(Event(job, "failed", str(error)))
-            except errors.RayError:  # the worker or its node is gone
-                events.append(Event(job, "lost"))
-            else:
-                events.append(Event(job, kind, words))
-        return events
+                answers.append(Answer(task, "done", self.ray.get(reference)))
+            except self.ray.exceptions.RayTaskError as error:
+                answers.append(Answer(task, "error", error))
+            except self.ray.exceptions.RayError:  # the worker or its node is gone
+                answers.append(Answer(task, "lost", "with its node"))
+        return answers
 
     def close(self) -> None:
         """Cancel what is running, and leave the cluster as it was found."""

@@ -1,14 +1,91 @@
-"""The protocol: which split an experiment follows."""
+"""The protocol: how a method is trained and evaluated, in one object that all commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
+from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.errors import BadData, BadUse
+from bridgemil.evaluation.clinical import ClinicalOptions
+from bridgemil.methods import Settings
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a method is trained and evaluated: the options that ``evaluate``, ``train``, ``benchmark`` and studies share.
+
+    Parameters
+    ----------
+    method, backbone, recipe, budget : str, optional
+        Names; see ``bridgemil.methods.names()``, ``bridgemil.backbones.names()``, ``bridgemil.methods.recipes()`` (by
+        default ``ours``, but ``paper`` with the budget ``paper``) and ``bridgemil.methods.budgets()``. A backbone may
+        also be ``file.py:NAME`` or ``module:NAME``, your own code; a method may be ``A+B``, the mean of several
+        methods' probabilities.
+    settings : mapping, optional
+        Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
+    seeds : int or sequence of int, default 1
+        How many seeds of weights and sampling (0, 1, …), or which. They share one split.
+    folds, split_seed : int, optional
+        Folds (the cohort's own number by default) and the seed that assigns subjects to them.
+    split : FoldPlan, str or Path, optional
+        A saved split instead (a plan, or a file of ``bridgemil folds``).
+    groups : str, optional
+        A column of the cohort; subjects of one group stay in one fold.
+    accept_risk : sequence of str, optional
+        Names of findings on which the cohort may fail the quick audit that comes first; written into every result.
+    positive : str, optional
+        The patient class of two, for ``results.clinical``; by default the one that is not called control, healthy, HC
+        and the like. Like the next two it changes no run: it is applied to the held-out predictions.
+    operating_point : str, optional
+        ``argmax`` (the predicted class; the default), ``youden``, ``sensitivity=.9`` or ``specificity=.9``: the
+        threshold of a fold is chosen on the held-out predictions of the other folds.
+    prevalence : float, optional
+        Share of patients among those who would be tested, for predictive values and the decision curve.
+    """
+
+    method: str = methods.METHOD
+    backbone: str = methods.BACKBONE
+    recipe: str | None = None
+    budget: str = methods.BUDGET
+    settings: Mapping[str, Any] | None = None
+    seeds: int | Sequence[int] = 1
+    folds: int | None = None
+    split: FoldPlan | str | Path | None = None
+    groups: str | None = None
+    split_seed: int = 0
+    accept_risk: Sequence[str] = ()
+    positive: str | None = None
+    operating_point: str | None = None
+    prevalence: float | None = None
+    seed_list: tuple[int, ...] = field(init=False, repr=False)  # ``seeds``, one by one
+    clinical: ClinicalOptions = field(init=False, repr=False)  # the last three
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed_list", tuple(seed_list(self.seeds)))
+        options = ClinicalOptions.of(self.positive, self.operating_point, self.prevalence)
+        object.__setattr__(self, "clinical", options)
+
+    def fold_plan(self, cohort: Cohort) -> FoldPlan:
+        """The split of a cohort, saved or new."""
+        return fold_plan(cohort, self.folds, self.split, self.groups, self.split_seed)
+
+    def method_settings(
+        self,
+        cohort: Cohort,
+        method: str | None = None,
+        backbone: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Settings:
+        """All settings of the method on a cohort; of another method or backbone, with other changes, where given."""
+        changes = self.settings if settings is None else settings
+        names = method or self.method, backbone or self.backbone
+        return methods.for_cohort(cohort, *names, self.budget, changes, recipe=self.recipe)
 
 
 def fold_plan(
@@ -18,21 +95,7 @@ def fold_plan(
     groups: str | None = None,
     split_seed: int = 0,
 ) -> FoldPlan:
-    """The saved split, or a new one.
-
-    Parameters
-    ----------
-    cohort
-        Whose subjects are dealt.
-    folds
-        How many folds; the cohort's own number by default.
-    split
-        A saved split (a plan, or a file of ``bridgemil folds``); it decides everything else.
-    groups
-        A column of the cohort; subjects of one group stay in one fold.
-    split_seed
-        Deals subjects to folds.
-    """
+    """The saved split, which decides everything else, or a new one; parameters as of ``Protocol``."""
     if len(cohort.classes) < 2:
         what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
         raise BadData(
@@ -41,9 +104,8 @@ def fold_plan(
         )
     if split is None:
         together = cohort.column(groups) if groups else None
-        return SubjectKFold(cohort.folds if folds is None else folds, split_seed).plan(
-            cohort.subjects, cohort.labels, together, groups
-        )
+        splitter = SubjectKFold(cohort.folds if folds is None else folds, split_seed)
+        return splitter.plan(cohort.subjects, cohort.labels, together, groups)
     if folds is not None or groups is not None or split_seed:
         raise BadUse("a saved split decides everything; leave --folds, --groups and --split-seed out")
     plan = split if isinstance(split, FoldPlan) else FoldPlan.load(split)
