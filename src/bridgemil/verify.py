@@ -33,30 +33,14 @@ class Place:
 
 @dataclass
 class VerificationReport:
-    """What was compared, and what is wrong.
+    """What was compared, and what is wrong."""
 
-    Parameters
-    ----------
-    kind
-        ``cohort``, ``runs`` or ``bundle``.
-    path
-        The folder.
-    checked
-        How many artifacts were compared.
-    findings
-        Sentences that name what is wrong.
-    remarks
-        Files that do not belong there.
-    is_empty
-        Whether there was nothing to compare: a folder of runs without a finished run, encoder or feature.
-    """
-
-    kind: str
+    kind: str  # cohort, runs or bundle
     path: Path
-    checked: int = 0
-    findings: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    is_empty: bool = False
+    checked: int = 0  # artifacts that were compared
+    findings: list[str] = field(default_factory=list)  # sentences that name what is wrong
+    remarks: list[str] = field(default_factory=list)  # files that do not belong there
+    is_empty: bool = False  # a folder of runs without a finished run, encoder or feature
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -91,7 +75,7 @@ def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
         folder = folder / "runs"
     report = VerificationReport(kind, folder)
     try:
-        places = list({"cohort": _cohort, "runs": _runs, "bundle": _bundle}[kind](folder))
+        places = list(_places(folder, kind))
     except BridgeMILError as error:
         report.findings.append(str(error))
         return report
@@ -144,29 +128,26 @@ def _compare(place: Place) -> tuple[list[str], list[str]]:
     return findings, remarks
 
 
-def _cohort(path: Path) -> Iterator[Place]:
-    yield Place(path, cohorts.KIND, cohorts.ADVICE)
-    try:
-        artifact, subjects = cohorts.open_cohort(path), Cohort.open(path).subjects
-    except BadData:
-        return  # what is wrong with the cohort's own files is found there
-    for subject in subjects:
-        yield Place(cohorts.subject_folder(path, subject), cohorts.SUBJECT_KIND, cohorts.ADVICE, artifact)
-
-
-def _runs(path: Path) -> Iterator[Place]:
-    refuse_link(*(path / part for part in PARTS))
-    store = RunStore(path)
-    store.failures()
-    for part, kind in KINDS.items():
-        for name in store.names(part):
-            below = store.names(f"{part}/{name}") if part == "features" else [""]
-            for inner in below:
-                yield Place(path / part / name / inner, kind, ADVICE)
-
-
-def _bundle(path: Path) -> Iterator[Place]:
-    yield Place(path, bundles.KIND, bundles.ADVICE)
+def _places(folder: Path, kind: str) -> Iterator[Place]:
+    """The artifacts of a cohort (its subjects'), a bundle or a folder of runs."""
+    if kind == "bundle":
+        yield Place(folder, bundles.KIND, bundles.ADVICE)
+    elif kind == "cohort":
+        yield Place(folder, cohorts.KIND, cohorts.ADVICE)
+        try:
+            artifact, subjects = cohorts.open_cohort(folder), Cohort.open(folder).subjects
+        except BadData:
+            return  # what is wrong with the cohort's own files is found there
+        for subject in subjects:
+            yield Place(cohorts.subject_folder(folder, subject), cohorts.SUBJECT_KIND, cohorts.ADVICE, artifact)
+    else:
+        refuse_link(*(folder / part for part in PARTS))
+        store = RunStore(folder)
+        store.failures()
+        for part, stored in KINDS.items():
+            for name in store.names(part):
+                for inner in store.names(f"{part}/{name}") if part == "features" else [""]:
+                    yield Place(folder / part / name / inner, stored, ADVICE)
 
 
 def _load(folder: Path, report: VerificationReport) -> None:

@@ -338,7 +338,7 @@ def test_an_eeglab_file_says_itself_what_is_wrong_with_it(bids: Path, tmp_path: 
         noise(6, 8, 250).reshape(8, 6, 250) * 1e-6, mne.create_info(list(MONTAGE), 250, "eeg"), verbose="ERROR"
     )
     epochs.export(path, overwrite=True, verbose="ERROR")
-    refused("it was cut into epochs, which are no recording; save it as continuous data")
+    refused("it holds epochs, not a continuous recording; save it as continuous data")
     header = b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM"
     path.write_bytes(header.ljust(512, b"\0") + b"\x89HDF\r\n\x1a\n" + bytes(2000))
     refused("it was saved as MATLAB v7.3, which is not read; save it as v7 or earlier")

@@ -278,7 +278,7 @@ class Cohort:
         return lengths
 
     def window_numbers(self, subject: str) -> NDArray[np.int64]:
-        """The number of each window among all that were cut of the subject.
+        """The number of each window among all windows of the subject.
 
         Parameters
         ----------

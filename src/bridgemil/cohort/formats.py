@@ -230,13 +230,13 @@ def check_fif(path: Path) -> None:
     with path.open("rb") as stream:
         while place != size:
             if not seen < place <= size - 16:  # backwards would be a circle
-                raise Unusable("unreadable: it is cut short or damaged, its parts do not follow each other to its end")
+                raise Unusable("unreadable: it is truncated or damaged, its parts do not follow each other to its end")
             seen = place
             stream.seek(place)
             _, _, length, following = struct.unpack(">iiii", stream.read(16))
             end = place + 16 + length
             if length < 0 or end > size:
-                raise Unusable("unreadable: it is cut short or damaged, a part of it lies beyond its end")
+                raise Unusable("unreadable: it is truncated or damaged, a part of it lies beyond its end")
             place = following if following > 0 else end
             if following < 0 and end != size:
                 raise Unusable("unreadable: it is damaged, its last part is not at its end")
@@ -255,7 +255,7 @@ def check_fdt(data: Path, n_times: int, n_channels: int) -> None:
 def eeglab_trouble(path: Path, error: Exception) -> str | None:
     """Why the reader failed on a .set file, where that is known."""
     if isinstance(error, TypeError) and "number of trials" in str(error):
-        return "it was cut into epochs, which are no recording; save it as continuous data (or see Cohort.from_arrays)"
+        return "it holds epochs, not a continuous recording; save it as continuous data (or see Cohort.from_arrays)"
     if isinstance(error, OSError):  # it cannot be opened here either
         return None
     with path.open("rb") as stream:

@@ -102,15 +102,15 @@ def held_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Ban
     top, why = min(tops, key=lambda one: one[0])
     held, left_out = dict[str, Band](), dict[str, str]()
     for name, (low, high) in bands.items():
-        cut, least = (max(low, signal.low or 0), min(high, top)), (high - low) / 2
-        notched = sum(_overlap(cut, (f - NOTCH_WIDTH / 2, f + NOTCH_WIDTH / 2)) for f in signal.notch)
-        if cut[1] - cut[0] - notched >= least and bins(cut, signal):
-            held[name] = cut
+        kept, least = (max(low, signal.low or 0), min(high, top)), (high - low) / 2
+        notched = sum(_overlap(kept, (f - NOTCH_WIDTH / 2, f + NOTCH_WIDTH / 2)) for f in signal.notch)
+        if kept[1] - kept[0] - notched >= least and bins(kept, signal):
+            held[name] = kept
         elif high - top > least:
             left_out[name] = why
-        elif cut[0] - low > least:
+        elif kept[0] - low > least:
             left_out[name] = f"the high-pass at {signal.low:g} Hz removed it"
-        elif cut[1] - cut[0] - notched < least:
+        elif kept[1] - kept[0] - notched < least:
             left_out[name] = "the filters of the preparation removed more than half of it"
         else:
             seconds = signal.n_times / signal.sfreq

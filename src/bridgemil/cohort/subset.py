@@ -55,7 +55,7 @@ class CohortSubset(Cohort):
         return self.part(subject, self.whole.window_numbers(subject))
 
     def save(self, path: str | Path) -> Cohort:
-        """Refused: a cohort on disk holds all that was cut."""
+        """Refused: a cohort on disk holds all windows."""
         raise BadUse(f"{path}: a subset of a cohort is not saved; save the cohort itself")
 
     def part(self, subject: str, values: NDArray[Any]) -> NDArray[Any]:
