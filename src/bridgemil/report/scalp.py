@@ -129,14 +129,14 @@ class ScalpMap:
 class MapRow:
     """The maps of one quantity over all bands, on one scale."""
 
-    quantity: str  # own, coupling or power
-    limit: float  # the scale ends here (and at its negative, or at zero for ``coupling``)
+    quantity: str  # own, coupling or power; share for the subject's own relative band power
+    limit: float  # the scale ends here (and at its negative, or at zero for ``coupling``); of ``share``, of all maps
     maps: list[ScalpMap]
 
     @property
     def signed(self) -> bool:
         """Whether values have a direction."""
-        return self.quantity != "coupling"
+        return self.quantity not in ("coupling", "share")
 
 
 def scalp_maps(electrodes: pd.DataFrame, class_name: str) -> tuple[list[MapRow], list[str]]:
@@ -162,10 +162,30 @@ def scalp_maps(electrodes: pd.DataFrame, class_name: str) -> tuple[list[MapRow],
             for band in dict.fromkeys(table["band"]):
                 values = dict(table[table["band"] == band].set_index("electrode")[quantity].items())
                 shown = np.array([values[name] for name in known])
-                picture = _picture(shown, info, quantity, limit) if len(known) >= FEWEST else None
+                ends = (0.0 if quantity == "coupling" else -limit, limit)
+                picture = _picture(shown, info, ends) if len(known) >= FEWEST else None
                 maps.append(ScalpMap(band, picture, {str(name): float(value) for name, value in values.items()}))
             rows.append(MapRow(quantity, limit, maps))
     return rows, [name for name in names if name not in known]
+
+
+def power_maps(shares: pd.DataFrame) -> MapRow:
+    """Maps of a subject's own relative band power; each map has its own colour scale, from its lowest to its highest.
+
+    Parameters
+    ----------
+    shares : DataFrame
+        One row per electrode, one column per band, in percent.
+    """
+    info, known = _places([str(name) for name in shares.index])
+    maps = []
+    for band in shares:
+        values = {str(name): float(value) for name, value in shares[band].items()}
+        shown = np.array([values[name] for name in known])
+        drawn = len(known) >= FEWEST and float(np.ptp(shown)) > 0
+        picture = _picture(shown, info, (shown.min(), shown.max()), signed=False) if drawn else None
+        maps.append(ScalpMap(str(band), picture, values))
+    return MapRow("share", float(shares.to_numpy().max()), maps)
 
 
 def _places(names: Sequence[str]) -> tuple[Any, list[str]]:
@@ -186,7 +206,7 @@ def _places(names: Sequence[str]) -> tuple[Any, list[str]]:
     return info, list(places)
 
 
-def _picture(values: Floats, info: Any, quantity: str, limit: float) -> str:
+def _picture(values: Floats, info: Any, ends: tuple[float, float], signed: bool | None = None) -> str:
     """One map as a small PNG that suits a light and a dark page: no text, transparent around the head."""
     import matplotlib
 
@@ -195,12 +215,12 @@ def _picture(values: Floats, info: Any, quantity: str, limit: float) -> str:
     from mne.viz import plot_topomap
     from PIL import Image
 
-    colours = ("viridis", (0.0, limit)) if quantity == "coupling" else ("RdBu_r", (-limit, limit))
+    colours = "RdBu_r" if (ends[0] < 0 if signed is None else signed) else "viridis"
     figure = plt.figure(figsize=(1.6, 1.6), dpi=150)
     try:
         axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
         plot_topomap(
-            values, info, axes=axes, show=False, contours=4, cmap=colours[0], vlim=colours[1], extrapolate="head",
+            values, info, axes=axes, show=False, contours=4, cmap=colours, vlim=ends, extrapolate="head",
             sensors=False,
         )  # fmt: skip
         for line in axes.lines:  # head, nose and ears

@@ -1,7 +1,7 @@
-"""A person's EEG, small enough to stand in a page: about 100 samples a second, one byte each.
+"""A subject's EEG, small enough to be part of a page: about 100 samples per second, one byte each.
 
-Windows that follow one another are joined to stretches, what they overlap is taken once. Each second of each channel
-has a scale of its own, so that one byte a sample shows it to better than a hundredth of its height.
+Consecutive windows are joined, and what they overlap is taken once. Each second of each channel has its own scale, so
+that one byte per sample shows it to better than a hundredth of its height.
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.channels import electrode
 from bridgemil.cohort.signal import Signal
 from bridgemil.report.explanation import Person
 from bridgemil.report.window_values import Floats, Index
 
-RATE = 100.0  # samples a second on the page, at most
+RATE = 100.0  # samples per second on the page, at most
 BLOCK = 100  # samples that share a scale
 MOST_BYTES = 4_000_000  # of samples; 20 minutes of 19 channels are 2.3 million
 AROUND = 5.0  # seconds kept on each side of a top window, where not all fits
+# The longitudinal bipolar montage ("double banana"): left temporal, left parasagittal, midline, right ones.
+CHAINS = ("Fp1 F7 T7 P7 O1", "Fp1 F3 C3 P3 O1", "Fz Cz Pz", "Fp2 F4 C4 P4 O2", "Fp2 F8 T8 P8 O2")
 
 
 def positions(person: Person, window_seconds: float) -> tuple[Floats, list[dict[str, Any]]]:
-    """Where each window begins on one running axis (n, seconds), and where each recording lies on it.
+    """Start of each window on one time axis (n, seconds), and where each recording lies on it.
 
     Parameters
     ----------
-    person
+    person : Person
         Whose windows; recordings follow one another without a gap.
-    window_seconds
+    window_seconds : float
         Length of a window.
     """
     places, recordings, offset = np.zeros(len(person.bag)), [], 0.0
@@ -47,18 +50,32 @@ def positions(person: Person, window_seconds: float) -> tuple[Floats, list[dict[
     return places, recordings
 
 
+def bipolar(channels: Sequence[str]) -> list[tuple[str, int, int]]:
+    """The derivations of the longitudinal bipolar montage: name, and numbers of the two channels.
+
+    Parameters
+    ----------
+    channels : sequence of str
+        Names as recorded; a derivation without both electrodes is missing.
+    """
+    at = {electrode(name): i for i, name in enumerate(channels)}
+    shown = [name if len(name) <= 4 else electrode(name) or name for name in channels]
+    pairs = [(at.get(a), at.get(b)) for chain in CHAINS for a, b in pairwise(chain.split())]
+    return [(f"{shown[i]}-{shown[j]}", i, j) for i, j in pairs if i is not None and j is not None]
+
+
 def pack(person: Person, signal: Signal, places: Floats, top: Sequence[int]) -> dict[str, Any]:
     """The EEG as the page's script reads it.
 
     Parameters
     ----------
-    person
+    person : Person
         Whose windows.
-    signal
+    signal : Signal
         Their channels, rate and length.
-    places
-        Where each window begins on the running axis, in seconds (n).
-    top
+    places : ndarray of shape (n,)
+        Start of each window on the time axis, in seconds.
+    top : sequence of int
         Windows whose surroundings are kept if not everything fits.
     """
     rate = min(RATE, signal.sfreq)
@@ -70,18 +87,17 @@ def pack(person: Person, signal: Signal, places: Floats, top: Sequence[int]) -> 
         joined = _resampled(_joined(person.bag, places, windows, signal.sfreq), signal.sfreq, rate)
         values, scale = _bytes(joined)
         stretches.append({"start": round(float(places[windows[0]]), 4), "n": joined.shape[1]})
-        samples.append(values)
-        scales.append(scale)
-    deviation = float(np.median([np.median(np.abs(scale)) for scale in scales]))
+        samples.append(values.ravel())
+        scales.append(scale.ravel())
     return {
         "rate": rate,
         "block": BLOCK,
         "channels": list(signal.channels),
+        "bipolar": bipolar(signal.channels),
         "stretches": stretches,
         "complete": bool(whole),
-        "spacing": _round_number(120 * deviation),
-        "samples": _text(np.concatenate([values.ravel() for values in samples])),
-        "scales": _text(np.concatenate([scale.ravel() for scale in scales]).astype("<f4")),
+        "samples": base64.b64encode(np.concatenate(samples).tobytes()).decode(),
+        "scales": base64.b64encode(np.concatenate(scales).astype("<f4").tobytes()).decode(),
     }
 
 
@@ -100,23 +116,24 @@ def _near(places: Floats, middles: Floats, signal: Signal, rate: float) -> NDArr
 
 
 def _stretches(places: Floats, recording: Index, keep: NDArray[np.bool_], longest_step: float) -> list[list[int]]:
-    """Windows that follow one another in one recording, as lists of their numbers."""
+    """Numbers of consecutive windows of one recording, as lists."""
     found: list[list[int]] = []
-    for i in np.flatnonzero(keep):
+    for i in map(int, np.flatnonzero(keep)):
         last = found[-1][-1] if found else None
-        follows = last is not None and recording[last] == recording[i] and 0 < places[i] - places[last] <= longest_step
-        if follows:
-            found[-1].append(int(i))
+        if last is not None and recording[last] == recording[i] and 0 < places[i] - places[last] <= longest_step:
+            found[-1].append(i)
         else:
-            found.append([int(i)])
+            found.append([i])
     return found
 
 
 def _joined(bag: NDArray[np.float32], places: Floats, windows: list[int], sfreq: float) -> Floats:
-    """Channels x time of windows that follow one another; what two share is taken once."""
+    """Channels x time of consecutive windows without their mean; what two share is taken once."""
     steps = [round((places[b] - places[a]) * sfreq) for a, b in pairwise(windows)]
     parts = [bag[i][:, :step] for i, step in zip(windows, [*steps, bag.shape[2]], strict=True)]
-    return np.concatenate(parts, axis=1).astype(np.float64)
+    joined = np.concatenate(parts, axis=1).astype(np.float64)
+    centred: Floats = joined - joined.mean(axis=1, keepdims=True)  # an offset would cost the bytes their resolution
+    return centred
 
 
 def _resampled(x: Floats, sfreq: float, rate: float) -> Floats:
@@ -130,20 +147,10 @@ def _resampled(x: Floats, sfreq: float, rate: float) -> Floats:
 
 
 def _bytes(x: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """Values of -127 to 127 (channels x time), and the microvolts of one of them in each block (channels x blocks)."""
+    """Values of -127 to 127 (channels x time), and the microvolts of one step in each block (channels x blocks)."""
     n_blocks = -(-x.shape[1] // BLOCK)
     padded = np.zeros((x.shape[0], n_blocks * BLOCK))
     padded[:, : x.shape[1]] = x
     scale = np.abs(padded.reshape(x.shape[0], n_blocks, BLOCK)).max(axis=2) / 127
-    scale = np.maximum(scale, 1e-6)
+    scale[scale == 0] = 1.0
     return np.round(x / np.repeat(scale, BLOCK, axis=1)[:, : x.shape[1]]).astype(np.int8), scale
-
-
-def _round_number(value: float) -> float:
-    """The nearest of 1, 2, 5, 10, 20, 50, … microvolts."""
-    steps = np.array([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000], dtype=float)
-    return float(steps[np.abs(np.log(steps / max(value, 1e-3))).argmin()])
-
-
-def _text(array: NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()

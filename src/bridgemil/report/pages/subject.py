@@ -1,42 +1,24 @@
-"""The page of one person: warnings first, then the prediction, and what it rests on."""
+"""The page of one subject: warnings, the prediction, and which windows, electrodes and bands it depends on."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_name, some_bands, window_band_power
 from bridgemil.models import ModelFacts
-from bridgemil.registry import class_colour
 from bridgemil.report import templating
 from bridgemil.report.explanation import Explanation, Ranking
 from bridgemil.report.held_out import BandShares
 from bridgemil.report.pages import eeg
-from bridgemil.report.scalp import MapRow, scalp_maps
+from bridgemil.report.scalp import MapRow, power_maps, scalp_maps
 from bridgemil.runs import AuditWarning
 
 TOP = 12  # windows that are marked and listed
-TITLES = {
-    "gate": "Attention weight of each window (0 to 1)",
-    "contribution": "Contribution of each window to {predicted} (below zero: to another class)",
-    "probability": "Probability of {predicted} from each window alone",
-}
-QUANTITIES = {
-    "own": (
-        "Log-variance",
-        "Red: larger relative variance of the electrode in this band goes with predicting {class_name}; blue: smaller.",
-    ),
-    "coupling": (
-        "Covariance with other electrodes",
-        "Brighter: covariance of this electrode with others has more weight in predicting {class_name}. It has no "
-        "direction; pairs.csv has the single pairs.",
-    ),
-    "power": (
-        "Relative band power",
-        "Red: larger relative band power of the electrode goes with predicting {class_name}; blue: smaller.",
-    ),
-}
+MOST_WINDOWS = 300  # that the subject's own band power is computed from
 
 
 def subject_page(
@@ -51,185 +33,141 @@ def subject_page(
     bands: BandShares | None = None,
     provenance: Mapping[str, Any] | None = None,
     audit_warnings: Sequence[AuditWarning] = (),
+    template: str = "subject.html.j2",
+    **more: Any,
 ) -> str:
     """The page of one subject, as text.
 
     Parameters
     ----------
-    explanation
+    explanation : Explanation
         From ``bridgemil.report.explanation.explain``.
-    facts
+    facts : ModelFacts
         Of the model (of the first, if there are several).
-    sentence
-        What the model has and has not seen, or where it comes from.
-    probabilities
-        Class to probability as they are to be shown, if they were calibrated; else the model's.
-    warnings
-        Sentences about this recording or subject, shown first.
-    cautions
-        Sentences that hold for every prediction of the model, shown apart from the warnings.
-    calibration
-        Sentences such as "Of 21 other people given between 60% and 80%, 71% had it."
-    bands
-        Band power beside the training people's, by class.
-    provenance
-        What else is to be written down: file, run, hash.
-    audit_warnings
-        Of the cohort that the model learnt from; in a box above everything else.
+    sentence : str
+        Which subjects the model was trained on, or where it comes from.
+    probabilities : mapping of str to float, optional
+        Calibrated probabilities by class; by default the model's own, which the page calls not calibrated.
+    warnings : sequence of str
+        Reliability warnings about this recording or subject, shown first.
+    cautions : sequence of str
+        Cautions that hold for every prediction of the model, shown apart from the warnings.
+    calibration : sequence of str
+        Sentences on held-out predictions of similar probability.
+    bands : BandShares, optional
+        Relative band power of the subject and of the training subjects, by class.
+    provenance : mapping of str to object, optional
+        Further entries: file, run, hash.
+    audit_warnings : sequence of AuditWarning
+        Of the training cohort; in a box above everything else.
+    template : str
+        A template that extends ``subject.html.j2``.
+    more
+        What that template needs.
     """
-    person, classes = explanation.person, list(explanation.classes)
+    classes = list(explanation.classes)
     predicted = classes[explanation.predicted]
-    shown = probabilities or dict(zip(classes, map(float, explanation.probabilities), strict=True))
     maps, unknown = scalp_maps(explanation.electrodes, predicted) if len(explanation.electrodes) else ([], [])
+    own = power_maps(_own_power(explanation, facts.signal))
+    shown = probabilities or dict(zip(classes, map(float, explanation.probabilities), strict=True))
     return templating.page(
-        "subject.html.j2",
+        template,
         scripts=("page.js", "subject.js"),
-        heading=person.name,
+        heading=explanation.person.name,
+        explanation=explanation,
+        facts=facts,
         sentence=sentence,
         audit_warnings=audit_warnings,
-        warnings=list(warnings),
-        cautions=list(cautions),
-        label=person.label,
+        warnings=warnings,
+        cautions=cautions,
         predicted=predicted,
-        probabilities=[
-            {"name": name, "p": shown[name], "colour": class_colour(k)}
-            for k, name in enumerate(classes)
-            if name in shown
-        ],
+        probabilities={name: shown[name] for name in classes if name in shown},
         calibrated=probabilities is not None,
-        calibration=list(calibration),
-        rankings=explanation.rankings,
-        notes=explanation.notes,
-        maps=[_map_row(row, predicted) for row in maps],
+        calibration=calibration,
+        maps=[_bars(row) for row in [own, *maps]],
         unknown=unknown,
-        bands=_strips(bands, classes) if bands else None,
-        provenance=_provenance(explanation, facts, provenance or {}),
-        data=_data(explanation, facts, predicted),
+        bands=bands,
+        strips=_strips(bands, classes) if bands else [],
+        provenance=provenance or {},
+        data=_data(explanation, facts.signal),
+        **more,
     )
 
 
-def _data(explanation: Explanation, facts: ModelFacts, predicted: str) -> dict[str, Any]:
+def _data(explanation: Explanation, signal: Signal) -> dict[str, Any]:
     """What the page's script reads."""
-    person, signal = explanation.person, facts.signal
-    seconds = signal.n_times / signal.sfreq
+    person, seconds, rankings = explanation.person, signal.n_times / signal.sfreq, explanation.rankings
     places, recordings = eeg.positions(person, seconds)
-    listed = bool(explanation.rankings) and explanation.rankings[-1].singles_out
-    top = explanation.rankings[-1].order[: 4 * TOP] if listed else _spread(len(places))
+    if rankings and rankings[-1].singles_out:
+        top = rankings[-1].order[: 4 * TOP]
+    else:
+        top = np.linspace(0, len(places) - 1, min(len(places), 4 * TOP)).round().astype(int)
     return {
         "places": [round(float(place), 3) for place in places],
         "window": seconds,
         "recordings": recordings,
-        "rankings": [_ranking(ranking, predicted) for ranking in explanation.rankings],
+        "predicted": explanation.classes[explanation.predicted],
+        "rankings": [_ranking(ranking) for ranking in rankings],
         "eeg": eeg.pack(person, signal, places, [int(i) for i in top]),
     }
 
 
-def _spread(n: int) -> Any:
-    return np.unique(np.linspace(0, n - 1, min(n, 4 * TOP)).round().astype(int))
-
-
-def _ranking(ranking: Ranking, predicted: str) -> dict[str, Any]:
-    order = [int(i) for i in ranking.order]
+def _ranking(ranking: Ranking) -> dict[str, Any]:
+    listed = [int(i) for i in ranking.order] if ranking.singles_out else []
     signed = ranking.name == "contribution"
-    listed = order if ranking.singles_out else []
-    against = [i for i in reversed(listed[-TOP // 2 :]) if ranking.values[i] < 0] if signed else []
     return {
         "name": ranking.name,
-        "label": "attention weight" if ranking.name == "gate" else ranking.name,
-        "title": TITLES[ranking.name].format(predicted=predicted),
         "values": [float(f"{value:.4g}") for value in ranking.values],
         "signed": signed,
         "top": listed[:TOP],
-        "against": against,
+        "against": [i for i in reversed(listed[-TOP // 2 :]) if signed and ranking.values[i] < 0],
     }
 
 
-def _map_row(row: MapRow, class_name: str) -> dict[str, Any]:
-    title, words = QUANTITIES[row.quantity]
-    bars = [_bars(scalp.values, row) if scalp.picture is None else [] for scalp in row.maps]
-    return {
-        "title": title,
-        "about": words.format(class_name=class_name),
-        "signed": row.signed,
-        "limit": row.limit,
-        "maps": [
-            {"band": scalp.band, "picture": scalp.picture, "bars": bar, "strongest": _strongest(scalp.values)}
-            for scalp, bar in zip(row.maps, bars, strict=True)
-        ],
-    }
+def _own_power(explanation: Explanation, signal: Signal) -> Any:
+    """Relative band power of each electrode in percent (electrodes x bands), in the bands of the patterns if any."""
+    import pandas as pd
+
+    edges = {}
+    for name in dict.fromkeys(explanation.electrodes["band"]) if len(explanation.electrodes) else ():
+        found = re.search(r"([\d.]+)-([\d.]+) Hz", str(name))
+        if found:
+            edges[str(name)] = (float(found[1]), float(found[2]))
+    if not edges:
+        held, _ = some_bands(CLINICAL_BANDS, signal)
+        edges = {f"{name} {band_name(band)}": band for name, band in held.items()}
+    bag = explanation.person.bag
+    chosen = np.unique(np.linspace(0, len(bag) - 1, min(len(bag), MOST_WINDOWS)).round().astype(int))
+    shares = 100 * window_band_power(np.asarray(bag[chosen]), signal.sfreq, edges.values()).mean(axis=0)
+    return pd.DataFrame(shares, index=list(signal.channels), columns=list(edges))
 
 
-def _strongest(values: Mapping[str, float]) -> str:
-    """In words, for who does not see the picture."""
-    names = sorted(values, key=lambda name: -abs(values[name]))[:3]
-    return ", ".join(f"{name} {values[name]:+.3g}" for name in names)
-
-
-def _bars(values: Mapping[str, float], row: MapRow) -> list[dict[str, Any]]:
-    """A bar an electrode, from the middle (or from the left, without a direction), in percent of the width."""
+def _bars(row: MapRow) -> dict[str, Any]:
+    """A row of maps with, for those without a picture, one bar per electrode in percent of the width."""
     middle, half = (50.0, 50.0) if row.signed else (0.0, 100.0)
-    found = []
-    for name, value in values.items():
-        length = half * abs(value) / row.limit
-        found.append({"name": name, "value": value, "left": middle - length * (value < 0), "width": length})
-    return found
+    maps = []
+    for scalp in row.maps:
+        bars = []
+        for name, value in scalp.values.items():
+            length = half * abs(value) / (row.limit or 1.0)
+            bars.append({"name": name, "value": value, "left": middle - length * (value < 0), "width": length})
+        strongest = sorted(scalp.values, key=lambda name: -abs(scalp.values[name]))[:3]
+        maps.append({"scalp": scalp, "bars": bars, "strongest": strongest, "ends": _ends(scalp.values.values())})
+    return {"row": row, "maps": maps}
 
 
-def _strips(bands: BandShares, classes: Sequence[str]) -> dict[str, Any]:
-    """Of each band, each class's people and this person, in percent of the width."""
+def _ends(values: Any) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _strips(bands: BandShares, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """For each band the subject's share and each class's subjects (or percentiles), in percent of the power."""
     tables = bands.people or bands.quantiles
     widest = 1.05 * np.concatenate([*tables.values(), bands.person[None]]).max(axis=0)
     rows = []
     for b, band in enumerate(bands.bands):
-        strips = [
-            _strip(name, class_colour(k), tables[name][:, b], widest[b], bands.counts.get(name))
-            for k, name in enumerate(classes)
-            if name in tables
-        ]
-        share = float(bands.person[b])
-        rows.append(
-            {"band": band, "strips": strips, "who": 100 * share / widest[b], "share": share, "widest": float(widest[b])}
-        )
-    return {"rows": rows, "dots": bool(bands.people), "highest": bands.bands[-1].rpartition("-")[2]}
-
-
-def _strip(name: str, colour: str, values: Any, widest: float, count: int | None) -> dict[str, Any]:
-    """One class in one band: its people (or, with a count, five percentiles of them) in percent of the width."""
-    places = [round(float(100 * value / widest), 2) for value in values]
-    median = float(np.median(values))
-    return {
-        "name": name,
-        "colour": colour,
-        "n": len(values) if count is None else count,
-        "people": places if count is None else [],
-        "ranges": [] if count is None else [(places[0], places[4]), (places[1], places[3])],
-        "middle": 100 * median / widest,
-        "median": median,
-    }
-
-
-def _provenance(explanation: Explanation, facts: ModelFacts, more: Mapping[str, Any]) -> dict[str, str]:
-    signal, settings = facts.signal, facts.settings
-    native = "" if signal.native_sfreq is None else f", recorded at {signal.native_sfreq:g} Hz or more"
-    parts = explanation.person.parts
-    found = {
-        "Method": settings.title + (f", recipe {settings.recipe}, budget {settings.budget}" if settings.budget else ""),
-        "Seed": str(facts.seed),
-        "Windows": f"{len(explanation.person.bag)} of {signal.n_times / signal.sfreq:g} s, {signal.n_channels} "
-        f"channels at {signal.sfreq:g} Hz{native}",
-        "Recordings": ", ".join(f"{name} ({n} windows)" for name, n in parts),
-        "Channels": " ".join(signal.channels),
-        "Preparation": _preparation(facts.preparation),
-    }
-    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
-    return found | {name: str(value) for name, value in more.items()} | {"Trained with": versions}
-
-
-def _preparation(settings: Mapping[str, Any]) -> str:
-    if not settings:
-        return "not known: the windows were given as arrays"
-    low, high = settings.get("low"), settings.get("high")
-    notch = ", ".join(f"{edge:g}" for edge in settings.get("notch") or ())
-    reference = ", ".join(settings.get("reference") or ()) or "as recorded"
-    band = f"{low or 0:g} to {f'{high:g} Hz' if high else 'no upper edge'}"
-    return f"{band}{f', notch {notch} Hz' if notch else ''}, reference {reference}"
+        own = {name: [float(value) for value in tables[name][:, b]] for name in classes if name in tables}
+        medians = {name: float(np.median(values)) for name, values in own.items()}
+        rows.append({"band": band, "share": float(bands.person[b]), "widest": float(widest[b]),
+                     "classes": own, "medians": medians})  # fmt: skip
+    return rows

@@ -54,4 +54,53 @@
       part.hidden = items.length > 0 && items.every((item) => item.hidden);
     }
   });
+
+  // The glossary: where a term first occurs in a section it gets its definition as a tooltip; column heads too.
+  const terms = [...document.querySelectorAll("#glossary dt")].map((dt) => [dt.textContent, dt.nextElementSibling.textContent]);
+  const definitions = new Map(terms.map(([term, definition]) => [term.toLowerCase(), definition]));
+  const names = terms.map(([term]) => term).sort((a, b) => b.length - a.length);
+  const pattern = new RegExp(`(?<![\\w+-])(${names.map((name) => name.replace("+", "\\+")).join("|")})(?:s\\b|(?![\\w-]))`, "gi");
+  const skipped = "a, button, label, summary, svg, pre, script, output, code, h1, h2, h3, h4, th, dt, figcaption, .term, .glossary";
+  for (const section of document.querySelectorAll("header .lead, main section")) {
+    const seen = new Set();
+    const walker = document.createTreeWalker(section, NodeFilter.SHOW_TEXT);
+    const nodes = [];
+    while (walker.nextNode()) if (!walker.currentNode.parentElement.closest(skipped)) nodes.push(walker.currentNode);
+    for (const node of nodes) {
+      const parts = [];
+      let done = 0;
+      for (const hit of node.textContent.matchAll(pattern)) {
+        const key = hit[1].toLowerCase();
+        if (seen.has(key)) continue;
+        seen.add(key);
+        const term = document.createElement("dfn");
+        Object.assign(term, { className: "term", tabIndex: 0, textContent: hit[0] });
+        term.dataset.definition = definitions.get(key);
+        parts.push(node.textContent.slice(done, hit.index), term);
+        done = hit.index + hit[0].length;
+      }
+      if (parts.length) node.replaceWith(...parts, node.textContent.slice(done));
+    }
+  }
+  for (const head of document.querySelectorAll("thead th")) {
+    const definition = definitions.get(head.textContent.trim().toLowerCase().replace(/ %$/, ""));
+    if (definition) head.title = definition;
+  }
+  const tip = document.createElement("div");
+  Object.assign(tip, { id: "tip", role: "tooltip", hidden: true });
+  document.body.append(tip);
+  const explain = (term) => {
+    tip.textContent = term.dataset.definition;
+    tip.hidden = false;
+    term.setAttribute("aria-describedby", "tip");
+    const at = term.getBoundingClientRect(), size = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - size.width - 8))}px`;
+    tip.style.top = `${at.bottom + size.height + 8 < innerHeight ? at.bottom + 5 : at.top - size.height - 5}px`;
+  };
+  for (const term of document.querySelectorAll(".term")) {
+    for (const event of ["pointerenter", "focus", "click"]) term.addEventListener(event, () => explain(term));
+    for (const event of ["pointerleave", "blur"]) term.addEventListener(event, () => { tip.hidden = true; });
+  }
+  addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 })();

@@ -4,7 +4,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const { places, recordings, rankings } = data;
   const SPANS = [2, 5, 10, 20, 30, 60];
-  const HEIGHTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
+  const LABELS = { gate: "attention weight" };
   const first = places[0];
   const last = Math.max(...places) + data.window;
   const byId = (id) => document.getElementById(id);
@@ -43,7 +43,42 @@
     samples[stretch.sampleOffset + channel * stretch.n + i] *
     scales[stretch.scaleOffset + channel * stretch.blocks + Math.floor(i / eeg.block)];
 
-  const state = { ranking: 0, chosen: null, start: first, span: Math.min(10, last - first), height: eeg.spacing, hidden: new Set() };
+  // A montage is a list of traces: the name, and the channels added and subtracted.
+  const montages = {
+    referential: eeg.channels.map((name, i) => ({ name, plus: i })),
+    bipolar: eeg.bipolar.map(([name, plus, minus]) => ({ name, plus, minus })),
+  };
+  const value = (stretch, trace, i) =>
+    microvolt(stretch, trace.plus, i) - (trace.minus === undefined ? 0 : microvolt(stretch, trace.minus, i));
+
+  // The gain is the amplitude between two traces, in microvolts: 1, 2, 5, 10, … of any power of ten.
+  const round125 = (x) => {
+    const power = 10 ** Math.floor(Math.log10(x));
+    return Number(([1, 2, 5, 10].find((step) => step * power >= x * 0.999) * power).toPrecision(1));
+  };
+  const amplitude = (uv) => {
+    const [unit, size] = uv >= 1000 ? ["mV", 1e-3] : uv >= 0.1 ? ["µV", 1] : uv >= 1e-4 ? ["nV", 1e3] : ["pV", 1e6];
+    return `${Number((uv * size).toPrecision(2))} ${unit}`;
+  };
+  const automatic = () => {  // nine tenths of the samples of the median trace stay within its own row
+    const spreads = [];
+    for (const trace of montages[state.montage]) {
+      if (state.hidden.has(trace.name)) continue;
+      const found = [];
+      for (const s of eeg.stretches) {
+        const step = Math.max(1, Math.floor((s.n * eeg.stretches.length) / 1000));
+        for (let i = 0; i < s.n; i += step) found.push(value(s, trace, i));
+      }
+      found.sort((a, b) => a - b);
+      spreads.push(found[Math.floor(0.95 * (found.length - 1))] - found[Math.floor(0.05 * (found.length - 1))]);
+    }
+    spreads.sort((a, b) => a - b);
+    const middle = spreads[Math.floor(spreads.length / 2)];
+    return middle > 0 ? round125(0.7 * middle) : 1;
+  };
+
+  const state = { ranking: 0, chosen: null, start: first, span: Math.min(10, last - first), montage: "referential", hidden: new Set() };
+  state.gain = automatic();
 
   // ---- the timeline ----
   const timeline = byId("timeline");
@@ -87,7 +122,8 @@
     }
     const seen = x(Math.min(last, state.start + state.span)) - x(state.start);
     timeline.append(draw("rect", { class: "view", x: x(state.start), y: 4, width: Math.max(2, seen), height: height - bottom - 4 }));
-    byId("timeline-title").textContent = ranking.title;
+    for (const title of document.querySelectorAll(".timeline-title")) title.hidden = title.dataset.ranking !== ranking.name;
+    timeline.setAttribute("aria-labelledby", `title-${ranking.name}`);
     timeline.setAttribute("aria-valuemax", String(places.length - 1));
     timeline.place = (pixel) => {
       const rect = timeline.getBoundingClientRect();
@@ -98,7 +134,7 @@
     };
   };
   const say = (i, prefix) => {
-    const values = rankings.map((ranking) => `${ranking.label} ${Number(ranking.values[i].toPrecision(3))}`).join(", ");
+    const values = rankings.map((ranking) => `${LABELS[ranking.name] ?? ranking.name} ${Number(ranking.values[i].toPrecision(3))}`).join(", ");
     byId("timeline-now").textContent = `${prefix} window ${i + 1} of ${places.length}, ${when(places[i])}: ${values}`;
   };
   const choose = (i, scroll) => {
@@ -151,7 +187,7 @@
       rankings.forEach((ranking, k) => {
         const button = document.createElement("button");
         button.type = "button";
-        button.textContent = ranking.label;
+        button.textContent = LABELS[ranking.name] ?? ranking.name;
         button.addEventListener("click", () => {
           state.ranking = k;
           for (const other of byId("choose-ranking").children) other.setAttribute("aria-pressed", String(other === button));
@@ -168,9 +204,11 @@
   // ---- the EEG ----
   const traces = byId("traces");
   const drawTraces = () => {
-    const shown = eeg.channels.map((name, c) => c).filter((c) => !state.hidden.has(c));
-    const width = Math.max(300, traces.clientWidth), left = 46, right = 6, top = 16, bottom = 24;
-    const row = shown.length > 12 ? 24 : shown.length > 5 ? 34 : 60;
+    const shown = montages[state.montage].filter((trace) => !state.hidden.has(trace.name));
+    const width = Math.max(300, traces.clientWidth);
+    const row = shown.length > 12 ? 26 : shown.length > 5 ? 36 : 60;
+    // Half a row above and below: the first and the last trace are not clipped.
+    const left = state.montage === "bipolar" ? 62 : 46, right = 58, top = 8 + row / 2, bottom = 24 + row / 2;
     const height = top + bottom + row * Math.max(1, shown.length);
     const end = state.start + state.span;
     const x = (t) => left + ((t - state.start) / state.span) * (width - left - right);
@@ -178,53 +216,57 @@
     traces.style.aspectRatio = `${width} / ${height}`;
     traces.replaceChildren();
     const clip = draw("clipPath", { id: "inside" });
-    clip.append(draw("rect", { x: left, y: 2, width: width - left - right, height: height - bottom - 4 }));
+    clip.append(draw("rect", { x: left, y: 2, width: width - left - right, height: height - 24 }));
     traces.append(clip);
     const ranking = rankings[state.ranking];
     const shade = (i, name) => {
       const a = Math.max(left, x(places[i])), b = Math.min(width - right, x(places[i] + data.window));
-      if (b > a) traces.append(draw("rect", { class: name, "data-window": i, x: a, y: top - 6, width: b - a, height: height - top - bottom + 6 }));
+      if (b > a) traces.append(draw("rect", { class: name, "data-window": i, x: a, y: 4, width: b - a, height: height - 28 }));
     };
     if (ranking) for (const i of [...ranking.top, ...ranking.against]) if (i !== state.chosen) shade(i, "top");
     if (state.chosen !== null) shade(state.chosen, "chosen");
     const step = [0.5, 1, 2, 5, 10].find((s) => state.span / s <= width / 60) ?? 20;
     for (let t = Math.ceil(state.start / step) * step; t <= end + 1e-9; t += step) {
-      traces.append(draw("line", { class: "second", x1: x(t), x2: x(t), y1: top, y2: height - bottom }));
+      traces.append(draw("line", { class: "second", x1: x(t), x2: x(t), y1: 4, y2: height - 24 }));
       if (x(t) < width - 14) traces.append(draw("text", { x: x(t), y: height - 8, "text-anchor": "middle" }, clock(t - recordingAt(t + 1e-4).offset)));
     }
     const stretches = eeg.stretches.filter((s) => s.start < end && s.end > state.start);
     const columns = Math.max(1, Math.floor(((state.span * eeg.rate) / (width - left - right)) / 2));
-    shown.forEach((channel, place) => {
+    shown.forEach((trace, place) => {
       const middle = top + row * (place + 0.5);
       let path = "", sum = 0, count = 0;
       const range = (s) => [Math.max(0, Math.floor((state.start - s.start) * eeg.rate)), Math.min(s.n, Math.ceil((end - s.start) * eeg.rate) + 1)];
       for (const s of stretches) {
         const [from, to] = range(s);
-        for (let i = from; i < to; i += 1) { sum += microvolt(s, channel, i); count += 1; }
+        for (let i = from; i < to; i += 1) { sum += value(s, trace, i); count += 1; }
       }
       const mean = count ? sum / count : 0;
-      const y = (v) => (middle - ((v - mean) / state.height) * row).toFixed(1);
+      const y = (v) => (middle - ((v - mean) / state.gain) * row).toFixed(1);
       for (const s of stretches) {
         const [from, to] = range(s);
         let pen = "M";
         for (let i = from; i < to; i += columns) {
           let low = Infinity, high = -Infinity;
-          for (let j = i; j < Math.min(to, i + columns); j += 1) { const v = microvolt(s, channel, j); low = Math.min(low, v); high = Math.max(high, v); }
+          for (let j = i; j < Math.min(to, i + columns); j += 1) { const v = value(s, trace, j); low = Math.min(low, v); high = Math.max(high, v); }
           const at = Math.min(width - right, Math.max(left, x(s.start + i / eeg.rate))).toFixed(1);
           path += columns > 1 ? `${pen}${at} ${y(low)}L${at} ${y(high)}` : `${pen}${at} ${y(low)}`;
           pen = "L";
         }
       }
-      traces.append(draw("text", { class: "channel", x: left - 6, y: middle + 4, "text-anchor": "end" }, eeg.channels[channel]));
-      if (path) traces.append(draw("path", { class: "trace", "clip-path": "url(#inside)", "data-channel": eeg.channels[channel], d: path }));
+      traces.append(draw("text", { class: "channel", x: left - 6, y: middle + 4, "text-anchor": "end" }, trace.name));
+      if (path) traces.append(draw("path", { class: "trace", "clip-path": "url(#inside)", "data-channel": trace.name, d: path }));
     });
+    // The scale bar: its height is the gain, its width a second.
+    const second = x(state.start + 1) - x(state.start), bar = width - right + 8, foot = top + row * 1.5;
+    traces.append(draw("path", { class: "scale-bar", d: `M${bar} ${foot - row}V${foot}${second < right - 12 ? `h${second}` : ""}` }));
+    traces.append(draw("text", { class: "scale-text", x: bar + 4, y: foot - row / 2 + 4 }, amplitude(state.gain)));
+    if (second < right - 12) traces.append(draw("text", { x: bar, y: foot + 14 }, "1 s"));
     const here = state.chosen !== null && places[state.chosen] < end && places[state.chosen] + data.window > state.start ? `; shaded: window ${state.chosen + 1}` : "";
     const lost = stretches.length ? "" : " This second is not in the page; choose one of the listed windows.";
-    byId("traces-now").textContent = `${when(state.start)} to ${clock(Math.min(end, last) - recordingAt(Math.min(end, last) - 1e-3).offset)}, ${state.height} µV between channels${here}.${lost}`;
+    byId("traces-now").textContent = `${when(state.start)} to ${clock(Math.min(end, last) - recordingAt(Math.min(end, last) - 1e-3).offset)}, gain ${amplitude(state.gain)} per trace${here}.${lost}`;
   };
   const redraw = () => { drawTimeline(); drawTraces(); };
   const move = (seconds) => { state.start = Math.min(Math.max(first, state.start + seconds), Math.max(first, last - state.span)); redraw(); };
-  const next = (list, value, step) => list[Math.min(list.length - 1, Math.max(0, list.findIndex((v) => v >= value - 1e-9) + step))] ?? value;
   const zoom = (step) => {
     const middle = state.start + state.span / 2;
     const at = SPANS.findIndex((v) => v >= state.span - 1e-9);
@@ -235,13 +277,15 @@
   };
   const actions = {
     back: () => move(-state.span / 2), forward: () => move(state.span / 2), in: () => zoom(-1), out: () => zoom(1),
-    taller: () => { state.height = next(HEIGHTS, state.height, -1); drawTraces(); },
-    flatter: () => { state.height = next(HEIGHTS, state.height, 1); drawTraces(); },
-    all: () => { state.hidden.clear(); tick(); }, none: () => { eeg.channels.forEach((_, c) => state.hidden.add(c)); tick(); },
+    louder: () => { state.gain = round125(state.gain / 2.6); drawTraces(); },
+    softer: () => { state.gain = round125(state.gain * 1.1); drawTraces(); },
+    auto: () => { state.gain = automatic(); drawTraces(); },
+    all: () => { state.hidden.clear(); listChannels(); },
+    none: () => { for (const trace of montages[state.montage]) state.hidden.add(trace.name); listChannels(); },
   };
   for (const button of document.querySelectorAll("button[data-do]")) button.addEventListener("click", actions[button.dataset.do]);
   traces.addEventListener("keydown", (event) => {
-    const action = { ArrowLeft: "back", ArrowRight: "forward", "+": "in", "=": "in", "-": "out", ArrowUp: "taller", ArrowDown: "flatter" }[event.key];
+    const action = { ArrowLeft: "back", ArrowRight: "forward", "+": "in", "=": "in", "-": "out", ArrowUp: "louder", ArrowDown: "softer" }[event.key];
     if (!action) return;
     event.preventDefault();
     actions[action]();
@@ -257,18 +301,28 @@
     if (event.ctrlKey) { event.preventDefault(); zoom(event.deltaY > 0 ? 1 : -1); }
     else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) { event.preventDefault(); move((event.deltaX / 600) * state.span); }
   }, { passive: false });
-  const tick = () => {
-    for (const box of document.querySelectorAll("#channels input")) box.checked = !state.hidden.has(Number(box.value));
+  const listChannels = () => {
+    byId("channels").replaceChildren();
+    for (const { name } of montages[state.montage]) {
+      const label = document.createElement("label");
+      const box = document.createElement("input");
+      Object.assign(box, { type: "checkbox", value: name, checked: !state.hidden.has(name) });
+      box.addEventListener("change", () => { if (box.checked) state.hidden.delete(name); else state.hidden.add(name); drawTraces(); });
+      label.append(box, ` ${name}`);
+      byId("channels").append(label);
+    }
     drawTraces();
   };
-  eeg.channels.forEach((name, c) => {
-    const label = document.createElement("label");
-    const box = document.createElement("input");
-    Object.assign(box, { type: "checkbox", value: String(c), checked: true });
-    box.addEventListener("change", () => { if (box.checked) state.hidden.delete(c); else state.hidden.add(c); drawTraces(); });
-    label.append(box, ` ${name}`);
-    byId("channels").append(label);
-  });
+  byId("montages").hidden = !montages.bipolar.length;
+  for (const button of document.querySelectorAll("button[data-montage]")) {
+    button.addEventListener("click", () => {
+      for (const other of document.querySelectorAll("button[data-montage]")) other.setAttribute("aria-pressed", String(other === button));
+      state.montage = button.dataset.montage;
+      state.gain = automatic();
+      listChannels();
+    });
+  }
+  listChannels();
   if (timeline) { listTops(); choose(rankings[state.ranking].top[0] ?? 0, false); } else redraw();
   addEventListener("resize", redraw);
 })();
