@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bridgemil import bundle as bundles
-from bridgemil.bundle.page import calibration_context, explain_recording, write_page
+from bridgemil.bundle.page import explain_recording, write_page
 from bridgemil.bundle.prediction import RecordingPrediction, predict
 from bridgemil.bundle.training import train
 from bridgemil.cohort.cohort import Cohort
@@ -110,12 +110,13 @@ def test_gates_are_of_the_members_that_have_some(model: Path, recording: Path) -
     assert any("those of the member models that have them" in note for note in explanation.notes)
 
 
-def test_calibration_context_names_people_and_error(model: Path, recording: Path) -> None:
+def test_the_page_states_calibration_and_class_frequencies(model: Path, recording: Path, tmp_path: Path) -> None:
     bundle = bundles.load(model)
-    lines = " ".join(calibration_context(bundle, said(bundle, recording)))
-    assert re.search(r"Of the \d+ held-out training subjects .* \d+% were classified correctly", lines)
-    assert "Expected calibration error on held-out subjects" in lines
-    assert "5 a, 5 b" in lines
+    write_page(tmp_path / "page.html", bundle, said(bundle, recording))
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert re.search(r"Of the \d+ held-out training subjects .* \d+ % were classified correctly", text)
+    assert "Expected calibration error on held-out subjects" in text
+    assert "5 a, 5 b" in text
 
 
 def test_predict_writes_a_page_each_and_explain_the_same(model: Path, recording: Path, tmp_path: Path) -> None:

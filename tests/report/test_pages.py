@@ -142,7 +142,7 @@ def test_the_timeline_reacts_to_the_pointer_and_the_keyboard(browser: Any, pages
     gate = browser.find_element("css selector", "#choose-ranking button")
     gate.click()
     assert gate.get_attribute("aria-pressed") == "true"
-    assert "Attention weight" in browser.find_element("id", "timeline-title").text
+    assert "Attention weight" in browser.find_element("css selector", ".timeline-title:not([hidden])").text
     assert logs(browser) == ([], [])
 
 
@@ -173,14 +173,17 @@ def test_the_eeg_zooms_scrolls_and_hides_channels(browser: Any, pages: Path) -> 
     load(browser, pages / "subject.html")
     now, traces = browser.find_element("id", "traces-now"), browser.find_element("id", "traces")
     seen = [now.text]
-    for name in ("in", "back", "forward", "out", "taller", "flatter"):
+    for name in ("in", "back", "forward", "out", "louder", "softer"):
         browser.find_element("css selector", f"button[data-do={name}]").click()
-        if name != "flatter":
-            assert now.text != seen[-1], name
+        assert now.text != seen[-1], name
         seen.append(now.text)
+    browser.find_element("css selector", "button[data-do=louder]").click()
+    browser.find_element("css selector", "button[data-do=auto]").click()
+    assert now.text == seen[-1], "the automatic gain"
     traces.send_keys(Keys.ARROW_LEFT)
     assert now.text != seen[-1]
     count = "return document.querySelectorAll('#traces .trace').length"
+    browser.find_element("css selector", "#eeg summary").click()
     browser.find_element("css selector", "#channels input").click()
     assert browser.execute_script(count) == 18
     browser.find_element("css selector", "button[data-do=none]").click()
@@ -188,6 +191,83 @@ def test_the_eeg_zooms_scrolls_and_hides_channels(browser: Any, pages: Path) -> 
     browser.find_element("css selector", "button[data-do=all]").click()
     assert browser.execute_script(count) == 19
     assert logs(browser) == ([], [])
+
+
+def test_the_bipolar_montage_is_the_double_banana(browser: Any, pages: Path) -> None:
+    load(browser, pages / "subject.html")
+    names = "return [...document.querySelectorAll('#traces .trace')].map((path) => path.dataset.channel)"
+    assert browser.execute_script(names) == list(ADFTD_ORDER)
+    browser.find_element("css selector", "button[data-montage=bipolar]").click()
+    shown = browser.execute_script(names)
+    assert shown[:5] == ["Fp1-F7", "F7-T3", "T3-T5", "T5-O1", "Fp1-F3"]
+    assert len(shown) == 18
+    assert logs(browser) == ([], [])
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e4])
+def test_the_eeg_opens_readable_whatever_the_amplitude(
+    browser: Any, explained: RunStore, tmp_path: Path, factor: float
+) -> None:
+    held = find(explained, WHO, method="tangent")
+    model = held.model()
+    bag = (factor * (held.person.bag + 3000)).astype(np.float32)  # an offset is no amplitude
+    explanation = replace(explain(model, held.person), person=replace(held.person, bag=bag))
+    write(tmp_path / "page.html", subject_page(explanation, model.facts))
+    load(browser, tmp_path / "page.html")
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('#traces .trace')].map((p) => [p.getBBox().y, p.getBBox().height])"
+    )
+    bottom = browser.execute_script("const b = document.querySelector('#inside rect').getBBox(); return b.y + b.height")
+    row = float(np.median(np.diff([y + height / 2 for y, height in boxes])))
+    heights = np.array([height for _, height in boxes])
+    assert 0.5 * row < np.median(heights) < 4 * row
+    assert boxes[-1][0] + boxes[-1][1] <= bottom, "the last trace is not clipped"
+    assert browser.find_elements("css selector", "#traces .scale-bar")
+    assert re.fullmatch(r"[125]0*(\.\d)? [mµnp]V", browser.find_element("css selector", ".scale-text").text)
+
+
+def test_numbers_stand_below_the_pictures_and_the_subject_has_maps(pages: Path) -> None:
+    text = (pages / "subject.html").read_text("utf-8")
+    assert text.index('id="timeline"') < text.index("Attention weights: mean")
+    assert text.index("This subject: relative band power") < text.index("Group pattern: log-variance")
+    bands = re.findall(r'alt="Scalp map, ([^;]*);', text)
+    assert bands == 4 * bands[: len(bands) // 4], "the subject's own maps and three patterns, in the same bands"
+
+
+def test_a_term_of_the_glossary_has_a_tooltip(browser: Any, pages: Path) -> None:
+    load(browser, pages / "report.html")
+    term = browser.find_element("css selector", "section .term")
+    browser.execute_script("arguments[0].focus()", term)
+    tip = browser.find_element("id", "tip")
+    assert tip.is_displayed()
+    assert len(tip.text) > 20
+    assert term.get_attribute("aria-describedby") == "tip"
+    browser.execute_script("arguments[0].blur()", term)
+    assert not tip.is_displayed()
+    titled = browser.execute_script(
+        "return [...document.querySelectorAll('thead th[title]')].map((th) => th.innerText)"
+    )
+    assert {"AUROC", "MCC"} <= set(titled)
+
+
+def test_the_checklist_can_be_filtered_to_what_the_author_must_fill_in(browser: Any, pages: Path) -> None:
+    load(browser, pages / "checklist.html")
+    states = "return [...document.querySelectorAll('.item')].filter((i) => !i.hidden).map((i) => i.dataset.state)"
+    before = browser.execute_script(states)
+    assert "filled" in before
+    browser.find_element("id", "only-author").click()
+    assert browser.execute_script(states) == [state for state in before if state != "filled"]
+    parts = browser.find_elements("css selector", ".part:not([hidden]):has(.item)")
+    assert all(part.find_elements("css selector", ".item:not([hidden])") for part in parts)
+
+
+def test_an_ensemble_does_not_repeat_its_members_curves(runs: Path) -> None:
+    report = build(RunStore(runs))
+    labels = [cell.label for cells in report.groups().values() for cell in cells]
+    assert "tangent+attention" in labels
+    text = report_page(report, RunStore(runs))
+    titles = re.findall(r"<figcaption>([^<]*training on[^<]*)</figcaption>", text)
+    assert titles == ["majority_vote, training on windows", "attention, training on bags"]
 
 
 def test_the_report_sorts_its_tables_and_lists_who_is_always_wrong(
@@ -332,9 +412,8 @@ def test_electrodes_without_a_place_get_bars(explained: RunStore) -> None:
     model = held.model()
     explanation = explain(model, held.person)
     numbered = {name: f"E{i}" for i, name in enumerate(ADFTD_ORDER)}
-    text = subject_page(
-        replace(explanation, electrodes=explanation.electrodes.replace({"electrode": numbered})), model.facts
-    )
+    facts = replace(model.facts, signal=replace(model.facts.signal, channels=tuple(numbered.values())))
+    text = subject_page(replace(explanation, electrodes=explanation.electrodes.replace({"electrode": numbered})), facts)
     assert "data:image/png" not in text
     assert "Electrode positions are unknown for E0, E1" in text
     assert 'class="bars"' in text

@@ -207,8 +207,8 @@
     const shown = montages[state.montage].filter((trace) => !state.hidden.has(trace.name));
     const width = Math.max(300, traces.clientWidth);
     const row = shown.length > 12 ? 26 : shown.length > 5 ? 36 : 60;
-    // Half a row above and below: the first and the last trace are not clipped.
-    const left = state.montage === "bipolar" ? 62 : 46, right = 58, top = 8 + row / 2, bottom = 24 + row / 2;
+    // A row above and below: the first and the last trace are not clipped.
+    const left = state.montage === "bipolar" ? 62 : 46, right = 58, top = 8 + 0.8 * row, bottom = 24 + row;
     const height = top + bottom + row * Math.max(1, shown.length);
     const end = state.start + state.span;
     const x = (t) => left + ((t - state.start) / state.span) * (width - left - right);
