@@ -24,14 +24,13 @@ from bridgemil.audit import (
     fold_membership,
     guard,
     keep,
-    memory,
     permutation,
     refuse,
     shortcuts,
 )
 from bridgemil.audit.findings import Audit
 from bridgemil.audit.shortcuts import auroc
-from bridgemil.audit.size import people_needed
+from bridgemil.audit.size import subjects_needed
 from bridgemil.audit.traits import Trait
 from bridgemil.bundle.training import train
 from bridgemil.cohort.cohort import Cohort
@@ -113,9 +112,9 @@ def test_a_split_file_is_read_as_evaluate_reads_it(tmp_path: Path) -> None:
 def test_every_check_answers_and_every_finding_can_be_read_back() -> None:
     cohort = made(signals(10, seconds=6, n_channels=3))
     looked = audit(cohort)
-    assert all(check.about for check in checks())
+    assert all(check.description for check in checks())
     for finding in looked.findings:
-        assert finding == Finding.from_json(json.loads(json.dumps(finding.for_json())))
+        assert finding == Finding.from_dict(json.loads(json.dumps(finding.to_dict())))
         assert finding.message.endswith((".", ")"))
     assert {f.name for f in cheap(cohort)} <= {f.name for f in looked.findings}
 
@@ -145,7 +144,7 @@ def test_a_risk_that_is_not_there_is_a_warning_and_a_name_that_cannot_be_an_erro
 def test_every_finding_has_a_name_that_can_be_accepted(tmp_path: Path) -> None:
     columns = {"person": [f"p{i // 2}" for i in range(12)], "site": ["ab"[i % 2] for i in range(12)]}
     looked = audit(made(signals(12, seconds=4, n_channels=2), ["x", "y"] * 6, columns=columns))
-    possible = [name for check in checks() for name in check.finds or (check.name,)]
+    possible = [name for check in checks() for name in check.findings or (check.name,)]
     assert looked.named("groups_person")
     assert [f.name for f in looked.findings if not any(fnmatchcase(f.name, p) for p in possible)] == []
 
@@ -153,23 +152,23 @@ def test_every_finding_has_a_name_that_can_be_accepted(tmp_path: Path) -> None:
 def test_a_cohort_is_audited_once_for_a_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cohort = made(signals(10, seconds=6, n_channels=3), columns={"age": list(range(10))})
     done = []
-    monkeypatch.setattr(memory, "_KNOWN", {})
+    monkeypatch.setattr("bridgemil.audit._AUDITED", {})
     monkeypatch.setattr("bridgemil.audit.cheap", lambda c: done.append(1) or cheap(c))
     told = list[str]()
     found = guard({cohort: []}, tmp_path, watch=told.append)
-    assert [warning["check"] for warning in found[cohort.hash]] == ["balance", "size"], "10 people are few"
+    assert [warning["check"] for warning in found[cohort.hash]] == ["size"], "5 subjects of a class are few"
     assert guard({cohort: []}, tmp_path, watch=told.append) == found
     assert told == ["the cohort"], "said once, when it is done"
     assert list(tmp_path.iterdir()) == [], "looking writes nothing"
     keep(cohort, tmp_path)
-    monkeypatch.setattr(memory, "_KNOWN", {})  # another process
+    monkeypatch.setattr("bridgemil.audit._AUDITED", {})  # another process
     assert guard({cohort: []}, tmp_path) == found
     assert len(done) == 1
     guard({made(signals(10, seconds=6, n_channels=3), columns={"age": [3] * 10}): []}, tmp_path)
     assert len(done) == 2, "other columns are another cohort to the audit"
     for file in (tmp_path / "audits").rglob("record.json"):
         file.write_text("{")
-    monkeypatch.setattr(memory, "_KNOWN", {})
+    monkeypatch.setattr("bridgemil.audit._AUDITED", {})
     with pytest.raises(BadData, match=r"audits.*\.json: was changed"):
         guard({cohort: []}, tmp_path)
 
@@ -214,8 +213,8 @@ def test_auroc_is_scikit_learns() -> None:
 
 
 def test_people_needed_is_mcnemars_number() -> None:
-    assert people_needed(0.10, 0.25) == 194  # Connor 1987: 1.96 sqrt(.25) + .84 sqrt(.25 - .01), over .1, squared
-    assert people_needed(0.05) > 4 * people_needed(0.11)
+    assert subjects_needed(0.10, 0.25) == 194  # Connor 1987: 1.96 sqrt(.25) + .84 sqrt(.25 - .01), over .1, squared
+    assert subjects_needed(0.05) > 4 * subjects_needed(0.11)
 
 
 def test_the_leak_of_a_split_by_window_is_seen() -> None:
@@ -227,8 +226,8 @@ def test_the_leak_of_a_split_by_window_is_seen() -> None:
     (finding,) = [f for f in audit(made(people)).findings if f.name == "fingerprint"]
     numbers = finding.numbers
     assert numbers["identification"] > 0.8
-    assert numbers["by_window"]["person"] > 0.85
-    assert numbers["by_subject"]["person"] < 0.7
+    assert numbers["by_window"]["nearest"] > 0.85
+    assert numbers["by_subject"]["nearest"] < 0.7
 
 
 def test_names_with_escape_codes_do_not_reach_the_terminal() -> None:
@@ -331,6 +330,6 @@ def test_traits_that_say_nothing_are_called_shortcuts_no_more_often_than_stated(
         y = np.array([0, 1] * (n // 2))
         values = rng.normal(size=n) if cohort % 2 else rng.integers(0, 3, n).astype(float)
         trait = Trait("x", "x", values, is_code=not cohort % 2, names=("0", "1", "2"))
-        p.append(shortcuts._test(trait, y, 2, shortcuts._folds(y, 5, rng), 99, rng)[2])
+        p.append(shortcuts._test(trait, y, 2, shortcuts.stratified_folds(y, 5, rng), 99, rng)[2])
     assert 0.01 <= np.mean(np.array(p) <= 0.05) <= 0.085
     assert 0.4 <= np.mean(np.array(p) <= 0.5) <= 0.6

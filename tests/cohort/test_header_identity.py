@@ -12,10 +12,8 @@ import pytest
 
 from bridgemil.audit import audit
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folder import METADATA, TABLE, subject_name
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.scan import identity_hash, recording_day
-from bridgemil.storage.artifact import write_manifest
 from bridgemil.verify import verify
 from recordings import MONTAGE, noise
 
@@ -81,7 +79,7 @@ def test_nothing_of_a_header_can_be_found_in_the_cohort_or_its_audit(bids: Path,
     path = name_of(bids, 1)
     digest = identity_hash(path, mne.io.read_raw(path, verbose="ERROR"))
     assert digest is not None
-    said = json.dumps(audit(cohort).for_json()).encode()
+    said = json.dumps(audit(cohort).to_dict()).encode()
     for content in (said, *(file.read_bytes() for file in (tmp_path / "c").rglob("*") if file.is_file())):
         for word in (b"Roe", b"roe", b"MCH-02", b"1951", b"code377", b"2019", b"03.04", digest.encode(), b"737152"):
             assert word not in content, word
@@ -118,25 +116,3 @@ def test_the_cohorts_hash_does_not_depend_on_headers_and_resuming_numbers_them_a
     assert prepared(named, out).metadata["files"] == cohort.metadata["files"]
     assert (out / "subjects/sub-01/windows.npy").stat().st_mtime_ns == before, "nothing was cut anew"
     assert verify(out, progress=False).findings == []
-
-
-def test_a_cohort_of_an_earlier_version_is_read_and_said_not_to_record_it(bids: Path, tmp_path: Path) -> None:
-    out = tmp_path / "c"
-    prepared(bids, out)
-    content = json.loads((out / "cohort.json").read_text())
-    for file in content["files"]:
-        for key in ("identity", "day", "n_channels"):
-            del file[key]
-    (out / "cohort.json").write_text(json.dumps(content))
-    subjects = [f"subjects/{subject_name(row['subject'])}/manifest.json" for row in content["files"]]
-    write_manifest(out, "cohort", {METADATA, TABLE, *subjects})
-    looked = audit(out)
-    (finding,) = looked.named("shared_header")
-    assert finding.status == "SKIP"
-    assert "is not recorded" in finding.message
-    skipped = [finding.message for finding in looked.named("shortcuts") if finding.status == "SKIP"]
-    assert "channels (how many each file had is not recorded" in skipped[0]
-    assert "date (the order of recording is not recorded" in skipped[0]
-    assert "identity" not in prepared(bids, out).metadata["files"][0], "finished, it is left as it is"
-    (out / "manifest.json").unlink()
-    assert "identity" in prepared(bids, out).metadata["files"][0]

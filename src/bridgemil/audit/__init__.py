@@ -1,11 +1,12 @@
-"""Leaks and shortcuts in cohorts and runs: what would make a number look better than it is.
+"""Leaks and shortcuts in cohorts and runs: everything that would make results look better than they are.
 
-One file a check. Add one with a file that has ``check(inputs) -> list[Finding]`` and a line below.
+One file per check. Add one with a file that has ``check(inputs) -> list[Finding]`` and a line in ``CHECKS``.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -15,80 +16,62 @@ from pathlib import Path
 
 from bridgemil.audit.findings import Audit, Finding, as_warnings, refuse
 from bridgemil.audit.inputs import AuditInput, AuditOptions
-from bridgemil.audit.memory import keep, remembered
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse, BridgeMILWarning
-from bridgemil.runs import AuditWarning, find_store
+from bridgemil.runs import AuditWarning, RunStore, find_store
+from bridgemil.storage.checksums import digest
 
 __all__ = [
-    "Audit",
-    "AuditInput",
-    "AuditOptions",
-    "Check",
-    "Finding",
-    "audit",
-    "cheap",
-    "checks",
-    "guard",
-    "keep",
-    "quick",
+    "Audit", "AuditInput", "AuditOptions", "Check", "Finding", "audit", "cheap", "checks", "guard", "keep", "quick",
     "refuse",
 ]  # fmt: skip
+
+VERSION = 4  # of stored quick audits, raised by hand when a check changes
+_AUDITED: dict[str, list[Finding]] = {}  # the quick audits of this process, by the key of the cohort
 
 
 @dataclass(frozen=True)
 class Check:
-    """One kind of check: the module of that name has ``check``.
-
-    Parameters
-    ----------
-    name
-        Of the module.
-    about
-        What it looks for.
-    cheap
-        Whether ``evaluate``, ``benchmark`` and ``train`` do it first.
-    finds
-        What its findings are called, if not as itself; ``*`` stands for a column or trait.
-    by_label
-        Whether it needs subjects of two classes.
-    """
+    """One kind of check: the module of that name has ``check``."""
 
     name: str
-    about: str
-    cheap: bool = False
-    finds: tuple[str, ...] = ()
-    by_label: bool = False
+    description: str  # what it looks for
+    cheap: bool = False  # whether `evaluate`, `benchmark`, `study` and `train` do it first
+    findings: tuple[str, ...] = ()  # names of its findings, if not its own; * stands for a column or trait
+    by_label: bool = False  # whether it needs two classes
 
     def run(self, inputs: AuditInput) -> list[Finding]:
-        """Do it; a check of labels is skipped where there are fewer than two classes."""
-        if self.by_label and len(inputs.cohort.classes) < 2:
-            known = f"one class only ({inputs.cohort.classes[0]})" if inputs.cohort.classes else "no labels"
-            message = f"Needs two classes, the cohort has {known}."
-            return [Finding((*self.finds, self.name)[0], "SKIP", message)]
+        """The findings; a check of labels is skipped where there are fewer than two classes."""
+        classes = inputs.cohort.classes
+        if self.by_label and len(classes) < 2:
+            state = f"one class only ({classes[0]})" if classes else "no labels"
+            return [Finding((*self.findings, self.name)[0], "SKIP", f"Needs two classes, the cohort has {state}.")]
         findings: list[Finding] = importlib.import_module(f"{__name__}.{self.name}").check(inputs)
         return findings
 
 
 CHECKS = (
     Check("same_signal", "duplicate signals across subjects", cheap=True),
-    Check("same_time", "windows of one stretch of one recording under two subjects", cheap=True),
-    Check("identity", "files and headers shared between subjects", True, ("shared_files", "shared_header")),
+    Check(
+        "shared_recordings", "recordings, files and headers shared between subjects", True,
+        ("same_time", "shared_files", "shared_header"),
+    ),
     Check(
         "fold_membership", "subjects and groups on two sides of a split", True, ("folds", "groups_*", "run_subjects")
     ),
     Check(
         "provenance", "runs that saw their test subjects, by their own records",
-        finds=("damaged_runs", "provenance", "selection", "stage1"),
+        findings=("damaged_runs", "provenance", "selection", "stage1"),
     ),
-    Check("recomputed", "runs that saw their test subjects, by computing them again"),
-    Check("shortcuts", "labels predicted by what is no EEG", True, ("shortcuts", "shortcut_*"), by_label=True),
-    Check("amplitude", "implausible amplitudes: wrong units or gains", cheap=True),
-    Check("filter_edges", "subjects recorded with different low-pass filters", cheap=True),
-    Check("fingerprint", "people recognised by a window, and the leak of a split by window", by_label=True),
+    Check("recomputed", "runs that saw their test subjects, by recomputing them"),
+    Check("shortcuts", "labels predicted by anything but EEG", True, ("shortcuts", "shortcut_*"), by_label=True),
+    Check(
+        "acquisition", "implausible amplitudes and different low-pass filters", True, ("amplitude", "filter_edges")
+    ),
+    Check("fingerprint", "subject identification from one window, and the leak of a split by window", by_label=True),
     Check("permutation", "a protocol above chance with shuffled labels", by_label=True),
-    Check("size", "class balance, chance, and too few people for the claim", True, ("balance", "size"), by_label=True),
+    Check("size", "class balance, and too few subjects for conclusions", True, ("balance", "size"), by_label=True),
 )  # fmt: skip
 
 
@@ -103,7 +86,7 @@ def audit(
     *,
     split: str | Path | None = None,
     groups: str | None = None,
-    hope: float = 5.0,
+    hope: float | None = None,
     permute: str | None = None,
     permutations: int = 20,
     sample: int = 5,
@@ -122,8 +105,8 @@ def audit(
         A split file to check too.
     groups : str, optional
         A column of the cohort whose groups must stay in one fold.
-    hope : float, default 5.0
-        The difference of accuracy one hopes to show, in points.
+    hope : float, optional
+        The difference of accuracy to be shown, in points: WARN if the cohort is too small for it.
     permute : str, optional
         A method to cross-validate with shuffled labels (``bandpower`` takes seconds).
     permutations : int, default 20
@@ -155,32 +138,24 @@ def audit(
     return Audit(name, "" if runs is None else str(runs), tuple(findings), time.perf_counter() - begun)
 
 
-def cheap(cohort: Cohort, options: AuditOptions | None = None) -> list[Finding]:
-    """The quick part of an audit: copies, folds, files, shortcuts, size.
-
-    Parameters
-    ----------
-    cohort
-        What is audited.
-    options
-        A split or groups to check, and the like.
-    """
-    return _findings(AuditInput(cohort, None, options or AuditOptions()), [check for check in CHECKS if check.cheap])
+def cheap(cohort: Cohort) -> list[Finding]:
+    """The quick part of an audit: copies, shared recordings, shortcuts, acquisition, size."""
+    return _findings(AuditInput(cohort), [check for check in CHECKS if check.cheap])
 
 
 def quick(cohort: Cohort, runs: str | Path) -> list[Finding]:
-    """The quick part of an audit, remembered or done now, and what the runs' own records say; nothing is written.
+    """The quick part of an audit, stored or done now, and the checks of the runs' own records; nothing is written.
 
     Parameters
     ----------
-    cohort
+    cohort : Cohort
         What is audited.
-    runs
-        A folder of runs; those of other cohorts are left alone.
+    runs : str or Path
+        A folder of runs; those of other cohorts are ignored.
     """
     store = find_store(Path(runs))
     of_runs = [check for check in CHECKS if check.name in ("fold_membership", "provenance")]
-    return [*_without_folds(remembered(cohort, store.root, cheap)), *_findings(AuditInput(cohort, store), of_runs)]
+    return [*_stored(cohort, store.root, cheap), *_findings(AuditInput(cohort, store), of_runs)]
 
 
 def guard(
@@ -189,18 +164,18 @@ def guard(
     accepted: Sequence[str] = (),
     watch: Callable[[str], None] | None = None,
 ) -> dict[str, tuple[AuditWarning, ...]]:
-    """Do the quick audit of cohorts unless it is remembered, and refuse those that fail it.
+    """Do the quick audit of cohorts unless it is stored, and refuse those that fail it.
 
     Parameters
     ----------
-    plans
-        What is to be trained on, each with the splits that will be followed.
-    runs
-        The folder of runs, where the findings may have been kept; nothing is written there (see ``keep``).
-    accepted
+    plans : mapping of Cohort to sequence of FoldPlan
+        The cohorts to be trained on, each with its splits.
+    runs : str or Path, optional
+        The folder of runs, where the findings may be stored; nothing is written there (see ``keep``).
+    accepted : sequence of str
         Names of findings whose risk is accepted.
-    watch
-        Called with the name of each cohort that is not remembered, before it is audited.
+    watch : callable, optional
+        Called with the name of each cohort before it is audited.
 
     Returns
     -------
@@ -209,7 +184,7 @@ def guard(
     """
     from bridgemil.audit import fold_membership
 
-    possible = [name for check in CHECKS for name in check.finds or (check.name,)]
+    possible = [name for check in CHECKS for name in check.findings or (check.name,)]
     for name in accepted:
         if not any(fnmatchcase(name, pattern) for pattern in possible):
             raise BadUse(f"--accept-risk {name}: no finding has that name; there are {', '.join(sorted(possible))}")
@@ -221,20 +196,47 @@ def guard(
 
     findings = {}
     for cohort, splits in plans.items():
-        known = _without_folds(remembered(cohort, runs, look))
+        found = _stored(cohort, runs, look)
         for plan in splits:
-            known += fold_membership.check(AuditInput(cohort, None, AuditOptions(plan=plan)))
-        findings[cohort.hash] = known
-    needed = {name for known in findings.values() for name in refuse(known, accepted)}
+            found += fold_membership.check(AuditInput(cohort, None, AuditOptions(plan=plan)))
+        findings[cohort.hash] = found
+    needed = {name for found in findings.values() for name in refuse(found, accepted)}
     for name in sorted(set(accepted) - needed):
         message = f"--accept-risk {name} is not needed: the cohort does not fail it"
         warnings.warn(message, BridgeMILWarning, stacklevel=3)
-    return {key: tuple(as_warnings(known)) for key, known in findings.items()}
+    return {key: tuple(as_warnings(found)) for key, found in findings.items()}
 
 
-def _without_folds(findings: Sequence[Finding]) -> list[Finding]:
-    """What is known of a cohort whatever the split."""
-    return [finding for finding in findings if finding.name != "folds" and not finding.name.startswith("groups_")]
+def _stored(cohort: Cohort, runs: str | Path | None, check: Callable[[Cohort], list[Finding]]) -> list[Finding]:
+    """The quick audit without its findings of splits: of this process, of RUNS/audits, or by ``check``."""
+    key = _key(cohort)
+    if key not in _AUDITED and runs is not None and key in RunStore(Path(runs)).names("audits"):
+        _AUDITED[key] = [Finding.from_dict(finding) for finding in RunStore(Path(runs)).audit(key)]
+    if key not in _AUDITED:
+        _AUDITED[key] = check(cohort)
+    return [found for found in _AUDITED[key] if found.name != "folds" and not found.name.startswith("groups_")]
+
+
+def keep(cohort: Cohort, runs: str | Path) -> None:
+    """Store the quick audit of a cohort in the folder of its runs, so that resuming is fast.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Which may have been audited in this process.
+    runs : str or Path
+        The folder of runs.
+    """
+    key = _key(cohort)
+    if key in _AUDITED:
+        findings = [finding.to_dict() for finding in _AUDITED[key]]
+        RunStore(Path(runs)).note_audit(key, cohort.hash, findings)
+
+
+def _key(cohort: Cohort) -> str:
+    """Signals, labels, columns and files decide whether a cohort is the same."""
+    rows = [{k: v for k, v in row.items() if k not in ("sums", "centred_squares")} for row in cohort.rows()]
+    return digest([VERSION, cohort.hash, json.loads(json.dumps(rows, default=str)), cohort.metadata.get("files")])[:24]
 
 
 def _findings(
@@ -243,6 +245,6 @@ def _findings(
     findings = []
     for check in chosen:
         if watch is not None:
-            watch(check.about)
+            watch(check.description)
         findings += check.run(inputs)
     return findings

@@ -1,4 +1,4 @@
-"""What an audit says: findings, each with its evidence and what to do about it."""
+"""Findings of an audit, each with its evidence and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from bridgemil.errors import BadData
 from bridgemil.runs import AuditWarning, merged
 
 Status = Literal["PASS", "INFO", "WARN", "FAIL", "SKIP"]
-STATUSES: tuple[Status, ...] = ("FAIL", "WARN", "INFO", "SKIP", "PASS")  # what needs a reader comes first
-MOST_EVIDENCE = 8  # lines a finding shows; how many more there are is said
+STATUSES: tuple[Status, ...] = ("FAIL", "WARN", "INFO", "SKIP", "PASS")  # in the order of reports
+MOST_EVIDENCE = 8  # lines that a finding shows
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """One result of a check.
 
     Parameters
     ----------
-    name
-        What ``--accept-risk`` calls it: ``same_signal``, ``shortcut_length``.
-    status
+    name : str
+        As ``--accept-risk`` takes it: ``same_signal``, ``shortcut_length``.
+    status : str
         ``PASS``, ``INFO`` (a number to know), ``WARN``, ``FAIL``, or ``SKIP`` where it could not be checked.
-    message
+    message : str
         What was found, a sentence; of a SKIP, why it could not be checked.
-    evidence
-        The facts behind it, a line each.
-    fix
+    evidence : tuple of str
+        The data behind it, one line each.
+    fix : str
         What to do about it; empty where nothing is to be done.
-    numbers
-        The same for machines.
+    numbers : mapping
+        The same for programs.
     """
 
     name: str
@@ -42,14 +42,43 @@ class Finding:
     fix: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
-    def for_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return asdict(self) | {"evidence": list(self.evidence), "numbers": dict(self.numbers)}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Finding:
-        """Undo ``for_json``."""
+    def from_dict(cls, content: Mapping[str, Any]) -> Finding:
+        """Inverse of ``to_dict``."""
         return cls(**{**content, "evidence": tuple(content["evidence"])})
+
+
+def pass_or_fail(
+    name: str, problems: Sequence[str], success: str, failure: str, fix: str, numbers: Mapping[str, Any] | None = None
+) -> Finding:
+    """FAIL with the problems as evidence, or PASS where there is none.
+
+    Parameters
+    ----------
+    name : str
+        Of the finding.
+    problems : sequence of str
+        One line each.
+    success, failure : str
+        The message of either.
+    fix : str
+        What to do about the problems.
+    numbers : mapping, optional
+        Of both.
+    """
+    if problems:
+        return Finding(name, "FAIL", failure, shortened(problems), fix, numbers or {})
+    return Finding(name, "PASS", success, numbers=numbers or {})
+
+
+def shortened(lines: Sequence[str], most: int = MOST_EVIDENCE) -> tuple[str, ...]:
+    """The first lines, and how many more there are."""
+    more = (f"and {len(lines) - most} more",) if len(lines) > most else ()
+    return (*lines[:most], *more)
 
 
 @dataclass(frozen=True)
@@ -58,12 +87,12 @@ class Audit:
 
     Parameters
     ----------
-    cohort, runs
+    cohort, runs : str
         The names of what was audited; ``runs`` is empty where no runs were.
-    findings
+    findings : tuple of Finding
         In the order of the checks.
-    seconds
-        How long it took.
+    seconds : float
+        Duration.
     """
 
     cohort: str
@@ -73,25 +102,25 @@ class Audit:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many findings of each status."""
+        """The number of findings of each status."""
         counted = Counter(finding.status for finding in self.findings)
         return {status: counted[status] for status in STATUSES}
 
     @property
     def failed(self) -> list[Finding]:
-        """Those that forbid to believe a result."""
+        """The findings that invalidate results."""
         return [finding for finding in self.findings if finding.status == "FAIL"]
 
     @property
     def sorted(self) -> list[Finding]:
-        """Those that need a reader first."""
+        """In the order of reports, the worst first."""
         return sorted(self.findings, key=lambda finding: STATUSES.index(finding.status))
 
     def named(self, name: str) -> list[Finding]:
         """The findings of one name."""
         return [finding for finding in self.findings if finding.name == name]
 
-    def for_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return {
             "cohort": self.cohort,
@@ -99,30 +128,24 @@ class Audit:
             "passed": not self.failed,
             "counts": self.counts,
             "seconds": round(self.seconds, 2),
-            "findings": [finding.for_json() for finding in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
         }
 
 
-def shortened(lines: Sequence[str], most: int = MOST_EVIDENCE) -> tuple[str, ...]:
-    """The first lines, and how many more there are."""
-    more = (f"and {len(lines) - most} more",) if len(lines) > most else ()
-    return (*lines[:most], *more)
-
-
 def refuse(findings: Sequence[Finding], accepted: Sequence[str] = ()) -> list[str]:
-    """Refuse to go on where a check failed, unless its risk was accepted by name.
+    """Raise ``BadData`` if a check failed, unless its risk was accepted by name.
 
     Parameters
     ----------
-    findings
+    findings : sequence of Finding
         Of an audit.
-    accepted
-        Names of findings whose FAIL the user takes upon themselves.
+    accepted : sequence of str
+        Names of findings whose FAIL the user accepts.
 
     Returns
     -------
     list of str
-        The names that were needed, sorted.
+        The accepted names that did fail, sorted.
     """
     failed = [finding for finding in findings if finding.status == "FAIL"]
     open_ = [finding for finding in failed if finding.name not in accepted]
@@ -130,19 +153,13 @@ def refuse(findings: Sequence[Finding], accepted: Sequence[str] = ()) -> list[st
         lines = [f"\n  FAIL {f.name}: {f.message}" + (f"\n       {f.evidence[0]}" if f.evidence else "") for f in open_]
         options = " ".join(f"--accept-risk {name}" for name in sorted({f.name for f in open_}))
         raise BadData(
-            f"the cohort did not pass the audit, so no result on it could be believed:{''.join(lines)}\n"
-            f"`bridgemil audit` says what to do about each; {options} goes on and writes the risk into every result"
+            f"the cohort did not pass the audit, so results on it would not be valid:{''.join(lines)}\n"
+            f"`bridgemil audit` shows what to do about each; {options} continues and writes the risk into every result"
         )
     return sorted({finding.name for finding in failed})
 
 
 def as_warnings(findings: Sequence[Finding]) -> list[AuditWarning]:
-    """What results on an audited cohort must carry: every WARN, and every FAIL, each of which was accepted.
-
-    Parameters
-    ----------
-    findings
-        Of an audit that was not refused.
-    """
+    """What results on an audited cohort must carry: every WARN, and every accepted FAIL."""
     levels = ("WARN", "FAIL")
     return merged([{"check": f.name, "level": f.status, "message": f.message} for f in findings if f.status in levels])

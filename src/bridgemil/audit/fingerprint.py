@@ -1,7 +1,7 @@
-"""How well do windows give away whose they are, and how large is the leak of a split by window?
+"""How well do single windows identify their subject, and how large is the leak of a split by window?
 
-People can be told apart by a second of their EEG. A split that deals out windows instead of people lets a classifier
-recognise the person and look the diagnosis up. The size of that leak is shown beside the honest number.
+Subjects can be identified from a second of EEG. A split by window instead of by subject lets a classifier recognise the
+subject and use its label. The accuracy with that leak is stated beside the valid one.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from numpy.typing import NDArray
 
 from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.shortcuts import stratified_folds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NAME = "fingerprint"
-MOST_WINDOWS = 6000  # of all people together
-FEWEST = 4  # windows of a person, to make halves of
+MOST_WINDOWS = 6000  # of all subjects together
+FEWEST = 4  # windows of a subject, which are halved
 FOLDS = 5
 
 
 def check(inputs: AuditInput) -> list[Finding]:
-    """Identify people by their windows, then diagnose with windows dealt out both ways."""
-    cohort, people = inputs.cohort, inputs.measures.people
+    """Identify subjects by their windows, then classify windows under both kinds of splits."""
+    cohort, measures = inputs.cohort, inputs.measures.subjects
     y, k = cohort.y, len(cohort.classes)
     smallest = int(np.bincount(y, minlength=k).min())
-    usable = [i for i, s in enumerate(cohort.subjects) if len(people[s].powers) >= FEWEST]
-    if k < 2 or smallest < 2 or len(usable) < len(cohort):
-        message = f"Needs two classes of 2 people each, and {FEWEST} windows of everybody."
+    if smallest < 2 or min(len(measures[s].powers) for s in cohort.subjects) < FEWEST:
+        message = f"Needs 2 subjects of each class, and {FEWEST} windows of every subject."
         return [Finding(NAME, "SKIP", message)]
     most = max(FEWEST, MOST_WINDOWS // len(cohort))
-    powers = [_spread(people[s].powers, most).astype(np.float64) for s in cohort.subjects]
+    powers = [_spread(measures[s].powers, most).astype(np.float64) for s in cohort.subjects]
     identified, identified_n = _identify(powers)
     n = len(cohort)
     rows = np.concatenate(powers)
@@ -41,21 +41,21 @@ def check(inputs: AuditInput) -> list[Finding]:
     rng = np.random.default_rng(inputs.options.seed)
     folds = min(FOLDS, smallest)
     by_window = _accuracies(rows, owner, y, rng.permutation(len(rows)) % folds, k)
-    by_person = _accuracies(rows, owner, y, _dealt(y, folds, rng)[owner], k)
+    by_subject = _accuracies(rows, owner, y, stratified_folds(y, folds, rng)[owner], k)
     numbers = {
         "identification": identified, "chance": 1 / n, "windows": identified_n,
-        "by_window": by_window, "by_subject": by_person, "leak": {m: by_window[m] - by_person[m] for m in by_window},
+        "by_window": by_window, "by_subject": by_subject, "leak": {m: by_window[m] - by_subject[m] for m in by_window},
     }  # fmt: skip
     nearest = (
-        f"the label of the most similar subject: {_points(by_window['person'])} and {_points(by_person['person'])}"
+        f"the label of the most similar subject: {_points(by_window['nearest'])} and {_points(by_subject['nearest'])}"
     )
     message = (
         f"Subject identification from one window: {100 * identified:.1f} % of windows among {n} subjects (chance "
         f"{100 / n:.1f} %). Split by window, a logistic regression on band power would show "
         f"{_points(by_window['logistic'])} balanced accuracy of windows; split by subject, "
-        f"it has {_points(by_person['logistic'])} ({nearest})."
+        f"it has {_points(by_subject['logistic'])} ({nearest})."
     )
-    leak = max(by_window[m] - by_person[m] for m in by_window)
+    leak = max(by_window[m] - by_subject[m] for m in by_window)
     evidence = (f"the leak of a split by window: up to {100 * leak:.1f} points; bridgemil never splits by window",)
     fix = "compare only with published numbers whose split is known to be by subject" if leak > 0.05 else ""
     return [Finding(NAME, "INFO", message, evidence, fix, numbers)]
@@ -66,62 +66,46 @@ def _points(value: float) -> str:
 
 
 def _spread(rows: NDArray[np.float32], most: int) -> NDArray[np.float32]:
-    chosen: NDArray[np.float32] = rows[
-        np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int))
-    ]
+    places = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int))
+    chosen: NDArray[np.float32] = rows[places]
     return chosen
 
 
 def _identify(powers: list[Floats]) -> tuple[float, int]:
-    """Share of second-half windows that lie nearest to their own person's first half, and their number."""
-    halves = [len(part) // 2 for part in powers]
-    people = np.arange(len(powers))
-    known, known_owner = np.concatenate([p[:h] for p, h in zip(powers, halves, strict=True)]), np.repeat(people, halves)
-    asked = np.concatenate([p[h:] for p, h in zip(powers, halves, strict=True)])
-    true = np.repeat(people, [len(p) - h for p, h in zip(powers, halves, strict=True)])
-    return float((_nearest_person(known, known_owner, asked) == true).mean()), len(true)
+    """Share of second-half windows that are nearest to their own subject's first half, and their number."""
+    first, second = ([part[: len(part) // 2] for part in powers], [part[len(part) // 2 :] for part in powers])
+    owner, true = (np.repeat(np.arange(len(powers)), [len(part) for part in half]) for half in (first, second))
+    return float((_nearest(np.concatenate(first), owner, np.concatenate(second)) == true).mean()), len(true)
 
 
-def _nearest_person(known: Floats, owner: Ints, asked: Floats) -> Ints:
-    """Who of the known people each window is most like.
-
-    Distances to a person's mean are Mahalanobis': measured in the spread of windows within people.
-    """
-    people, places = np.unique(owner, return_inverse=True)
-    member = (places[:, None] == np.arange(len(people))).astype(np.float64)
-    centres = member.T @ known / member.sum(axis=0)[:, None]
-    within = known - centres[places]
+def _nearest(rows: Floats, owner: Ints, asked: Floats) -> Ints:
+    """The owner whose mean each asked window is nearest to, by Mahalanobis distance within subjects."""
+    subjects, places = np.unique(owner, return_inverse=True)
+    member = (places[:, None] == np.arange(len(subjects))).astype(np.float64)
+    centres = member.T @ rows / member.sum(axis=0)[:, None]
+    within = rows - centres[places]
     covariance = within.T @ within / len(within)
     covariance += np.eye(len(covariance)) * (0.05 * np.trace(covariance) / len(covariance) + 1e-9)
     white = np.linalg.cholesky(np.linalg.inv(covariance))
     a, b = asked @ white, centres @ white
-    nearest: Ints = people[((b**2).sum(axis=1) - 2 * a @ b.T).argmin(axis=1)]
+    nearest: Ints = subjects[((b**2).sum(axis=1) - 2 * a @ b.T).argmin(axis=1)]
     return nearest
 
 
-def _dealt(y: Ints, k: int, rng: np.random.Generator) -> Ints:
-    """The fold of each person, stratified."""
-    folds = np.empty(len(y), dtype=np.int64)
-    for label in np.unique(y):
-        members = rng.permutation(np.flatnonzero(y == label))
-        folds[members] = np.arange(len(members)) % k
-    return folds
-
-
 def _accuracies(rows: Floats, owner: Ints, labels: Ints, folds: Ints, k: int) -> dict[str, float]:
-    """Balanced accuracy of windows under these folds: of a logistic regression, and of the most similar person."""
+    """Balanced accuracy of windows under these folds: of a logistic regression, and of the most similar subject."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     y = labels[owner]
-    said = {name: np.empty_like(y) for name in ("logistic", "person")}
+    predicted = {name: np.empty_like(y) for name in ("logistic", "nearest")}
     for fold in np.unique(folds):
         train, test = folds != fold, folds == fold
         mean, std = rows[train].mean(axis=0), rows[train].std(axis=0) + 1e-9
         a, b = (rows[train] - mean) / std, (rows[test] - mean) / std
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # what it has after 100 steps is good enough here
+            warnings.simplefilter("ignore", ConvergenceWarning)  # 100 steps are enough here
             logistic = LogisticRegression(C=0.1, class_weight="balanced", max_iter=100).fit(a, y[train])
-        said["logistic"][test] = logistic.predict(b)
-        said["person"][test] = labels[_nearest_person(a, owner[train], b)]
-    return {name: float(np.mean([(v[y == c] == c).mean() for c in range(k)])) for name, v in said.items()}
+        predicted["logistic"][test] = logistic.predict(b)
+        predicted["nearest"][test] = labels[_nearest(a, owner[train], b)]
+    return {name: float(np.mean([(v[y == c] == c).mean() for c in range(k)])) for name, v in predicted.items()}

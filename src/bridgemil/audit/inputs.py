@@ -1,4 +1,4 @@
-"""What the checks look at: a cohort, its runs, what the user wants to know, and measures taken once for all checks."""
+"""Input of the checks: a cohort, its runs, the user's options, and measures of the signal computed once for all."""
 
 from __future__ import annotations
 
@@ -13,36 +13,34 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadData, BadUse, BridgeMILError, plain
 from bridgemil.runs import RunStore
 
-MOST_SPLIT = 2**28  # bytes of a split file
-
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """What the user asks of an audit.
+    """The user's options of an audit.
 
     Parameters
     ----------
-    split
+    split : Path, optional
         A split file to check.
-    groups
+    groups : str, optional
         A column of the cohort whose groups must stay in one fold.
-    hope
-        The difference of accuracy one hopes to show, in points.
-    permute
-        A method to run with shuffled labels; None for none.
-    permutations
-        How many times its labels are shuffled.
-    sample
-        How many runs are recomputed at most.
-    seed
-        Of everything that is drawn here.
-    plan
+    hope : float, optional
+        The difference of accuracy to be shown, in points; WARN if the cohort is too small for it.
+    permute : str, optional
+        A method to cross-validate with shuffled labels.
+    permutations : int
+        How many times.
+    sample : int
+        Runs that are recomputed at most.
+    seed : int
+        Of all random choices.
+    plan : FoldPlan, optional
         A split to check that is in no file.
     """
 
     split: Path | None = None
     groups: str | None = None
-    hope: float = 5.0
+    hope: float | None = None
     permute: str | None = None
     permutations: int = 20
     sample: int = 5
@@ -50,7 +48,7 @@ class AuditOptions:
     plan: FoldPlan | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.hope < 100:
+        if self.hope is not None and not 0 < self.hope < 100:
             raise BadUse(f"--hope is a difference of accuracy in points, above 0 and below 100; got {self.hope:g}")
         if self.permutations < 5:
             raise BadUse(f"--permutations must be 5 or more, got {self.permutations}")
@@ -66,29 +64,29 @@ class AuditInput:
 
     @cached_property
     def measures(self) -> Measures:
-        """Of everybody's signal; read once."""
+        """Of all subjects' signals, which are read once."""
         return measure(self.cohort)
 
     @property
     def runs(self) -> dict[str, dict[str, Any]]:
-        """The finished runs of this cohort: identity to what run.json says."""
+        """The finished runs of this cohort: identity to the content of run.json."""
         return self._stored_runs[0]
 
     @property
     def damage(self) -> list[str]:
-        """What is wrong with runs and noted splits that cannot be read, so that nobody knows whose they are."""
-        return [*self._stored_runs[1], *self._noted_splits[2]]
+        """Errors of runs and recorded splits that cannot be read, of this cohort or another."""
+        return [*self._stored_runs[1], *self._recorded_splits[2]]
 
     @property
     def splits(self) -> dict[str, FoldPlan]:
-        """The splits to look at by name: the one that was given, and those noted with the runs."""
+        """The splits to check by name: the given one, and those recorded with the runs."""
         given = {} if self.options.plan is None else {"the split": self.options.plan}
-        return given | self._named_split[0] | self._noted_splits[0]
+        return given | self._named_split[0] | self._recorded_splits[0]
 
     @property
     def refused_splits(self) -> list[str]:
-        """What is wrong with splits of this cohort that can be no split, such as a subject in two folds."""
-        return [*self._named_split[1], *self._noted_splits[1]]
+        """Errors of splits of this cohort that are not valid, such as a subject in two folds."""
+        return [*self._named_split[1], *self._recorded_splits[1]]
 
     @cached_property
     def _stored_runs(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -96,22 +94,20 @@ class AuditInput:
         for identity in [] if self.store is None else sorted(self.store.finished()):
             assert self.store is not None
             try:
-                about = self.store.metadata(identity)
+                metadata = self.store.metadata(identity)
             except BridgeMILError as error:
-                damage.append(_sentence(error))
+                damage.append(first_line(error))
                 continue
-            if about["cohort"]["hash"] == self.cohort.hash:
-                runs[identity] = about
+            if metadata["cohort"]["hash"] == self.cohort.hash:
+                runs[identity] = metadata
         return runs, damage
 
     @cached_property
     def _named_split(self) -> tuple[dict[str, FoldPlan], list[str]]:
-        """A file that is no split at all is the caller's mistake; one that cannot be followed is a finding."""
+        """A file that is no split at all is the caller's mistake; a split that is not valid is a finding."""
         file = self.options.split
         if file is None:
             return {}, []
-        if file.is_file() and file.stat().st_size > MOST_SPLIT:
-            raise BadData(f"{file}: no split file; it has {file.stat().st_size:,} bytes, more than a split can need")
         try:
             return {file.name: FoldPlan.load(file)}, []
         except BadUse as error:
@@ -119,11 +115,11 @@ class AuditInput:
         except BadData as error:
             if str(error).startswith(plain(f"{file}: ")):
                 raise
-            return {}, [f"{file.name}: {_sentence(error)}"]
+            return {}, [f"{file.name}: {first_line(error)}"]
 
     @cached_property
-    def _noted_splits(self) -> tuple[dict[str, FoldPlan], list[str], list[str]]:
-        """Those of this cohort, what is wrong with others of this cohort, and with those of nobody knows whom."""
+    def _recorded_splits(self) -> tuple[dict[str, FoldPlan], list[str], list[str]]:
+        """Splits of this cohort, errors of others of this cohort, and errors of those of an unknown one."""
         splits, refused, damage = {}, list[str](), list[str]()
         for name in [] if self.store is None else self.store.names("splits"):
             assert self.store is not None
@@ -131,12 +127,13 @@ class AuditInput:
                 record = self.store.record("splits", name)
                 cohort_hash, plan = record["cohort"], FoldPlan.from_json(record)
             except BridgeMILError as error:
-                (refused if name.startswith(self.cohort.hash[:12]) else damage).append(_sentence(error))
+                (refused if name.startswith(self.cohort.hash[:12]) else damage).append(first_line(error))
                 continue
             if cohort_hash == self.cohort.hash:
                 splits[name] = plan
         return splits, refused, damage
 
 
-def _sentence(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error's message."""
     return str(error).splitlines()[0]

@@ -1,8 +1,8 @@
-"""Measures of everybody's signal, taken in one pass: what shortcuts, fingerprints and copies are looked for in."""
+"""Measures of all subjects' signals, computed in one pass for the checks of shortcuts, identification and copies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,55 +10,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_power, held_bands
 
-LINES = (50, 60)  # Hz: the mains of the world
+LINES = (50, 60)  # Hz
 FLAT = 0.02  # a window's channel is flat below this share of the channel's usual standard deviation
 BLOCK = 512  # windows transformed at once, which bounds the memory
-MOST_POWERS = 100  # windows of a person whose band powers are kept
-MATCH_BAND = (2.0, 20.0)  # Hz: where copies are looked for; filters and rates leave it as it is
+MOST_POWERS = 100  # windows of a subject whose band powers are kept
+MATCH_BAND = (2.0, 20.0)  # Hz: where copies are looked for; unaffected by common filters and rates
 MOST_MATCH_CHANNELS = 8
-TABLES, BITS = 8, 24  # of the windows' codes: equal in one table is reason enough to compare two windows
+TABLES, BITS = 8, 24  # of the windows' hash codes: two windows that agree in one table are compared
 
 
 @dataclass(frozen=True)
-class PersonMeasures:
-    """Of one person with n windows.
+class SubjectMeasures:
+    """Of one subject with n windows."""
 
-    Parameters
-    ----------
-    powers
-        Log band power of evenly spaced windows, m x (channels * bands), m at most ``MOST_POWERS``.
-    flat
-        Share of windows x channels that are flat.
-    amplitude
-        Log of the mean standard deviation of a window, in microvolts.
-    line
-        Log share of the power within 1 Hz of the mains, by its frequency in Hz; where the signal holds it.
-    peak
-        The largest absolute value, in microvolts.
-    spectrum
-        Median power of the same windows over windows and channels, in dB; one per bin of a window's spectrum.
-    codes
-        Of each window, n x ``TABLES``: equal for windows that are the same but for scale and sign; -1 if it is flat.
-    """
-
-    powers: NDArray[np.float32]
-    flat: float
-    amplitude: float
-    line: dict[int, float]
-    peak: float
-    spectrum: NDArray[np.float32]
-    codes: NDArray[np.int32]
+    powers: NDArray[np.float32]  # log band power of m <= MOST_POWERS evenly spaced windows, m x (channels * bands)
+    flat: float  # share of windows x channels that are flat
+    amplitude: float  # log of the mean standard deviation of a window, in microvolts
+    line: dict[int, float]  # log share of the power within 1 Hz of each line frequency in Hz that the signal holds
+    peak: float  # the largest absolute value, in microvolts
+    spectrum: NDArray[np.float32]  # median power of the same windows over windows and channels, in dB, by bin
+    codes: NDArray[np.int32]  # n x TABLES: equal for windows that are equal but for scale and sign; -1 if flat
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Of everybody, by subject."""
+    """Of all subjects."""
 
-    people: dict[str, PersonMeasures]
-    lines: tuple[int, ...]  # mains frequencies that the signal holds
-    top: float  # Hz up to which rate and low-pass have left the signal
+    subjects: dict[str, SubjectMeasures]
+    lines: tuple[int, ...]  # line frequencies that the signal holds, in Hz
+    top: float  # the highest frequency that rate and low-pass have left in the signal, in Hz
 
 
 def match_bins(cohort: Cohort) -> NDArray[np.intp]:
@@ -76,35 +58,34 @@ def match_channels(cohort: Cohort, most: int = MOST_MATCH_CHANNELS) -> list[int]
 
 
 def differences(values: NDArray[Any], channels: list[int]) -> NDArray[Any]:
-    """Differences of neighbours among these channels, in which the reference and what all electrodes share drop out.
+    """Differences of neighbours among these channels, which do not depend on the reference.
 
     Parameters
     ----------
-    values
-        ... x channels x samples or bins.
-    channels
-        From ``match_channels``; a single one stays as it is.
+    values : ndarray of shape (..., n_channels, n_samples or n_bins)
+    channels : list of int
+        From ``match_channels``; a single one is returned unchanged.
     """
     chosen: NDArray[Any] = values[..., channels, :]
     return np.diff(chosen, axis=-2) if len(channels) > 1 else chosen
 
 
 def held_top(cohort: Cohort) -> float:
-    """The frequency in Hz up to which native rate, rate and low-pass have left the signal."""
+    """The highest frequency in Hz that native rate, rate and low-pass have left in the signal."""
     top = min(cohort.native_sfreq or cohort.sfreq, cohort.sfreq) / 2 - 1
     high = cohort.preparation.get("high")
     return top if high is None else min(top, float(high))
 
 
 def held_lines(cohort: Cohort) -> tuple[int, ...]:
-    """The mains frequencies that rate, low-pass and notch have left in the signal."""
+    """The line frequencies that rate, low-pass and notch have left in the signal, in Hz."""
     edge = held_top(cohort)
     notch = [float(frequency) for frequency in cohort.preparation.get("notch") or ()]
     return tuple(line for line in LINES if line < edge and not any(abs(line - f) < 2 for f in notch))
 
 
 def spectra(windows: NDArray[np.float32]) -> NDArray[np.complex64]:
-    """Of windows (n x C x T): n x C x bins, tapered."""
+    """Spectra of windows (n, C, T) with a Hann taper, shape (n, C, n_bins)."""
     from scipy.fft import rfft
 
     taper = np.hanning(windows.shape[-1] + 2)[1:-1].astype(np.float32)
@@ -113,7 +94,7 @@ def spectra(windows: NDArray[np.float32]) -> NDArray[np.complex64]:
 
 
 def unit_phases(spectrum: NDArray[np.complex64]) -> NDArray[np.float32]:
-    """Phases alone, as vectors: n x (2 * channels * bins). Scale has gone; a flipped sign flips the vector."""
+    """Phases as vectors of shape (n, 2 * channels * bins): independent of scale; a flipped sign flips the vector."""
     size = np.abs(spectrum)
     phases = np.divide(spectrum, size, out=np.zeros_like(spectrum), where=size > 1e-12)
     flat = phases.reshape(len(spectrum), -1)
@@ -121,29 +102,23 @@ def unit_phases(spectrum: NDArray[np.complex64]) -> NDArray[np.float32]:
 
 
 def measure(cohort: Cohort) -> Measures:
-    """Read everybody's windows once.
-
-    Parameters
-    ----------
-    cohort
-        Whose signal.
-    """
+    """Measure all subjects of a cohort; each window is read once."""
     lines = held_lines(cohort)
     bins, channels = match_bins(cohort), match_channels(cohort)
     size = 2 * len(bins) * max(1, len(channels) - 1)
     planes = np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)
-    people = {subject: _person(cohort, subject, lines, bins, channels, planes) for subject in cohort.subjects}
-    return Measures(people, lines, held_top(cohort))
+    subjects = {subject: _subject(cohort, subject, lines, bins, channels, planes) for subject in cohort.subjects}
+    return Measures(subjects, lines, held_top(cohort))
 
 
-def _person(
+def _subject(
     cohort: Cohort,
     subject: str,
     lines: tuple[int, ...],
     bins: NDArray[np.intp],
     channels: list[int],
     planes: NDArray[np.float32],
-) -> PersonMeasures:
+) -> SubjectMeasures:
     bag = cohort.windows(subject)
     frequencies = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
     bands, _ = held_bands(CLINICAL_BANDS, cohort.signal)
@@ -156,7 +131,7 @@ def _person(
         stds.append(part.std(axis=-1))
         codes.append(_codes(unit_phases(differences(spectrum, channels)[..., bins]), planes, stds[-1]))
         kept = chosen[(chosen >= first) & (chosen < first + len(part))] - first
-        powers.append(_band_powers(power[kept], frequencies, list(bands.values())))
+        powers.append(_log_powers(power[kept], frequencies, bands))
         logs.append(10 * np.log10(power[kept].reshape(-1, len(frequencies)) + 1e-9))
         peak = max(peak, float(part.max()), -float(part.min()))
         if lines:
@@ -168,20 +143,19 @@ def _person(
     shares = {line: float(np.log10(max(at_line[line] / max(total, 1e-30), 1e-12))) for line in lines}
     amplitude = float(np.log(max(float(std.mean()), 1e-12)))
     spectrum = np.median(np.concatenate(logs), axis=0).astype(np.float32)
-    return PersonMeasures(np.concatenate(powers), flat, amplitude, shares, peak, spectrum, np.concatenate(codes))
+    return SubjectMeasures(np.concatenate(powers), flat, amplitude, shares, peak, spectrum, np.concatenate(codes))
 
 
-def _band_powers(
-    power: NDArray[np.float32], frequencies: NDArray[np.floating], bands: Sequence[Band]
+def _log_powers(
+    power: NDArray[np.float32], frequencies: NDArray[np.floating], bands: Mapping[str, Band]
 ) -> NDArray[np.float32]:
-    """Log power of each channel and band: n x (channels * bands); of all frequencies where there is no band."""
-    parts = [power[..., (frequencies >= low) & (frequencies < high)] for low, high in bands]
-    logs = [np.log(part.sum(axis=-1) + 1e-9) for part in parts]
-    return np.concatenate(logs or [np.log(power.sum(axis=-1) + 1e-9)], axis=1).astype(np.float32)
+    """Log power of each band and channel, shape (n, bands * channels); of all frequencies where there is no band."""
+    parts = band_power(power, frequencies, bands.values()) if bands else power.sum(axis=-1, keepdims=True)
+    return np.log(parts + 1e-9).swapaxes(1, 2).reshape(len(power), -1).astype(np.float32)
 
 
 def _codes(vectors: NDArray[np.float32], planes: NDArray[np.float32], std: NDArray[np.float32]) -> NDArray[np.int32]:
-    """On which side of random planes a window lies, as ``TABLES`` numbers; the opposite window has the same ones."""
+    """Hash codes by the side of random planes on which a window lies (Charikar, 2002); equal for the flipped window."""
     sides = (vectors @ planes > 0).reshape(len(vectors), TABLES, BITS)
     sides ^= ~sides[..., :1]
     places = np.arange(BITS, dtype=np.int32)

@@ -1,181 +1,145 @@
-"""Did anything of a run see its test subjects? What computing it again says."""
+"""Did a run see its test subjects, by computing it again?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.audit.findings import Finding, shortened
-from bridgemil.audit.inputs import AuditInput
-from bridgemil.audit.permutation import said_of
+from bridgemil.audit.inputs import AuditInput, first_line
+from bridgemil.audit.permutation import cached_probabilities
 from bridgemil.audit.provenance import fold_of
+from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import Settings
-from bridgemil.models import BaselineModel, Model, NetworkModel, fit
+from bridgemil.models import BaselineModel, NetworkModel, fit
 from bridgemil.models.fitting import FitCache
-from bridgemil.runs import RESULTS_VERSION, read_features
+from bridgemil.models.model import Features
+from bridgemil.runs import RESULTS_VERSION, RunStore, read_features
 
 NAME = "recomputed"
-CLOSE = 1e-4  # of probabilities and scales: another machine rounds otherwise
-MOST_PEOPLE = 2  # of each run, whose features and predictions are computed again
+CLOSE = 1e-4  # tolerance of probabilities and scales: other machines round differently
+MOST_SUBJECTS = 2  # of each run, whose features and predictions are recomputed
+PARTS = ("scale", "features", "predictions", "fit")
 
 
 def check(inputs: AuditInput) -> list[Finding]:
-    """Scale, features, predictions and, of baselines, the whole fit of a few runs drawn at random."""
+    """Scale, features, predictions and, of baselines, the whole fit of a few randomly chosen runs."""
     if not inputs.runs:
         return []
-    rng = np.random.default_rng(inputs.options.seed)
-    names = sorted(name for name, about in inputs.runs.items() if about.get("results_version") == RESULTS_VERSION)
+    assert inputs.store is not None
+    rng, sample = np.random.default_rng(inputs.options.seed), inputs.options.sample
+    names = sorted(name for name, run in inputs.runs.items() if run.get("results_version") == RESULTS_VERSION)
     networks = [name for name in names if inputs.runs[name]["settings"].get("stage2")]
     baselines = [name for name in names if name not in networks]
-    half = max(1, inputs.options.sample // 2)
-    drawn = _drawn(rng, networks, inputs.options.sample - min(half, len(baselines)))
-    drawn += _drawn(rng, baselines, inputs.options.sample - len(drawn))
-    wrong, done = [], dict.fromkeys(("scale", "features", "predictions", "fit"), 0)
-    notes, cache = _left_out(len(inputs.runs) - len(names)), _StoredFeatures(inputs)
+    drawn = _drawn(rng, networks, sample - min(max(1, sample // 2), len(baselines)))
+    drawn += _drawn(rng, baselines, sample - len(drawn))
+    problems, notes, done, cache = [], list[str](), dict.fromkeys(PARTS, 0), _StoredFeatures(inputs.store)
     for identity in drawn:
         try:
-            wrong += [f"run {identity}: {line}" for line in _run(inputs, identity, cache, done)]
-        except BadUse as error:  # such as a user's own code, which a folder never makes run
-            notes.append(f"run {identity}: could not be computed again ({str(error).splitlines()[0]})")
+            for part, found in _Run(inputs.cohort, inputs.store, identity, inputs.runs[identity], cache).compare():
+                done[part] += 1
+                problems += [f"run {identity}: {found}"] if found else []
+        except BadUse as error:  # such as a user's own code, which a folder never runs
+            notes.append(f"run {identity}: could not be recomputed ({first_line(error)})")
         except (BridgeMILError, OSError, ValueError, KeyError) as error:
-            wrong.append(f"run {identity}: is damaged ({str(error).splitlines()[0]})")
-    counted = ", ".join(f"{n} {what}" for what, n in done.items() if n)
+            problems.append(f"run {identity}: is damaged ({first_line(error)})")
+    counted = ", ".join(f"{n} {part}" for part, n in done.items() if n)
     how = f"{len(drawn)} of {len(inputs.runs)} runs drawn at random; compared: {counted or 'nothing'}"
     numbers = {"drawn": drawn, "runs": len(inputs.runs), **done}
-    if wrong:
-        message = f"Computed again, runs are not what they should be ({how})."
+    if problems:
         fix = "delete these runs (and RUNS/features if features differ) and run the same command again"
-        return [Finding(NAME, "FAIL", message, shortened(wrong + notes), fix, numbers)]
+        message = f"Recomputed, runs differ from what is stored ({how})."
+        return [Finding(NAME, "FAIL", message, shortened(problems + notes), fix, numbers)]
     if not counted:
-        return [Finding(NAME, "SKIP", f"Nothing could be computed again ({how}).", shortened(notes))]
-    message = f"Computed again from training subjects alone, nothing differs ({how})."
+        return [Finding(NAME, "SKIP", f"Nothing could be recomputed ({how}).", shortened(notes))]
+    message = f"Recomputed from training subjects alone, nothing differs ({how})."
     return [Finding(NAME, "PASS", message, shortened(notes), numbers=numbers)]
-
-
-def _left_out(n_earlier: int) -> list[str]:
-    return [f"{n_earlier} of an earlier results version: not computed again"] if n_earlier else []
 
 
 def _drawn(rng: np.random.Generator, names: list[str], most: int) -> list[str]:
     return sorted(rng.permutation(names)[: max(0, most)].tolist()) if names else []
 
 
-def _run(inputs: AuditInput, identity: str, cache: FitCache, done: dict[str, int]) -> list[str]:
-    """What is wrong with one run."""
-    assert inputs.store is not None
-    about, model = inputs.runs[identity], inputs.store.model(identity)
-    wrong = []
-    if isinstance(model, NetworkModel) and model.scale is not None:
-        done["scale"] += 1
-        wrong += _scale(inputs, about, model)
-    wrong += _features(inputs, about, model, done)
-    wrong += _predictions(inputs, identity, about, model, done)
-    if isinstance(model, BaselineModel) and _is_quick(inputs, about, model):
-        done["fit"] += 1
-        wrong += _fit(inputs, identity, about, cache)
-    return wrong
+class _StoredFeatures(FitCache):
+    """Features on disk where runs keep them, else in memory; nothing is written."""
+
+    def __init__(self, store: RunStore) -> None:
+        super().__init__()
+        self.store = store
+
+    def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """Read, or compute once."""
+        folder = self.store.features(key, signal_hash)
+        return read_features(folder) if folder.is_dir() else super().features(key, signal_hash, compute)
 
 
-def _scale(inputs: AuditInput, about: Mapping[str, Any], model: NetworkModel) -> list[str]:
+@dataclass(frozen=True)
+class _Run:
+    """A stored run, compared with what its training subjects give."""
+
+    cohort: Cohort
+    store: RunStore
+    identity: str
+    metadata: Mapping[str, Any]
+    cache: FitCache
+
+    def compare(self) -> Iterator[tuple[str, str]]:
+        """What was compared (of ``PARTS``), and the difference; empty where there is none."""
+        fold, model = fold_of(self.metadata), self.store.model(self.identity)
+        used = subset(self.cohort, fold.kept)
+        columns = [f"p_{name}" for name in self.cohort.classes]
+        stored = self.store.predictions(self.identity).set_index("subject")[columns]
+        if isinstance(model, NetworkModel) and model.scale is not None:
+            yield "scale", _scale(used, fold, model.scale)
+        if model.features is not None and not fold.kept:
+            yield from self._features(model.features, fold.test[:MOST_SUBJECTS])
+        for subject in fold.test[:MOST_SUBJECTS]:
+            p, before = model.predict(used.windows(subject)).probabilities, stored.loc[subject].to_numpy(dtype=float)
+            same = np.allclose(p, before, atol=10 * CLOSE)
+            yield "predictions", "" if same else f"its model gives {_p(p)} for {subject}, its predictions {_p(before)}"
+        if isinstance(model, BaselineModel) and self._can_refit(model, fold):
+            settings, seed = Settings.model_validate(self.metadata["settings"]), int(self.metadata["seed"])
+            again = fit(used, fold.train, fold.validation, settings, seed, cache=self.cache).model
+            p = np.stack([cached_probabilities(again, used, subject, self.cache) for subject in fold.test])
+            same = np.allclose(p, stored.loc[list(fold.test)].to_numpy(dtype=float), atol=100 * CLOSE)
+            yield "fit", "" if same else "fitted again on its training subjects alone, it predicts something else"
+
+    def _features(self, features: Features, subjects: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """The stored features of a subject are those of its windows alone."""
+        for subject in subjects:
+            folder = self.store.features(features.key, self.cohort.records[subject].signal_hash)
+            if folder.is_dir():
+                before, again = read_features(folder), features.compute(self.cohort.windows(subject))
+                same = before.shape == again.shape and np.allclose(before, again, rtol=1e-3, atol=1e-3)
+                yield "features", "" if same else f"the stored features of {subject} are not those of its windows"
+
+    def _can_refit(self, model: BaselineModel, fold: Fold) -> bool:
+        """Whether a fit is fast: its features are stored, or are quickly computed."""
+        key = model.features.key
+        folders = [self.store.features(key, self.cohort.records[who].signal_hash) for who in (*fold.train, *fold.test)]
+        return model.baseline.front_end is None or (not fold.kept and all(folder.is_dir() for folder in folders))
+
+
+def _scale(cohort: Cohort, fold: Fold, scale: tuple[Any, Any]) -> str:
     """The stored normalisation is that of the training subjects."""
-    assert model.scale is not None
-    subjects = fold_of(about)
-    used = subset(inputs.cohort, subjects.kept)
-    if _alike(model.scale, used.normalisation(sorted(subjects.train))):
-        return []
-    everybody = [*subjects.train, *subjects.validation, *subjects.test]
-    if _alike(model.scale, used.normalisation(sorted(everybody))):
-        return ["its normalisation is that of everybody, test subjects among them"]
-    return ["its normalisation is not that of its training subjects"]
 
+    def is_of(subjects: Sequence[str]) -> bool:
+        found = cohort.normalisation(sorted(subjects))
+        return all(np.allclose(a, b, rtol=CLOSE, atol=1e-6) for a, b in zip(scale, found, strict=True))
 
-def _alike(one: tuple[Any, Any], two: tuple[Any, Any]) -> bool:
-    return all(np.allclose(a, b, rtol=CLOSE, atol=1e-6) for a, b in zip(one, two, strict=True))
-
-
-def _features(inputs: AuditInput, about: Mapping[str, Any], model: Model, done: dict[str, int]) -> list[str]:
-    """The features kept of a person are those of that person's windows alone."""
-    assert inputs.store is not None
-    if model.features is None:
-        return []
-    wrong = []
-    for subject in list(about["test"])[:MOST_PEOPLE]:
-        folder = _feature_folder(inputs, model.features.key, subject)
-        if not folder.is_dir() or about.get("kept"):
-            continue
-        done["features"] += 1
-        kept = read_features(folder)
-        anew = model.features.compute(inputs.cohort.windows(subject))
-        if kept.shape != anew.shape or not np.allclose(kept, anew, rtol=1e-3, atol=1e-3):
-            wrong.append(f"the features kept of {subject} are not those of that person's windows")
-    return wrong
-
-
-def _feature_folder(inputs: AuditInput, key: str, subject: str) -> Path:
-    assert inputs.store is not None
-    return inputs.store.features(key, inputs.cohort.records[subject].signal_hash)
-
-
-def _predictions(
-    inputs: AuditInput, identity: str, about: Mapping[str, Any], model: Model, done: dict[str, int]
-) -> list[str]:
-    """What the stored model says of test subjects is what the run says it said."""
-    assert inputs.store is not None
-    table = inputs.store.predictions(identity).set_index("subject")
-    used, wrong = subset(inputs.cohort, fold_of(about).kept), []
-    for subject in list(about["test"])[:MOST_PEOPLE]:
-        done["predictions"] += 1
-        said = model.predict(used.windows(subject)).probabilities
-        noted = table.loc[subject, [f"p_{name}" for name in inputs.cohort.classes]].to_numpy(dtype=float)
-        if not np.allclose(said, noted, atol=10 * CLOSE):
-            wrong.append(f"its model says {_p(said)} of {subject}, its predictions {_p(noted)}")
-    return wrong
+    if is_of(fold.train):
+        return ""
+    if is_of((*fold.train, *fold.validation, *fold.test)):
+        return "its normalisation is that of all subjects, including test subjects"
+    return "its normalisation is not that of its training subjects"
 
 
 def _p(values: Any) -> str:
     return "/".join(f"{value:.3f}" for value in values)
-
-
-def _is_quick(inputs: AuditInput, about: Mapping[str, Any], model: BaselineModel) -> bool:
-    """Whether the fit can be done again in a moment: features that take long are there."""
-    key = model.features.key
-    people = [*about["train"], *about["test"]]
-    stored = not about.get("kept") and all(_feature_folder(inputs, key, subject).is_dir() for subject in people)
-    return stored or bool(model.facts.settings.method == "bandpower")
-
-
-class _StoredFeatures(FitCache):
-    """Features that runs keep, where they do; nothing is written."""
-
-    def __init__(self, inputs: AuditInput) -> None:
-        super().__init__()
-        assert inputs.store is not None
-        self.store = inputs.store
-
-    def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """Those on disk, else computed and kept in memory."""
-        folder = self.store.features(key, signal_hash)
-        if folder.is_dir():
-            return read_features(folder)
-        return super().features(key, signal_hash, compute)
-
-
-def _fit(inputs: AuditInput, identity: str, about: Mapping[str, Any], cache: FitCache) -> list[str]:
-    """A baseline fitted anew on the training subjects says the same of the test subjects."""
-    assert inputs.store is not None
-    subjects = fold_of(about)
-    used = subset(inputs.cohort, subjects.kept)
-    settings = Settings.model_validate(about["settings"])
-    fitted = fit(used, subjects.train, subjects.validation, settings, int(about["seed"]), cache=cache)
-    table = inputs.store.predictions(identity).set_index("subject")
-    noted = table.loc[list(subjects.test), [f"p_{name}" for name in inputs.cohort.classes]].to_numpy(dtype=float)
-    said = np.stack([said_of(fitted.model, used, subject, cache) for subject in subjects.test])
-    if np.allclose(said, noted, atol=100 * CLOSE):
-        return []
-    return ["fitted again on its training subjects alone, it says something else of its test subjects"]

@@ -1,9 +1,9 @@
-"""Whether two aligned signals are one: correlations by channel and piece, with artefacts removed from both.
+"""Whether two aligned signals are the same: correlations by channel and piece, with artefacts removed from both.
 
 An electrode pop of millivolts dominates every correlation it is part of, and two unrelated recordings with a pop each
 correlate at the offset that aligns them. Samples that change much faster than the channel usually does are therefore
-removed before the signals are filtered, each channel counts once whatever its amplitude, and two recordings are one
-only if most channels agree in several pieces, at one offset and with one sign.
+removed before the signals are filtered, each channel has the same weight whatever its amplitude, and two recordings are
+the same only if most channels agree in several pieces, at one offset and with one sign.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bridgemil.audit.measures import MATCH_BAND
 
 PIECE = 2.0  # seconds compared at a time
-SAME_PIECE = 0.7  # median correlation over channels from which a piece is one signal; unrelated EEG reaches 0.52
+SAME_PIECE = 0.7  # median correlation over channels from which a piece is the same signal; unrelated EEG reaches 0.52
 FEWEST, SHARE = 4, 0.75  # pieces that must agree; of a recording with fewer, this share of them
 STEP = 5.0  # usual steps from a sample to the next, above which it is an artefact (0.1 % of Gaussian steps)
 AROUND = 0.05  # seconds before and after an artefact that are removed with it
@@ -25,43 +25,27 @@ AROUND = 0.05  # seconds before and after an artefact that are removed with it
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A signal without its artefacts.
+    """A signal without its artefacts, channels x samples."""
 
-    Parameters
-    ----------
-    values
-        Channels x samples: steps between samples, limited to ``MATCH_BAND``; zero where not ``kept``.
-    kept
-        Channels x samples: False in artefacts and gaps.
-    """
-
-    values: NDArray[np.float32]
-    kept: NDArray[np.bool_]
+    values: NDArray[np.float32]  # differences of successive samples, limited to MATCH_BAND; zero where not kept
+    kept: NDArray[np.bool_]  # False in artefacts and gaps
 
 
 def referenced_to_median(values: NDArray[Any], channels: list[int]) -> NDArray[Any]:
-    """These channels minus their median at each sample, from which any reference and single bad channels drop out.
-
-    Parameters
-    ----------
-    values
-        Channels x samples.
-    channels
-        Their numbers; a single one stays as it is.
-    """
+    """These channels (of channels x samples) minus their median at each sample; independent of the reference."""
     chosen: NDArray[Any] = values[channels]
     return chosen - np.median(chosen, axis=0) if len(channels) > 1 else chosen
 
 
 def without_artefacts(line: NDArray[np.float32], sfreq: float) -> Cleaned:
-    """Remove pops and drifts: steps from sample to sample, which weight EEG evenly, without the extreme ones.
+    """Remove pops and drifts: differences of successive samples, which whiten EEG, without the extreme ones.
 
     Parameters
     ----------
-    line
-        Channels x samples; zero in gaps.
-    sfreq
-        Samples per second.
+    line : ndarray of shape (n_channels, n_samples)
+        Zero in gaps.
+    sfreq : float
+        In Hz.
     """
     from scipy.fft import irfft, next_fast_len, rfft
     from scipy.ndimage import maximum_filter1d
@@ -87,15 +71,7 @@ def _edges(frequencies: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def window_correlation(a: NDArray[np.float32], b: NDArray[np.float32], sfreq: float) -> float:
-    """Median correlation over the channels of two windows.
-
-    Parameters
-    ----------
-    a, b
-        Channels x samples.
-    sfreq
-        Samples per second.
-    """
+    """Median correlation over the channels of two windows (channels x samples)."""
     channels = list(range(len(a)))
     one, two = (without_artefacts(referenced_to_median(window, channels), sfreq) for window in (a, b))
     r = _pieces(one, two, a.shape[1])
@@ -103,16 +79,16 @@ def window_correlation(a: NDArray[np.float32], b: NDArray[np.float32], sfreq: fl
 
 
 def best_lag(a: Cleaned, b: Cleaned, lag: int, sfreq: float) -> float | None:
-    """The offset near ``lag`` at which most pieces agree; None where no piece does at any.
+    """The offset in samples near ``lag`` at which most pieces agree; None if no piece agrees at any offset.
 
     Parameters
     ----------
-    a, b
+    a, b : Cleaned
         Two timelines.
-    lag
-        Samples by which b may come later, to within half a period of the highest frequency.
-    sfreq
-        Samples per second.
+    lag : int
+        Samples by which b may be later, to within half a period of the highest frequency.
+    sfreq : float
+        In Hz.
     """
     near = round(sfreq / (2 * MATCH_BAND[1]))
     lags = [lag + step / 2 for step in range(-2 * near, 2 * near + 1)]  # half samples: it may have been resampled
@@ -122,16 +98,9 @@ def best_lag(a: Cleaned, b: Cleaned, lag: int, sfreq: float) -> float | None:
 
 
 def shared(a: Cleaned, b: Cleaned, lag: float, sfreq: float) -> tuple[float, float]:
-    """Seconds that are one signal at this offset (0 where too few pieces agree), and their correlation.
+    """Seconds of two timelines that are the same if b is ``lag`` samples later, and their correlation.
 
-    Parameters
-    ----------
-    a, b
-        Two timelines.
-    lag
-        Samples by which b comes later.
-    sfreq
-        Samples per second.
+    Both are 0 where too few pieces agree.
     """
     size = round(PIECE * sfreq)
     r = _pieces(*_aligned(a, b, lag), size)
@@ -144,15 +113,11 @@ def shared(a: Cleaned, b: Cleaned, lag: float, sfreq: float) -> tuple[float, flo
 
 
 def _pieces(a: Cleaned, b: Cleaned, size: int) -> NDArray[np.float64]:
-    """Of pieces of two aligned signals, the median correlation over channels; 0 where most channels have too little."""
+    """Median correlation over channels of each piece; 0 where artefacts cover most of most channels."""
     n = a.values.shape[1] // size
-
-    def cut(values: NDArray[Any]) -> NDArray[Any]:
-        pieces: NDArray[Any] = values[:, : n * size].reshape(len(values), n, size)
-        return pieces
-
-    kept = cut(a.kept & b.kept)
-    one, two = cut(a.values) * kept, cut(b.values) * kept
+    shape = (len(a.values), n, size)
+    kept = (a.kept & b.kept)[:, : n * size].reshape(shape)
+    one, two = (each.values[:, : n * size].reshape(shape) * kept for each in (a, b))
     products = np.einsum("cps,cps->cp", one, two)
     norms = np.sqrt(np.einsum("cps,cps->cp", one, one) * np.einsum("cps,cps->cp", two, two))
     r = np.divide(products, norms, out=np.zeros_like(products), where=norms > 1e-12)
@@ -165,14 +130,10 @@ def _pieces(a: Cleaned, b: Cleaned, size: int) -> NDArray[np.float64]:
 
 
 def _aligned(a: Cleaned, b: Cleaned, lag: float) -> tuple[Cleaned, Cleaned]:
-    """The stretches of both that coincide if b comes ``lag`` samples later; half samples by the mean of two."""
+    """The parts of both that coincide if b is ``lag`` samples later; half samples by interpolation."""
     whole = int(np.floor(lag))
     if lag != whole:
         b = Cleaned(((b.values[:, :-1] + b.values[:, 1:]) / 2).astype(np.float32), b.kept[:, :-1] & b.kept[:, 1:])
     first, last = max(0, -whole), min(a.values.shape[1], b.values.shape[1] - whole)
-    last = max(first, last)
-
-    def part(of: Cleaned, begin: int, end: int) -> Cleaned:
-        return Cleaned(of.values[:, begin:end], of.kept[:, begin:end])
-
-    return part(a, first, last), part(b, first + whole, last + whole)
+    in_a, in_b = slice(first, max(first, last)), slice(first + whole, max(first, last) + whole)
+    return Cleaned(a.values[:, in_a], a.kept[:, in_a]), Cleaned(b.values[:, in_b], b.kept[:, in_b])

@@ -1,16 +1,53 @@
-"""Are there duplicate signals across subjects?"""
+"""Are there duplicate signals across subjects: equal windows, or recordings that overlap at any offset?
+
+Windows are compared if their hash codes agree, which do not depend on scale and sign. Recordings are laid out in time,
+and every two of them are correlated at all offsets, by phases only, so that no strong rhythm dominates. Both use
+differences of electrodes, which do not depend on the reference. Candidates are compared sample by sample, without their
+artefacts (see ``resemblance``).
+"""
 
 from __future__ import annotations
 
-from bridgemil.audit.copies import Copy, groups_of, laid_out, overlapping, same_windows
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
 from bridgemil.audit.findings import Finding, shortened
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.audit.measures import MATCH_BAND
+from bridgemil.audit.measures import (
+    MATCH_BAND,
+    SubjectMeasures,
+    differences,
+    match_bins,
+    match_channels,
+    spectra,
+    unit_phases,
+)  # fmt: skip
+from bridgemil.audit.resemblance import (
+    Cleaned,
+    best_lag,
+    referenced_to_median,
+    shared,
+    window_correlation,
+    without_artefacts,
+)  # fmt: skip
 from bridgemil.cohort.cohort import Cohort
 
 NAME = "same_signal"
-# A calibration pulse or an artefact may fill a window of two recordings; hardly three seconds of them.
+# A calibration pulse or an artefact may fill one window of two recordings, but hardly three seconds of them.
 LONG, SHARE = 3.0, 0.75  # seconds in common from which it is a FAIL; of shorter recordings, this share
+SAME = 0.95  # correlation from which two windows are one signal
+WORTHWHILE = 0.5  # mean agreement of phases of two windows that are worth correlating
+STANDS_OUT = 6.5  # standard deviations of a pair's correlation over all offsets
+MOST_SECONDS = 1800.0  # of a subject's timeline
+MOST_PAIRS = 15_000  # correlations of recordings; with more pairs subjects are compared in groups
+MOST_CANDIDATES = 400  # pairs that are compared sample by sample
+LOUD = 400  # samples over which the amplitude is normalised
+CLIP = 4.0  # of that amplitude: a pop within them has no more weight than a large wave
+ROOM = 400e6  # bytes for the spectra of all timelines and of groups of them
+BYTES = 8  # of a phase, complex64
 # Measured by benchmarks/copy_limits.py on adftd-300s.
 LIMITS = (
     "Not detected: shared stretches under about 12 s in 300 s that start at another place in the window, a sampling "
@@ -21,38 +58,38 @@ LIMITS = (
 def check(inputs: AuditInput) -> list[Finding]:
     """Look for windows and stretches that two subjects share, whatever their scale, sign or offset."""
     cohort = inputs.cohort
-    by_people: dict[tuple[str, str], Copy] = {}
-    for copy in [*overlapping(cohort), *same_windows(cohort, inputs.measures.people)]:
-        earlier = by_people.setdefault((copy.first, copy.second), copy)
+    by_pair: dict[tuple[str, str], Copy] = {}
+    for copy in [*overlapping(cohort), *same_windows(cohort, inputs.measures.subjects)]:
+        earlier = by_pair.setdefault((copy.first, copy.second), copy)
         if copy.seconds > 1.5 * earlier.seconds:
-            by_people[copy.first, copy.second] = copy
+            by_pair[copy.first, copy.second] = copy
     n = len(cohort)
-    if not by_people:
+    if not by_pair:
         message = f"No duplicate signals across subjects ({n * (n - 1) // 2} pairs compared{_how(cohort)}). {LIMITS}"
         return [Finding(NAME, "PASS", message, numbers={"pairs": n * (n - 1) // 2, "copies": []})]
-    copies = sorted(by_people.values(), key=lambda copy: -copy.seconds)
+    copies = sorted(by_pair.values(), key=lambda copy: -copy.seconds)
     labels = {subject: record.label for subject, record in cohort.records.items()}
     lines = [f"{c} [{labels[c.first]} / {labels[c.second]}]" for c in copies]
     long = [copy for copy in copies if copy.seconds >= _long(cohort, copy)]
-    people = sorted({subject for copy in long or copies for subject in (copy.first, copy.second)})
-    numbers = {"subjects": people, "copies": [vars(copy) for copy in copies]}
+    subjects = sorted({subject for copy in long or copies for subject in (copy.first, copy.second)})
+    numbers = {"subjects": subjects, "copies": [vars(copy) for copy in copies]}
     if not long:
-        message = f"{len(people)} subjects share under {LONG:g} s of signal with another subject."
+        message = f"{len(subjects)} subjects share under {LONG:g} s of signal with another subject."
         fix = (
             "look at these windows in the recordings: mark calibration signals and artefacts as BAD and prepare again; "
             "if they are EEG, find out whose, and keep one of the subjects"
         )
         return [Finding(NAME, "WARN", message, shortened(lines), fix, numbers)]
     message = (
-        f"{len(people)} subjects share signal with another subject, which leaks test data into training when they are "
-        "split across folds."
+        f"{len(subjects)} subjects share signal with another subject, which leaks test data into training when split "
+        "across folds."
     )
     fix = "find out whose signal it is, remove or merge these subjects (one subject per person), and prepare again"
     return [Finding(NAME, "FAIL", message, shortened(lines), fix, numbers)]
 
 
 def _how(cohort: Cohort) -> str:
-    """In which band, and where not everything was compared at all offsets."""
+    """The band, and where not everything was compared at all offsets."""
     how = f" between {MATCH_BAND[0]:g} and {MATCH_BAND[1]:g} Hz, at any offset, scale and sign"
     window, most = cohort.n_times / cohort.sfreq, laid_out(cohort)
     if any(record.n_windows * window > most for record in cohort.records.values()):
@@ -63,7 +100,243 @@ def _how(cohort: Cohort) -> str:
 
 
 def _long(cohort: Cohort, copy: Copy) -> float:
-    """Seconds from which these two count as one recording: more than a window, unless there is hardly more."""
+    """Seconds from which a copy is a FAIL: more than a window, unless the recording has hardly more."""
     window = cohort.n_times / cohort.sfreq
     shorter = min(cohort.records[subject].n_windows for subject in (copy.first, copy.second)) * window
     return min(max(LONG, 1.01 * window), SHARE * shorter)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Two subjects with the same signal."""
+
+    first: str
+    second: str
+    seconds: float  # that are the same
+    r: float  # the correlation there; negative where the sign was flipped
+    offset: float | None  # seconds by which it is later in the second; None where windows match one by one
+
+    def __str__(self) -> str:
+        where = "window by window" if self.offset is None else f"{self.offset:+.2f} s apart"
+        return f"{self.first} and {self.second}: {self.seconds:.0f} s are one signal ({where}; r = {self.r:+.3f})"
+
+
+def same_windows(cohort: Cohort, measures: dict[str, SubjectMeasures]) -> list[Copy]:
+    """Pairs of subjects with equal windows."""
+    subjects = list(measures)
+    codes = np.concatenate([measures[subject].codes for subject in subjects])
+    sizes = [len(measures[subject].codes) for subject in subjects]
+    owner = np.repeat(np.arange(len(subjects)), sizes)
+    window = np.concatenate([np.arange(size) for size in sizes])
+    pairs = {pair for table in codes.T for pair in _equal(table, owner)}
+    by_pair: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for a, b in pairs:
+        by_pair.setdefault((int(owner[a]), int(owner[b])), []).append((int(window[a]), int(window[b])))
+    copies = []
+    for (a, b), rows in sorted(by_pair.items()):
+        r = _windows_alike(cohort, subjects[a], subjects[b], np.array(sorted(rows)))
+        if len(r):
+            seconds = len(r) * cohort.n_times / cohort.sfreq
+            copies.append(Copy(subjects[a], subjects[b], seconds, float(np.median(r)), None))
+    return copies
+
+
+def _equal(table: NDArray[np.int32], owner: NDArray[np.intp]) -> list[tuple[int, int]]:
+    """Windows of two subjects with one code; of more than eight equal ones, each with its next eight only."""
+    order = np.lexsort((owner, table))
+    sorted_codes, pairs = table[order], list[tuple[int, int]]()
+    for step in range(1, 9):
+        same = (sorted_codes[step:] == sorted_codes[:-step]) & (sorted_codes[step:] >= 0)
+        if not same.any():
+            break
+        a, b = order[:-step][same], order[step:][same]
+        apart = owner[a] != owner[b]
+        pairs += zip(np.minimum(a, b)[apart].tolist(), np.maximum(a, b)[apart].tolist(), strict=True)
+    return pairs
+
+
+def _windows_alike(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The correlations of those pairs of windows that are the same."""
+    rows = rows[_agreement(cohort, first, second, rows) > WORTHWHILE]
+    one, two = ([cohort.windows(subject)[row] for row in rows[:, side]] for side, subject in enumerate((first, second)))
+    r = np.array([window_correlation(a, b, cohort.sfreq) for a, b in zip(one, two, strict=True)])
+    same = np.abs(r) > SAME
+    best = np.unique(rows[same][:, 0], return_index=True)[1]
+    alike: NDArray[np.float64] = r[same][best]
+    return alike
+
+
+def _agreement(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The mean agreement of phases of pairs of windows, whatever the sign: fast, but sensitive to artefacts."""
+    bins, channels = match_bins(cohort), match_channels(cohort)
+    a, b = (
+        unit_phases(spectra(differences(np.array(cohort.windows(subject)[rows[:, side]]), channels))[..., bins])
+        for side, subject in enumerate((first, second))
+    )
+    agreement: NDArray[np.float64] = 2 * np.abs((a * b).sum(axis=1)) / a.shape[1]
+    return agreement
+
+
+def overlapping(cohort: Cohort) -> list[Copy]:
+    """Pairs of subjects whose recordings overlap at some offset."""
+    copies = []
+    channels = match_channels(cohort)
+    for first, second, lag in _candidates(cohort):
+        few = _cleaned_pair(cohort, first, second, channels)
+        best = best_lag(*few, lag, cohort.sfreq)
+        if best is None:
+            continue
+        a, b = _cleaned_pair(cohort, first, second, list(range(len(cohort.channels))))
+        seconds, r = shared(a, b, best, cohort.sfreq)
+        if seconds:
+            copies.append(Copy(first, second, seconds, r, best / cohort.sfreq))
+    return copies
+
+
+def _cleaned_pair(cohort: Cohort, first: str, second: str, channels: list[int]) -> tuple[Cleaned, Cleaned]:
+    one, two = (
+        without_artefacts(timeline(cohort, subject, channels, reference_free=referenced_to_median), cohort.sfreq)
+        for subject in (first, second)
+    )
+    return one, two
+
+
+def laid_out(cohort: Cohort) -> float:
+    """Seconds of each timeline that are compared at all offsets: fewer with many subjects, to bound the memory."""
+    # A tenth is left for rounding up to a length that is fast to transform.
+    bins = 0.9 * ROOM / (_spectra_kept(len(cohort)) * BYTES)
+    fitting = bins / (2 * (MATCH_BAND[1] - MATCH_BAND[0]))
+    return max(min(MOST_SECONDS, fitting), cohort.n_times / cohort.sfreq)
+
+
+def timeline(
+    cohort: Cohort,
+    subject: str,
+    channels: list[int],
+    seconds: float = MOST_SECONDS,
+    reference_free: Callable[[NDArray[np.float32], list[int]], NDArray[np.float32]] = differences,
+) -> NDArray[np.float32]:
+    """A subject's recordings, one after the other; zero where there is no window.
+
+    Parameters
+    ----------
+    cohort, subject
+        Whose signal.
+    channels : list of int
+        Numbers of the channels.
+    seconds : float
+        Length at most; at least a window.
+    reference_free : callable
+        Removes the reference: ``differences`` of neighbours, or ``referenced_to_median``.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_samples)
+        The output of ``reference_free`` for these channels.
+    """
+    begins = _begins(cohort, subject)
+    most = round(seconds * cohort.sfreq)
+    inside = np.flatnonzero(begins + cohort.n_times <= max(most, cohort.n_times))
+    bag = cohort.windows(subject)
+    rows = len(reference_free(bag[0], channels))
+    line = np.zeros((rows, int(begins[inside].max()) + cohort.n_times), dtype=np.float32)
+    for row in inside.tolist():
+        line[:, begins[row] : begins[row] + cohort.n_times] = reference_free(bag[row], channels)
+    return line
+
+
+def _begins(cohort: Cohort, subject: str) -> NDArray[np.int64]:
+    """The sample of the timeline at which each window begins."""
+    starts = np.round(cohort.window_starts(subject) * cohort.sfreq).astype(np.int64)
+    begins, at, row = np.empty_like(starts), 0, 0
+    for size in filter(
+        None, cohort.records[subject].recording_windows
+    ):  # all windows of a recording may have been left out
+        part = starts[row : row + size]
+        begins[row : row + size] = part - part.min() + at
+        at, row = int(begins[row : row + size].max()) + cohort.n_times, row + size
+    return begins
+
+
+def _candidates(cohort: Cohort) -> list[tuple[str, str, int]]:
+    """Pairs of subjects whose timelines agree much better at one offset than at all others; the offset in samples."""
+    from scipy.fft import irfft, next_fast_len
+
+    subjects = cohort.subjects
+    groups = groups_of(len(subjects))
+    phases, n, low, high = all_phases(cohort)
+    short = next_fast_len(2 * high, real=True)
+    sums = [phases[group[0]] if len(group) == 1 else phases[group].sum(axis=0) for group in groups]
+    spectrum = np.zeros(short // 2 + 1, dtype=np.complex64)
+    standing: list[tuple[float, int, int, int]] = []
+
+    def compare(a: int, other: NDArray[np.complex64]) -> tuple[float, int]:
+        """How far the best offset stands out, and that offset in samples."""
+        spectrum[low:high] = np.einsum("cf,cf->f", phases[a].conj(), other)
+        correlation = irfft(spectrum, short)
+        size = np.abs(correlation)
+        place = int(size.argmax())
+        lag = place if place <= short // 2 else place - short
+        return float(size[place] / max(float(correlation.std()), 1e-20)), round(lag * n / short)
+
+    for a in range(len(subjects)):
+        for group, together in zip(groups, sums, strict=True):
+            later = [b for b in group if b > a]
+            if not later or (len(later) == len(group) > 1 and compare(a, together)[0] < STANDS_OUT):
+                continue
+            for b in later:
+                height, lag = compare(a, phases[b])
+                if height >= STANDS_OUT:
+                    standing.append((height, a, b, lag))
+    standing.sort(reverse=True)
+    return [(subjects[a], subjects[b], lag) for _, a, b, lag in standing[:MOST_CANDIDATES]]
+
+
+def all_phases(cohort: Cohort) -> tuple[NDArray[np.complex64], int, int, int]:
+    """Phases of all timelines, in at most ``ROOM`` bytes.
+
+    Returns
+    -------
+    phases : ndarray of shape (n_subjects, n_differences, high - low)
+    n, low, high : int
+        The length of the transform in samples, and the bins between which the phases are.
+    """
+    from scipy.fft import next_fast_len
+
+    seconds = laid_out(cohort)
+    longest = max(int(_begins(cohort, subject).max()) for subject in cohort.subjects) + cohort.n_times
+    n = next_fast_len(2 * min(longest, max(round(seconds * cohort.sfreq), cohort.n_times)), real=True)
+    low, high = (max(1, round(edge * n / cohort.sfreq)) for edge in MATCH_BAND)
+    high = min(high, n // 2)
+    fitting = int(ROOM / (_spectra_kept(len(cohort)) * (high - low) * BYTES))
+    channels = match_channels(cohort, max(2, min(5, fitting + 1)))
+    phases = np.empty((len(cohort), max(1, len(channels) - 1), high - low), dtype=np.complex64)
+    for row, subject in enumerate(cohort.subjects):
+        phases[row] = _timeline_phases(timeline(cohort, subject, channels, seconds), n, low, high)
+    return phases, n, low, high
+
+
+def groups_of(n: int) -> list[list[int]]:
+    """Indices of n subjects, one a group, or more if there are too many pairs: then only longer copies are found."""
+    size = max(1, int(np.ceil(n * n / 2 / MOST_PAIRS)))
+    return [list(range(first, min(first + size, n))) for first in range(0, n, size)]
+
+
+def _spectra_kept(n: int) -> int:
+    """The number of spectra of n subjects and of their groups, if they are compared in groups."""
+    groups = len(groups_of(n))
+    return n + (groups if groups < n else 0)
+
+
+def _timeline_phases(line: NDArray[np.float32], n: int, low: int, high: int) -> NDArray[np.complex64]:
+    """Phases of a timeline with a normalised amplitude, so that artefacts do not dominate."""
+    from scipy.fft import rfft
+    from scipy.ndimage import uniform_filter1d
+
+    amplitude = np.sqrt(uniform_filter1d(line**2, min(LOUD, line.shape[1]), axis=-1, mode="nearest").clip(min=0))
+    usual = np.median(amplitude, axis=-1, keepdims=True)
+    even = np.clip(line / np.maximum(amplitude, 0.05 * usual + 1e-9), -CLIP, CLIP)
+    spectrum = rfft(even, n, axis=-1)[:, low:high]
+    size = np.abs(spectrum)
+    phases: NDArray[np.complex64] = np.divide(spectrum, size, out=np.zeros_like(spectrum), where=size > 1e-9)
+    return phases

@@ -50,7 +50,7 @@ def run(
 
         write(html, audit_page(looked))
     if json:
-        options.print_json(looked.for_json() | {"html": None if html is None else str(html)})
+        options.print_json(looked.to_dict() | {"html": None if html is None else str(html)})
     else:
         for line, colour in audit_levels(looked):
             typer.echo(typer.style(line, fg=colour, bold=True))

@@ -1,0 +1,118 @@
+"""Do two subjects share a recording, a file, or the identity in the headers of their files?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.audit.findings import Finding, Status, pass_or_fail, shortened
+from bridgemil.audit.inputs import AuditInput
+from bridgemil.cohort.cohort import Cohort
+
+# Fields of a file's header in a cohort: whether two subjects that share it must be one person.
+HEADER = {
+    "identity": True, "patient": True, "patient_id": True, "patient_code": True, "subject_info": True,
+    "recording_id": True, "meas_date": False, "start": False, "start_time": False,
+}  # fmt: skip
+
+MOST_OF_ONE, SHARE_OF_ONE = 3, 0.1  # subjects that may be one person by mistake: this number, or this share of all
+
+
+def check(inputs: AuditInput) -> list[Finding]:
+    """Compare recordings, window starts, files and headers, as far as the cohort records them."""
+    files = inputs.cohort.metadata.get("files") or []
+    if not files:
+        message, fix = "The cohort was made from arrays: it records no files.", "rely on same_signal"
+        return [Finding(name, "SKIP", message, fix=fix) for name in ("same_time", "shared_files")]
+    return [_same_time(inputs.cohort), _same_bytes(files), *_header(files)]
+
+
+def _same_time(cohort: Cohort) -> Finding:
+    """Windows may overlap within a subject: all of a subject's windows are in one fold."""
+    problems, n_files, length = [], len(cohort.metadata["files"]), cohort.n_times / cohort.sfreq
+    for recording, spans in _spans(cohort).items():
+        for (first, one), (second, two) in combinations(sorted(spans.items()), 2):
+            common = sum(np.clip(length - np.abs(two - start), 0, None).max(initial=0) for start in one)
+            if common > 0:
+                problems.append(f"{first} and {second} both hold {common:.0f} s of {recording}")
+            else:
+                problems.append(f"{first} and {second} hold parts of {recording}: one person as two subjects?")
+    overlap = float(cohort.preparation.get("overlap") or 0)
+    inside = f" Windows overlap by {overlap:g} within a subject only." if overlap else ""
+    return pass_or_fail(
+        "same_time",
+        problems,
+        f"No recording gives windows to two subjects ({n_files} recordings).{inside}",
+        f"{len(problems)} pairs of subjects hold windows of one recording, which leaks test data into training when "
+        "split across folds.",
+        "give every recording to one subject in the manifest or the BIDS folder, and prepare again",
+        {"pairs": len(problems), "recordings": n_files, "overlap": overlap},
+    )
+
+
+def _spans(cohort: Cohort) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Recording to subject to the starts of its windows in seconds; recordings are equal by name or by content."""
+    content = {(f.get("subject"), f.get("file")): f.get("sha256") for f in cohort.metadata["files"]}
+    first_name: dict[str, str] = {}
+    spans: dict[str, dict[str, NDArray[np.float64]]] = defaultdict(dict)
+    for subject, record in cohort.records.items():
+        starts, at = cohort.window_starts(subject), 0
+        for name, size in zip(record.recordings, record.recording_windows, strict=True):
+            recording = first_name.setdefault(content.get((subject, name)) or name, name)
+            spans[recording][subject] = starts[at : at + size]
+            at += size
+    return spans
+
+
+def _same_bytes(files: Sequence[Mapping[str, Any]]) -> Finding:
+    owners = _owners(files, "sha256")
+    if not owners:
+        return Finding("shared_files", "SKIP", "The cohort records no hash of its files.")
+    twice = {digest: names for digest, names in owners.items() if len(names) > 1}
+    return pass_or_fail(
+        "shared_files",
+        [f"{', '.join(sorted(names))}: one file ({digest[:12]})" for digest, names in twice.items()],
+        f"No file is shared by two subjects ({len(owners)} different files).",
+        f"{len(twice)} files are identical under several subjects.",
+        "keep one of each, under the subject it belongs to, and prepare again",
+        {"files": len(twice or owners)},
+    )
+
+
+def _header(files: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    present = [key for key in HEADER if any(file.get(key) not in (None, "", [], {}) for file in files)]
+    if not present:
+        message = "No header names its subject: the files are anonymised, or of a format without such a field."
+        return [Finding("shared_header", "SKIP", message)]
+    n_subjects = len({file.get("subject") for file in files})
+    findings = []
+    for key in present:
+        twice = [names for names in _owners(files, key).values() if len(names) > 1]
+        # One text in the headers of many subjects is an unedited template rather than a person.
+        few = [names for names in twice if len(names) <= max(MOST_OF_ONE, SHARE_OF_ONE * n_subjects)]
+        many = [names for names in twice if names not in few]
+        findings += [_shared(key, few, "FAIL" if HEADER[key] else "WARN")] if few else []
+        findings += [_shared(key, many, "WARN")] if many else []
+    passed = Finding("shared_header", "PASS", f"No two subjects share {', '.join(present)} of their files' headers.")
+    return findings or [passed]
+
+
+def _shared(key: str, groups: Sequence[set[str]], status: Status) -> Finding:
+    """Subjects with equal headers; their content may name a person, so it is not shown."""
+    lines = [f"{', '.join(sorted(names))}: the same {key}" for names in groups]
+    fix = "find out whether they are one person; if so, merge them into one subject and prepare again"
+    message = f"{sum(map(len, groups))} subjects share the {key} of their files' headers with another one."
+    return Finding("shared_header", status, message, shortened(lines), fix)
+
+
+def _owners(files: Sequence[Mapping[str, Any]], key: str) -> dict[str, set[str]]:
+    owners: dict[str, set[str]] = defaultdict(set)
+    for file in files:
+        if file.get(key) not in (None, "", [], {}):
+            owners[str(file[key])].add(str(file.get("subject")))
+    return owners
