@@ -12,9 +12,9 @@ from bridgemil.cli import options
 
 NAME = "audit"
 
-asking = partial(typer.Option, rich_help_panel="What to ask")
+asking = partial(typer.Option, rich_help_panel="Checks")
 PERMUTE = "Cross-validate this method with shuffled labels: bandpower takes seconds, tangent more."
-HOPE = "The difference of accuracy that you hope to show, in points."
+HOPE = "A difference of accuracy that you want to show, in points: WARN if it needs more subjects."
 
 
 def run(
@@ -23,11 +23,11 @@ def run(
     html: Annotated[Path | None, typer.Option(help="Write the findings as a page.")] = None,
     split: Annotated[Path | None, asking(help="A split file to check.")] = None,
     groups: Annotated[str | None, asking(help="Column whose groups must stay in one fold (person, family).")] = None,
-    hope: Annotated[float, asking(help=HOPE)] = 5.0,
+    hope: Annotated[float | None, asking(help=HOPE)] = None,
     permute: Annotated[str | None, asking(help=PERMUTE, metavar="METHOD")] = None,
     permutations: Annotated[int, asking(min=5, help="How many times labels are shuffled for --permute.")] = 20,
-    sample: Annotated[int, asking(min=0, help="How many runs are computed again at most.")] = 5,
-    seed: Annotated[int, asking(min=0, help="Of everything that is drawn.")] = 0,
+    sample: Annotated[int, asking(min=0, help="How many runs are recomputed at most.")] = 5,
+    seed: Annotated[int, asking(min=0, help="Of all random choices.")] = 0,
     json: options.Json = False,
 ) -> None:
     """Look for leaks and shortcuts: what would make a number look better than it is.
