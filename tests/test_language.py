@@ -60,9 +60,9 @@ NAMES = (
 UNFINISHED = (
     "help texts",
     *(f"src/bridgemil/{room}" for room in (
-        "aggregators", "audit", "bundle", "cli", "engine", "estimator.py", "evaluation",
-        "learning", "methods", "models", "parallel.py", "report", "runs", "user_code.py",
-        "backbones", "baselines",
+        "aggregators", "audit", "bundle/training", "cli", "engine", "estimator.py", "evaluation",
+        "learning", "methods", "models", "parallel.py", "runs", "user_code.py",
+        "backbones", "baselines", "report/held_out", "report/explanation", "report/scalp", "report/window_values",
     )),
 )  # fmt: skip
 

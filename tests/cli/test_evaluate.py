@@ -138,6 +138,17 @@ def test_bad_data_ends_with_1_and_a_missing_path_with_2(tmp_path: Path, cohort: 
     assert "fewer than the 5 folds" in many.stderr
 
 
+def test_the_demo_keeps_the_last_three_subjects_of_each_class_out_of_training(tmp_path: Path) -> None:
+    cohort, kept = demo._subjects()
+    assert list(kept["subject"]) == ["sub-034", "sub-035", "sub-036", "sub-063", "sub-064", "sub-065"]
+    assert kept["Group"].value_counts().to_dict() == {"A": 3, "C": 3}
+    assert len(cohort) == 59
+    assert not set(cohort["subject"]) & set(kept["subject"])
+    manifest = demo._manifest(tmp_path / "recordings.csv").read_text()
+    assert not [subject for subject in kept["subject"] if subject in manifest]
+    assert "tangent+bridgemil" in demo.METHODS, "the default method is compared"
+
+
 def test_the_demos_truth_and_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few simulated people instead of the demo's, and one real comparison's page."""
     monkeypatch.setattr(demo, "TRUTH", demo.TRUTH | {"subjects": 6})
