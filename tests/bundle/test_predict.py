@@ -556,8 +556,8 @@ def test_predict_lists_windows_only_where_explain_does_and_else_gives_its_verdic
 ) -> None:
     answer = said(bundle, write_edf(tmp_path / "a.edf", eeg(1), SFREQ, MONTAGE))
     explanation = explain_recording(bundle, answer)
-    assert [r.for_json() for r in answer.rankings] == [r.for_json() for r in explanation.rankings]
-    assert answer.to_dict()["top_windows"] == explanation.for_json()["top_windows"]
+    assert [r.to_dict() for r in answer.rankings] == [r.to_dict() for r in explanation.rankings]
+    assert answer.to_dict()["top_windows"] == explanation.to_dict()["top_windows"]
     values, none = np.arange(20.0), np.full(20, 0.01)
     strong, weak = Removal("A", 2, -0.3, none), Removal("A", 2, 0.001, none)
     equal = np.full(20, 0.5)

@@ -19,11 +19,10 @@ from bridgemil.evaluation.run import Run
 from bridgemil.methods import for_cohort
 from bridgemil.models import fit
 from bridgemil.models.model import in_memory
-from bridgemil.report import explanation as explanations
-from bridgemil.report.explanation import Person, Ranking, Removal, explain
-from bridgemil.report.held_out import band_shares, calibration, doubts, find
+from bridgemil.report.explanation import Person, Ranking, Removal, explain, removal_test
+from bridgemil.report.held_out import band_shares, find, observed_frequency, reliability_warnings
 from bridgemil.report.scalp import electrode_table, haufe, pair_table, scalp_maps
-from bridgemil.report.window_values import Reading, read
+from bridgemil.report.window_values import WindowValues, read
 from bridgemil.runs import RunStore, open_store
 
 METHODS = ("attention", "bridgemil", "millet", "majority_vote", "tangent")
@@ -82,14 +81,17 @@ def test_a_networks_weights_say_what_a_small_change_of_all_windows_does(explaine
     import torch
 
     held = find(explained, WHO, method=method)
-    reading = read(held.model(), held.person.bag)
+    model = held.model()
+    network, reading = model.network, read(model, held.person.bag)
     ((_, weights),) = reading.weights()
     direction = np.random.default_rng(0).normal(size=weights.shape[1])
     scores = []
     for step in (-1e-2, 1e-2):
         x = torch.from_numpy((reading.features + step * direction).astype(np.float32))
         with torch.no_grad():
-            logits = reading._logits(reading.model.network.encoder(x)).double().numpy()
+            h = network.encoder(x)
+            logits = network.aggregate(h, [len(h)]).logits[0] if method == "attention" else network.head(h).mean(dim=0)
+        logits = logits.double().numpy()
         scores.append(logits[1] - logits[0])
     assert (scores[1] - scores[0]) / 2e-2 == pytest.approx(weights[1] @ direction, rel=2e-2)
 
@@ -97,12 +99,12 @@ def test_a_networks_weights_say_what_a_small_change_of_all_windows_does(explaine
 def test_the_model_did_not_see_the_person(explained: RunStore) -> None:
     for subject in ("subject-001", WHO, "subject-012"):
         held = find(explained, subject, method="attention")
-        assert subject in held.about["test"]
-        assert subject not in [*held.about["train"], *held.about["validation"]]
-        assert f"fold {held.about['fold']} of 3" in held.sentence
+        assert subject in held.metadata["test"]
+        assert subject not in [*held.metadata["train"], *held.metadata["validation"]]
+        assert f"fold {held.metadata['fold']} of 3" in held.sentence
         features, words = held.background(held.model())
         assert features is not None
-        assert "training people" in words
+        assert "training subjects" in words
 
 
 def test_a_run_on_a_part_of_the_windows_is_explained_by_these_windows(explained: RunStore, tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_the_only_network_is_taken_among_baselines(explained: RunStore, tmp_path
     for identity in explained.finished():
         if explained.metadata(identity)["settings"]["method"] in ("attention", "tangent"):
             shutil.copytree(explained.run(identity), store.run(identity))
-    assert find(store, WHO).about["settings"]["method"] == "attention"
+    assert find(store, WHO).metadata["settings"]["method"] == "attention"
 
 
 def test_haufes_pattern_is_the_formula_and_leaves_out_what_only_cancels_noise() -> None:
@@ -202,8 +204,8 @@ def test_slow_waves_of_patients_show_at_four_to_eight_hertz(explained: RunStore)
     patient = found.electrodes[found.electrodes["class"] == "patient"]
     power = patient.groupby("band")["power"].mean()
     assert power.idxmax() == "4-8 Hz"
-    assert "training people" in found.notes[0]
-    assert "this person's windows" in explain(model, held.person).notes[0]
+    assert "training subjects" in found.notes[0]
+    assert "the subject's own windows" in explain(model, held.person).notes[0]
 
 
 def test_flat_gates_are_called_flat() -> None:
@@ -219,35 +221,34 @@ def test_flat_gates_are_called_flat() -> None:
     assert "nearly equal" not in spread.verdict
 
 
-class _Toy(Reading):
+def toy(values: np.ndarray) -> WindowValues:
     """The probability of the second class rises with the mean value of the windows that are left."""
 
-    def __init__(self, values: np.ndarray) -> None:
-        self.values, self.names = values, []
-
-    def probabilities(self, keep: np.ndarray) -> np.ndarray:
-        p = 1 / (1 + np.exp(-self.values[keep].mean()))
+    def probabilities(keep: np.ndarray) -> np.ndarray:
+        p = 1 / (1 + np.exp(-values[keep].mean()))
         return np.array([1 - p, p])
+
+    return WindowValues(probabilities)
 
 
 def test_the_removal_test_tells_windows_that_matter_from_windows_that_do_not() -> None:
     values = np.zeros(100)
     values[:10] = 30.0
-    toy = _Toy(values)
-    p = toy.probabilities(np.arange(100))
-    found = explanations._removal([toy], values, "AD", 1)
+    model = toy(values)
+    p = model.probabilities(np.arange(100))
+    found = removal_test(model, values, "AD", 1)
     assert found.n == 10
     assert found.top == pytest.approx(0.5 - p[1])
     assert len(found.random) == 20
     assert found.more_than_chance
-    unrelated = explanations._removal([toy], np.random.default_rng(1).normal(size=100), "AD", 1)
+    unrelated = removal_test(model, np.random.default_rng(1).normal(size=100), "AD", 1)
     assert not unrelated.more_than_chance
     assert not Ranking("gate", np.arange(100.0), unrelated).singles_out
     assert Ranking("gate", np.arange(100.0), found).singles_out
     assert not Ranking("gate", np.full(100, 0.5), found).singles_out
-    assert explanations._removal([toy], values[:1], "AD", 1) is None
+    assert removal_test(model, values[:1], "AD", 1) is None
     assert "1 window)" in Removal("AD", 1, 0.1, np.zeros(20)).sentence
-    halved = explanations._removal([toy], values, "AD", 1, lambda p: (p + 0.5) / 2)
+    halved = removal_test(model, values, "AD", 1, lambda p: (p + 0.5) / 2)
     assert halved.top == pytest.approx(found.top / 2), "it is of the probability that is shown"
 
 
@@ -268,20 +269,20 @@ def test_several_models_are_averaged(explained: RunStore) -> None:
 def test_patterns_are_of_the_models_whose_features_the_background_is_of(explained: RunStore) -> None:
     held = find(explained, WHO, method="attention")
     cohort = held.cohort
-    power = fit(cohort, held.about["train"], [], for_cohort(cohort, "bandpower")).model
-    background = np.stack([power.baseline.features(cohort.windows(who)) for who in held.about["train"]])
+    power = fit(cohort, held.metadata["train"], [], for_cohort(cohort, "bandpower")).model
+    background = np.stack([power.baseline.features(cohort.windows(who)) for who in held.metadata["train"]])
     network = held.model()
     both = explain([network, power], held.person, background, "the training people")
     alone = explain(power, held.person, background, "the training people")
     np.testing.assert_allclose(both.pairs["pattern"], alone.pairs["pattern"])
-    assert "Scalp maps are of some of the models in it: the others read other features." in both.notes
+    assert "Scalp maps show some of the member models: the others have other features." in both.notes
     assert any("over the training people" in note for note in both.notes)
 
 
 def test_patterns_over_the_persons_own_windows_are_called_so(explained: RunStore) -> None:
     held = find(explained, WHO, method="attention")
     found = explain(held.model(), held.person, np.zeros((3, 7)), "the training people")
-    assert found.notes[-1].endswith("over this person's windows (training people's were not at hand).")
+    assert found.notes[-1].endswith("over the subject's own windows (those of training subjects are not available).")
     pd.testing.assert_frame_equal(found.pairs, explain(held.model(), held.person).pairs)
 
 
@@ -305,16 +306,16 @@ def test_calibration_counts_other_people_near_the_probability() -> None:
     table = pd.DataFrame(
         {"subject": list("abcdefg"), "label": ["AD"] * 4 + ["HC"] * 3, "p_AD": [0.7, 0.72, 0.68, 0.1, 0.75, 0.65, 0.7]}
     )
-    found = calibration(table, "a", "AD", 0.7)
-    assert (found.n, found.had_it) == (5, 2)
-    assert "Of 5 other held-out people given between 60% and 80% for AD, 40% had it." in found.sentence
-    assert "too few" in calibration(table, "a", "AD", 0.1).sentence
+    found = observed_frequency(table, "a", "AD", 0.7)
+    assert found.startswith("Observed frequency of AD among 5 other held-out subjects")
+    assert found.endswith("between 60% and 80%: 40%.")
+    assert "too few" in observed_frequency(table, "a", "AD", 0.1)
 
 
-def test_a_method_no_better_than_guessing_is_doubted() -> None:
+def test_a_method_no_better_than_chance_is_warned_of() -> None:
     good = pd.DataFrame({"seed": 0, "fold": [0, 1] * 10, "subject": range(20), "label": ["a", "b"] * 10})
-    assert doubts(good.assign(predicted=good["label"])) == []
-    assert "not better than chance" in doubts(good.assign(predicted="a"))[0]
+    assert reliability_warnings(good.assign(predicted=good["label"])) == []
+    assert "not better than chance" in reliability_warnings(good.assign(predicted="a"))[0]
 
 
 def test_band_shares_are_percent_of_the_power() -> None:

@@ -19,7 +19,7 @@ from bridgemil.evaluation.results import Results
 from bridgemil.report.benchmark import build
 from bridgemil.report.checklist import build_checklist
 from bridgemil.report.explanation import Person, Removal, explain
-from bridgemil.report.held_out import bands_beside, find
+from bridgemil.report.held_out import compare_bands, find
 from bridgemil.report.pages import eeg
 from bridgemil.report.pages.charts import calibration_bins
 from bridgemil.report.pages.checks import checklist_page
@@ -50,7 +50,7 @@ def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path
         sentence=held.sentence,
         warnings=["The recording is out of distribution."],
         calibration=["Of 21 other people given between 60% and 80%, 71% had it."],
-        bands=bands_beside(held.cohort, held.about["train"], held.person.bag),
+        bands=compare_bands(held.cohort, held.metadata["train"], held.person.bag),
         provenance={"Run": held.identity},
     )
     write(folder / "subject.html", subject)

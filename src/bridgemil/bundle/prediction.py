@@ -106,7 +106,7 @@ class RecordingPrediction:
             "warnings": list(self.warnings),
             "model": dict(self.model),
             "uncalibrated": dict(zip(self.classes, self.prediction.probabilities.tolist(), strict=True)),
-            "windows": {ranking.name: ranking.for_json() for ranking in self.rankings},
+            "windows": {ranking.name: ranking.to_dict() for ranking in self.rankings},
             "top_windows": {ranking.name: top_windows(self.person, ranking) for ranking in self.rankings},
             "windows_dropped": dict(self.recording.dropped),
             "seconds": self.recording.seconds,

@@ -11,53 +11,46 @@ from bridgemil.cli import options
 from bridgemil.cli.predict import BAD, CODE, print_cautions, print_prediction
 
 if TYPE_CHECKING:
-    from bridgemil.bundle.bundle import Bundle
-    from bridgemil.bundle.prediction import RecordingPrediction
-    from bridgemil.models import ModelFacts
     from bridgemil.report.explanation import Explanation
-    from bridgemil.report.held_out import HeldOut
 
 NAME = "explain"
-RUN = "The run, by the beginning of its name, where a method is not enough."
-COHORT = "The cohort, if it is no longer where the run found it."
+RUN = "The run, by the beginning of its name, if the method is not sufficient."
+COHORT = "The cohort, if it has been moved since the run."
 OUT = "The page.  [default: RUNS/explain/SUBJECT[-METHOD][-RUN].html; of a recording NAME.html]"
 SOURCE = "A folder of runs, from `evaluate` or `benchmark`; or a model, from `train` or of the package (alzheimer)."
 
 
 def run(
     runs: Annotated[Path, typer.Argument(metavar="RUNS|MODEL", help=SOURCE)],
-    recording: Annotated[Path | None, typer.Argument(help="Of a model: a new recording.")] = None,
-    subject: Annotated[str | None, typer.Option(help="Of runs: whom.")] = None,
+    recording: Annotated[Path | None, typer.Argument(help="For a model: a new recording.")] = None,
+    subject: Annotated[str | None, typer.Option(help="For runs: the held-out subject.")] = None,
     out: Annotated[Path | None, typer.Option(help=OUT)] = None,
     csv: Annotated[Path | None, typer.Option(help="Folder for windows.csv, pairs.csv and electrodes.csv.")] = None,
-    method: Annotated[str | None, typer.Option(help="Of runs: which method.  [default: the only network]")] = None,
+    method: Annotated[str | None, typer.Option(help="For runs: the method.  [default: the only network]")] = None,
     run_: Annotated[str | None, typer.Option("--run", help=RUN)] = None,
     cohort: Annotated[Path | None, typer.Option(help=COHORT)] = None,
-    bad_channels: Annotated[str | None, typer.Option(help=f"Of a recording: {BAD[0].lower()}{BAD[1:]}")] = None,
+    bad_channels: Annotated[str | None, typer.Option(help=f"For a recording: {BAD[0].lower()}{BAD[1:]}")] = None,
     backbone: Annotated[str | None, typer.Option(help=CODE)] = None,
     json: options.Json = False,
 ) -> None:
-    """Which windows, electrodes and bands a prediction depends on, and whether that can be said at all.
+    """Which windows, electrodes and bands a prediction depends on, and whether that can be determined.
 
     Example: `bridgemil explain runs --subject sub-005 --csv sub-005`
 
     Example: `bridgemil explain alzheimer new/recording.edf --out page.html`
 
-    Of runs, the model is the one that did not see this person. Ends with a page to open. Research use only.
+    For runs, the model is one that was not trained on this subject. Writes an HTML page. Research use only.
     """
     from bridgemil.bundle.bundle import SHIPPED
     from bridgemil.errors import BadUse, NotFound
-    from bridgemil.report.explanation import explain
-    from bridgemil.report.held_out import find
-    from bridgemil.runs import find_store
 
     if (runs / "bundle.json").is_file() or (not runs.exists() and str(runs) in SHIPPED):
         if recording is None:
             raise BadUse(f"{runs} is a model: name a recording, `bridgemil explain {runs} RECORDING`")
         for name, value in (("--subject", subject), ("--method", method), ("--run", run_), ("--cohort", cohort)):
             if value is not None:
-                raise BadUse(f"{name} is of folders of runs, and {runs} is a model")
-        _explain_recording(runs, recording, out, csv, json, bad_channels, backbone)
+                raise BadUse(f"{name} is for folders of runs, and {runs} is a model")
+        _explain_recording(runs, recording, out, csv, json, bad_channels=bad_channels, backbone=backbone)
         return
     if (runs / "model.json").is_file():
         raise BadUse(f"{runs}: is the model of one run, not a folder of runs; `bridgemil train` makes a model for "
@@ -65,43 +58,72 @@ def run(
     if not runs.is_dir():
         raise NotFound(f"{runs}: no such folder, and no model of the package ({', '.join(SHIPPED)})")
     if recording is not None or subject is None:
-        raise BadUse(f"{runs} is no model but a folder of runs: say whom, --subject ID, and no recording")
+        raise BadUse(f"{runs} is a folder of runs, not a model: give --subject ID, and no recording")
     if bad_channels is not None:
-        raise BadUse(f"--bad-channels is of new recordings, and {runs} is a folder of runs")
-    held = find(find_store(runs), subject, method=method, run=run_, cohort=cohort)
-    model = held.model(backbone=backbone)
+        raise BadUse(f"--bad-channels is for new recordings, and {runs} is a folder of runs")
+    choice = {"method": method, "run": run_, "cohort": cohort}
+    _explain_subject(runs, subject, out, csv, json, backbone=backbone, **choice)
+
+
+def _explain_subject(
+    runs: Path, subject: str, out: Path | None, csv: Path | None, json: bool, *, backbone: str | None, **choice: Any
+) -> None:
+    """Explain the prediction of a held-out subject."""
+    from bridgemil.report.explanation import explain
+    from bridgemil.report.held_out import compare_bands, find, observed_frequency, reliability_warnings
+    from bridgemil.report.pages.subject import subject_page
+    from bridgemil.report.templating import RESEARCH, write
+    from bridgemil.report.terminal import print_warnings
+    from bridgemil.runs import find_store
+
+    held = find(find_store(runs), subject, **choice)
+    model, metadata, predictions = held.model(backbone=backbone), held.metadata, held.predictions()
     explanation = explain(model, held.person, *held.background(model))
-    chosen = "-".join(_file_name(word) for word in (subject, method, run_) if word)  # another choice, another page
-    page = out or runs / "explain" / f"{chosen}.html"
-    warnings = _write(page, held, model.facts, explanation)
-    files = [page, *([] if csv is None else explanation.write_csv(csv))]
-    if json:
-        about = {"model": held.title, "run": held.identity, "fold": held.about["fold"], "seed": held.about["seed"]}
-        content: dict[str, Any] = explanation.for_json() | about
-        content |= {"warnings": warnings, "audit_warnings": held.warnings}
-        options.print_json(content | {"files": [str(file) for file in files], "research_use_only": True})
-        return
-    _print(held, explanation, warnings)
-    typer.echo(f"\nFiles: {', '.join(str(file) for file in files)}")
+    predicted = explanation.classes[explanation.predicted]
+    p = float(explanation.probabilities[explanation.predicted])
+    warnings = reliability_warnings(predictions)
+    names = [subject, choice["method"], choice["run"]]  # another choice, another page
+    page = out or runs / "explain" / f"{'-'.join(_file_name(name) for name in names if name)}.html"
+    text = subject_page(
+        explanation,
+        model.facts,
+        sentence=held.sentence,
+        warnings=warnings,
+        calibration=[observed_frequency(predictions, held.person.name, predicted, p)],
+        bands=compare_bands(held.cohort, metadata["train"], held.person.bag),
+        provenance={
+            "Run": held.identity,
+            "Cohort": f"{metadata['cohort']['path'] or 'in memory'} ({held.cohort.hash[:12]})",
+            "Settings": metadata["settings_hash"][:12],
+        },
+        audit_warnings=held.warnings,
+    )
+    write(page, text)
+    more: dict[str, Any] = {"model": held.title, "run": held.identity, "warnings": warnings}
+    more |= {"fold": metadata["fold"], "seed": metadata["seed"], "audit_warnings": held.warnings}
+    if not json:
+        print_warnings(held.warnings)
+        for line in warnings:
+            typer.echo(f"WARNING: {line}")
+        typer.echo(held.sentence)
+        if held.others:
+            typer.echo(f"Also held out by: {'; '.join(held.others)}")
+        shares = ", ".join(f"{name} {p:.1%}" for name, p in explanation.to_dict()["probabilities"].items())
+        typer.echo(f"Predicted: {predicted} ({shares}); recorded diagnosis: {held.person.label}.")
+    _finish(explanation, page, csv, more, json, RESEARCH)
 
 
 def _explain_recording(
-    model: Path,
-    recording: Path,
-    out: Path | None,
-    csv: Path | None,
-    json: bool,
-    bad_channels: str | None,
-    backbone: str | None,
+    model: Path, recording: Path, out: Path | None, csv: Path | None, json: bool, **how: str | None
 ) -> None:
-    """The page of a new recording, as ``predict --report`` writes it, and its numbers."""
+    """Explain the prediction of a new recording; the page is that of ``predict --report``."""
     from bridgemil.bundle.bundle import load
     from bridgemil.bundle.page import explain_recording, write_page
     from bridgemil.bundle.prediction import RecordingPrediction, predict
     from bridgemil.errors import BadData, BadUse
 
-    bundle, answers = load(model, backbone=backbone), list[RecordingPrediction]()
-    for found in predict(bundle, [recording], bad_channels=bad_channels):
+    bundle, answers = load(model, backbone=how["backbone"]), list[RecordingPrediction]()
+    for found in predict(bundle, [recording], bad_channels=how["bad_channels"]):
         if not isinstance(found, RecordingPrediction):
             raise BadData(f"{found.name}: {found.why}")
         answers.append(found)
@@ -111,81 +133,31 @@ def _explain_recording(
     explanation = explain_recording(bundle, found)
     page = out or Path(f"{_file_name(found.recording.path.stem)}.html")
     write_page(page, bundle, found, explanation)
+    if not json:
+        print_cautions(bundle)
+        print_prediction(found)
+    _finish(explanation, page, csv, found.to_dict(), json)
+
+
+def _finish(
+    explanation: Explanation, page: Path, csv: Path | None, more: dict[str, Any], json: bool, notice: str = ""
+) -> None:
+    """Write the CSV files and print the explanation."""
     files = [page, *([] if csv is None else explanation.write_csv(csv))]
+    content = explanation.to_dict() | more
     if json:
-        content = explanation.for_json() | found.to_dict()
         options.print_json(content | {"files": [str(file) for file in files], "research_use_only": True})
         return
-    _print_recording(bundle, found, explanation)
-    typer.echo(f"\nFiles: {', '.join(str(file) for file in files)}")
-
-
-def _print_recording(bundle: Bundle, found: RecordingPrediction, explanation: Explanation) -> None:
-    print_cautions(bundle)
-    print_prediction(found)
-    _print_rest(explanation)
-
-
-def _write(page: Path, held: HeldOut, facts: ModelFacts, explanation: Explanation) -> list[str]:
-    """Write the page; returns its warnings."""
-    from bridgemil.report.held_out import bands_beside, calibration, doubts
-    from bridgemil.report.pages.subject import subject_page
-    from bridgemil.report.templating import write
-
-    predictions, name = held.predictions(), explanation.classes[explanation.predicted]
-    p = float(explanation.probabilities[explanation.predicted])
-    warnings = doubts(predictions)
-    text = subject_page(
-        explanation,
-        facts,
-        sentence=held.sentence,
-        warnings=warnings,
-        calibration=[calibration(predictions, held.person.name, name, p).sentence],
-        bands=bands_beside(held.cohort, held.about["train"], held.person.bag),
-        provenance={
-            "Run": held.identity,
-            "Cohort": f"{held.about['cohort']['path'] or 'in memory'} ({held.cohort.hash[:12]})",
-            "Settings": held.about["settings_hash"][:12],
-        },
-        audit_warnings=held.warnings,
-    )
-    write(page, text)
-    return warnings
-
-
-def _print(held: HeldOut, explanation: Explanation, warnings: list[str]) -> None:
-    from bridgemil.report.templating import RESEARCH
-    from bridgemil.report.terminal import print_warnings
-
-    print_warnings(held.warnings)
-    for line in warnings:
-        typer.echo(f"WARNING: {line}")
-    typer.echo(held.sentence)
-    if held.others:
-        typer.echo(f"Also held out by: {'; '.join(held.others)}")
-    content = explanation.for_json()
-    shares = ", ".join(f"{name} {p:.1%}" for name, p in content["probabilities"].items())
-    typer.echo(f"Predicted: {content['predicted']} ({shares}); on record: {held.person.label}.")
-    _print_rest(explanation)
-    typer.echo(RESEARCH)
-
-
-def _print_rest(explanation: Explanation) -> None:
-    content = explanation.for_json()
+    lines = []
     for ranking in explanation.rankings:
-        for sentence in ranking.sentences:
-            typer.echo(sentence)
         top = ", ".join(f"{row['second']:g} s ({row['value']:.3g})" for row in content["top_windows"][ranking.name])
-        if top:
-            typer.echo(f"Highest: {top}")
-    for line in _strongest(explanation):
-        typer.echo(line)
-    for note in explanation.notes:
-        typer.echo(note)
+        lines += [*ranking.sentences, *([f"Highest: {top}"] if top else [])]
+    lines += [*_strongest(explanation), *explanation.notes, *([notice] if notice else [])]
+    typer.echo("\n".join([*lines, "", f"Files: {', '.join(map(str, files))}"]))
 
 
 def _strongest(explanation: Explanation, most: int = 3) -> list[str]:
-    """The strongest patterns of the predicted class, in words."""
+    """The strongest patterns of the predicted class, one line per quantity."""
     table = explanation.electrodes
     if table.empty:
         return []

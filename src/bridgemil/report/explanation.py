@@ -1,8 +1,8 @@
-"""Explanation of a prediction: which windows, electrodes and bands it depends on, and whether that can be said at all.
+"""Explanation of a prediction: which windows, electrodes and bands it depends on, and whether that can be determined.
 
 ``explain`` takes fitted models and one subject's windows. Attention weights and contributions are reported with their
 spread and a removal test: does the prediction change more without the highest tenth of windows than without a random
-tenth? ``Ranking.singles_out`` is the one verdict; ``predict`` uses it as well.
+tenth? ``Ranking.singles_out`` is the result; ``predict`` uses it as well.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from bridgemil.errors import BadData
 from bridgemil.models import Model
 from bridgemil.models.model import in_memory
 from bridgemil.report.scalp import electrode_table, pair_table
-from bridgemil.report.window_values import Floats, Index, Reading, against_others, leaves, read
+from bridgemil.report.window_values import Floats, Index, WindowValues, against_others, leaves, mean, read
 from bridgemil.storage.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWS = 20  # random tenths that the top tenth is set against
+DRAWS = 20  # random tenths that the highest tenth is compared with
 PLURALS = {"gate": "Attention weights", "contribution": "Contributions", "probability": "Window probabilities"}
 FLAT = 0.1  # attention weights are nearly equal if 90 % of them span less than this share of their mean
 LISTED = 5  # highest windows
@@ -33,23 +33,26 @@ ATTENTION = (
     "An attention weight (a sigmoid gate, not a softmax) is how strongly a window enters the prediction, not which "
     "class it supports; a contribution shows that."
 )
+NO_MAPS = "The model's features do not correspond to single electrodes and bands: there are no scalp maps."
+SOME_MAPS = "Scalp maps show some of the member models: the others have other features."
+Calibrate = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True)
 class Person:
-    """One person's windows and where they come from.
+    """The windows of one subject and the recordings they come from.
 
     Parameters
     ----------
-    name
+    name : str
         Subject id, or the name of a file.
-    bag
-        n windows x channels x time, microvolts.
-    starts
-        Seconds from the start of its recording at which each window begins, n.
-    recordings
+    bag : ndarray of shape (n_windows, C, n_times)
+        In microvolts.
+    starts : ndarray of shape (n_windows,)
+        Start of each window in seconds from the start of its recording.
+    recordings : sequence of (str, int)
         Name and number of windows of each recording, in order; by default one.
-    label
+    label : str, optional
         The diagnosis, if it is known.
     """
 
@@ -62,18 +65,18 @@ class Person:
     def __post_init__(self) -> None:
         if len(self.starts) != len(self.bag):
             raise BadData(f"{self.name}: {len(self.bag)} windows, but {len(self.starts)} times of them")
-        counted = sum(n for _, n in self.parts)
-        if counted != len(self.bag):
-            raise BadData(f"{self.name}: {len(self.bag)} windows, but its recordings have {counted}")
+        n_windows = sum(n for _, n in self.parts)
+        if n_windows != len(self.bag):
+            raise BadData(f"{self.name}: {len(self.bag)} windows, but its recordings have {n_windows}")
 
     @property
     def parts(self) -> list[tuple[str, int]]:
-        """The recordings, also where none were named."""
+        """Name and number of windows of each recording."""
         return list(self.recordings) or [(self.name, len(self.bag))]
 
     @property
     def recording_of(self) -> Index:
-        """The number of each window's recording, n."""
+        """Index of the recording of each window, shape (n_windows,)."""
         return np.repeat(np.arange(len(self.parts)), [n for _, n in self.parts])
 
 
@@ -125,7 +128,7 @@ class Ranking:
     def singles_out(self) -> bool:
         """Whether the highest windows may be listed: the values differ, and the prediction depends on these windows.
 
-        ``predict``, ``explain`` and the pages all ask this, so that they never disagree.
+        ``predict``, ``explain`` and the pages all use this, so that they never disagree.
         """
         return not self.is_flat and self.removal is not None and self.removal.more_than_chance
 
@@ -158,7 +161,7 @@ class Ranking:
         )
         return [spread, self.verdict]
 
-    def for_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         removal = self.removal
         test = None if removal is None else {
@@ -171,24 +174,26 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a prediction rests on.
+    """What a prediction depends on; K classes.
 
     Parameters
     ----------
-    person
-        Whose.
-    classes, probabilities
-        K names and the model's probabilities (not calibrated).
-    predicted
-        The number of the class that is said; of a majority vote the one with most windows.
-    windows
-        A row a window: window, recording, second, gate, contribution_<class>, p_<class>; ``contribution`` is that to
-        the predicted class less the mean of the others'.
-    rankings
-        By gate, contribution or probability; empty where the model does not look at windows one by one.
-    pairs, electrodes
-        As ``bridgemil.report.scalp`` makes them; empty for a model whose features have no names.
-    notes
+    person : Person
+        The subject.
+    classes : sequence of str
+        K names.
+    probabilities : ndarray of shape (K,)
+        Of the model, not calibrated.
+    predicted : int
+        The predicted class; of a window classifier the one with most votes.
+    windows : DataFrame
+        One row per window: window, recording, second, gate, contribution_<class>, p_<class>; ``contribution`` is that
+        to the predicted class minus the mean of the others'.
+    rankings : list of Ranking
+        By attention weight, contribution or probability; empty for a model that has no values of single windows.
+    pairs, electrodes : DataFrame
+        From ``bridgemil.report.scalp``; empty for a model whose features have no names.
+    notes : list of str
         What a reader must know.
     """
 
@@ -203,17 +208,15 @@ class Explanation:
     notes: list[str] = field(default_factory=list)
 
     def write_csv(self, folder: Path) -> list[Path]:
-        """windows.csv, pairs.csv and electrodes.csv; those that are empty are not written."""
+        """Write windows.csv, pairs.csv and electrodes.csv, those that are not empty; returns the files."""
         folder.mkdir(parents=True, exist_ok=True)
         tables = {"windows": self.windows, "pairs": self.pairs, "electrodes": self.electrodes}
-        written = []
-        for name, table in tables.items():
-            if len(table):
-                write_text(folder / f"{name}.csv", table.to_csv(index=False))
-                written.append(folder / f"{name}.csv")
+        written = [folder / f"{name}.csv" for name, table in tables.items() if len(table)]
+        for file in written:
+            write_text(file, tables[file.stem].to_csv(index=False))
         return written
 
-    def for_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return {
             "subject": self.person.name,
@@ -221,14 +224,14 @@ class Explanation:
             "predicted": self.classes[self.predicted],
             "probabilities": {name: float(p) for name, p in zip(self.classes, self.probabilities, strict=True)},
             "windows_used": len(self.person.bag),
-            "windows": {ranking.name: ranking.for_json() for ranking in self.rankings},
+            "windows": {ranking.name: ranking.to_dict() for ranking in self.rankings},
             "top_windows": {ranking.name: top_windows(self.person, ranking) for ranking in self.rankings},
             "notes": self.notes,
         }
 
 
 def top_windows(person: Person, ranking: Ranking, most: int = LISTED) -> list[dict[str, Any]]:
-    """The windows with the highest values; none where the ranking does not single out windows."""
+    """The windows with the highest values: window, recording, second, value; empty unless they are singled out."""
     names, numbers = [name for name, _ in person.parts], person.recording_of
     return [
         {
@@ -247,56 +250,52 @@ def explain(
     background: Floats | None = None,
     background_of: str = "",
     predicted: int | None = None,
-    calibrate: Callable[[Floats], Floats] | None = None,
+    calibrate: Calibrate | None = None,
 ) -> Explanation:
-    """What a prediction rests on.
+    """Explain a prediction.
 
     Parameters
     ----------
-    models
-        A fitted model, or several whose probabilities are averaged (their gates, contributions and patterns are too;
-        an ensemble stands for its members). Gates are of the members that have some.
-    person
-        Whose windows.
-    background
-        m x F, features of training people (or of their windows) over which patterns are computed; without them, of this
-        person's windows, and the notes say so.
-    background_of
-        Whose these are, in words.
-    predicted
-        The class that is said, if not the model's likeliest (calibration may change it).
-    calibrate
-        K to K: the probabilities that are shown, where they are not the model's own; the removal test is of
-        those.
+    models : Model or sequence of Model
+        A fitted model, or several whose probabilities, attention weights, contributions and patterns are averaged. An
+        ensemble is replaced by its members; attention weights are those of the members that have them.
+    person : Person
+        The subject's windows.
+    background : ndarray of shape (m, F), optional
+        Features of training subjects (or of their windows) over which patterns are computed; by default those of this
+        subject's windows, and the notes say so.
+    background_of : str
+        Description of the background.
+    predicted : int, optional
+        The predicted class, if it is not the model's most probable one (calibration may change it).
+    calibrate : callable, optional
+        Maps probabilities (K,) to those that are shown; the removal test uses the latter.
+
+    Returns
+    -------
+    Explanation
     """
-    members, readings = _read(models, person.bag)
-    classes = members[0].facts.classes
-    everything = np.arange(len(person.bag))
-    p = _mean([reading.probabilities(everything) for reading in readings])
-    likeliest = int(p.argmax()) if len(readings) > 1 else readings[0].predicted(p)
-    predicted = likeliest if predicted is None else predicted
-    values = _values(readings)
-    rankings = _rankings(readings, values, classes[predicted], predicted, calibrate)
-    pairs, electrodes, notes = _patterns(readings, classes, background, background_of)
+    members, each = _read(models, person.bag)
+    classes, values = members[0].facts.classes, mean(each)
+    p = values.probabilities(np.arange(len(person.bag)))
+    most_probable = int(p.argmax()) if len(each) > 1 else values.predicted(p)
+    predicted = most_probable if predicted is None else predicted
+    rankings = _rankings(values, classes[predicted], predicted, calibrate)
+    pairs, electrodes, notes = _patterns(each, classes, background, background_of)
     if not rankings:
-        notes.insert(
-            0, f"{members[0].facts.settings.method} does not look at windows one by one: there is no timeline."
-        )
-    elif values["gates"] is not None and values["contributions"] is not None:
+        notes.insert(0, f"{members[0].facts.settings.method} has no values of single windows: there is no timeline.")
+    elif values.gates is not None and values.contributions is not None:
         notes.insert(0, ATTENTION)
-    if any(reading.gates is None for reading in readings) and values["gates"] is not None:
+    if values.gates is not None and any(one.gates is None for one in each):
         notes.append("Attention weights are those of the member models that have them.")
-    if predicted == likeliest != int(p.argmax()):
+    if predicted == most_probable != int(p.argmax()):
         notes.append("Most windows vote for another class than the one with the highest mean probability.")
     windows = _window_table(person, classes, values, rankings)
     return Explanation(person, classes, p, predicted, windows, rankings, pairs, electrodes, notes)
 
 
 def rank_windows(
-    models: Model | Sequence[Model],
-    bag: NDArray[np.float32],
-    predicted: int,
-    calibrate: Callable[[Floats], Floats] | None = None,
+    models: Model | Sequence[Model], bag: NDArray[np.float32], predicted: int, calibrate: Calibrate | None = None
 ) -> list[Ranking]:
     """The rankings of ``explain`` alone.
 
@@ -307,117 +306,96 @@ def rank_windows(
     bag : ndarray of shape (n_windows, C, n_times)
         In microvolts.
     """
-    members, readings = _read(models, bag)
-    return _rankings(readings, _values(readings), members[0].facts.classes[predicted], predicted, calibrate)
+    members, each = _read(models, bag)
+    return _rankings(mean(each), members[0].facts.classes[predicted], predicted, calibrate)
 
 
-def _read(models: Model | Sequence[Model], bag: NDArray[np.float32]) -> tuple[list[Model], list[Reading]]:
-    """Member models, and what each computes from the windows; they share the front end's features."""
+def _read(models: Model | Sequence[Model], bag: NDArray[np.float32]) -> tuple[list[Model], list[WindowValues]]:
+    """Member models, and their values of the windows; they share the front end's features."""
     members = [leaf for model in ([models] if isinstance(models, Model) else models) for leaf in leaves(model)]
     remember = in_memory()
     return members, [read(model, bag, remember) for model in members]
 
 
-def _values(readings: Sequence[Reading]) -> dict[str, Floats | None]:
-    return {name: _mean_or_none(readings, name) for name in ("gates", "contributions", "window_probabilities")}
-
-
-def _rankings(
-    readings: Sequence[Reading],
-    values: dict[str, Floats | None],
-    class_name: str,
-    predicted: int,
-    calibrate: Callable[[Floats], Floats] | None,
-) -> list[Ranking]:
+def _rankings(values: WindowValues, class_name: str, predicted: int, calibrate: Calibrate | None) -> list[Ranking]:
+    contributions, p = values.contributions, values.window_probabilities
+    ranked = {
+        "gate": values.gates,
+        "contribution": None if contributions is None else against_others(contributions)[:, predicted],
+        "probability": None if p is None else p[:, predicted],
+    }
     return [
-        Ranking(name, ranked, _removal(readings, ranked, class_name, predicted, calibrate))
-        for name, ranked in _ranked(values, predicted)
+        Ranking(name, own, removal_test(values, own, class_name, predicted, calibrate))
+        for name, own in ranked.items()
+        if own is not None
     ]
 
 
-def _mean(arrays: Sequence[Floats]) -> Floats:
-    mean: Floats = np.mean(np.stack(list(arrays)), axis=0)
-    return mean
-
-
-def _mean_or_none(readings: Sequence[Reading], name: str) -> Floats | None:
-    values = [getattr(reading, name) for reading in readings]
-    given = [value for value in values if value is not None]
-    return _mean(given) if given and (name == "gates" or len(given) == len(values)) else None
-
-
-def _ranked(values: dict[str, Floats | None], predicted: int) -> list[tuple[str, Floats]]:
-    """What windows can be ordered by."""
-    gates, contributions, p = values["gates"], values["contributions"], values["window_probabilities"]
-    found = [] if gates is None else [("gate", gates)]
-    found += [] if contributions is None else [("contribution", against_others(contributions)[:, predicted])]
-    return found + ([] if p is None else [("probability", p[:, predicted])])
-
-
-def _removal(
-    readings: Sequence[Reading],
-    values: Floats,
-    class_name: str,
-    predicted: int,
-    calibrate: Callable[[Floats], Floats] | None = None,
+def removal_test(
+    values: WindowValues, ranked: Floats, class_name: str, predicted: int, calibrate: Calibrate | None = None
 ) -> Removal | None:
-    n = len(values)
+    """Change of the prediction without the highest tenth of windows and without random tenths; None for one window.
+
+    Parameters
+    ----------
+    values : WindowValues
+        Of the model.
+    ranked : ndarray of shape (n_windows,)
+        The values by which windows are ranked.
+    class_name, predicted
+        Name and index of the predicted class.
+    calibrate
+        As for ``explain``.
+    """
+    n = len(ranked)
     if n < 2:
         return None
     size = max(1, round(n / 10))
 
     def shown(keep: Index) -> float:
-        p = _mean([reading.probabilities(keep) for reading in readings])
+        p = values.probabilities(keep)
         return float((p if calibrate is None else calibrate(p))[predicted])
 
     whole = shown(np.arange(n))
 
-    def change(gone: Index) -> float:
-        return shown(np.setdiff1d(np.arange(n), gone)) - whole
+    def change(removed: Index) -> float:
+        return shown(np.setdiff1d(np.arange(n), removed)) - whole
 
     rng = np.random.default_rng(0)
     random = np.array([change(rng.choice(n, size, replace=False)) for _ in range(DRAWS)])
-    return Removal(class_name, size, change(np.argsort(-values, kind="stable")[:size]), random)
+    return Removal(class_name, size, change(np.argsort(-ranked, kind="stable")[:size]), random)
 
 
 def _patterns(
-    readings: Sequence[Reading], classes: Sequence[str], background: Floats | None, background_of: str
+    each: Sequence[WindowValues], classes: Sequence[str], background: Floats | None, background_of: str
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Tables of pairs and electrodes, mean over models of the same features, and what is to be said of them.
+    """Tables of pairs and electrodes, mean over models of the same features, and notes on them.
 
-    Where models read different features, those are shown that the background is of.
+    Where models have different features, those of the background are shown.
     """
     import pandas as pd
 
-    named = [(reading, parts) for reading in readings if (parts := reading.weights())]
+    named = [(values, parts) for values in each if (parts := values.weights())]
     if not named:
-        words = "The model's features do not belong to electrodes and bands one by one: there are no scalp maps."
-        return pd.DataFrame(), pd.DataFrame(), [words]
+        return pd.DataFrame(), pd.DataFrame(), [NO_MAPS]
     width = 0 if background is None else background.shape[1]
-    if background is None or all(len(reading.names) != width for reading, _ in named):
-        background, background_of = None, "this person's windows (training people's were not at hand)"
-        width = len(named[0][0].names)
-    tables = [
-        pair_table(reading.names, parts, _rows(reading) if background is None else background, classes)
-        for reading, parts in named
-        if len(reading.names) == width
-    ]
-    notes = [f"Patterns after Haufe et al. (2014), over {background_of}."]
-    if len(tables) < len(named):
-        notes.insert(0, "Scalp maps are of some of the models in it: the others read other features.")
+    if all(len(values.names) != width for values, _ in named):
+        background, width = None, len(named[0][0].names)
+        background_of = "the subject's own windows (those of training subjects are not available)"
+    tables = []
+    for values, parts in named:
+        if len(values.names) == width and values.features is not None:
+            rows = values.features.astype(np.float64) if background is None else background
+            tables.append(pair_table(values.names, parts, rows, classes))
+    notes = [] if len(tables) == len(named) else [SOME_MAPS]
     pairs = tables[0]
     for name in ("weight", "pattern"):
-        pairs[name] = _mean([table[name].to_numpy() for table in tables])
-    return pairs, electrode_table(pairs), notes
-
-
-def _rows(reading: Reading) -> Floats:
-    assert reading.features is not None
-    return reading.features.astype(np.float64)
+        pairs[name] = np.mean([table[name] for table in tables], axis=0)
+    return pairs, electrode_table(pairs), [*notes, f"Patterns after Haufe et al. (2014), over {background_of}."]
 
 
 def _window_table(
-    person: Person, classes: Sequence[str], values: dict[str, Floats | None], rankings: Sequence[Ranking]
+    person: Person, classes: Sequence[str], values: WindowValues, rankings: Sequence[Ranking]
 ) -> pd.DataFrame:
     import pandas as pd
 
@@ -427,11 +405,8 @@ def _window_table(
         "recording": [names[i] for i in person.recording_of],
         "second": person.starts,
     }
-    for ranking in rankings:
-        if ranking.name != "probability":
-            columns[ranking.name] = ranking.values
-    for prefix, key in (("contribution", "contributions"), ("p", "window_probabilities")):
-        table = values[key]
+    columns |= {ranking.name: ranking.values for ranking in rankings if ranking.name != "probability"}
+    for prefix, table in (("contribution", values.contributions), ("p", values.window_probabilities)):
         if table is not None:
             columns |= {f"{prefix}_{name}": table[:, k] for k, name in enumerate(classes)}
     return pd.DataFrame(columns)

@@ -1,4 +1,4 @@
-"""A held-out person of finished runs: the model that did not see this person, and what it is to be read beside."""
+"""A held-out subject of finished runs: the model that was not trained on it, and the context of its prediction."""
 
 from __future__ import annotations
 
@@ -23,73 +23,70 @@ from bridgemil.runs import AuditWarning, RunCache, RunStore
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_WINDOWS = 60  # of each training person, for the patterns of a network and for band power
-NEAR = 0.1  # probabilities this close count as "about this"
+MOST_WINDOWS = 60  # of each training subject, for the patterns of a network and for band power
+NEAR = 0.1  # probabilities this close count as similar
+FEW = 5  # subjects of similar probability, below which no frequency is reported
+Metadata = dict[str, Any]  # run.json
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One person and the run that held them out."""
+    """One subject and the run in which it was held out."""
 
     store: RunStore
     identity: str
-    about: dict[str, Any]  # run.json
+    metadata: Metadata
     cohort: Cohort
     person: Person
-    others: list[str] = field(default_factory=list)  # in words: further runs that held this person out
+    others: list[str] = field(default_factory=list)  # titles of further runs in which the subject was held out
 
     @property
     def title(self) -> str:
-        """Which fold of what."""
-        settings, split = Settings.model_validate(self.about["settings"]), self.about["split"] or {}
-        of = f" of {split['k']}" if "k" in split else ""
-        part = f", {_part(self.about)}" if _part(self.about) else ""
-        return f"{settings.title}{part}, fold {self.about['fold']}{of}, seed {self.about['seed']}"
+        """Method, fold and seed."""
+        k = (self.metadata["split"] or {}).get("k")
+        return _title(self.metadata, f" of {k}" if k else "")
 
     @property
     def warnings(self) -> list[AuditWarning]:
-        """The audit warnings of the cohort and split."""
-        return self.store.warnings(self.about["cohort"]["hash"], (self.about["split"] or {}).get("hash", ""))
+        """Audit warnings of the cohort and split."""
+        return self.store.warnings(self.metadata["cohort"]["hash"], (self.metadata["split"] or {}).get("hash", ""))
 
     @property
     def sentence(self) -> str:
-        """What the model has and has not seen."""
-        selected = Settings.model_validate(self.about["settings"]).selects
-        more = f" and selected its epoch by {len(self.about['validation'])} more" if selected else ""
-        learnt = f"it learnt from {len(self.about['train'])} other people{more}"
-        return f"The model of {self.title} did not see {self.person.name}: {learnt}."
+        """Which subjects the model was trained on."""
+        selects = Settings.model_validate(self.metadata["settings"]).selects
+        more = f"; {len(self.metadata['validation'])} further subjects selected its epoch" if selects else ""
+        trained = f"trained on {len(self.metadata['train'])} other subjects{more}"
+        return f"{self.person.name} was held out from the model of {self.title}, which was {trained}."
 
     def model(self, **how: Any) -> Model:
         """The fitted model; ``how`` as for ``bridgemil.models.load``."""
         return self.store.model(self.identity, **how)
 
     def background(self, model: Model) -> tuple[Floats | None, str]:
-        """Features over which patterns are computed, and whose they are; None where features have no names.
+        """Features (m, F) over which patterns are computed, and their description; None if features have no names.
 
-        Of a baseline the training people's; of a network those of up to ``MOST_WINDOWS`` windows of each of them.
+        For a baseline the mean features of the training subjects; for a network those of up to ``MOST_WINDOWS``
+        windows of each of them.
         """
-        train = sorted(self.about["train"])
+        train = sorted(self.metadata["train"])
         cache = RunCache(self.store, self.identity, None, {}) if os.access(self.store.root, os.W_OK) else FitCache()
         if model.features is None:
             return None, ""
         rows = [features_of(cache, model.features, self.cohort, subject) for subject in train]
         if isinstance(model, BaselineModel):
-            return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training people"
+            return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training subjects"
         features = np.concatenate([values[_spaced(len(values))] for values in rows]).astype(np.float64)
-        return features, f"{len(features):,} windows of the {len(train)} training people"
+        return features, f"{len(features):,} windows of the {len(train)} training subjects"
 
     def predictions(self) -> pd.DataFrame:
-        """What runs of the same settings and seed said of everybody they held out."""
+        """Held-out predictions of all runs with the same settings, cohort, split and seed."""
         import pandas as pd
 
-        same = [
-            identity
-            for identity, about in _finished(self.store)
-            if about["settings_hash"] == self.about["settings_hash"]
-            and about["cohort"]["hash"] == self.about["cohort"]["hash"]
-            and about["split"] == self.about["split"]
-            and about["seed"] == self.about["seed"]
-        ]
+        def key(metadata: Metadata) -> tuple[Any, ...]:
+            return metadata["settings_hash"], metadata["cohort"]["hash"], metadata["split"], metadata["seed"]
+
+        same = [identity for identity, other in _finished(self.store) if key(other) == key(self.metadata)]
         return pd.concat([self.store.predictions(identity) for identity in same], ignore_index=True)
 
 
@@ -101,20 +98,27 @@ def find(
     run: str | None = None,
     cohort: str | Path | Cohort | None = None,
 ) -> HeldOut:
-    """The run that held a person out.
+    """The run in which a subject was held out.
 
     Parameters
     ----------
-    store
+    store : RunStore
         A folder of runs.
-    subject
-        Whom.
-    method
-        Needed where the folder holds several; without it, the only network is taken.
-    run
-        The run's identity, where all else is not enough.
-    cohort
-        The cohort, if it is no longer where the run found it.
+    subject : str
+        Id.
+    method : str, optional
+        Needed if the folder holds several; by default the only network.
+    run : str, optional
+        The beginning of the run's identity, if the method is not sufficient.
+    cohort : path-like or Cohort, optional
+        The cohort, if it has been moved since the run.
+
+    Raises
+    ------
+    BadUse
+        If no run or several runs match.
+    BadData
+        If there is no finished run, or the cohort is not that of the run.
     """
     if method is not None and JOIN in method:
         raise BadUse(
@@ -123,69 +127,65 @@ def find(
     runs = _finished(store)
     if not runs:
         raise BadData(f"{store.root}: no finished run there; make some with `bridgemil evaluate`")
-    chosen = [(identity, about) for identity, about in runs if subject in about["test"]]
-    if run is None:  # a study's run on a part of the cohort is explained only if it is meant
+    chosen = [(identity, metadata) for identity, metadata in runs if subject in metadata["test"]]
+    if run is None:  # a study's run on a part of the cohort is explained only if it is named
         chosen = [pair for pair in chosen if not _part(pair[1])] or chosen
     if not chosen:
-        known = sorted({name for _, about in runs for name in about["test"]})
-        raise BadUse(
-            f"no finished run held {subject!r} out; held out were {', '.join(known[:8])}{' …' * (len(known) > 8)}"
-        )
+        known = sorted({name for _, metadata in runs for name in metadata["test"]})
+        some = f"{', '.join(known[:8])}{' …' * (len(known) > 8)}"
+        raise BadUse(f"no finished run held {subject!r} out; held out were {some}")
     if run is not None:
-        chosen = [(identity, about) for identity, about in chosen if identity.startswith(run)]
+        chosen = [(identity, metadata) for identity, metadata in chosen if identity.startswith(run)]
         if not chosen:
             raise BadUse(f"no finished run {run!r} held {subject} out")
     if method is not None:
-        one_of(
-            "method", method, sorted({about["settings"]["method"] for _, about in chosen}), " (what is in the folder)"
-        )
-        chosen = [(identity, about) for identity, about in chosen if about["settings"]["method"] == method]
-    identity, about = _only(chosen, subject)
+        methods = sorted({metadata["settings"]["method"] for _, metadata in chosen})
+        one_of("method", method, methods, " (what is in the folder)")
+        chosen = [pair for pair in chosen if pair[1]["settings"]["method"] == method]
+    identity, metadata = _only(chosen, subject)
     others = [_title(other) for name, other in chosen if name != identity]
-    opened = subset(_cohort(about, cohort, store.root), about.get("kept") or {})  # the windows that the run used
+    opened = subset(_cohort(metadata, cohort, store.root), metadata.get("kept") or {})  # the windows of the run
     record = opened.records[subject]
     recordings = list(zip(record.recordings, record.recording_windows, strict=True))
     person = Person(subject, opened.windows(subject), opened.window_starts(subject), recordings, record.label)
-    return HeldOut(store, identity, about, opened, person, others)
+    return HeldOut(store, identity, metadata, opened, person, others)
 
 
-def _finished(store: RunStore) -> list[tuple[str, dict[str, Any]]]:
+def _finished(store: RunStore) -> list[tuple[str, Metadata]]:
     return [(identity, store.metadata(identity)) for identity in sorted(store.finished())]
 
 
-def _only(chosen: Sequence[tuple[str, dict[str, Any]]], subject: str) -> tuple[str, dict[str, Any]]:
-    """The one run that is meant: of the only experiment, or the only network's; the lowest seed."""
-    networks = [pair for pair in chosen if pair[1]["settings"]["backbone"] is not None]
-    chosen = networks or list(chosen)
-    apart = {
-        (about["settings_hash"], about["cohort"]["hash"], (about["split"] or {}).get("hash"), _part(about))
-        for _, about in chosen
+def _only(chosen: Sequence[tuple[str, Metadata]], subject: str) -> tuple[str, Metadata]:
+    """The run of the only experiment, or of the only network; the lowest seed."""
+    chosen = [pair for pair in chosen if pair[1]["settings"]["backbone"] is not None] or list(chosen)
+    experiments = {
+        (m["settings_hash"], m["cohort"]["hash"], (m["split"] or {}).get("hash"), _part(m)) for _, m in chosen
     }
-    if len(apart) > 1:
-        words = "; ".join(sorted(f"{_title(about)} (--run {identity[:8]})" for identity, about in chosen))
-        raise BadUse(f"several runs held {subject} out; choose with --method or --run: {words}")
+    if len(experiments) > 1:
+        titles = "; ".join(sorted(f"{_title(metadata)} (--run {identity[:8]})" for identity, metadata in chosen))
+        raise BadUse(f"several runs held {subject} out; choose with --method or --run: {titles}")
     return min(chosen, key=lambda pair: pair[1]["seed"])
 
 
-def _title(about: dict[str, Any]) -> str:
-    settings = Settings.model_validate(about["settings"])
-    part = f", {_part(about)}" if _part(about) else ""
-    return f"{settings.title}{part}, fold {about['fold']}, seed {about['seed']}"
+def _title(metadata: Metadata, of: str = "") -> str:
+    part = f", {_part(metadata)}" if _part(metadata) else ""
+    title = Settings.model_validate(metadata["settings"]).title
+    return f"{title}{part}, fold {metadata['fold']}{of}, seed {metadata['seed']}"
 
 
-def _part(about: dict[str, Any]) -> str:
-    """What of the cohort a study's run used; empty where it is all."""
-    return str((about["split"] or {}).get("part", ""))
+def _part(metadata: Metadata) -> str:
+    """The part of the cohort that a study's run used; empty for the whole cohort."""
+    return str((metadata["split"] or {}).get("part", ""))
 
 
-def _cohort(about: dict[str, Any], given: str | Path | Cohort | None, root: Path) -> Cohort:
-    where = about["cohort"]["path"]
+def _cohort(metadata: Metadata, given: str | Path | Cohort | None, root: Path) -> Cohort:
+    where = metadata["cohort"]["path"]
     place = given if given is not None else cohort_place(where, root)
     if place is None:
         lost = f"the cohort is no longer at {where}" if where else "the cohort was in memory only"
-        raise BadUse(f"{lost}; say where it is, --cohort FOLDER")
+        raise BadUse(f"{lost}; state where it is, --cohort FOLDER")
     cohort = place if isinstance(place, Cohort) else Cohort.open(place)
-    if cohort.hash != about["cohort"]["hash"]:
+    if cohort.hash != metadata["cohort"]["hash"]:
         raise BadData(f"{cohort.path or 'the cohort'}: is not the cohort of this run, or has changed since")
     return cohort
 
@@ -194,46 +194,29 @@ def _spaced(n: int, most: int = MOST_WINDOWS) -> Any:
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Of the people who were given about this probability of a class, how many had it."""
-
-    class_name: str
-    low: float  # probabilities counted, from
-    high: float  # to
-    n: int  # people, this one left out
-    had_it: int
-
-    @property
-    def sentence(self) -> str:
-        """For people."""
-        span = f"between {self.low:.0%} and {self.high:.0%}"
-        if self.n < 5:
-            return f"Only {self.n} other held-out people were given {span} for {self.class_name}: too few to say more."
-        share = self.had_it / self.n
-        return f"Of {self.n} other held-out people given {span} for {self.class_name}, {share:.0%} had it."
-
-
-def calibration(predictions: pd.DataFrame, subject: str, class_name: str, p: float) -> Calibration:
-    """How often a probability like this one was right among held-out people.
+def observed_frequency(predictions: pd.DataFrame, subject: str, class_name: str, p: float) -> str:
+    """Frequency of a class among held-out subjects with a similar predicted probability, as a sentence.
 
     Parameters
     ----------
-    predictions
+    predictions : DataFrame
         Held-out predictions: subject, label, p_<class>….
-    subject
-        Who is left out of the count.
+    subject : str
+        Excluded from the count.
     class_name, p
-        The class and its probability.
+        The class and its predicted probability.
     """
     low, high = max(0.0, p - NEAR), min(1.0, p + NEAR)
     others = predictions[predictions["subject"] != subject]
-    near = others[others[f"p_{class_name}"].between(low, high)]
-    return Calibration(class_name, low, high, len(near), int((near["label"] == class_name).sum()))
+    labels = others.loc[others[f"p_{class_name}"].between(low, high), "label"]
+    whose = f"other held-out subjects with a predicted probability of {class_name} between {low:.0%} and {high:.0%}"
+    if len(labels) < FEW:
+        return f"Only {len(labels)} {whose}: too few for an observed frequency."
+    return f"Observed frequency of {class_name} among {len(labels)} {whose}: {(labels == class_name).mean():.0%}."
 
 
-def doubts(predictions: pd.DataFrame) -> list[str]:
-    """What stands against believing a method at all, from its held-out predictions."""
+def reliability_warnings(predictions: pd.DataFrame) -> list[str]:
+    """Whether the held-out predictions of a method are not better than chance."""
     from bridgemil.evaluation.metrics import accuracy, accuracy_interval, chance
 
     low, high = accuracy_interval(predictions)
@@ -249,20 +232,20 @@ def doubts(predictions: pd.DataFrame) -> list[str]:
 
 @dataclass(frozen=True)
 class BandShares:
-    """Share of each band in the power, in percent, mean over electrodes and windows: one person beside many.
+    """Relative band power in percent, mean over electrodes and windows: one subject and the training subjects.
 
     Parameters
     ----------
-    bands
+    bands : sequence of str
         B names with their edges.
-    person
-        B.
-    people
-        Class name to people x B.
-    quantiles
-        Where people are not at hand, class name to the 5th, 25th, 50th, 75th and 95th percentile of them, 5 x B.
-    counts
-        Then, class name to number of people.
+    person : ndarray of shape (B,)
+        Of the subject.
+    people : dict of str to ndarray of shape (n_subjects, B)
+        Of the training subjects, by class.
+    quantiles : dict of str to ndarray of shape (5, B)
+        If the training subjects are not available: their 5th, 25th, 50th, 75th and 95th percentile, by class.
+    counts : dict of str to int
+        Then, the number of training subjects by class.
     """
 
     bands: Sequence[str]
@@ -273,21 +256,21 @@ class BandShares:
 
 
 def band_shares(bag: Any, sfreq: float, bands: Sequence[Band]) -> Floats:
-    """Share of each band in a person's power, in percent, of up to ``MOST_WINDOWS`` windows (n x C x T, µV)."""
+    """Relative band power of a subject in percent, shape (B,), over up to ``MOST_WINDOWS`` windows (n, C, T) in µV."""
     windows = np.asarray(bag[_spaced(len(bag))])
     shares: Floats = 100 * window_band_power(windows, sfreq, bands).mean(axis=(0, 1))
     return shares
 
 
-def bands_beside(cohort: Cohort, subjects: Sequence[str], bag: Any) -> BandShares:
-    """One person's band power beside that of some of a cohort's subjects, by class."""
+def compare_bands(cohort: Cohort, subjects: Sequence[str], bag: Any) -> BandShares:
+    """Relative band power of one subject's windows and of some subjects of a cohort, by class."""
     held, _ = some_bands(CLINICAL_BANDS, cohort.signal)
     bands, sfreq = tuple(held.values()), cohort.sfreq
-    people: dict[str, list[Floats]] = {name: [] for name in cohort.classes}
+    rows: dict[str, list[Floats]] = {name: [] for name in cohort.classes}
     for subject in subjects:
-        people[cohort.records[subject].label].append(band_shares(cohort.windows(subject), sfreq, bands))
+        rows[cohort.records[subject].label].append(band_shares(cohort.windows(subject), sfreq, bands))
     names = [f"{name} {band_name(band)}" for name, band in held.items()]
-    by_class = {name: np.array(rows) for name, rows in people.items() if rows}
+    by_class = {name: np.array(own) for name, own in rows.items() if own}
     return BandShares(names, band_shares(bag, sfreq, bands), by_class)
 
 

@@ -109,7 +109,7 @@ def mean(members: Sequence[WindowValues]) -> WindowValues:
     """
     if len(members) == 1:
         return members[0]
-    arrays: dict[str, Floats | None] = {}
+    arrays: dict[str, Any] = {}
     for name in ("gates", "contributions", "window_probabilities"):
         given = [value for value in (getattr(member, name) for member in members) if value is not None]
         usable = given and (name == "gates" or len(given) == len(members))
