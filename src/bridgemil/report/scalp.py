@@ -124,6 +124,12 @@ class ScalpMap:
     picture: str | None
     values: dict[str, float]
 
+    @property
+    def strongest(self) -> str:
+        """The three largest absolute values as text, for readers who do not see the picture."""
+        names = sorted(self.values, key=lambda name: -abs(self.values[name]))[:3]
+        return ", ".join(f"{name} {self.values[name]:+.3g}" for name in names)
+
 
 @dataclass(frozen=True)
 class MapRow:

@@ -14,7 +14,7 @@ from bridgemil.report import templating
 from bridgemil.report.explanation import Explanation, Ranking
 from bridgemil.report.held_out import BandShares
 from bridgemil.report.pages import eeg
-from bridgemil.report.scalp import MapRow, power_maps, scalp_maps
+from bridgemil.report.scalp import power_maps, scalp_maps
 from bridgemil.runs import AuditWarning
 
 TOP = 12  # windows that are marked and listed
@@ -84,7 +84,7 @@ def subject_page(
         probabilities={name: shown[name] for name in classes if name in shown},
         calibrated=probabilities is not None,
         calibration=calibration,
-        maps=[_bars(row) for row in [own, *maps]],
+        maps=[own, *maps],
         unknown=unknown,
         bands=bands,
         strips=_strips(bands, classes) if bands else [],
@@ -140,24 +140,6 @@ def _own_power(explanation: Explanation, signal: Signal) -> Any:
     chosen = np.unique(np.linspace(0, len(bag) - 1, min(len(bag), MOST_WINDOWS)).round().astype(int))
     shares = 100 * window_band_power(np.asarray(bag[chosen]), signal.sfreq, edges.values()).mean(axis=0)
     return pd.DataFrame(shares, index=list(signal.channels), columns=list(edges))
-
-
-def _bars(row: MapRow) -> dict[str, Any]:
-    """A row of maps with, for those without a picture, one bar per electrode in percent of the width."""
-    middle, half = (50.0, 50.0) if row.signed else (0.0, 100.0)
-    maps = []
-    for scalp in row.maps:
-        bars = []
-        for name, value in scalp.values.items():
-            length = half * abs(value) / (row.limit or 1.0)
-            bars.append({"name": name, "value": value, "left": middle - length * (value < 0), "width": length})
-        strongest = sorted(scalp.values, key=lambda name: -abs(scalp.values[name]))[:3]
-        maps.append({"scalp": scalp, "bars": bars, "strongest": strongest, "ends": _ends(scalp.values.values())})
-    return {"row": row, "maps": maps}
-
-
-def _ends(values: Any) -> tuple[float, float]:
-    return min(values), max(values)
 
 
 def _strips(bands: BandShares, classes: Sequence[str]) -> list[dict[str, Any]]:
