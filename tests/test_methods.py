@@ -113,7 +113,7 @@ def test_the_user_has_the_last_word() -> None:
         (("bridgemil",), {"stage1.objective": "supcon"}, "choose another method"),
         (("supcon",), {"stage1.radius": 7}, r"stage1\.radius: there is no such setting"),
         (("bridgemil",), {"stage2.aggregator": "atention"}, r"stage2\.aggregator: must be one of attention"),
-        (("bandpower",), {"stage2.epochs": 3}, "bandpower is no network"),
+        (("bandpower",), {"stage2.epochs": 3}, "bandpower is a baseline"),
         (("bandpower",), {"baseline.clasifier": "x"}, r"baseline\.clasifier: there is no such setting"),
         (("attention",), {"baseline.classifier": "logistic"}, "attention is a network"),
         (("atention",), {}, r"did you mean attention\?"),

@@ -1,7 +1,7 @@
 """A scikit-learn-compatible classifier of bags, each the windows of one subject.
 
     clf = BridgeMILClassifier().fit(X, y)      # X: a list of arrays, windows x channels x time, or of mne.Epochs
-    clf.predict_proba(X_new), clf.gates(X_new)
+    clf.predict_proba(X_new)
 
 Every method, ensemble, backbone and recipe of ``bridgemil.evaluate`` serves here. Where a recipe selects a network's
 epoch (``paper``), subjects that it does not train on do so, split off inside ``fit``.

@@ -1,10 +1,10 @@
 """User code: import it by its address and fingerprint its source.
 
 An address is ``path/to/net.py:NAME`` or ``package.module:NAME``. The folder of a file is put on ``sys.path``, as
-``python path/to/net.py`` does, so that the file can import the modules beside it. The fingerprint is a hash of the file
-and of every user module that it imports, found in the import statements of their source; of a package, all modules
-count. It is part of a run's identity: an edit names another run. Not seen are edits in installed packages, in data
-files and in modules whose names are computed at run time.
+``python path/to/net.py`` does, so that the file can import other modules of its folder. The fingerprint is a hash of
+the file and of every user module that it imports, found in the import statements of their source; of a package, all
+modules count. It is part of a run's identity: an edit names another run. Not seen are edits in installed packages, in
+data files and in modules whose names are computed at run time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def fingerprint(thing: str | object) -> str:
         An address, or a class or function. A class or function at the top level of a file has the fingerprint of its
         source. Others (a closure, a ``partial``, an object of a notebook) may depend on values that are not in any
         source: they get a fingerprint that holds in this process only, with a warning, so that no stored result of
-        another process is taken for theirs.
+        another process is used as theirs.
     """
     if isinstance(thing, str):
         if not is_address(thing):

@@ -1,6 +1,6 @@
-"""Attention, additive and conjunctive multiple-instance learning with one independent gate per window.
+"""Attention, additive and conjunctive multiple-instance learning with one independent sigmoid gate per window.
 
-With h the embedding plus its position in the bag and a = sigmoid(w' tanh(W h + b) + b') its gate:
+With h the embedding plus its position in the bag and a = sigmoid(w' tanh(W h + b) + b') its attention weight:
 attention is classifier(mean(a h)), additive mean(classifier(a h)), conjunctive (MILLET) mean(a classifier(h)).
 """
 
@@ -15,7 +15,7 @@ HIDDEN = 8
 
 
 class GatedBag(nn.Module):
-    """Positions, dropout, gate and classifier; the three kinds differ in what is gated and when it is averaged.
+    """Positions, dropout, sigmoid gate and classifier; the three kinds differ in what is gated and when it is averaged.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class GatedBag(nn.Module):
         self.classifier = nn.Linear(embedding_dim, n_classes)
 
     def gated(self, embeddings: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """h (B x N x d) and its gates (B x N, zero where masked); the paper's equations of Stage 2."""
+        """h (B x N x d) and its attention weights (B x N, zero where masked); the paper's equations of Stage 2."""
         embeddings = without_padding(embeddings, mask)
         if self.positions:
             embeddings = embeddings + sinusoid(embeddings.shape[1], embeddings.shape[2], embeddings)

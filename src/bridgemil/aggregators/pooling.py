@@ -19,7 +19,7 @@ class SoftmaxAttention(nn.Module):
         self.classifier = nn.Linear(embedding_dim, n_classes)
 
     def forward(self, embeddings: Tensor, mask: Tensor) -> BagOutput:
-        """B x N x d, B x N -> logits B x K; the gates are the weights."""
+        """B x N x d, B x N -> logits B x K; ``gates`` are the softmax weights."""
         h = self.dropout(without_padding(embeddings, mask))
         scores = self.score(h).squeeze(-1).masked_fill(~mask, -torch.inf)
         weights = torch.softmax(scores, dim=1)  # B x N
@@ -35,7 +35,7 @@ class Mean(nn.Module):
         self.classifier = nn.Linear(embedding_dim, n_classes)
 
     def forward(self, embeddings: Tensor, mask: Tensor) -> BagOutput:
-        """B x N x d, B x N -> logits B x K; every valid window's gate is one."""
+        """B x N x d, B x N -> logits B x K; the attention weight of every valid window is one."""
         return BagOutput(
             self.classifier(bag_mean(self.dropout(without_padding(embeddings, mask)), mask)), mask.to(embeddings.dtype)
         )

@@ -65,7 +65,7 @@ class Block(nn.Module):
 
 
 class TimeMIL(nn.Module):
-    """The class token's last representation is classified; its attention over the windows are the gates."""
+    """The class token's last representation is classified; its attention over the windows is returned."""
 
     def __init__(self, embedding_dim: int, n_classes: int, *, dropout: float = DROPOUT) -> None:
         super().__init__()

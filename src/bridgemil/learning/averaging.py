@@ -48,7 +48,7 @@ class WeightAverage:
             self.average[name].lerp_(value, share)
 
     def restore(self, average: Mapping[str, Tensor]) -> None:
-        """Go on from an average that a checkpoint holds."""
+        """Resume from the average in a checkpoint."""
         for name, value in self.average.items():
             value.copy_(average[name])
 

@@ -4,7 +4,7 @@ A network's settings are the defaults, changed by the method, then by the recipe
 has settings of its own, and neither backbone, recipe nor budget.
 """
 
-from bridgemil.methods.catalogue import (
+from bridgemil.methods.registry import (
     ABLATIONS,
     BACKBONE,
     BUDGET,
@@ -27,7 +27,7 @@ from bridgemil.methods.catalogue import (
     recipe_for,
     recipes,
 )
-from bridgemil.methods.choosing import Settings, changed_from_budget, flat, for_cohort, settings, short_name
+from bridgemil.methods.resolve import Settings, changed_from_budget, flat, for_cohort, settings, short_name
 
 __all__ = [
     "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "Method", "Settings", "ablations",

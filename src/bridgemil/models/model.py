@@ -112,7 +112,7 @@ class Prediction:
         Number of the class.
     probabilities : ndarray of shape (K,)
         Of each class.
-    gates : ndarray of shape (n,), or None
+    ``gates`` : ndarray of shape (n,), or None
         Attention weight of each window; None where the method has none.
     contributions : ndarray of shape (n, K), or None
         What each window adds to each class's logit; None where the method has none.

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ObjectiveEntry(Entry):
-    """A Stage 1 objective; ``settings`` is its class of settings, where it has more than every objective has."""
+    """A Stage 1 objective; ``settings`` is its class of settings, where it has more than every objective has.
+
+    With ``needs_samples`` it cannot be trained on the features of a front end.
+    """
 
     settings: type[Stage1Settings] = Stage1Settings
+    needs_samples: bool = False
 
 
 OBJECTIVES = Registry("objective", __name__, {
@@ -36,7 +40,7 @@ OBJECTIVES = Registry("objective", __name__, {
     "supcon": ObjectiveEntry(
         "supervised contrastive learning", "supcon:SupCon", "#c2478b", "triangle", settings=SupConSettings
     ),
-    "masked": ObjectiveEntry("masked reconstruction", "masked:Masked", "#6f8f23", "triangle"),
+    "masked": ObjectiveEntry("masked reconstruction", "masked:Masked", "#6f8f23", "triangle", needs_samples=True),
     "supervised": ObjectiveEntry("classification of windows with inherited labels", "ablations:Supervised"),
     "untrained": ObjectiveEntry("random weights", "ablations:Untrained", settings=UntrainedSettings),
 })  # fmt: skip

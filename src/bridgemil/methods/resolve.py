@@ -11,7 +11,7 @@ from bridgemil import aggregators, baselines, user_code
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.objectives import STAGE1, AnyStage1Settings
 from bridgemil.learning.settings import Stage2Settings
-from bridgemil.methods.catalogue import (
+from bridgemil.methods.registry import (
     ABLATIONS,
     BACKBONE,
     BUDGET,
@@ -96,7 +96,7 @@ class Settings(BaseModel):
 
 
 def short_name(backbone: str) -> str:
-    """A backbone's name for people: of a user's file its last part, ``net.py:Tiny``."""
+    """A backbone's name for display: of a user's file its last part, ``net.py:Tiny``."""
     return backbone.replace("\\", "/").rpartition("/")[2]
 
 
@@ -108,20 +108,17 @@ def settings(
     changes: Mapping[str, Any] | None = None,
     *,
     recipe: str = PAPER,
-    code: str | None = None,
 ) -> Settings:
-    """The settings of a method.
+    """The settings of a method, without a cohort.
 
     Parameters
     ----------
-    method, backbone, budget, recipe
-        Names. A baseline has no use for the last three.
-    burn_in
+    method, backbone, budget, recipe : str
+        Names. Baselines use the method alone.
+    burn_in : int
         The cohort's; reduced budgets shorten it.
-    changes
-        The user's own: ``{"stage1.epochs": 5}``, or nested, ``{"stage1": {"epochs": 5}}``.
-    code
-        Fingerprint of a backbone or baseline that is not ours.
+    changes : mapping, optional
+        Of the user: ``{"stage1.epochs": 5}``, or nested, ``{"stage1": {"epochs": 5}}``.
     """
     check(method)
     one_of("budget", budget, budgets())
@@ -129,18 +126,14 @@ def settings(
     _refuse(_nested(changes or {}))
     if JOIN in method:
         shares = _shares(method, changes or {})
-        return _joined([settings(name, backbone, budget, burn_in, shares[name], recipe=recipe) for name in shares])
+        members = tuple(settings(name, backbone, budget, burn_in, shares[name], recipe=recipe) for name in shares)
+        network = next((member for member in members if member.is_network), None)
+        shared = {} if network is None else {name: getattr(network, name) for name in ("backbone", "recipe", "budget")}
+        return Settings(method=method, members=members, **shared)
     user = _nested(changes or {})
     if method in baselines.names():
-        return _baseline_settings(method, user, code)
-    return _network_settings(method, backbone, budget, recipe, burn_in, user, code)
-
-
-def _joined(members: list[Settings]) -> Settings:
-    """An ensemble; its backbone, recipe and budget are its networks'."""
-    network = next((member for member in members if member.is_network), None)
-    shared = {} if network is None else {name: getattr(network, name) for name in ("backbone", "recipe", "budget")}
-    return Settings(method=JOIN.join(member.method for member in members), members=tuple(members), **shared)
+        return _baseline_settings(method, user)
+    return _network_settings(method, backbone, budget, recipe, burn_in, user)
 
 
 def _shares(method: str, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -153,22 +146,20 @@ def _shares(method: str, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]
     return shares
 
 
-def _baseline_settings(method: str, user: dict[str, Any], code: str | None) -> Settings:
+def _baseline_settings(method: str, user: dict[str, Any]) -> Settings:
     values = _part(user, "baseline")
     for part in user:
-        raise BadUse(f"{method} is no network; there is nothing to set in {part} (its own settings: baseline.…)")
+        raise BadUse(f"{method} is a baseline; there is nothing to set in {part} (its own settings: baseline.…)")
     checked = parse(baselines.get(method).Settings, values, prefix="baseline")
-    return Settings(method=method, code=code, baseline=checked.model_dump(mode="json", exclude_defaults=True))
+    return Settings(method=method, baseline=checked.model_dump(mode="json", exclude_defaults=True))
 
 
 def _network_settings(
-    method: str, backbone: str, budget: str, recipe: str, burn_in: int, user: dict[str, Any], code: str | None
+    method: str, backbone: str, budget: str, recipe: str, burn_in: int, user: dict[str, Any]
 ) -> Settings:
     chosen, manner = (METHODS | ABLATIONS)[method], recipes()[recipe]
     time = budgets()[budget] | manner.get("budgets", {}).get(budget, {})  # a recipe may count its own steps
-    values: dict[str, Any] = {
-        "method": method, "backbone": backbone, "code": code, "budget": budget, "recipe": recipe,
-    }  # fmt: skip
+    values: dict[str, Any] = {"method": method, "backbone": backbone, "budget": budget, "recipe": recipe}
     if "baseline" in user:
         raise BadUse(f"{method} is a network; there is nothing to set in baseline")
     if chosen.stage1 is not None:
@@ -230,27 +221,29 @@ def for_cohort(
     from bridgemil import backbones
 
     check(method)
-    recipe = recipe or recipe_for(budget)
-    one_of("budget", budget, budgets())  # also of baselines, which have no use for these: a typo is named
-    one_of("recipe", recipe, recipes())
     if not user_code.is_address(backbone):
-        backbones.check(backbone)
-    _refuse(_nested(changes or {}))
-    if JOIN in method:
-        shares = _shares(method, changes or {})
-        return _joined([for_cohort(cohort, name, backbone, budget, shares[name], recipe=recipe) for name in shares])
-    if method in baselines.names():
-        made = settings(method, burn_in=cohort.burn_in, changes=changes, code=baselines.fingerprint(method))
-        baselines.create(method, made.baseline or {}, cohort.signal)
-        return made
-    backbone = backbones.absolute(backbone)
-    made = settings(method, backbone, budget, cohort.burn_in, changes, recipe=recipe)
-    code = backbones.try_out(backbone, cohort.signal, made.backbone_options)
-    if is_senseless(method, backbone):
-        raise BadUse(
-            f"{method}: {backbone} is a fixed front end and a linear layer; there are no samples to hide and predict"
-        )
-    return made if code is None else made.model_copy(update={"code": code})
+        backbones.check(backbone)  # also for baselines, which do not use it: a typing error is reported
+    name = backbones.absolute(backbone)
+    made = settings(method, name, budget, cohort.burn_in, changes, recipe=recipe or recipe_for(budget))
+    tried = tuple(_tried(cohort, member) for member in made.each)
+    return made.model_copy(update={"members": tried}) if made.members else tried[0]
+
+
+def _tried(cohort: Cohort, chosen: Settings) -> Settings:
+    """The settings with the fingerprint of user code; what cannot be built for the cohort is refused."""
+    from bridgemil import backbones
+
+    if chosen.backbone is None:
+        baselines.create(chosen.method, chosen.baseline or {}, cohort.signal)
+        code = baselines.fingerprint(chosen.method)
+    else:
+        code = backbones.try_out(chosen.backbone, cohort.signal, chosen.backbone_options)
+        if is_senseless(chosen.method, chosen.backbone):
+            raise BadUse(
+                f"{chosen.method}: {chosen.backbone} is a fixed front end and a linear layer; there are no samples to "
+                "hide and predict"
+            )
+    return chosen if code is None else chosen.model_copy(update={"code": code})
 
 
 def flat(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,7 +305,7 @@ def _refuse(user: Mapping[str, Any]) -> None:
 
 
 def _so_long(mine: dict[str, Any]) -> dict[str, Any]:
-    """Who sets the epochs means them: no floor of steps unless it is set too."""
+    """Setting ``epochs`` disables the minimum number of steps, unless that is set too."""
     return {"min_steps": 0} | mine if "epochs" in mine else mine
 
 

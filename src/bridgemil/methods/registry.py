@@ -161,12 +161,12 @@ def recipe_for(budget: str) -> str:
 
 
 def is_senseless(method: str, backbone: str) -> bool:
-    """Whether a method (or a member of an ensemble) would have to mask samples that a backbone does not have."""
+    """Whether a method (or a member of an ensemble) needs the samples of windows and a backbone reads features."""
     from bridgemil import backbones
 
     chosen = [(METHODS | ABLATIONS)[name] for name in method.split(JOIN) if name in METHODS | ABLATIONS]
-    masked = any(member.stage1 is not None and member.stage1["objective"] == "masked" for member in chosen)
-    return masked and backbones.has_front_end(backbone)
+    samples = any(m.stage1 is not None and OBJECTIVES[m.stage1["objective"]].needs_samples for m in chosen)
+    return samples and backbones.has_front_end(backbone)
 
 
 def has_setting(method: str, key: str) -> bool:
@@ -193,7 +193,7 @@ def fixed(method: str) -> set[str]:
         return set()
     ablation = ABLATIONS[method]
     keys = {f"stage1.{name}" for name in ablation.stage1 or ()} | {f"stage2.{name}" for name in ablation.stage2}
-    keys.discard("stage2.aggregator")  # bridgemil's own: whoever sets another means it for both
+    keys.discard("stage2.aggregator")  # bridgemil's own: set by the user, it applies to both
     if ablation.stage1 is not None and ablation.stage1["objective"] == "untrained":
         keys.add("stage1.weight_decay")  # nothing may change a weight
     return keys
