@@ -60,8 +60,8 @@ NAMES = (
 UNFINISHED = (
     "help texts",
     *(f"src/bridgemil/{room}" for room in (
-        "audit", "bundle/training", "cli", "engine", "evaluation", "parallel.py", "runs", "baselines", "report/held_out",
-        "report/explanation", "report/scalp", "report/window_values",
+        "audit", "bundle/training", "cli", "engine", "evaluation", "parallel.py", "runs", "baselines",
+        "report/held_out", "report/explanation", "report/scalp", "report/window_values",
     )),
 )  # fmt: skip
 
