@@ -91,7 +91,7 @@ def test_runs_and_a_model_on_your_own_code_are_explained_if_it_is_named(tmp_path
     assert "interpolated" in done.stdout
     wrong = bridgemil(*calls[0], "--bad-channels", "interpolate")
     assert wrong.returncode == 2
-    assert "--bad-channels is of new recordings" in wrong.stderr
+    assert "--bad-channels is for new recordings" in wrong.stderr
 
 
 def test_report_writes_a_page_too(runs: Path, tmp_path: Path) -> None:

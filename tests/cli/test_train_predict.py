@@ -102,7 +102,7 @@ def test_train_goes_on_where_it_stopped_and_prints_json(folder: Path, tmp_path: 
         (("predict", "MODEL", "x.edf"), 1, "no such file"),
         (("predict", "MODEL", "x.edf", "--bad-channels", "guess"), 2, "must be stop or interpolate"),
         (("predict", "MODEL", "x.edf", "--csv", "nowhere/said.csv"), 2, "--csv nowhere/said.csv: no folder nowhere"),
-        (("predict", "MODEL", "x.edf", "--csv", "COHORT"), 2, "is a folder; name a file"),
+        (("predict", "MODEL", "x.edf", "--csv", "COHORT"), 2, "is a folder; expected a file"),
         (("predict", "MODEL"), 2, "Missing argument"),
     ],
 )  # fmt: skip

@@ -281,7 +281,7 @@ def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
         assert "AUROC" in text
         assert "balanced" in text
     again = subprocess.run([*words[:-2]], capture_output=True, text=True, check=True).stdout
-    assert "Of an earlier report, not written anew: report.html (give --html)" in again
+    assert "From an earlier report, not updated: report.html (use --html)" in again
     pairs = pd.read_csv(tmp_path / "comparisons.csv")
     assert pairs["difference"].abs().max() > 1, "points of accuracy, as the table"
     empty = subprocess.run([*words[:4], str(tmp_path)], capture_output=True, text=True, check=False)

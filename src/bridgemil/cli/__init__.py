@@ -1,10 +1,11 @@
-"""The command line: one file a verb, each a shell over a Python function.
+"""The command line: one file per verb, each calls a Python function.
 
-Exit codes: 0 done, 1 a finding or bad data, 2 bad use (a path that is not there is one), 130 interrupted.
+Exit codes: 0 success, 1 a finding or bad data, 2 bad use (including paths that do not exist), 130 interrupted.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import warnings
@@ -12,40 +13,23 @@ from typing import Annotated
 
 import typer
 
-from bridgemil.cli import (
-    audit,
-    benchmark,
-    clean,
-    demo,
-    evaluate,
-    explain,
-    folds,
-    inspect,
-    manifest,
-    predict,
-    prepare,
-    report,
-    study,
-    synth,
-    train,
-    verify,
-)
-
 INTERRUPTED = 130
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="From EEG recordings to an honest subject-level diagnosis model.",
+    help="Subject-level diagnosis from EEG: from recordings to an evaluated, calibrated model.",
 )
-VERBS = (
-    demo, synth, manifest, prepare, inspect, folds, verify, audit, evaluate, benchmark, report, study, explain, train,
-    predict,
-    clean,
-)  # fmt: skip
+VERBS = [
+    importlib.import_module(f"bridgemil.cli.{verb}")
+    for verb in (
+        "demo synth manifest prepare inspect folds verify audit evaluate benchmark report study explain train predict "
+        "clean"
+    ).split()
+]
 for verb in VERBS:
-    app.command(verb.NAME, no_args_is_help=verb is not demo)(verb.run)
+    app.command(verb.NAME, no_args_is_help=verb.NAME != "demo")(verb.run)
 
 
 @app.callback(invoke_without_command=True)
@@ -61,7 +45,7 @@ _usual = warnings.formatwarning
 
 
 def _plain(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
-    """Our own warnings as a sentence; those of libraries as ever."""
+    """Format warnings of this package as one sentence; those of libraries as usual."""
     from bridgemil.errors import BridgeMILWarning, plain
 
     own = issubclass(category, BridgeMILWarning)
@@ -69,7 +53,7 @@ def _plain(message: Warning | str, category: type[Warning], filename: str, linen
 
 
 def main() -> None:
-    """Run the command line; errors of this package become one message and an exit code."""
+    """Run the command line; an error of this package becomes one message and an exit code."""
     from bridgemil.errors import STORAGE, BridgeMILError, plain
 
     warnings.formatwarning = _plain
@@ -79,11 +63,11 @@ def main() -> None:
         typer.echo(f"bridgemil: {error}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        kept = " What was finished is kept: the same command goes on." if error.errno in STORAGE else ""
+        kept = " Finished work is kept: the same command resumes." if error.errno in STORAGE else ""
         named = f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename and error.strerror else str(error)
         typer.echo(f"bridgemil: {plain(named)}.{kept}", err=True)
         sys.exit(1)
     except SystemExit as end:
-        if end.code == INTERRUPTED:  # typer turns Ctrl-C into this code without a word
-            typer.echo("bridgemil: interrupted; the same command goes on where it stopped", err=True)
+        if end.code == INTERRUPTED:  # typer maps Ctrl-C to this code without a message
+            typer.echo("bridgemil: interrupted; the same command resumes", err=True)
         raise

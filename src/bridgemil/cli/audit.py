@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,30 +10,28 @@ import typer
 from bridgemil.cli import options
 
 NAME = "audit"
-
-asking = partial(typer.Option, rich_help_panel="Checks")
-PERMUTE = "Cross-validate this method with shuffled labels: bandpower takes seconds, tangent more."
-HOPE = "A difference of accuracy that you want to show, in points: WARN if it needs more subjects."
+PERMUTE = "Cross-validate this method with permuted labels: bandpower takes seconds, tangent longer."
+HOPE = "Difference in accuracy to be shown, in points: WARN if it needs more subjects."
 
 
 def run(
-    cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
-    runs: Annotated[Path | None, typer.Argument(help="A folder of runs of it, checked too.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write the findings as a page.")] = None,
-    split: Annotated[Path | None, asking(help="A split file to check.")] = None,
-    groups: Annotated[str | None, asking(help="Column whose groups must stay in one fold (person, family).")] = None,
-    hope: Annotated[float | None, asking(help=HOPE)] = None,
-    permute: Annotated[str | None, asking(help=PERMUTE, metavar="METHOD")] = None,
-    permutations: Annotated[int, asking(min=5, help="How many times labels are shuffled for --permute.")] = 20,
-    sample: Annotated[int, asking(min=0, help="How many runs are recomputed at most.")] = 5,
-    seed: Annotated[int, asking(min=0, help="Of all random choices.")] = 0,
+    cohort: options.CohortFolder,
+    runs: Annotated[Path | None, typer.Argument(help="Folder of runs of this cohort, checked too.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the findings to an HTML page.")] = None,
+    split: options.Split = None,
+    groups: options.Groups = None,
+    hope: Annotated[float | None, typer.Option(help=HOPE)] = None,
+    permute: Annotated[str | None, typer.Option(help=PERMUTE, metavar="METHOD")] = None,
+    permutations: Annotated[int, typer.Option(min=5, help="Number of permutations for --permute.")] = 20,
+    sample: Annotated[int, typer.Option(min=0, help="Maximum number of runs to recompute.")] = 5,
+    seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Look for leaks and shortcuts: what would make a number look better than it is.
+    """Check a cohort and its runs for leaks and shortcuts that inflate results.
 
     Example: `bridgemil audit adftd.cohort runs --html audit.html`
 
-    Prints PASS, INFO, WARN, FAIL or SKIP for each check, with the evidence and what to do. Exit code 1 on any FAIL.
+    Prints PASS, INFO, WARN, FAIL or SKIP for each check, with the evidence and a remedy. Exit code 1 on any FAIL.
     """
     from bridgemil.audit import audit
     from bridgemil.report.terminal import audit_levels, audit_lines
@@ -42,7 +39,7 @@ def run(
     show = not json and typer.get_text_stream("stderr").isatty()
     looked = audit(
         cohort, runs, split=split, groups=groups, hope=hope, permute=permute, permutations=permutations, sample=sample,
-        seed=seed, watch=(lambda words: typer.echo(f"looking for {words}", err=True)) if show else None,
+        seed=seed, watch=(lambda check: typer.echo(f"checking {check}", err=True)) if show else None,
     )  # fmt: skip
     if html is not None:
         from bridgemil.report.pages.checks import audit_page

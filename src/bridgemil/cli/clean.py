@@ -1,8 +1,7 @@
-"""``bridgemil clean``: remove chosen or failed runs and leftovers."""
+"""``bridgemil clean``: remove selected or failed runs and leftover files."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,23 +12,25 @@ NAME = "clean"
 
 
 def run(
-    runs: Annotated[Path, typer.Argument(help="A folder of runs, from `benchmark` or `evaluate`.")],
+    runs: options.RunsFolder,
     methods: Annotated[str | None, typer.Option(help="Remove finished runs of these methods.")] = None,
     backbones: Annotated[str | None, typer.Option(help="... on these backbones.")] = None,
     budget: Annotated[str | None, typer.Option(help="... with this budget.")] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Forget failed runs and their checkpoints.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Remove errors and checkpoints of failed runs.")] = False,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Remove checkpoints of interrupted runs.")] = False,
-    unused: Annotated[bool, typer.Option("--unused", help="Remove encoders no run uses, and stored features.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    unused: Annotated[
+        bool, typer.Option("--unused", help="Remove encoders without a run, and stored features.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Remove runs you name, failures, and what killed processes left behind.
+    """Remove selected runs, failed runs, and files left by killed processes.
 
     Example: `bridgemil clean runs --failed`
 
     Example: `bridgemil clean runs --methods attention --backbones eegnet --dry-run`
 
-    Without options only leftovers go: lock files that nobody holds and half-written folders.
+    Without options only unused lock files and incomplete folders are removed.
     """
     from bridgemil.engine.clean import clean, leftovers
     from bridgemil.errors import BadData, NotFound

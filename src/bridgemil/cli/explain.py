@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridgemil.cli import options
-from bridgemil.cli.predict import BAD, CODE, print_cautions, print_prediction
+from bridgemil.cli.predict import print_cautions, print_prediction
 
 if TYPE_CHECKING:
     from bridgemil.report.explanation import Explanation
@@ -29,8 +29,8 @@ def run(
     method: Annotated[str | None, typer.Option(help="For runs: the method.  [default: the only network]")] = None,
     run_: Annotated[str | None, typer.Option("--run", help=RUN)] = None,
     cohort: Annotated[Path | None, typer.Option(help=COHORT)] = None,
-    bad_channels: Annotated[str | None, typer.Option(help=f"For a recording: {BAD[0].lower()}{BAD[1:]}")] = None,
-    backbone: Annotated[str | None, typer.Option(help=CODE)] = None,
+    bad_channels: options.BadChannels = None,
+    backbone: options.Code = None,
     json: options.Json = False,
 ) -> None:
     """Which windows, electrodes and bands a prediction depends on, and whether that can be determined.

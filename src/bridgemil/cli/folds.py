@@ -13,15 +13,15 @@ NAME = "folds"
 
 
 def run(
-    cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
-    out: Annotated[Path | None, typer.Option(help="Write the split here, as JSON for --split.")] = None,
-    folds: Annotated[int | None, typer.Option(help="Number of folds.  [default: the cohort's]")] = None,
-    split_seed: Annotated[int, typer.Option(help="Seed of the split (not of the weights).")] = 0,
-    groups: Annotated[str | None, typer.Option(help="Keep subjects together that share this column's value.")] = None,
+    cohort: options.CohortFolder,
+    out: Annotated[Path | None, typer.Option(help="Split file to write, for --split.")] = None,
+    folds: options.Folds = None,
+    split_seed: options.SplitSeed = 0,
+    groups: options.Groups = None,
     scheme: Annotated[str, typer.Option(help="array_split (the paper's) or sklearn.")] = "array_split",
     json: options.Json = False,
 ) -> None:
-    """Assign a cohort's subjects to folds, stratified by class; no subject is in two.
+    """Assign the subjects of a cohort to folds, stratified by class; a subject is in one fold only.
 
     Example: `bridgemil folds adftd.cohort --out split.json`
     """
@@ -46,8 +46,8 @@ def run(
         counts = ", ".join(f"{diagnoses.count(name)} {name}" for name in opened.classes)
         typer.echo(f"fold {number}: {len(fold):3d} subjects ({counts or 'no labels'})  {' '.join(fold)}")
     typer.echo(
-        "\nEach fold is test once. Where an epoch is selected (recipe paper) the next fold is validation and "
-        "the others train; recipe ours and the baselines select nothing and train on all others."
+        "\nEach fold is the test set once. Where an epoch is selected (recipe paper) the next fold is the validation "
+        "set and the others train; recipe ours and the baselines train on all other folds."
     )
     if out is not None:
         typer.echo(f"Split: {out}")

@@ -1,4 +1,4 @@
-"""``bridgemil inspect``: what a cohort holds, and a picture of it."""
+"""``bridgemil inspect``: a summary and a figure of a cohort."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ NAME = "inspect"
 
 
 def run(
-    cohort: Annotated[Path, typer.Argument(help="A cohort folder.")],
-    picture: Annotated[
-        Path | None, typer.Option(help="Where to write the picture.  [default: COHORT/inspect.png]")
-    ] = None,
+    cohort: options.CohortFolder,
+    picture: Annotated[Path | None, typer.Option(help="Figure file.  [default: COHORT/inspect.png]")] = None,
     json: options.Json = False,
 ) -> None:
-    """Show a cohort's subjects, minutes, channels and what was left out; draw power spectra by class.
+    """Show subjects, durations, channels and exclusions of a cohort; plot power spectra by class.
 
     Example: `bridgemil inspect adftd.cohort`
     """
@@ -31,10 +29,10 @@ def run(
     opened = Cohort.open(cohort)
     target = picture or cohort / "inspect.png"
     if target.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
-        raise BadUse(f"{target}: a picture is a .png, .pdf, .svg or .jpg file")
+        raise BadUse(f"{target}: must be a .png, .pdf, .svg or .jpg file")
     draw_cohort(opened, target, show=not json)
     if json:
         options.print_json(summary(opened) | {"picture": str(target)})
     else:
         print_summary(opened)
-        typer.echo(f"\nPicture: {target}")
+        typer.echo(f"\nFigure: {target}")

@@ -19,43 +19,42 @@ def run(
     out: Annotated[Path | None, typer.Option(help="CSV to write.  [default: FOLDER/manifest.csv]")] = None,
     json: options.Json = False,
 ) -> None:
-    """List a folder's recordings as a CSV of subject, label and file, for you to check and fill in.
+    """List the recordings of a folder in a CSV of subject, label and file, to be checked and completed.
 
     Example: `bridgemil manifest recordings`
 
-    Subjects are guessed from the names of files and folders. A label is filled in where the names say it; files
-    without one are listed. An existing file is never overwritten.
+    Subjects are inferred from file and folder names. A label is filled in where the names contain it; files without
+    one are listed. An existing file is never overwritten.
     """
     from bridgemil.cohort.manifest_template import write_manifest_template
 
     path, template = write_manifest_template(folder, out)
-    people, unlabelled = template.files(), template.unlabelled
+    subjects, unlabelled = template.files(), template.unlabelled
     labelled = len(template.rows) - len(unlabelled)
     if json:
-        content = {
-            "manifest": str(path), "n_recordings": len(template.rows), "n_subjects": len(people),
-            "n_labelled": labelled, "unlabelled": unlabelled, "rows": [row._asdict() for row in template.rows],
-            "left_out": [{"what": item.what, "why": item.why} for item in template.left_out], "notes": template.notes,
-        }  # fmt: skip
-        options.print_json(content)
+        content = {"manifest": str(path), "n_recordings": len(template.rows), "n_subjects": len(subjects)}
+        rows = [row._asdict() for row in template.rows]
+        left_out = [{"what": item.what, "why": item.why} for item in template.left_out]
+        more = {"unlabelled": unlabelled, "rows": rows, "left_out": left_out, "notes": template.notes}
+        options.print_json(content | {"n_labelled": labelled} | more)
         return
-    typer.echo(f"{path}: {len(template.rows)} recordings of {len(people)} subjects, by their names")
-    for subject, files in list(people.items())[:SHOWN]:
+    typer.echo(f"{path}: {len(template.rows)} recordings of {len(subjects)} subjects, inferred from names")
+    for subject, files in list(subjects.items())[:SHOWN]:
         typer.echo(f"  {subject}: {', '.join(files)}")
-    if len(people) > SHOWN:
-        typer.echo(f"  ... and {len(people) - SHOWN} more")
+    if len(subjects) > SHOWN:
+        typer.echo(f"  ... and {len(subjects) - SHOWN} more")
     for line in [*(f"left out {item.what}: {item.why}" for item in template.left_out), *template.notes]:
         typer.echo(f"  - {line}")
     labels = "fill in the column label"
     if labelled:
         typer.echo(f"  labels from names: {labelled} of {len(template.rows)} recordings")
-        labels = "check the column label, taken from the names"
+        labels = "check the column label, filled in from the names"
     if labelled and unlabelled:
-        typer.echo("  no label, since their names say no class or several (fill in, or delete the row):")
+        typer.echo("  no label, because the names contain no class or several (fill in, or delete the row):")
         for file in unlabelled:
             typer.echo(f"    {file}")
         labels += ", and fill in the rest"
     typer.echo("\nNext, in a spreadsheet or an editor:")
-    typer.echo("  1. check the column subject: all recordings of one person need one name")
-    typer.echo(f"  2. {labels}: one diagnosis a subject")
+    typer.echo("  1. check the column subject: all recordings of one person need one id")
+    typer.echo(f"  2. {labels}: one diagnosis per subject")
     typer.echo(f"  3. bridgemil prepare {shlex.quote(str(path))} {shlex.quote(folder.resolve().name + '.cohort')}")

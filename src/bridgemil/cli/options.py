@@ -1,8 +1,10 @@
-"""Options that several verbs share, and reading of comma-separated values."""
+"""Options that several verbs share, each declared once, and parsing of their values."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,41 +18,78 @@ METHODS = (
     f"({', '.join(methods.ablations())}); or several joined by +, an ensemble."
 )
 BACKBONES = (
-    f"{backbones.BACKBONES.describe()}, braindecode:MODEL, spd_learn:MODEL; or your own, "
+    f"{backbones.BACKBONES.describe()}, braindecode:MODEL, spd_learn:MODEL; or user code, "
     "path/to/file.py:NAME or package.module:NAME."
 )
-RECIPES = "paper (its optimiser settings, unchanged) or ours.  [default: ours; with budget paper, paper]"
 MOST_CHARACTERS = 10_000  # of one value of --set
+
+
+def option(*flags: str, panel: str | None = None, **declared: Any) -> Any:
+    """A typer option in a panel of the help text."""
+    return typer.Option(*flags, rich_help_panel=panel, **declared)
+
+
+FOLDS, RUNNING, CLINICAL = "Folds", "Execution", "Clinical metrics"
+IDLE = "Parallel runs.  [default: as many as idle cores, memory or GPUs allow]"
+# What to evaluate or train
+CohortFolder = Annotated[Path, typer.Argument(help="Cohort folder.", metavar="COHORT")]
+CohortFolders = Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT")]
+RunsFolder = Annotated[Path, typer.Argument(help="Folder of runs, from `benchmark` or `evaluate`.", metavar="RUNS")]
+Method = Annotated[str, option(help=METHODS)]
+Backbone = Annotated[str, option(help=BACKBONES)]
+Recipe = Annotated[
+    str | None, option(help="Optimiser settings: paper or ours.  [default: ours; paper with budget paper]")
+]
+Budget = Annotated[str, option(help="Training length: paper, laptop or demo.")]
+Seeds = Annotated[int, option(min=1, help="Number of seeds; they share one split.")]
+Seed = Annotated[int, option(min=0, help="Random seed.")]
+Set = Annotated[
+    list[str] | None,
+    option("--set", help="Change one setting, such as stage1.epochs=5 or backbone_options.depth=3; repeatable."),
+]
+Vary = Annotated[list[str] | None, option(help="Run several values of a setting: stage2.retention=0,1e-5; repeatable.")]
+Out = Annotated[Path, option(help="Folder for the runs; finished runs are reused.")]
 AcceptRisk = Annotated[
     list[str] | None,
-    typer.Option(help="Go on though the quick audit FAILs on this; written into every result.", metavar="NAME"),
+    option(help="Continue although this check of the quick audit FAILs; recorded in every result.", metavar="NAME"),
 ]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Runs at a time.  [default: as many as idle cores and memory allow]", rich_help_panel="Running"
-    ),
+Json = Annotated[bool, option("--json", help="Print the result as JSON on standard output.")]
+# Folds
+Folds = Annotated[int | None, option(help="Number of folds.  [default: the cohort's]", panel=FOLDS)]
+Split = Annotated[Path | None, option(help="Split file, from `bridgemil folds`.", panel=FOLDS)]
+Groups = Annotated[
+    str | None, option(help="Keep subjects with the same value of this column in one fold.", panel=FOLDS)
 ]
-Threads = Annotated[int, typer.Option(min=1, help="Threads of each run.", rich_help_panel="Running")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+SplitSeed = Annotated[int, option(help="Seed of the assignment of subjects to folds.", panel=FOLDS)]
+# Execution
+Engine = Annotated[str, option(help="local (processes), inline (this process) or ray.", panel=RUNNING)]
+Jobs = Annotated[int | None, option(min=1, help=IDLE, panel=RUNNING)]
+Cores = Annotated[int | None, option(min=1, help="Processes.  [default: the available cores]", panel=RUNNING)]
+Threads = Annotated[int, option(min=1, help="Threads (Ray: CPUs) per run.", panel=RUNNING)]
+Gpus = Annotated[float, option(help="GPUs per run, may be a fraction.", panel=RUNNING)]
+Device = Annotated[str, option(help="auto, cpu or cuda.", panel=RUNNING)]
+Address = Annotated[str | None, option(help="Address of the Ray cluster.  [default: a local one]", panel=RUNNING)]
+Baselines = Annotated[
+    bool, option("--baselines/--no-baselines", help="Evaluate the baselines on the same folds.", panel=RUNNING)
+]
+# Clinical metrics
 Positive = Annotated[
     str | None,
-    typer.Option(
-        help="The patient class of two.  [default: the one not called control, healthy, HC, …]", metavar="CLASS",
-        rich_help_panel="Clinical metrics",
-    ),
-]  # fmt: skip
+    option(help="Patient class.  [default: the one not named control, healthy, …]", metavar="CLASS", panel=CLINICAL),
+]
 OperatingPoint = Annotated[
     str | None,
-    typer.Option(
+    option(
         help="argmax, youden, sensitivity=.9 or specificity=.9; the threshold of a fold is chosen on the other folds.  "
         "[default: argmax]",
-        rich_help_panel="Clinical metrics",
+        panel=CLINICAL,
     ),
 ]
-Prevalence = Annotated[
-    float | None,
-    typer.Option(help="Share of patients among those tested, for PPV and NPV.", rich_help_panel="Clinical metrics"),
+Prevalence = Annotated[float | None, option(help="Prevalence of patients, for PPV and NPV.", panel=CLINICAL)]
+# Models
+Code = Annotated[str | None, option("--backbone", help="Address of the user code the model was trained with.")]
+BadChannels = Annotated[
+    str | None, option(help="Flat or bad electrodes: stop or interpolate.  [default: as in training]")
 ]
 
 
@@ -84,12 +123,12 @@ def print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
 
 
-def settings(pairs: list[str]) -> dict[str, Any]:
-    """``--set stage1.epochs=5`` as a dict; values are read as YAML (numbers, true, null, words)."""
+def settings(pairs: list[str] | None) -> dict[str, Any]:
+    """``--set stage1.epochs=5`` as a dict; values are YAML (numbers, true, null, strings)."""
     import yaml
 
     found: dict[str, Any] = {}
-    for pair in pairs:
+    for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise typer.BadParameter(f"expected key=value, got {pair!r}", param_hint="--set")
@@ -97,17 +136,18 @@ def settings(pairs: list[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"the value of {key} has {len(value):,} characters", param_hint="--set")
         try:
             found[key.strip()] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError, RecursionError):  # a date that cannot be, a number of thousands of digits
+        except (yaml.YAMLError, ValueError, RecursionError):  # an invalid date, a number of thousands of digits
             raise typer.BadParameter(f"cannot read the value of {pair!r}", param_hint="--set") from None
-        if isinstance(found[key.strip()], str) and _is_number(value):  # YAML 1.1 takes 1e-5 for a word
-            found[key.strip()] = float(value)
+        if isinstance(found[key.strip()], str):
+            with contextlib.suppress(ValueError):  # YAML 1.1 reads 1e-5 as a string
+                found[key.strip()] = float(value)
     return found
 
 
-def values(pairs: list[str]) -> dict[str, list[Any]]:
+def values(pairs: list[str] | None) -> dict[str, list[Any]]:
     """``--vary stage2.retention=0,1e-5`` as a dict of lists."""
     found: dict[str, list[Any]] = {}
-    for pair in pairs:
+    for pair in pairs or ():
         key, equals, text = pair.partition("=")
         if not equals or not key.strip() or not all(value.strip() for value in text.split(",")):
             raise typer.BadParameter(f"expected key=value,value; got {pair!r}", param_hint="--vary")
@@ -117,7 +157,7 @@ def values(pairs: list[str]) -> dict[str, list[Any]]:
     return found
 
 
-def numbers(text: str | None, option: str) -> list[int] | None:
+def numbers(text: str | None, flag: str) -> list[int] | None:
     """``20,50`` as whole numbers above zero; None if the option was not given."""
     if text is None:
         return None
@@ -126,13 +166,5 @@ def numbers(text: str | None, option: str) -> list[int] | None:
     except ValueError:
         found = []
     if not found or min(found) < 1:
-        raise typer.BadParameter(f"expected whole numbers above zero, comma-separated; got {text!r}", param_hint=option)
+        raise typer.BadParameter(f"expected whole numbers above zero, comma-separated; got {text!r}", param_hint=flag)
     return found
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -14,41 +14,35 @@ if TYPE_CHECKING:
     from bridgemil.bundle.prediction import RecordingPrediction
 
 NAME = "predict"
-BAD = "Electrodes that are flat or marked bad: stop or interpolate.  [default: as in training]"
-CODE = "Your own code again, if the model was trained with it."
-MODEL = "A model folder, from `bridgemil train`, or a model of the package: alzheimer."
+MODEL = "Model folder, from `bridgemil train`, or a model of the package: alzheimer."
+REPORT = "Write a page about each recording: page.html, page-2.html, …; or into a folder."
 HIGHEST = {
     "gate": "windows with the highest attention weight",
     "contribution": "windows with the highest contribution to {}",
     "probability": "windows with the highest probability of {}",
 }
-REPORT = (
-    "Write a page about the recording, page.html; of several: page-2.html and so on, or, if it is a folder, into it."
-)
 
 
 def run(
     model: Annotated[Path, typer.Argument(help=MODEL)],
     recordings: Annotated[list[Path], typer.Argument(help="Recordings, or folders of them (BIDS or not).")],
     report: Annotated[Path | None, typer.Option(help=REPORT)] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write a table too, one row per recording.")] = None,
-    bad_channels: Annotated[str | None, typer.Option(help=BAD)] = None,
-    backbone: Annotated[str | None, typer.Option(help=CODE)] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads.  [default: the cores available]")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write a table, one row per recording.")] = None,
+    bad_channels: options.BadChannels = None,
+    backbone: options.Code = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads.  [default: the available cores]")] = None,
     json: options.Json = False,
 ) -> None:
-    """Class probabilities for new recordings, with reliability warnings.
+    """Predict class probabilities of new recordings, with reliability warnings.
 
     Example: `bridgemil predict alzheimer new/recording.edf --report page.html`
 
     Example: `bridgemil predict my.model recordings --csv predictions.csv`
 
-    `alzheimer` comes with the package: Alzheimer's disease or healthy, from 19 electrodes, eyes closed; its card says
-    what it is worth. Any other model is yours, from `bridgemil train`.
+    `alzheimer` is included in the package: Alzheimer's disease or healthy, from 19 electrodes, eyes closed.
 
-    A recording is prepared as the training recordings were, electrodes matched by name. One that cannot be used is
-    refused with the reason, and does not stop the others; the exit code is 1 then. Cautions that hold for every
-    prediction of the model are printed once; a WARNING is about one recording. Research use only.
+    A recording is prepared as the training recordings were; electrodes are matched by name. A recording that cannot
+    be used is refused with the reason and does not stop the others; the exit code is then 1. Research use only.
     """
     from bridgemil.bundle.bundle import load
     from bridgemil.bundle.page import write_page
@@ -57,7 +51,7 @@ def run(
     from bridgemil.parallel import torch_threads
 
     if csv is not None and (csv.is_dir() or not csv.parent.is_dir()):
-        raise BadUse(f"--csv {csv}: " + ("is a folder; name a file" if csv.is_dir() else f"no folder {csv.parent}"))
+        raise BadUse(f"--csv {csv}: " + ("is a folder; expected a file" if csv.is_dir() else f"no folder {csv.parent}"))
     rows: list[dict[str, Any]] = []
     pages: list[Path] = []
     refused: list[Problem] = []
@@ -94,7 +88,7 @@ def run(
 
 
 def _page(report: Path, written: list[Path], recording: Path) -> Path:
-    """Where the next page goes: the file itself, then page-2.html; or into the folder, by the recording's name."""
+    """Path of the next page: the file itself, then page-2.html; or in the folder, by the recording's name."""
     if report.suffix.lower() in (".html", ".htm") and not report.is_dir():
         first, more = report, len(written) + 1
         return first if more == 1 else first.with_name(f"{first.stem}-{more}{first.suffix}")
@@ -106,19 +100,19 @@ def _page(report: Path, written: list[Path], recording: Path) -> Path:
 
 
 def print_cautions(bundle: Bundle) -> None:
-    """What holds for every prediction of a model, once."""
+    """Print the cautions of a model."""
     from bridgemil.bundle.prediction import describe
     from bridgemil.report.terminal import print_warnings
 
     print_warnings(bundle.warnings)
-    typer.echo(f"Model {bundle.title}. For every prediction of it:")
+    typer.echo(f"Model {bundle.title}. For all predictions:")
     for caution in describe(bundle)["cautions"]:
         typer.echo(f"  - {caution}")
     typer.echo("")
 
 
 def print_prediction(found: RecordingPrediction) -> None:
-    """The prediction of one recording: its warnings, probabilities, windows."""
+    """Print the prediction of one recording: its warnings, probabilities, windows."""
     from bridgemil.report.explanation import top_windows
 
     typer.echo(found.name)
@@ -127,7 +121,7 @@ def print_prediction(found: RecordingPrediction) -> None:
     ranked = sorted(zip(found.classes, found.probabilities, strict=True), key=lambda pair: -pair[1])
     typer.echo("  " + "   ".join(f"{name} {p:.1%}" for name, p in ranked) + f"   ({found.calibration})")
     left = [f"{count} {why}" for why, count in found.recording.dropped.items() if count]
-    dropped = f"; left out: {', '.join(left)}" if left else ""
+    dropped = f"; excluded: {', '.join(left)}" if left else ""
     typer.echo(f"  out-of-distribution percentile: {found.percentile:.0f}")
     typer.echo(f"  {len(found.recording.windows)} windows used of {found.recording.seconds:.0f} s{dropped}")
     for ranking in found.rankings:
@@ -138,25 +132,21 @@ def print_prediction(found: RecordingPrediction) -> None:
 
 def _clock(second: float) -> str:
     """Minutes and seconds from the recording's start."""
-    whole = f"{int(second // 60)}:{second % 60:04.1f}"
-    return whole.removesuffix(".0") if whole.endswith(".0") else whole
+    return f"{int(second // 60)}:{second % 60:04.1f}".removesuffix(".0")
 
 
 def _write_csv(path: Path, rows: list[dict[str, Any]], bundle: Bundle) -> None:
-    import csv
-    import io
+    import pandas as pd
 
     from bridgemil.storage.files import write_text
 
     columns = ["file", "predicted", *(f"p_{name}" for name in bundle.classes), "windows_used",
                "out_of_distribution_percentile", "warnings", "error", "model"]  # fmt: skip
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, extrasaction="ignore")
-    writer.writeheader()
-    for row in rows:
-        p = row["probabilities"] or {}
-        novelty = row["out_of_distribution"] or {"percentile": ""}
-        shown = row | {"warnings": " | ".join(row["warnings"]), "model": bundle.title}
-        shown["out_of_distribution_percentile"] = novelty["percentile"]
-        writer.writerow(shown | {f"p_{name}": p.get(name, "") for name in bundle.classes})
-    write_text(path, text.getvalue())
+    shown = [
+        row
+        | {f"p_{name}": p for name, p in (row["probabilities"] or {}).items()}
+        | {"out_of_distribution_percentile": (row["out_of_distribution"] or {}).get("percentile")}
+        | {"warnings": " | ".join(row["warnings"]), "model": bundle.title}
+        for row in rows
+    ]
+    write_text(path, pd.DataFrame(shown, columns=columns).to_csv(index=False))

@@ -11,50 +11,46 @@ import typer
 from bridgemil.cli import options
 
 NAME = "prepare"
+SOURCE = "BIDS folder, manifest CSV (subject,label,file; see `bridgemil manifest`) or the folder of a preset."
 
-which = partial(typer.Option, rich_help_panel="Which recordings")
-processing = partial(typer.Option, rich_help_panel="Preprocessing")
-bad = partial(typer.Option, rich_help_panel="What to do with bad data")
-running = partial(typer.Option, rich_help_panel="Running")
-CORES = "Processes.  [default: the cores available]"
+select = partial(options.option, panel="Selection of recordings")
+process = partial(options.option, panel="Preprocessing")
+bad = partial(options.option, panel="Bad data")
 
 
 def run(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="BIDS folder, manifest CSV (subject,label,file; see `bridgemil manifest`) or preset's folder."
-        ),
-    ],
-    out: Annotated[Path, typer.Argument(help="Folder to write the cohort to.")],
-    preset: Annotated[str | None, which(help="adftd, mumtaz2017 or rockhill2021.")] = None,
-    label: Annotated[str | None, which(help="Column of participants.tsv or the manifest with the diagnosis.")] = None,
-    unlabelled: Annotated[bool, which("--unlabelled", help="Without diagnoses: to inspect and audit only.")] = False,
-    task: Annotated[str | None, which(help="BIDS: only this task.")] = None,
-    session: Annotated[str | None, which(help="BIDS: only this session.")] = None,
-    classes: Annotated[str | None, which(help="Classes to keep, and their new names: A=AD,C=HC.")] = None,
-    raw: Annotated[bool, which("--raw", help="adftd: the raw recordings, not the cleaned ones.")] = False,
-    channels: Annotated[str | None, processing(help="Electrodes, in order: Fp1,Fp2,...  [default: all shared]")] = None,
-    low: Annotated[str | None, processing(help="High-pass edge in Hz, or none.  [default: 0.5]")] = None,
-    high: Annotated[str | None, processing(help="Low-pass edge in Hz, or none.  [default: 45]")] = None,
-    notch: Annotated[str | None, processing(help="Notch frequencies in Hz: 50,100.")] = None,
-    sfreq: Annotated[float | None, processing(help="Rate of the windows in Hz.  [default: 200]")] = None,
-    reference: Annotated[str | None, processing(help="Re-reference to average, or to channels: A1,A2.")] = None,
-    window: Annotated[float | None, processing(help="Window length in seconds.  [default: 1]")] = None,
-    overlap: Annotated[float | None, processing(help="Overlap of windows, 0 to below 1.  [default: 0]")] = None,
-    folds: Annotated[int | None, processing(help="Folds by default.  [default: 10, or the smallest class]")] = None,
-    burn_in: Annotated[int | None, processing(help="Burn-in epochs by default.  [default: 10]")] = None,
+    source: Annotated[Path, typer.Argument(help=SOURCE)],
+    out: Annotated[Path, typer.Argument(help="Folder for the cohort.")],
+    preset: Annotated[str | None, select(help="adftd, mumtaz2017 or rockhill2021.")] = None,
+    label: Annotated[str | None, select(help="Column of participants.tsv or the manifest with the diagnosis.")] = None,
+    unlabelled: Annotated[bool, select("--unlabelled", help="No diagnoses; for inspect and audit only.")] = False,
+    task: Annotated[str | None, select(help="BIDS: only this task.")] = None,
+    session: Annotated[str | None, select(help="BIDS: only this session.")] = None,
+    classes: Annotated[str | None, select(help="Classes to keep, with optional new names: A=AD,C=HC.")] = None,
+    raw: Annotated[bool, select("--raw", help="adftd: the raw recordings, not the cleaned ones.")] = False,
+    channels: Annotated[str | None, process(help="Electrodes, in order: Fp1,Fp2,...  [default: all shared]")] = None,
+    low: Annotated[str | None, process(help="High-pass edge in Hz, or none.  [default: 0.5]")] = None,
+    high: Annotated[str | None, process(help="Low-pass edge in Hz, or none.  [default: 45]")] = None,
+    notch: Annotated[str | None, process(help="Notch frequencies in Hz: 50,100.")] = None,
+    sfreq: Annotated[float | None, process(help="Sampling rate of the windows in Hz.  [default: 200]")] = None,
+    reference: Annotated[str | None, process(help="Re-reference to average, or to channels: A1,A2.")] = None,
+    window: Annotated[float | None, process(help="Window length in seconds.  [default: 1]")] = None,
+    overlap: Annotated[float | None, process(help="Overlap of windows, 0 to below 1.  [default: 0]")] = None,
+    folds: Annotated[int | None, process(help="Default folds.  [default: 10, or the smallest class]")] = None,
+    burn_in: Annotated[int | None, process(help="Default burn-in epochs.  [default: 10]")] = None,
     bad_annotations: Annotated[str | None, bad(help="Windows at BAD, EDGE, boundary: drop or keep.")] = None,
     bad_channels: Annotated[str | None, bad(help="Marked bad, flat or NaN: stop, drop or interpolate.")] = None,
-    duplicates: Annotated[str | None, bad(help="A recording twice in one class: stop or keep-first.")] = None,
-    reject_uv: Annotated[float | None, bad(help="Drop windows with a larger peak-to-peak, in µV.")] = None,
-    allow_low_rate: Annotated[bool, bad("--allow-low-rate", help="Leave filters beyond Nyquist out.")] = False,
-    skip_bad: Annotated[bool, bad("--skip-bad", help="Leave out what is bad, and list it.")] = False,
-    jobs: Annotated[int | None, running(min=1, help=CORES)] = None,
-    overwrite: Annotated[bool, running("--overwrite", help="Replace a cohort of other files or settings.")] = False,
+    duplicates: Annotated[str | None, bad(help="Duplicate recordings in one class: stop or keep-first.")] = None,
+    reject_uv: Annotated[float | None, bad(help="Drop windows with a larger peak-to-peak amplitude, in µV.")] = None,
+    allow_low_rate: Annotated[bool, bad("--allow-low-rate", help="Omit filters beyond Nyquist.")] = False,
+    skip_bad: Annotated[bool, bad("--skip-bad", help="Exclude bad recordings, and list them.")] = False,
+    jobs: options.Cores = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a cohort of other files or settings.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
-    """Turn recordings into a cohort: checked, filtered, resampled, segmented into windows, stored per subject.
+    """Convert recordings into a cohort: validate, filter, resample, segment into windows, store per subject.
 
     Example: `bridgemil prepare ds004504 adftd.cohort --preset adftd`
 
@@ -62,19 +58,19 @@ def run(
 
     Example: `bridgemil prepare recordings/manifest.csv my.cohort --label Diagnosis`
 
-    Everything is checked before anything is written, and all problems are listed at once. Interrupted, the same
+    All files are validated before anything is written, and all problems are listed at once. If interrupted, the same
     command resumes.
     """
     from bridgemil.cohort.prepare import prepare
     from bridgemil.report.terminal import print_summary, summary
 
     given: dict[str, Any] = {
-        "preset": preset, "label": label, "task": task, "session": session, "classes": options.mapping(classes),
         "channels": options.names(channels), "low": options.edge(low), "high": options.edge(high),
-        "notch": options.names(notch), "sfreq": sfreq, "reference": options.names(reference), "window_seconds": window,
-        "overlap": overlap, "folds": folds, "burn_in": burn_in, "bad_annotations": bad_annotations,
-        "bad_channels": bad_channels, "duplicates": duplicates, "reject_uv": reject_uv,
-        "allow_low_rate": allow_low_rate or None, "jobs": jobs,
+        "notch": options.names(notch), "sfreq": sfreq, "reference": options.names(reference),
+        "window_seconds": window, "overlap": overlap, "folds": folds, "burn_in": burn_in,
+        "bad_annotations": bad_annotations, "bad_channels": bad_channels, "duplicates": duplicates,
+        "reject_uv": reject_uv, "allow_low_rate": allow_low_rate or None, "preset": preset, "label": label,
+        "task": task, "session": session, "classes": options.mapping(classes), "jobs": jobs,
     }  # fmt: skip
     chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     chosen |= {key: None for key in ("low", "high") if given[key] == "none"}

@@ -1,4 +1,4 @@
-"""``bridgemil report``: what a folder of runs shows."""
+"""``bridgemil report``: tables and comparisons of a folder of runs."""
 
 from __future__ import annotations
 
@@ -15,28 +15,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAME = "report"
-LARGE = 10  # megabytes worth saying
+LARGE = 10  # megabytes; the size of larger files is printed
+PAGES = {"--html": ("report.html",), "--checklist": ("checklist.md", "checklist.html")}  # optional files
 
-showing = partial(typer.Option, rich_help_panel="What to show")
-SPLIT = 'Only this split: words such as "split seed 0", a split file, or the beginning of its hash. May be repeated.'
-
-CHECKLIST = "Write checklist.md and checklist.html too: TRIPOD+AI filled in from the records, and risk of bias."
-PAGES = {"--html": ("report.html",), "--checklist": ("checklist.md", "checklist.html")}  # only if asked for
-COHORT = "For --checklist, a cohort that is no longer where the runs found it. May be repeated."
+select = partial(options.option, panel="Selection")
+SPLIT = 'Only this split: a title such as "split seed 0", a split file, or the beginning of its hash; repeatable.'
+CHECKLIST = "Write checklist.md and checklist.html: TRIPOD+AI filled in from the records, and risk of bias."
+COHORT = "Location of a moved cohort, for --checklist; repeatable."
 
 
 def run(
-    runs: Annotated[Path, typer.Argument(help="A folder of runs, from `benchmark` or `evaluate`.")],
+    runs: options.RunsFolder,
     out: Annotated[Path | None, typer.Option(help="Folder for the files.  [default: RUNS/report]")] = None,
-    methods: Annotated[str | None, showing(help="Only these methods; comma-separated.")] = None,
-    backbones: Annotated[str | None, showing(help="Only networks on these backbones.")] = None,
-    budget: Annotated[str | None, showing(help="Only networks with this budget.")] = None,
-    recipe: Annotated[str | None, showing(help="Only networks of this recipe.")] = None,
-    split: Annotated[list[str] | None, showing(help=SPLIT)] = None,
-    windows: Annotated[
-        bool, typer.Option("--windows/--no-windows", help="Write windows.csv, which may be large.")
-    ] = True,
-    html: Annotated[bool, typer.Option("--html", help="Write report.html too, a page to open in a browser.")] = False,
+    methods: Annotated[str | None, select(help="Only these methods; comma-separated.")] = None,
+    backbones: Annotated[str | None, select(help="Only networks with these backbones.")] = None,
+    budget: Annotated[str | None, select(help="Only networks with this budget.")] = None,
+    recipe: Annotated[str | None, select(help="Only networks with this recipe.")] = None,
+    split: Annotated[list[str] | None, select(help=SPLIT)] = None,
+    windows: Annotated[bool, typer.Option("--windows/--no-windows", help="Write windows.csv (may be large).")] = True,
+    html: Annotated[bool, typer.Option("--html", help="Write report.html.")] = False,
     checklist: Annotated[bool, typer.Option("--checklist", help=CHECKLIST)] = False,
     cohort: Annotated[list[Path] | None, typer.Option(help=COHORT)] = None,
     positive: options.Positive = None,
@@ -44,7 +41,7 @@ def run(
     prevalence: options.Prevalence = None,
     json: options.Json = False,
 ) -> None:
-    """Tables of these runs, beside the paper's numbers, and comparisons with what they do not show.
+    """Tables of runs, next to the paper's numbers where comparable, and paired comparisons of methods.
 
     Example: `bridgemil report runs`
 
@@ -52,8 +49,8 @@ def run(
 
     Example: `bridgemil report runs --checklist`
 
-    Writes report.md, LaTeX tables, and CSV files down to the predictions of every held-out subject (predictions.csv)
-    and window (windows.csv).
+    Writes report.md, LaTeX tables, and CSV files including the predictions of all held-out subjects (predictions.csv)
+    and windows (windows.csv).
     """
     from bridgemil.errors import BadUse, BridgeMILError, NotFound
     from bridgemil.evaluation.clinical import ClinicalOptions
@@ -65,14 +62,15 @@ def run(
     from bridgemil.storage.files import refuse_link
 
     if not runs.is_dir():
-        raise NotFound(f"{runs}: no such folder; name the --out of `bridgemil evaluate` or `benchmark`")
+        raise NotFound(f"{runs}: no such folder; expected the --out of `bridgemil evaluate` or `benchmark`")
     if cohort and not checklist:
-        raise BadUse("--cohort is for --checklist; give both")
+        raise BadUse("--cohort requires --checklist")
     clinical = ClinicalOptions.of(positive, operating_point, prevalence)
-    chosen = [options.names(text) or () for text in (methods, backbones, budget, recipe)]
-    choice = Choice(chosen[0], chosen[1], chosen[2], chosen[3], tuple(split or ()))
+    chosen = {"methods": methods, "backbones": backbones, "budgets": budget, "recipes": recipe}
     store = find_store(runs)
-    report = build(store, choice)
+    report = build(
+        store, Choice(**{key: options.names(text) or () for key, text in chosen.items()}, splits=tuple(split or ()))
+    )
     with_clinical_options(report, clinical)
     folder = out or store.root / "report"
     if out is None:
@@ -80,7 +78,7 @@ def run(
     try:
         written = write_files(report, folder, windows)
     except OSError as error:
-        raise BridgeMILError(f"{folder}: the files cannot be written ({error.strerror}); give --out") from None
+        raise BridgeMILError(f"{folder}: cannot write the files ({error.strerror}); use --out") from None
     if html:
         from bridgemil.report.pages.results import report_page
         from bridgemil.report.templating import write
@@ -114,7 +112,7 @@ def run(
     for option, pages in PAGES.items():
         stale = [name for name in pages if (folder / name).is_file() and folder / name not in written]
         if stale:
-            typer.echo(f"Of an earlier report, not written anew: {', '.join(stale)} (give {option})")
+            typer.echo(f"From an earlier report, not updated: {', '.join(stale)} (use {option})")
 
 
 def _name_and_size(file: Path) -> str:

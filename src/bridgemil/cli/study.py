@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
 
 NAME = "study"
 
-running = partial(typer.Option, rich_help_panel="Where to run")
-KINDS: dict[
-    str, tuple[Any, Callable[[Any, str], Any]]
-] = {  # of a study's own option: its type here, and how its value is read
+# Kind of a study's own option: its type on the command line, and how its value is parsed
+KINDS: dict[str, tuple[Any, Callable[[Any, str], Any]]] = {
     "text": (str, lambda value, _: value),
     "number": (int, lambda value, _: value),
     "flag": (bool, lambda value, _: value),
@@ -33,28 +30,26 @@ KINDS: dict[
 
 def run(
     name: Annotated[str, typer.Argument(help=f"{studies.STUDIES.describe()}.", metavar="NAME", show_default=False)],
-    cohorts: Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT")],
-    out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures; what is finished is not run again.")],
-    backbone: Annotated[str, typer.Option(help=options.BACKBONES)] = options.BACKBONE,
-    recipe: Annotated[str | None, typer.Option(help=options.RECIPES)] = None,
-    budget: Annotated[str, typer.Option(help="How long to train: paper, laptop or demo.")] = options.BUDGET,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds of weights and sampling.")] = 1,
-    split_seeds: Annotated[int, typer.Option(min=1, help="How many assignments of subjects to folds.")] = 1,
-    folds: Annotated[int | None, typer.Option(help="Folds.  [default: each cohort's own]")] = None,
-    groups: Annotated[str | None, typer.Option(help="Column whose groups stay in one fold (site, family).")] = None,
+    cohorts: options.CohortFolders,
+    out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures; finished runs are reused.")],
+    backbone: options.Backbone = options.BACKBONE,
+    recipe: options.Recipe = None,
+    budget: options.Budget = options.BUDGET,
+    seeds: options.Seeds = 1,
+    split_seeds: Annotated[int, typer.Option(min=1, help="Number of assignments of subjects to folds.")] = 1,
+    folds: options.Folds = None,
+    groups: options.Groups = None,
     accept_risk: options.AcceptRisk = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="A single setting: stage1.epochs=5.")] = None,
+    set_: options.Set = None,
     truth: Annotated[
-        Path | None, typer.Option(help="The folder `bridgemil synth` wrote: is the evidence found?")
+        Path | None, typer.Option(help="Folder of `bridgemil synth`, to compare with its evidence.")
     ] = None,
-    engine: Annotated[str, running(help="local (processes of this machine), inline (this process) or ray.")] = "local",
-    jobs: Annotated[
-        int | None, running(min=1, help="Runs at a time.  [default: as many as idle cores, memory or GPUs allow]")
-    ] = None,
-    threads: Annotated[int, running(min=1, help="Threads (Ray: CPUs) of each run.")] = 1,
-    gpus_per_run: Annotated[float, running(help="Share of a GPU each run takes, where there are any.")] = 1.0,
-    device: Annotated[str, running(help="auto, cpu or cuda.")] = "auto",
-    address: Annotated[str | None, running(help="ray: the cluster's address.  [default: one on this machine]")] = None,
+    engine: options.Engine = "local",
+    jobs: options.Jobs = None,
+    threads: options.Threads = 1,
+    gpus_per_run: options.Gpus = 1.0,
+    device: options.Device = "auto",
+    address: options.Address = None,
     json: options.Json = False,
     **own: Any,
 ) -> None:
@@ -71,7 +66,7 @@ def run(
     chosen = {key: KINDS[flags[key][0].kind][1](value, f"--{key}") for key, value in own.items() if value is not None}
     context = studies.StudyContext(
         tuple(Cohort.open(path) for path in cohorts), out, backbone, recipe, budget, tuple(range(seeds)),
-        tuple(range(split_seeds)), folds, groups, tuple(accept_risk or ()), options.settings(set_ or []), chosen, truth,
+        tuple(range(split_seeds)), folds, groups, tuple(accept_risk or ()), options.settings(set_), chosen, truth,
         Where(engine, jobs, threads, device, gpus_per_run, address), not json,
     )  # fmt: skip
     findings = studies.study(name, context)

@@ -1,4 +1,4 @@
-"""``bridgemil synth``: a synthetic data set with known truth."""
+"""``bridgemil synth``: a synthetic data set with known evidence."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ NAME = "synth"
 
 def run(
     out: Annotated[Path, typer.Argument(help="Folder to write the BIDS data set to.")],
-    subjects: Annotated[int, typer.Option(min=6, help="Subjects in all.")] = 60,
-    classes: Annotated[int, typer.Option(min=2, max=3, help="Two or three classes.")] = 2,
+    subjects: Annotated[int, typer.Option(min=6, help="Number of subjects.")] = 60,
+    classes: Annotated[int, typer.Option(min=2, max=3, help="Number of classes.")] = 2,
     seconds: Annotated[int, typer.Option(min=60, help="Length of each recording.")] = 120,
     evidence: Annotated[
         str,
         typer.Option(help="state (intermittent slowing), burst (isolated sharp waves) or trait (continuous slowing)."),
     ] = "state",
-    seed: Annotated[int, typer.Option(help="Seed; another seed gives other subjects.")] = 0,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes.  [default: the cores available]")] = None,
+    seed: options.Seed = 0,
+    jobs: options.Cores = None,
     json: options.Json = False,
 ) -> None:
     """Write a synthetic cohort as BIDS with EDF files; the true evidence is in each events.tsv.

@@ -1,4 +1,4 @@
-"""``bridgemil verify``: whether a cohort, a folder of runs or a bundle is still what was written."""
+"""``bridgemil verify``: compare a cohort, a folder of runs or a bundle with its checksums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME = "verify"
 
 
 def run(
-    path: Annotated[str, typer.Argument(help="A cohort, a folder of runs, or a model (a bundle).")],
+    path: Annotated[str, typer.Argument(help="Cohort, folder of runs, or model (bundle).")],
     json: options.Json = False,
 ) -> None:
     """Compare every file of a cohort, a folder of runs or a bundle with its checksum.
@@ -21,8 +21,8 @@ def run(
 
     Example: `bridgemil verify runs --json`
 
-    Exit code 1 if anything was changed, cut short, is missing or is not a regular file. Checksums find damage and
-    edits, not fraud.
+    Exit code 1 if a file was changed, truncated, is missing or is not a regular file. Checksums detect damage and
+    edits; they are not signatures.
     """
     from bridgemil.verify import shown, verify
 
