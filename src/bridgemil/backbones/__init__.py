@@ -36,7 +36,12 @@ _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def names() -> list[str]:
-    """The backbones that ``create`` knows by a plain name."""
+    """Names of the built-in and registered backbones.
+
+    Returns
+    -------
+    list of str
+    """
     return list(BACKBONES)
 
 

@@ -95,7 +95,7 @@ def train(
         As for ``bridgemil.evaluate``.
     baselines, progress : bool, default True
         As for ``bridgemil.evaluate``.
-    **options
+    **options : Any
         As for ``bridgemil.evaluate``: the other fields of ``Protocol``.
     seed : int, default 0
         Of weights, sampling and dropout.

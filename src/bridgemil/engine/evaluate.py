@@ -67,7 +67,7 @@ def evaluate(
         Evaluate the simple baselines on the same folds too: ``results.baselines``.
     progress : bool, default True
         Show the forecast and progress on standard error.
-    **options
+    **options : Any
         The other fields of ``Protocol``: ``recipe, settings, folds, split, groups, split_seed, accept_risk, positive,
         operating_point, prevalence``.
 
