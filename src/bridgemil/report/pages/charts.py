@@ -233,11 +233,11 @@ def weights_chart(subject: str, starts: Any, truth: Any, weights: Mapping[str, A
         By method.
     """
     width = float(np.median(np.diff(starts))) if len(starts) > 1 else 1.0
-    top = 1.1 * max(float(np.max(own)) for own in weights.values())
+    top = max(float(np.max(own)) for own in weights.values())
     boxes = [[(t, 0), (t, top), (t + width, top), (t + width, 0)] for t in map(float, starts[truth])]
     marks = [Mark("band", box) for box in boxes]
     marks += [Mark("curve", _pairs(starts + width / 2, own), colour(name)) for name, own in weights.items()]
     legend = {name: (colour(name), "") for name in weights} | {"true evidence": ("var(--ink-2)", "")}
     edges = [float(value) for value in np.linspace(starts[0], starts[-1] + width, 4)]
     return Chart(f"Attention weights of {subject}", ("seconds", "attention weight"), {v: f"{v:.0f}" for v in edges},
-                 {v: f"{v:.2g}" for v in (0.0, top / 2, top)}, marks, legend)  # fmt: skip
+                 UNIT if top > 0.5 else {v: f"{v:.2g}" for v in (0.0, top / 2, top)}, marks, legend)  # fmt: skip
