@@ -13,7 +13,7 @@ DISCORDANT = 0.2  # share of subjects on whom two methods disagree, as in most c
 USUAL_DIFFERENCE = 5.0  # points of accuracy, where the user names none
 USUAL_ACCURACY = 0.75  # at which the interval's width is stated
 # With 20 subjects of a class, a sensitivity of 75 % has a 95 % interval of 53 to 89 % (Wilson): with fewer subjects it
-# is hardly distinguishable from guessing, and no conclusion about the class can be drawn.
+# is hardly distinguishable from chance, and no conclusion about the class can be drawn.
 FEW = 20
 LOPSIDED = 0.75  # share of the largest class
 

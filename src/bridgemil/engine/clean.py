@@ -65,7 +65,7 @@ def leftovers(
     failed
         The records of failed runs, and what was left of them.
     unfinished
-        Checkpoints too: what was interrupted would begin anew.
+        Checkpoints too: interrupted runs would start from the beginning.
     unused
         Stage 1 encoders that no run left here was trained from, and all stored features (they are computed again when
         needed).

@@ -357,7 +357,7 @@ def _refuse_unknown(settings: Settings) -> None:
 
 @lru_cache(maxsize=4)
 def _open(path: str, written: int) -> Cohort:
-    """The cohort, opened once as long as it is not written anew."""
+    """The cohort, opened once unless it is replaced."""
     return Cohort.open(path)
 
 

@@ -147,7 +147,7 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
 
 
 def _random_windows(x: Tensor, signal: Signal, bag: int) -> WindowSet:
-    """``SUBJECTS`` people of two classes with ``bag`` windows each; of a front end, features."""
+    """``SUBJECTS`` subjects of two classes with ``bag`` windows each; of a front end, features."""
     from bridgemil.learning.data import WindowSet
 
     shape = bag, signal.n_channels, signal.n_times
@@ -303,7 +303,7 @@ def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
 
 
 def duration(seconds: float) -> str:
-    """For people: 45 s, 12 min, 3 h 20 min."""
+    """As shown to users: 45 s, 12 min, 3 h 20 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -128,7 +128,7 @@ class Plan:
         self.look()
 
     def look(self) -> None:
-        """See anew what is done."""
+        """Update what is done."""
         done = self.store.finished()
         self.todo = [job for job in self.jobs if job.identity not in done]
 

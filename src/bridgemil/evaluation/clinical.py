@@ -57,7 +57,7 @@ def positive_class(classes: Sequence[str], named: str | None = None) -> tuple[st
     classes
         Two names.
     named : optional
-        What the user said. Otherwise the class that is not in ``CONTROL_NAMES``; where both or neither are, the second
+        The user's choice. By default the class that is not in ``CONTROL_NAMES``; where both or neither are, the second
         in sorted order (class number 1, scikit-learn's convention).
 
     Returns
@@ -69,7 +69,7 @@ def positive_class(classes: Sequence[str], named: str | None = None) -> tuple[st
         return named, "as given"
     controls = [name for name in classes if " ".join(re.split(r"[\s_-]+", name.casefold())).strip() in CONTROL_NAMES]
     if len(controls) == 1:
-        return next(name for name in classes if name not in controls), f"{controls[0]} is taken for the controls"
+        return next(name for name in classes if name not in controls), f"{controls[0]} is interpreted as the controls"
     what = "both names are" if controls else "neither name is"
     return sorted(classes)[1], f"{what} known for controls, so the second class is taken; name it with --positive"
 

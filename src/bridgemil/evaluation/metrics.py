@@ -1,4 +1,4 @@
-"""Scores of held-out predictions with their 95 % intervals over subjects, and how well gates find the evidence.
+"""Scores of held-out predictions with their 95 % intervals over subjects, and how well attention weights find the evidence.
 
 Intervals are closed forms: where scores are high, a percentile bootstrap covers far less than 95 %
 (``benchmarks/null_simulation.py``). None of them includes retraining variance.
@@ -221,7 +221,7 @@ def calibration_summary(predictions: pd.DataFrame, classes: Sequence[str]) -> di
 
 @dataclass(frozen=True)
 class EvidenceFound:
-    """How well gates rank a held-out patient's evidence windows above the others: 1 always, 0.5 by chance."""
+    """How well attention weights rank a held-out patient's evidence windows above the others: 1 always, 0.5 by chance."""
 
     subjects: pd.Series  # AUROC of each patient
     mean: float
@@ -230,7 +230,7 @@ class EvidenceFound:
 
 
 def evidence_found(gates: Gates, truth: Truth) -> EvidenceFound:
-    """AUROC of gates against true evidence, within each subject that has windows of both kinds."""
+    """AUROC of attention weights against true evidence, within each subject that has windows of both kinds."""
     import pandas as pd
     from sklearn.metrics import roc_auc_score
 

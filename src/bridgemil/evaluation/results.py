@@ -85,9 +85,9 @@ class Results:
 
     @cached_property
     def windows(self) -> pd.DataFrame:
-        """A row a window of every held-out subject: seed, fold, subject, window, second, what the method says of it.
+        """One row per window of every held-out subject: seed, fold, subject, window, second and its values.
 
-        ``gate`` where it has gates, ``contribution_<class>`` where windows add up to the logits, ``p_<class>`` of a
+        ``gate`` where the method has attention, ``contribution_<class>`` where windows add up to the logits, ``p_<class>`` of a
         majority vote. Empty for a baseline, which does not look at windows one by one.
         """
         import pandas as pd
@@ -301,7 +301,7 @@ def _paired(one: Results, other: Results, names: tuple[str, str]) -> tuple[pd.Da
 
 
 def _for_each_seed(results: Results, beside: Results) -> pd.DataFrame:
-    """Predictions; those of a baseline with one seed, once for each seed of the results beside it."""
+    """Predictions; those of a baseline with one seed, once for each seed of the other results."""
     import pandas as pd
 
     if any(member.is_network for member in results.settings.each) or results.seeds > 1:
@@ -351,7 +351,7 @@ def averaged(members: list[Results], settings: Settings) -> Results:
 
 
 def mean_probabilities(tables: list[pd.DataFrame], columns: list[str], classes: list[str]) -> pd.DataFrame:
-    """Predictions whose probabilities are the mean over several tables of predictions; the likeliest class is said."""
+    """Predictions whose probabilities are the mean over several tables of predictions; the most probable class is predicted."""
     import pandas as pd
 
     rows = pd.concat(tables, ignore_index=True)

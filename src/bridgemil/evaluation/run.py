@@ -171,7 +171,7 @@ class Run:
         )
 
     def _window_rows(self, subject: str, said: Prediction) -> pd.DataFrame:
-        """A row a window: what the method says of it."""
+        """One row per window, with its values."""
         import pandas as pd
 
         starts = self.used.window_starts(subject)
