@@ -151,7 +151,7 @@ class _Worker:
 
 
 class Pool:
-    """Worker processes of this machine. One that is lost takes its own tasks with it and is replaced; the others continue.
+    """Worker processes of this machine. A lost worker loses its own tasks only and is replaced.
 
     They are loky's, which come with joblib: a script needs no ``__main__`` guard. An executor would not do: it does not
     tell whose worker was lost, stops the other workers with it, and has no way to report progress.

@@ -178,7 +178,7 @@ class RunStore:
         return self._table(identity, "curves.parquet")
 
     def windows(self, identity: str) -> pd.DataFrame:
-        """One row per window of the test subjects: subject, window, second, and ``gate``, contributions or probabilities.
+        """One row per window of the test subjects: subject, window, second, ``gate``, contributions or probabilities.
 
         Empty for a baseline, which does not predict single windows.
         """

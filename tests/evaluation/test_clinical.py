@@ -195,7 +195,7 @@ def test_net_benefit_by_hand() -> None:
 def test_the_class_that_is_not_called_control_is_positive(classes: tuple[str, str], positive: str) -> None:
     name, reason = positive_class(sorted(classes))
     assert name == positive
-    assert "taken for the controls" in reason
+    assert "interpreted as the controls" in reason
 
 
 def test_names_that_do_not_tell_are_said() -> None:

@@ -336,11 +336,12 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
     Bins hold equal numbers of subjects, at least 15 each, at most ten bins: with few subjects bins of equal width would
     be empty or hold one.
 
-    Distances are never negative, so with few subjects the error is too large, and resampled it is larger still: quantiles
-    of a bootstrap never reach 0, also under perfect calibration. The interval therefore begins at 0
-    unless the error is larger than 95 % of those under perfect calibration for these subjects; otherwise at the
-    reflected quantile (2 error - upper). It ends at the bootstrap's upper quantile. In simulations of 65 to 200 subjects
-    (two classes; calibrated, overconfident and far overconfident) it covered the true error in 93 to 99 %, the quantiles in 0 to 98 %.
+    Distances are never negative, so with few subjects the error is too large, and resampled it is larger still:
+    quantiles of a bootstrap never reach 0, also under perfect calibration. The interval therefore begins at 0 unless
+    the error is larger than 95 % of those under perfect calibration for these subjects; otherwise at the reflected
+    quantile (2 error - upper). It ends at the bootstrap's upper quantile. In simulations of 65 to 200 subjects (two
+    classes; calibrated, overconfident and far overconfident) it covered the true error in 93 to 99 %, the quantiles
+    in 0 to 98 %.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Scores of held-out predictions with their 95 % intervals over subjects, and how well attention weights find the evidence.
+"""Scores of held-out predictions with 95 % intervals over subjects; how well attention weights find the evidence.
 
 Intervals are closed forms: where scores are high, a percentile bootstrap covers far less than 95 %
 (``benchmarks/null_simulation.py``). None of them includes retraining variance.
@@ -221,7 +221,7 @@ def calibration_summary(predictions: pd.DataFrame, classes: Sequence[str]) -> di
 
 @dataclass(frozen=True)
 class EvidenceFound:
-    """How well attention weights rank a held-out patient's evidence windows above the others: 1 always, 0.5 by chance."""
+    """How well attention weights rank windows with evidence in held-out patients: 1 perfectly, 0.5 by chance."""
 
     subjects: pd.Series  # AUROC of each patient
     mean: float

@@ -87,8 +87,8 @@ class Results:
     def windows(self) -> pd.DataFrame:
         """One row per window of every held-out subject: seed, fold, subject, window, second and its values.
 
-        ``gate`` where the method has attention, ``contribution_<class>`` where windows add up to the logits, ``p_<class>`` of a
-        majority vote. Empty for a baseline, which does not look at windows one by one.
+        ``gate`` where the method has attention, ``contribution_<class>`` where windows add up to the logits,
+        ``p_<class>`` of a majority vote. Empty for a baseline, which does not look at windows one by one.
         """
         import pandas as pd
 
@@ -351,7 +351,7 @@ def averaged(members: list[Results], settings: Settings) -> Results:
 
 
 def mean_probabilities(tables: list[pd.DataFrame], columns: list[str], classes: list[str]) -> pd.DataFrame:
-    """Predictions whose probabilities are the mean over several tables of predictions; the most probable class is predicted."""
+    """Predictions from the mean of the probabilities of several tables; the most probable class is predicted."""
     import pandas as pd
 
     rows = pd.concat(tables, ignore_index=True)
