@@ -540,7 +540,7 @@ def test_a_single_model_learns_from_everyone_whom_no_selection_needs(
     most = max(learnt, key=len)
     assert len(learnt) == 4, "of three folds and of the model"
     assert most == set(cohort.subjects) if recipe == "ours" else len(most) == 16
-    words = "fitted on everyone" if recipe == "ours" else "all but the first of 3 folds, which selected its epoch"
+    words = "fitted on all subjects" if recipe == "ours" else "all but the first of 3 folds, which selected its epoch"
     assert words in made.bundle.card
 
 

@@ -41,7 +41,7 @@ def check(inputs: AuditInput) -> list[Finding]:
     rng = np.random.default_rng(inputs.options.seed)
     folds = min(FOLDS, smallest)
     by_window = _accuracies(rows, owner, y, rng.permutation(len(rows)) % folds, k)
-    by_subject = _accuracies(rows, owner, y, stratified_folds(y, folds, rng)[owner], k)
+    by_subject = _accuracies(rows, owner, y, stratified_folds(y, folds, rng, continued=False)[owner], k)
     numbers = {
         "identification": identified, "chance": 1 / n, "windows": identified_n,
         "by_window": by_window, "by_subject": by_subject, "leak": {m: by_window[m] - by_subject[m] for m in by_window},

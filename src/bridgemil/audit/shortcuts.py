@@ -103,14 +103,16 @@ def _by_class(inputs: AuditInput, trait: Trait) -> str:
     return "subjects: " + "; ".join(parts)
 
 
-def stratified_folds(y: NDArray[np.int64], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The fold of each subject (0 to k - 1), stratified by class number."""
+def stratified_folds(
+    y: NDArray[np.int64], k: int, rng: np.random.Generator, continued: bool = True
+) -> NDArray[np.int64]:
+    """The fold of each subject (0 to k - 1), stratified; each class continues where the last ended, or at fold 0."""
     folds = np.empty(len(y), dtype=np.int64)
     at = 0
     for label in np.unique(y):
         members = rng.permutation(np.flatnonzero(y == label))
         folds[members] = (np.arange(len(members)) + at) % k
-        at += len(members)
+        at += len(members) if continued else 0
     return folds
 
 

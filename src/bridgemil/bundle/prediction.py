@@ -32,10 +32,10 @@ class Refused:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``predict --json`` prints it."""
-        unknown = ("probabilities", "predicted", "uncalibrated", "out_of_distribution", "windows", "top_windows",
-                   "windows_dropped", "seconds", "sha256")  # fmt: skip
-        known = {"file": self.name, "windows_used": 0, "warnings": [], "error": self.why, "model": dict(self.model)}
-        return known | dict.fromkeys(unknown)
+        absent = ("probabilities", "predicted", "uncalibrated", "out_of_distribution", "windows", "top_windows",
+                  "windows_dropped", "seconds", "sha256")  # fmt: skip
+        given = {"file": self.name, "windows_used": 0, "warnings": [], "error": self.why, "model": dict(self.model)}
+        return given | dict.fromkeys(absent)
 
 
 @dataclass(frozen=True)

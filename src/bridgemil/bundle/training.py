@@ -1,4 +1,4 @@
-"""``train``: cross-validate, take the models of the folds (or fit one on everyone), calibrate, and write a bundle."""
+"""``train``: cross-validate, average the folds' models (or fit one on all subjects), calibrate, write a bundle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
 from bridgemil.errors import BridgeMILError
-from bridgemil.evaluation.calibration import Decision, calibration_error, cross_calibrated, decide, log_loss
+from bridgemil.evaluation.calibration import Calibration, calibration_error, cross_calibrated, decide, log_loss
 from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results
@@ -35,7 +35,7 @@ from bridgemil.models import (
     features_of,
     fit_whole,
     roles,
-)
+)  # fmt: skip
 from bridgemil.parallel import device_of, torch_threads
 from bridgemil.report.characteristics import class_rows
 from bridgemil.report.window_values import leaves
@@ -53,7 +53,7 @@ PERMUTATIONS = 2000  # of the diagnoses, for the p-value of the balanced accurac
 
 @dataclass(frozen=True)
 class Trained:
-    """A bundle, and the evaluation that stands behind it."""
+    """A bundle, the results of its evaluation, and the folder of their runs."""
 
     bundle: Bundle
     results: Results
@@ -100,17 +100,17 @@ def train(
     seed : int, default 0
         Of weights, sampling and dropout.
     single : bool, default False
-        One model fitted on everyone; where an epoch is selected (recipe ``paper``), on all but the first fold, which
-        selects it. By default the models of all folds are averaged.
+        One model fitted on all subjects; where an epoch is selected (recipe ``paper``), on all but the first fold,
+        which selects it. By default the models of all folds are averaged.
     runs : str or Path, optional
-        Folder for the runs of the evaluation, which is how an interrupted call goes on; ``OUT.runs`` by default.
+        Folder for the runs of the evaluation, from which an interrupted call resumes; ``OUT.runs`` by default.
     name : str, optional
-        What the model is called; the folder's name by default.
+        Of the model; the folder's name by default.
     cautions : sequence of str, optional
-        Sentences about the training people and their recordings that every prediction is to carry as a warning.
+        Sentences on the training subjects and their recordings that accompany every prediction.
     recorded_reference : str, optional
-        Electrodes that the training recordings were made against, ``A1-A2``: a recording whose sidecar or channels'
-        names say another gets a warning.
+        The reference of the training recordings, ``A1-A2``: a recording whose sidecar or channel names state another
+        gets a warning.
     overwrite : bool, default False
         Replace another bundle in ``out``.
 
@@ -135,19 +135,18 @@ def train(
             model = _single(cohort, plan, chosen, seed, device_of(device), runs_store)
     else:
         model = _of_folds(cohort, results, chosen, seed, runs_store)
-    metadata = _metadata(cohort, results, name or out.name, identity, single)
+    metadata, calibration = _metadata(cohort, results, name or out.name, identity, single)
     metadata |= {"cautions": list(cautions), "recorded_reference": recorded_reference}
     if earlier is not None:
         metadata["created"] = earlier["created"]
     card = write_card(metadata, model.facts.for_json())
-    decision = metadata.pop("decision")
     reference = make_reference(cohort, _mean_features(model, cohort, runs_store))
-    bundle = Bundle(model, decision, reference, metadata, card)
+    bundle = Bundle(model, calibration, reference, metadata, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
 
 
 def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | None:
-    """Of each person the mean of the features that have names, people x F; a baseline's if there is one."""
+    """Mean over windows of the named features of each subject, shape (S, F); those of a baseline if there is one."""
     cache = RunCache(runs, "", None, {})
     for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
         if isinstance(leaf, BaselineModel) and leaf.baseline.feature_names:
@@ -181,7 +180,7 @@ def _of_folds(cohort: Cohort, results: Results, settings: Settings, seed: int, r
 def _single(
     cohort: Cohort, plan: FoldPlan, settings: Settings, seed: int, device: torch.device, runs: RunStore
 ) -> Model:
-    """One model on everyone; the first fold selects the epoch, if any. It goes on from its checkpoint like a run."""
+    """One model on all subjects; the first fold selects the epoch, if any. It resumes like a run."""
     train = tuple(subject for fold in plan.folds[1:] for subject in fold)
     identities = []
 
@@ -201,21 +200,30 @@ def _single(
 
 
 def _trained(results: Results, single: bool) -> str:
-    """Who the model learnt from, in a sentence."""
+    """The training subjects of the model, as a sentence."""
     k, selects = results.folds, results.settings.selects
     if single:
         return f"One model, fitted on all but the first of {k} folds, which selected its epoch." if selects else (
-            "One model, fitted on everyone."
+            "One model, fitted on all subjects."
         )  # fmt: skip
     selected = "; another fold selected its epoch" if selects else ""
     return f"The mean of the models of {k} folds, each fitted without the fold that tested it{selected}."
 
 
-def _metadata(cohort: Cohort, results: Results, name: str, identity: str, single: bool) -> dict[str, Any]:
-    """What bundle.json says beside the model's own facts; ``decision`` is the calibration itself."""
-    decision, error = judge_calibration(*held_out(results))
-    files = cohort.metadata["files"]
-    return {
+def _metadata(
+    cohort: Cohort, results: Results, name: str, identity: str, single: bool
+) -> tuple[dict[str, Any], Calibration]:
+    """The content of bundle.json beside the model's own facts, and the calibration that held-out predictions support.
+
+    The calibration error after is of probabilities that were calibrated by the other folds only, decision included.
+    """
+    p, y, folds = held_out(results)
+    decision, files = decide(p, y, folds), cohort.metadata["files"]
+    error = {
+        when: calibration_error(values, y).for_json() | {"log_loss": log_loss(values, y)}
+        for when, values in (("before", p), ("after", cross_calibrated(p, y, folds)))
+    }
+    content = {
         "name": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "ensemble": "single" if single else "folds",
@@ -236,8 +244,8 @@ def _metadata(cohort: Cohort, results: Results, name: str, identity: str, single
             "python": platform.python_version(),
             "runs": list(results.runs),
         },
-        "decision": decision.calibration,
     }
+    return content, decision.calibration
 
 
 def held_out(results: Results) -> tuple[Floats, Ints, Ints]:
@@ -250,22 +258,8 @@ def held_out(results: Results) -> tuple[Floats, Ints, Ints]:
     )
 
 
-def judge_calibration(p: Floats, y: Ints, folds: Ints) -> tuple[Decision, dict[str, Any]]:
-    """The calibration that held-out predictions support, and the calibration error before and after it.
-
-    The error after is of probabilities that were calibrated by the other folds only, decision included.
-    """
-    after = cross_calibrated(p, y, folds)
-    figures = {
-        "before": calibration_error(p, y).for_json() | {"log_loss": log_loss(p, y)},
-        "after": calibration_error(after, y).for_json() | {"log_loss": log_loss(after, y)},
-    }
-    return decide(p, y, folds), figures
-
-
 def calibrated_classes(results: Results) -> Results:
-    """Results whose predicted class is the one a bundle would predict: the most probable after a calibration by the
-    other folds.
+    """Results with the classes that a bundle would predict: the most probable after calibration by the other folds.
 
     A vote's own prediction, and the most probable class before an isotonic calibration, may be another.
     """
