@@ -17,7 +17,6 @@ from bridgemil.engine.clean import clean, leftovers
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.runs import RunStore, open_store
-from leaky import resealed
 from people import people
 
 QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
@@ -179,17 +178,6 @@ def test_unused_encoders_and_features_go_and_used_ones_stay(store: RunStore) -> 
     clean(store, leftovers(store, unused=True))
     assert not list((store.root / "stage1").iterdir())
     run(cohort, "bandpower", store.root)  # nothing is missed
-
-
-def test_runs_of_another_version_need_no_encoder(store: RunStore) -> None:
-    run(people(6, windows=2), "bridgemil", store.root)
-    for identity in store.finished():
-        file = store.run(identity) / "run.json"
-        content = json.loads(file.read_text()) | {"results_version": 1}
-        file.write_text(json.dumps({key: value for key, value in content.items() if key != "split"}))
-        resealed(file.parent)
-    assert len(leftovers(store, unused=True).parts["Stage 1 encoders"]) == 3
-    assert len(leftovers(store, ["bridgemil"]).parts["runs"]) == 3
 
 
 def test_the_command_says_what_goes_and_a_dry_run_touches_nothing(store: RunStore, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from bridgemil.engine.benchmark import collect
 from bridgemil.engine.execute import only_scheduler
 from bridgemil.errors import BridgeMILError, one_of
 from bridgemil.methods import Settings, short_name
-from bridgemil.runs import PARTS, RESULTS_VERSION, RunStore, stage1_identity
+from bridgemil.runs import PARTS, RunStore, stage1_identity
 from bridgemil.storage.files import Taken, lock, refuse_link, remove
 
 
@@ -126,13 +126,14 @@ def _chosen(store: RunStore, wanted: Mapping[str, Sequence[str]]) -> set[str]:
 
 def _encoder(store: RunStore, identity: str) -> str | None:
     """The Stage 1 encoder that a run was trained from."""
-    about = store.metadata(identity)
-    if about["results_version"] != RESULTS_VERSION:
-        return None  # nothing is trained from that version's encoders any more
-    train, validation, test = (tuple(about[part]) for part in ("train", "validation", "test"))
-    kept = {subject: tuple(rows) for subject, rows in about.get("kept", {}).items()}
-    who = Fold(about["fold"], train, validation, test, kept)
-    return stage1_identity(Settings.model_validate(about["settings"]), about["cohort"]["hash"], who, about["seed"])
+    metadata = store.metadata(identity)
+    train, validation, test = (tuple(metadata[part]) for part in ("train", "validation", "test"))
+    kept = {subject: tuple(rows) for subject, rows in metadata.get("kept", {}).items()}
+    fold, settings = (
+        Fold(metadata["fold"], train, validation, test, kept),
+        Settings.model_validate(metadata["settings"]),
+    )
+    return stage1_identity(settings, metadata["cohort"]["hash"], fold, metadata["seed"])
 
 
 def _identity(entry: Path) -> str:
