@@ -6,8 +6,6 @@ import importlib
 import json
 import os
 import re
-import subprocess
-import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -40,14 +38,10 @@ from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.results import Results
 from bridgemil.report.terminal import audit_lines
 from bridgemil.verify import verify
+from command import bridgemil
 from leaky import labelled, made, signals
 
 engine = importlib.import_module("bridgemil.engine.evaluate")  # the module, not the function of that name
-
-
-def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bridgemil", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_the_command_exits_1_on_a_fail_only_and_writes_a_page(tmp_path: Path) -> None:

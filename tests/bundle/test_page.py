@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,16 +17,12 @@ from bridgemil.bundle.training import train
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.report.explanation import explain
+from command import bridgemil
 from recordings import MONTAGE, noise, write_edf
 
 SFREQ = 250.0
 QUICK = {"stage2.epochs": 2, "stage2.burn_in": 0}
 CAUTION = "trained in one room"
-
-
-def bridgemil(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "bridgemil", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=cwd)
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import bridgemil
 from bridgemil import bundle as bundles
 from bridgemil.bundle.bundle import SHIPPED, Bundle, locate
 from bridgemil.bundle.prediction import RecordingPrediction, predict
 from bridgemil.cohort.channels import ADFTD_ORDER
+from command import bridgemil
 from recordings import write_edf
 
-PACKAGE = Path(bridgemil.__file__).parent
+PACKAGE = Path(bundles.__file__).parents[1]
 # One of the model's training people: a prediction for her shows that the model runs, and nothing else.
 SOMEBODY = PACKAGE / "recordings" / "adftd-60s" / "sub-001" / "eeg" / "sub-001_task-eyesclosed_eeg.edf"
 
@@ -25,11 +23,6 @@ SOMEBODY = PACKAGE / "recordings" / "adftd-60s" / "sub-001" / "eeg" / "sub-001_t
 @pytest.fixture(scope="module")
 def alzheimer() -> Bundle:
     return bundles.load("alzheimer")
-
-
-def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "bridgemil", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -17,14 +17,10 @@ from bridgemil.engine.clean import clean, leftovers
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.runs import RunStore, open_store
+from command import bridgemil
 from people import people
 
 QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
-
-
-def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bridgemil", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def run(cohort: Cohort, method: str, out: Path, backbone: str = "eegnet", **more: object) -> None:

@@ -13,13 +13,8 @@ from pathlib import Path
 import pytest
 
 from bridgemil.cli import app, main
+from command import bridgemil
 from recordings import build_bids
-
-
-def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bridgemil", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
 
 VERBS = [command.name for command in app.registered_commands]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -15,15 +13,10 @@ from bridgemil.cohort.prepare import prepare
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.report.pages.results import demo_page
 from bridgemil.report.terminal import print_results
+from command import bridgemil
 from people import people
 
 KEYS = "accuracy balanced_accuracy macro_f1 auroc mcc ci95 chance95 n_subjects folds seeds budget settings_hash".split()
-
-
-def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bridgemil", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from bridgemil.bundle.training import train
 from bridgemil.cohort.prepare import prepare
+from command import bridgemil
 from evaluated import evaluated
 from recordings import MONTAGE, build_bids, noise, write_edf
-
-
-def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bridgemil", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture(scope="module")

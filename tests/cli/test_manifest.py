@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,12 +13,8 @@ import pytest
 from bridgemil import prepare
 from bridgemil.cohort.manifest_template import write_manifest_template
 from bridgemil.errors import BadData, BadUse
+from command import bridgemil
 from recordings import MONTAGE, noise, write_edf
-
-
-def bridgemil(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bridgemil", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def folder_of(root: Path, *names: str) -> Path:
