@@ -108,7 +108,7 @@ def killed(cohort: Path, out: Path, methods: str, seeds: int, kills: int, pause:
                 workers = children(process.pid)
                 if count >= kills or not workers:
                     continue
-                victim = process.pid if count % 4 == 3 else chance.choice(workers)
+                victim = process.pid if count % 4 == 3 or count == kills - 1 else chance.choice(workers)
                 try:
                     os.kill(victim, signal.SIGKILL)
                 except ProcessLookupError:

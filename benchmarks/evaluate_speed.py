@@ -22,10 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
+from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.parallel import cores
 
-QUICK = ("--folds", "3", "--budget", "demo", "--set", "stage1.epochs=1", "--set", "stage2.epochs=1")
+QUICK = ("--folds", "3", "--budget", "demo", "--set", "stage1.epochs=1", "--set", "stage2.epochs=1", "--no-baselines")
 
 
 @contextmanager
@@ -61,7 +63,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cohort = arguments.cohort or folder / "cohort"
-        if arguments.cohort is None:
+        if arguments.quick:
+            rng = np.random.default_rng(0)
+            bags = [rng.normal(0, 20, (8, 19, 200)) for _ in range(6)]
+            Cohort.from_arrays(bags, list("ABABAB"), sfreq=200.0, channels=list(ADFTD_ORDER)).save(cohort)
+        elif arguments.cohort is None:
             prepare(Path(str(files("bridgemil.recordings") / "adftd-60s")), cohort, label="Group", progress=False)
         for turn in range(rounds):  # side by side: the machine's speed drifts
             for kind, own in (("one", ("--jobs", "1")), ("default", ()), ("loaded", ())):

@@ -22,13 +22,12 @@ from bridgemil.bundle.training import train
 from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.prepare import prepare
 
-ROUNDS = 3
 IMPORTS = "import torch, scipy.signal; from mne.io import read_raw; import mne; mne.filter.create_filter"
 METHODS = {"tangent": {}, "bridgemil": {"stage1.epochs": 1, "stage2.epochs": 2, "stage2.burn_in": 0}}
 
 
 def main() -> None:
-    minutes = 2 if "--quick" in sys.argv else 20
+    minutes, rounds, folds = (1, 1, 3) if "--quick" in sys.argv else (20, 3, 6)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         rows = ["subject,label,file"]
@@ -38,15 +37,15 @@ def main() -> None:
         (root / "manifest.csv").write_text("\n".join(rows) + "\n")
         cohort = prepare(root, root / "cohort", jobs=1, progress=False)
         write(root / "new.edf", 99, 60 * minutes)
-        print(f"{minutes} min, 19 channels, 500 Hz; best of {ROUNDS} new processes")
-        report("imports alone", [sys.executable, "-c", IMPORTS])
+        print(f"{minutes} min, 19 channels, 500 Hz; best of {rounds} new processes")
+        report("imports alone", [sys.executable, "-c", IMPORTS], rounds)
         for method, settings in METHODS.items():
             train(
                 cohort,
                 root / method,
                 method,
                 budget="demo",
-                folds=6,
+                folds=folds,
                 baselines=False,
                 progress=False,
                 settings=settings,
@@ -60,7 +59,7 @@ def main() -> None:
                 str(root / "new.edf"),
                 "--json",
             ]
-            report(f"{method}, 6 models", command)
+            report(f"{method}, {folds} models", command, rounds)
 
 
 def write(path: Path, seed: int, seconds: int) -> None:
@@ -71,8 +70,8 @@ def write(path: Path, seed: int, seconds: int) -> None:
     Edf(signals).write(path)
 
 
-def report(what: str, command: list[str]) -> None:
-    best = min(measured(command) for _ in range(ROUNDS))
+def report(what: str, command: list[str], rounds: int) -> None:
+    best = min(measured(command) for _ in range(rounds))
     print(f"{what:22s} {best[0]:5.2f} s by the clock, {best[1]:5.2f} s of processor, {best[2] / 1e6:5.0f} MB")
 
 

@@ -165,8 +165,8 @@ def test_a_run_that_fails_is_kept_with_its_error_and_does_not_hide_the_rest(coho
 
 
 def test_killed_workers_and_parents_change_nothing(tmp_path: Path) -> None:
-    methods = "attention,bridgemil,wo_retention"
-    assert regimes().compare(tmp_path, methods, 1, kills=4, pause=3.0, ray=False, subjects=6) == 9
+    """A worker is killed first, then the parent; the smoke run of the script would be the same."""
+    assert regimes().compare(tmp_path, "attention,bridgemil", 1, kills=2, pause=2.0, ray=False, subjects=6) == 6
 
 
 def test_a_ray_cluster_that_loses_a_node_ends_with_the_same_bits(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from bridgemil.report.benchmark import Cell, build, paper, runs_of
 from bridgemil.report.files import latex, markdown
 from bridgemil.report.tables import accuracy, caveats, ranks
 from bridgemil.runs import open_store, run_identity
+from command import bridgemil
 from leaky import resealed
 from people import people
 
@@ -248,9 +247,8 @@ def test_runs_of_another_results_version_are_left_out(runs: Path, tmp_path: Path
 
 
 def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "bridgemil", "report", str(runs), "--out", str(tmp_path), "--html", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    content = json.loads(done.stdout)
+    words = ["report", runs, "--out", tmp_path, "--html"]
+    content = json.loads(bridgemil(*words, "--json").stdout)
     known = {"attention", "bandpower", "majority_vote", "tangent", "tangent+attention"}
     assert {row["method"] for row in content["experiments"]} == known
     table = pd.read_csv(tmp_path / "table.csv")
@@ -264,7 +262,7 @@ def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
         "windows.csv",
     ]  # fmt: skip
     assert sorted(Path(file).name for file in content["files"]) == files
-    printed = subprocess.run(words[:-1], capture_output=True, text=True, check=True).stdout
+    printed = bridgemil(*words).stdout
     unwrapped = (str(tmp_path), "WARN ")  # paths and audit warnings: one line each
     lines = [line.rstrip() for line in printed.splitlines() if not any(words in line for words in unwrapped)]
     assert max(map(len, lines)) <= 80
@@ -280,11 +278,11 @@ def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
         assert "attention: stage2.epochs=2" in text
         assert "AUROC" in text
         assert "balanced" in text
-    again = subprocess.run([*words[:-2]], capture_output=True, text=True, check=True).stdout
+    again = bridgemil(*words[:-1]).stdout
     assert "From an earlier report, not updated: report.html (use --html)" in again
     pairs = pd.read_csv(tmp_path / "comparisons.csv")
     assert pairs["difference"].abs().max() > 1, "points of accuracy, as the table"
-    empty = subprocess.run([*words[:4], str(tmp_path)], capture_output=True, text=True, check=False)
+    empty = bridgemil("report", tmp_path)
     assert empty.returncode == 1
     assert "no finished run there" in empty.stderr
 

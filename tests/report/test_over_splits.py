@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from bridgemil.report.files import latex, markdown, write_files
 from bridgemil.report.splits import over_splits, split_pairs, split_table
 from bridgemil.report.terminal import print_report
 from bridgemil.runs import open_store
+from command import bridgemil
 from leaky import made, signals
 
 
@@ -85,8 +84,7 @@ def test_every_format_shows_the_same_numbers(many: Path, tmp_path: Path) -> None
     assert networks.rows[0][:2] == ["attention", words]
     differences = {row[0]: row[1] for row in less_baselines.rows}
     assert differences["attention - tangent"] == f"{less:+.1f}"
-    command = [sys.executable, "-m", "bridgemil", "report", str(many), "--out", str(tmp_path / "x"), "--no-windows"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = bridgemil("report", many, "--out", tmp_path / "x", "--no-windows").stdout
     assert words in printed
     assert "cohort, 4 splits of 3 folds" in printed
     assert "cohort, 4 folds, split seed 0" in printed, "another number of folds is not averaged with them"
