@@ -60,7 +60,7 @@
     const [unit, size] = uv >= 1000 ? ["mV", 1e-3] : uv >= 0.1 ? ["µV", 1] : uv >= 1e-4 ? ["nV", 1e3] : ["pV", 1e6];
     return `${Number((uv * size).toPrecision(2))} ${unit}`;
   };
-  const automatic = () => {  // nine tenths of the samples of the median trace stay within its own row
+  const automatic = () => {  // 5th to 95th percentile of the median trace: one to two rows
     const spreads = [];
     for (const trace of montages[state.montage]) {
       if (state.hidden.has(trace.name)) continue;
@@ -74,7 +74,7 @@
     }
     spreads.sort((a, b) => a - b);
     const middle = spreads[Math.floor(spreads.length / 2)];
-    return middle > 0 ? round125(0.7 * middle) : 1;
+    return middle > 0 ? round125(0.5 * middle) : 1;
   };
 
   const state = { ranking: 0, chosen: null, start: first, span: Math.min(10, last - first), montage: "referential", hidden: new Set() };
@@ -207,8 +207,8 @@
     const shown = montages[state.montage].filter((trace) => !state.hidden.has(trace.name));
     const width = Math.max(300, traces.clientWidth);
     const row = shown.length > 12 ? 26 : shown.length > 5 ? 36 : 60;
-    // A row above and below: the first and the last trace are not clipped.
-    const left = state.montage === "bipolar" ? 62 : 46, right = 58, top = 8 + 0.8 * row, bottom = 24 + row;
+    // Room above and below, so that the first and the last trace are not clipped.
+    const left = state.montage === "bipolar" ? 62 : 46, right = 58, top = 8 + 1.3 * row, bottom = 24 + 1.5 * row;
     const height = top + bottom + row * Math.max(1, shown.length);
     const end = state.start + state.span;
     const x = (t) => left + ((t - state.start) / state.span) * (width - left - right);
