@@ -137,7 +137,7 @@ def test_predict_writes_a_page_each_and_explain_the_same(model: Path, recording:
     ("arguments", "code", "words"),
     [
         (("explain", "MODEL"), 2, "name a recording"),
-        (("explain", "MODEL", "RECORDING", "--subject", "x"), 2, "--subject is of folders of runs"),
+        (("explain", "MODEL", "RECORDING", "--subject", "x"), 2, "--subject is for folders of runs"),
         (("explain", "MODEL", "nowhere.edf"), 1, "no such file"),
         (("explain", "nowhere", "RECORDING"), 2, "no model of the package (alzheimer)"),
         (("predict", "nowhere", "RECORDING"), 2, "no model of the package (alzheimer)"),
