@@ -83,7 +83,12 @@ def found(text: str) -> list[str]:
 
 def _documents() -> list[Path]:
     pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-    return [*pages, *sorted((ROOT / "docs").glob("*.md")), *sorted(PACKAGE.rglob("*.j2"))]
+    return [
+        *pages,
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted(PACKAGE.rglob("*.j2")),
+        PACKAGE / "report" / "templates" / "checklist.yaml",
+    ]
 
 
 def _texts(file: Path) -> Iterator[str]:

@@ -22,8 +22,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_person_gets_the_fold_the_spread_the_test_and_the_files(runs: Path, tmp_path: Path) -> None:
     done = bridgemil("explain", runs, "--subject", "subject-003", "--csv", tmp_path / "csv")
     assert done.returncode == 0, done.stderr
-    for words in ("attention, covariance, fold", "subject-003 was held out from the model of", "Attention weights: mean",
-                  "5-95 %", "without a random tenth by", "strongest patterns", "Research use only"):  # fmt: skip
+    for words in ("attention, covariance, fold", "subject-003 was held out from the model of",
+                  "Attention weights: mean", "5-95 %",
+                  "without a random tenth by", "strongest patterns", "Research use only"):  # fmt: skip
         assert words in done.stdout, words
     assert (runs / "explain" / "subject-003.html").is_file()
     assert sorted(file.name for file in (tmp_path / "csv").iterdir()) == ["electrodes.csv", "pairs.csv", "windows.csv"]

@@ -50,10 +50,8 @@ class Place(NamedTuple):
     @property
     def title(self) -> str:
         """Title of the section: ``eegnet, recipe ours, budget laptop``."""
-        if not self.backbone:
-            return BASELINES
         recipe = "" if self.recipe == "paper" else f", recipe {self.recipe}"
-        return f"{self.backbone}{recipe}, budget {self.budget}"
+        return f"{self.backbone}{recipe}, budget {self.budget}" if self.backbone else BASELINES
 
 
 @cache
@@ -139,12 +137,10 @@ class Cell:
         if theirs is None:
             return []
         reasons = [] if self.split.kind == "array_split" else [f"a split of another kind ({self.split.kind})"]
-        if row["seeds"] != paper()["seeds"]:
-            reasons.append(f"{counted(row['seeds'], 'seed')}, not {paper()['seeds']}")
-        if row["folds"] != theirs["folds"]:
-            reasons.append(f"{row['folds']} folds, not {theirs['folds']}")
-        if cohort["n_subjects"] != theirs["subjects"]:
-            reasons.append(f"{cohort['n_subjects']} subjects, not {theirs['subjects']}")
+        numbers = {"seed": row["seeds"], "fold": row["folds"], "subject": cohort["n_subjects"]}
+        for name, n in numbers.items():
+            published = paper()["seeds"] if name == "seed" else theirs[f"{name}s"]
+            reasons += [f"{counted(n, name)}, not {published}"] if n != published else []
         if sorted(cohort["classes"]) != theirs["classes"]:
             reasons.append(f"classes {', '.join(sorted(cohort['classes']))}")
         if abs(cohort["n_windows"] - theirs["windows"]) > 0.05 * theirs["windows"]:
@@ -176,17 +172,13 @@ class BenchmarkReport:
             mean, std = cell.published or (None, None)
             names = {"cohort": cell.cohort, "split": cell.place.split, "name": cell.label}
             more = {
-                "seeds_averaged": cell.averaged > 0,
-                "paper": mean,
-                "paper_std": std,
+                "seeds_averaged": cell.averaged > 0, "paper": mean, "paper_std": std,
                 "difference": None if mean is None else cell.row["fold_mean"] - mean,
                 "not_as_in_the_paper": "; ".join(cell.caveats) if cell.published else "",
-                "changed": cell.changed_text,
-                "own_code": own_code(cell),
+                "changed": cell.changed_text, "own_code": own_code(cell),
                 "warnings": warning_names(cell.results.warnings),
-                "cohort_hash": cell.source["hash"],
-                "split_hash": cell.split.hash[:12],
-            }
+                "cohort_hash": cell.source["hash"], "split_hash": cell.split.hash[:12],
+            }  # fmt: skip
             rows.append({**names, **cell.row, **more})
         return pd.DataFrame(rows)
 
@@ -239,14 +231,7 @@ class Choice:
     splits: Sequence[str] = ()
 
     def among(self, cells: Sequence[Cell]) -> list[Cell]:
-        """The cells that match.
-
-        Raises
-        ------
-        BadUse
-            If a name matches no cell, or the names together leave nothing (baselines alone, if networks were asked
-            for, are nothing).
-        """
+        """The cells that match; ``BadUse`` if a name matches none, or if no cell is left."""
         chosen = list(cells)
         if self.splits:
             hashes = {plan_hash for words in self.splits for plan_hash in _splits(words, cells)}
@@ -256,8 +241,7 @@ class Choice:
             for word in wanted:
                 if word not in there:
                     _refuse(option, word, there)
-        methods = set(self.methods)
-        chosen = [cell for cell in chosen if not methods or cell.method in methods]
+        chosen = [cell for cell in chosen if not self.methods or cell.method in self.methods]
         matching = [cell for cell in chosen if cell.is_baseline or self._matches(cell)]
         if not matching or all(c.is_baseline for c in matching) != all(c.is_baseline for c in chosen):
             titles = [f"{c.method}, {c.place.title}" + (f", {c.split.title}" if self.splits else "") for c in cells]
@@ -406,14 +390,13 @@ def _ensembles(store: RunStore, cells: Sequence[Cell]) -> list[Cell]:
                 continue
             shared = set.intersection(*(set(member.results.predictions["seed"]) for member in present))
             if shared:
-                parts = [_for_seeds(store, member, shared) for member in present]
+                parts = [
+                    gather(store, [i for i, seed, _ in runs_of(m.results, m.split) if seed in shared],
+                           m.results.settings, m.split)
+                    for m in present
+                ]  # fmt: skip
                 made.append(replace(present[0], label=settings.method, results=averaged(parts, settings)))
     return made
-
-
-def _for_seeds(store: RunStore, cell: Cell, seeds: set[int]) -> Results:
-    identities = [identity for identity, seed, _ in runs_of(cell.results, cell.split) if seed in seeds]
-    return gather(store, identities, cell.results.settings, cell.split)
 
 
 def runs_of(results: Results, plan: FoldPlan) -> list[tuple[str, int, int]]:

@@ -108,7 +108,7 @@ class Removal:
 class Ranking:
     """One number per window, by which windows can be ranked: its spread, and the removal test."""
 
-    name: str  # gate, contribution or probability
+    name: str  # of the ranked column
     values: Floats  # n
     removal: Removal | None  # None for one window
 
@@ -187,8 +187,8 @@ class Explanation:
     predicted : int
         The predicted class; of a window classifier the one with most votes.
     windows : DataFrame
-        One row per window: window, recording, second, gate, contribution_<class>, p_<class>; ``contribution`` is that
-        to the predicted class minus the mean of the others'.
+        One row per window: window, recording, second, ``gate``, contribution_<class>, p_<class>; ``contribution``
+        is that to the predicted class minus the mean of the others'.
     rankings : list of Ranking
         By attention weight, contribution or probability; empty for a model that has no values of single windows.
     pairs, electrodes : DataFrame

@@ -238,9 +238,9 @@ class BandShares:
     ----------
     bands : sequence of str
         B names with their edges.
-    person : ndarray of shape (B,)
+    subject : ndarray of shape (B,)
         Of the subject.
-    people : dict of str to ndarray of shape (n_subjects, B)
+    by_class : dict of str to ndarray of shape (n_subjects, B)
         Of the training subjects, by class.
     quantiles : dict of str to ndarray of shape (5, B)
         If the training subjects are not available: their 5th, 25th, 50th, 75th and 95th percentile, by class.
@@ -249,8 +249,8 @@ class BandShares:
     """
 
     bands: Sequence[str]
-    person: Floats
-    people: dict[str, Floats]
+    subject: Floats
+    by_class: dict[str, Floats]
     quantiles: dict[str, Floats] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
-"""Linear weights folded back to electrodes, pairs and bands: Haufe's patterns, tables of them, and scalp maps.
+"""Linear weights mapped to electrodes, pairs and bands: activation patterns, tables of them, and scalp maps.
 
-A weight says how a classifier reads a feature; it may be large only to cancel noise. Its *pattern* (Haufe et al. 2014),
-Cov(features) w / var(score), says how the feature goes with the score, and is what may be read as physiology.
+A weight may be large only because it cancels noise. Its *pattern* (Haufe et al. 2014), Cov(features) w / var(score), is
+the covariance of the feature with the score, and may be interpreted physiologically.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Floats = NDArray[np.float64]
 
 
 def haufe(features: Floats, weights: Floats) -> Floats:
-    """The pattern of linear weights: Cov(features) w / var(score), without ever making the covariance matrix.
+    """The pattern of linear weights: Cov(features) w / var(score), without computing the covariance matrix.
 
     Parameters
     ----------
-    features
-        m x F, of people or windows.
-    weights
-        F.
+    features : ndarray of shape (m, F)
+        Of subjects or windows.
+    weights : ndarray of shape (F,)
 
     Returns
     -------
-    F: by how much each feature is higher where the score is higher by one. Zero where the score does not vary.
+    ndarray of shape (F,)
+        Change of each feature per unit of the score; zero if the score does not vary.
     """
     centred = features - features.mean(axis=0)
     score = centred @ weights
@@ -52,19 +52,19 @@ def pair_table(
     features: Floats,
     classes: Sequence[str],
 ) -> pd.DataFrame:
-    """A row a class and feature: class, kind, band, first, second, weight, pattern.
+    """One row per class and feature: class, kind, band, first, second, weight, pattern.
 
     Weights and patterns are of the log-covariance's entries; the front end's factor sqrt 2 off the diagonal is undone.
 
     Parameters
     ----------
-    names
-        What the F features are.
-    parts
-        Of each classifier the features it reads and its weights (K x size of the part).
-    features
-        m x F, over which patterns are computed.
-    classes
+    names : sequence of Feature
+        Of the F features.
+    parts : sequence of (slice, ndarray)
+        For each classifier the features it uses and its weights (K, size of the part).
+    features : ndarray of shape (m, F)
+        Over which patterns are computed.
+    classes : sequence of str
         K names.
     """
     import pandas as pd
@@ -74,21 +74,17 @@ def pair_table(
         for k, row in enumerate(rows):
             weight[k, part], pattern[k, part] = row, haufe(features[:, part], row)
     factor = np.array([1.0 if name.first == name.second else math.sqrt(2) for name in names])
-    tables = [
-        pd.DataFrame(list(names)).assign(weight=weight[k] * factor, pattern=pattern[k] / factor)
-        for k in range(len(classes))
-    ]
-    for table, name in zip(tables, classes, strict=True):
-        table.insert(0, "class", name)
-    return pd.concat(tables, ignore_index=True)
+    table = pd.concat([pd.DataFrame(list(names))] * len(classes), ignore_index=True)
+    table.insert(0, "class", np.repeat(np.array(classes, dtype=object), len(names)))
+    return table.assign(weight=(weight * factor).ravel(), pattern=(pattern / factor).ravel())
 
 
 def electrode_table(pairs: pd.DataFrame) -> pd.DataFrame:
-    """A row a class, band and electrode: what its patterns are in all.
+    """One row per class, band and electrode: its patterns.
 
-    ``own`` is the diagonal (the electrode's strength in the band beside the others'), ``coupling`` the sum of the
-    absolute off-diagonal patterns (how strongly its moving together with others goes with the score; no direction),
-    ``power`` that of its log relative band power. A column is missing where the model has no such features.
+    ``own`` is the diagonal (log-variance of the electrode in the band), ``coupling`` the sum of the absolute
+    off-diagonal patterns (covariance with other electrodes; without direction), ``power`` that of its log relative band
+    power. A column is missing if the model has no such features.
     """
     import pandas as pd
 

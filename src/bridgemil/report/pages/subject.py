@@ -144,12 +144,12 @@ def _own_power(explanation: Explanation, signal: Signal) -> Any:
 
 def _strips(bands: BandShares, classes: Sequence[str]) -> list[dict[str, Any]]:
     """For each band the subject's share and each class's subjects (or percentiles), in percent of the power."""
-    tables = bands.people or bands.quantiles
-    widest = 1.05 * np.concatenate([*tables.values(), bands.person[None]]).max(axis=0)
+    tables = bands.by_class or bands.quantiles
+    widest = 1.05 * np.concatenate([*tables.values(), bands.subject[None]]).max(axis=0)
     rows = []
     for b, band in enumerate(bands.bands):
         own = {name: [float(value) for value in tables[name][:, b]] for name in classes if name in tables}
         medians = {name: float(np.median(values)) for name, values in own.items()}
-        rows.append({"band": band, "share": float(bands.person[b]), "widest": float(widest[b]),
+        rows.append({"band": band, "share": float(bands.subject[b]), "widest": float(widest[b]),
                      "classes": own, "medians": medians})  # fmt: skip
     return rows
