@@ -286,7 +286,7 @@ def _refuse(option: str, word: str, there: Sequence[str]) -> None:
 
 
 def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
-    """Read every finished run of a folder.
+    """Read every finished run of a folder; ``BadData`` if there is none.
 
     Parameters
     ----------
@@ -294,11 +294,6 @@ def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
         The folder of runs.
     choice : Choice, optional
         What to show of it; everything by default.
-
-    Raises
-    ------
-    BadData
-        If there is no finished run.
     """
     runs = collect(store)
     if runs.empty:
@@ -339,10 +334,9 @@ def _compare(report: BenchmarkReport) -> None:
 
 def _seeds_averaged(cell: Cell) -> list[Cell]:
     """The mean of the seeds' probabilities as a cell of its own; none for one seed or identical predictions."""
-    seeds = cell.results.seeds
-    if seeds == 1 or cell.results.steady:
-        return []
-    return [replace(cell, label=cell.label + AVERAGED, results=cell.results.ensemble, averaged=seeds)]
+    results, label = cell.results, cell.label + AVERAGED
+    steady = results.seeds == 1 or results.steady
+    return [] if steady else [replace(cell, label=label, results=results.ensemble, averaged=results.seeds)]
 
 
 def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:

@@ -35,7 +35,7 @@ class WindowValues:
     ----------
     probabilities : callable
         Indices of windows to class probabilities (K,) computed from these windows alone.
-    ``gates`` : ndarray of shape (n,), optional
+    gates : ndarray of shape (n,), optional
         Attention weights.
     contributions : ndarray of shape (n, K), optional
         They sum to the logits (with several classifiers, to the mean of their logits).
