@@ -1,7 +1,9 @@
 """How big the house is, and how far `evaluate` travels through it: lines, files, hops and depth.
 
 A hop is a first call from one function of the package to another on the way from `evaluate` to its result; the depth is
-the longest chain of such calls. Both are counted in one fold of `bridgemil` in this process.
+the longest chain of such calls. Both are counted in one small evaluation of `bridgemil` in this process. Class bodies,
+which run on import, and reads of properties are no hops. Calls across files are counted beside all calls, and those of
+the evaluation's own rooms (its path without audit, cohort, learning and networks) beside those of the whole package.
 
     python benchmarks/house_size.py [--quick]
 """
@@ -9,6 +11,8 @@ the longest chain of such calls. Both are counted in one fold of `bridgemil` in 
 from __future__ import annotations
 
 import argparse
+import functools
+import inspect
 import io
 import sys
 import tokenize
@@ -21,6 +25,7 @@ import bridgemil
 
 PACKAGE = Path(bridgemil.__file__).parent
 LONG = 450  # lines
+OWN = {"__init__", "engine", "evaluation", "methods", "models", "parallel", "runs", "storage"}
 IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
@@ -53,13 +58,23 @@ class Tracer:
         self.depth = 0
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "call" or not _ours(frame) or frame.f_code.co_name.startswith("<"):
+        if event != "call" or not _ours(frame) or frame.f_code.co_name.startswith("<") or not _is_call(frame):
             return
         chain = [frame, *_callers(frame)]
         self.files.add(frame.f_code.co_filename)
         self.depth = max(self.depth, len(chain))
         if len(chain) > 1:
             self.hops.add((_name(chain[1]), _name(frame)))
+
+
+def _is_call(frame: FrameType) -> bool:
+    """Whether a function was called: neither the body of a class nor a property's."""
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return False
+    owner: Any = sys.modules.get(frame.f_globals.get("__name__", ""))
+    for name in frame.f_code.co_qualname.split("."):
+        owner = inspect.getattr_static(owner, name, None)
+    return not isinstance(owner, property | functools.cached_property)
 
 
 def _ours(frame: FrameType) -> bool:
@@ -76,6 +91,10 @@ def _callers(frame: FrameType) -> Iterator[FrameType]:
 
 def _name(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}"
+
+
+def _file(name: str) -> str:
+    return Path(name.rpartition(":")[0]).relative_to(PACKAGE).as_posix()
 
 
 def trace() -> Tracer:
@@ -107,7 +126,11 @@ def main() -> None:
     print(f"files over {LONG} lines: {', '.join(f'{name} ({n})' for name, n, _ in files if n > LONG) or 'none'}")
     if not quick:
         tracer = trace()
+        across = {hop for hop in tracer.hops if _file(hop[0]) != _file(hop[1])}
+        own = {hop for hop in across if all(_file(end).split("/")[0].removesuffix(".py") in OWN for end in hop)}
+        own_files = {_file(end) for hop in own for end in hop}
         print(f"evaluate: {len(tracer.hops)} hops through {len(tracer.files)} files, {tracer.depth} frames deep")
+        print(f"  across files: {len(across)}; of its own path: {len(own)} through {len(own_files)} files")
 
 
 if __name__ == "__main__":
