@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bridgemil.cohort.prepare import prepare
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.estimator import BridgeMILClassifier
+    from bridgemil.evaluation.protocol import Protocol
 
 _PARTS = (
     "aggregators", "audit", "backbones", "baselines", "bundle", "methods", "models", "pretraining", "studies", "verify",
@@ -37,6 +38,7 @@ _HOME = {
     "BridgeMILClassifier": "bridgemil.estimator",
     "Cohort": "bridgemil.cohort.cohort",
     "FoldPlan": "bridgemil.cohort.folds",
+    "Protocol": "bridgemil.evaluation.protocol",
     "SubjectKFold": "bridgemil.cohort.folds",
     "evaluate": "bridgemil.engine.evaluate",
     "prepare": "bridgemil.cohort.prepare",
@@ -46,6 +48,7 @@ __all__ = [
     "BridgeMILClassifier",
     "Cohort",
     "FoldPlan",
+    "Protocol",
     "SubjectKFold",
     "__version__",
     "aggregators",

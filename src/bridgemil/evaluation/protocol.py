@@ -72,7 +72,18 @@ class Protocol:
         object.__setattr__(self, "clinical", options)
 
     def fold_plan(self, cohort: Cohort) -> FoldPlan:
-        """The split of a cohort, saved or new."""
+        """The split of a cohort, saved or new.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            Whose subjects are assigned to folds.
+
+        Returns
+        -------
+        FoldPlan
+            The subjects of each fold.
+        """
         return fold_plan(cohort, self.folds, self.split, self.groups, self.split_seed)
 
     def method_settings(
