@@ -97,7 +97,7 @@ def files_of(cohort: Cohort, **more: Callable[[str], Any]) -> list[dict[str, Any
     return [
         {"subject": s, "file": f"{s}/{s}_eeg.edf", "sha256": f"{i:064x}", "bytes": 1000, "sfreq": 500.0,
          "native_sfreq": 500.0, "seconds": 20.0, "windows": cohort.records[s].n_windows, "marked_bad": 0,
-         "dropped_marked_bad": 0, "dropped_amplitude": 0}
+         "dropped_marked_bad": 0, "dropped_amplitude": 0, "n_channels": 6, "identity": None, "day": None}
         | {key: value(s) for key, value in more.items()}
         for i, s in enumerate(cohort.subjects)
     ]  # fmt: skip

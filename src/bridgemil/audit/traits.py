@@ -116,7 +116,7 @@ def _of_files(cohort: Cohort) -> list[Trait | Untested]:
     def each(value: Callable[[Mapping[str, Any]], Any], join: Callable[[list[float]], float]) -> list[float]:
         return [join([float(value(file)) for file in files[subject]]) for subject in cohort.subjects]
 
-    found = [_count("rate", "native rate", each(lambda f: f.get("native_sfreq", f["sfreq"]), min), technical=True)]
+    found = [_count("rate", "native rate", each(lambda f: f["native_sfreq"], min), technical=True)]
     dropped = each(lambda f: (f.get("dropped_marked_bad") or 0) + (f.get("dropped_amplitude") or 0), sum)
     found.append(_trait("missing", "number of windows left out", dropped, technical=True))
     # This and the days are not technical: models do not see what the windows do not hold.

@@ -239,7 +239,7 @@ def _metadata(
             "n_windows": cohort.n_windows,
             "people": class_rows(cohort),
             "recordings_per_person": float(np.median([len(r.recording_windows) for r in cohort.records.values()])),
-            "native_sfreq": sorted({float(file.get("native_sfreq", file["sfreq"])) for file in files}),
+            "native_sfreq": sorted({float(file["native_sfreq"]) for file in files}),
             "prepared_with": dict(cohort.metadata.get("versions", {})),
             "python": platform.python_version(),
             "runs": list(results.runs),

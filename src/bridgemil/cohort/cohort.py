@@ -176,7 +176,7 @@ class Cohort:
 
         What lies above half of it is not in the signal, whatever ``sfreq`` is.
         """
-        rates = [float(file.get("native_sfreq", file["sfreq"])) for file in self.metadata["files"]]
+        rates = [float(file["native_sfreq"]) for file in self.metadata["files"]]
         return min(rates) if rates else self.metadata.get("native_sfreq")
 
     @property

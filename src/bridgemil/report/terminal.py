@@ -250,7 +250,7 @@ def summary(cohort: Cohort) -> dict[str, Any]:
         "channels": cohort.channels,
         "sfreq": cohort.sfreq,
         "window_samples": cohort.n_times,
-        "native_rates": sorted({file.get("native_sfreq") or file["sfreq"] for file in files}),
+        "native_rates": sorted({file["native_sfreq"] for file in files}),
         "median_channel_sd": float(np.median(channel_sd(cohort))),
         "folds": cohort.folds,
         "burn_in": cohort.burn_in,
