@@ -10,18 +10,14 @@ from torch.nn import functional as F
 from bridgemil import backbones
 from bridgemil.learning.data import Index, WindowSet
 from bridgemil.learning.objectives.objective import Objective
-from bridgemil.learning.settings import Stage1Settings
 
 
 class Supervised(Objective):
     """Cross-entropy with inherited labels through the backbone's own window classifier."""
 
-    def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
-    ) -> None:
-        head = backbones.create_head(backbone, backbones.embedding_dim(encoder), train.n_classes)
-        super().__init__(encoder, head, train, settings, device)
-        self.labels = train.window_y
+    def make_head(self, encoder: nn.Module, backbone: str, train: WindowSet) -> nn.Module:
+        """The window classifier of the backbone."""
+        return backbones.create_head(backbone, backbones.embedding_dim(encoder), train.n_classes)
 
     def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Cross-entropy with inherited labels."""
@@ -32,10 +28,9 @@ class Supervised(Objective):
 class Untrained(Objective):
     """Windows pass through random weights, so that batch norm has their statistics; the gradient is zero."""
 
-    def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
-    ) -> None:
-        super().__init__(encoder, nn.Identity(), train, settings, device)
+    def make_head(self, encoder: nn.Module, backbone: str, train: WindowSet) -> nn.Module:
+        """None."""
+        return nn.Identity()
 
     def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Zero, whatever the weights are."""

@@ -110,14 +110,18 @@ class Alignment(Objective):
 
     batch_settings = "stage1.batch_windows or stage1.subbag_pairs"
 
-    def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: AlignmentSettings, device: torch.device
-    ) -> None:
-        self.settings = settings
-        self.anchors = with_partner(train.layout) if settings.nearby else np.arange(len(train))
-        if len(self.anchors) < 2:
+    settings: AlignmentSettings
+
+    def make_head(self, encoder: nn.Module, backbone: str, train: WindowSet) -> nn.Module:
+        """One projection for both pair types."""
+        return projection(encoder)
+
+    def choose_anchors(self, train: WindowSet, settings: AlignmentSettings) -> Index:
+        """The windows that have a neighbour, where nearby windows are aligned."""
+        anchors = with_partner(train.layout) if settings.nearby else np.arange(len(train))
+        if len(anchors) < 2:
             raise BadData("no recording has two windows: there are no nearby windows to align")
-        super().__init__(encoder, projection(encoder), train, settings, device, len(self.anchors))
+        return anchors
 
     def batches(self, rng: np.random.Generator) -> Iterator[Pairs]:
         """Every window that has a neighbour is an anchor once; each step has as many sub-bag pairs."""

@@ -10,7 +10,6 @@ from bridgemil.backbones import embedding_dim
 from bridgemil.errors import BadUse
 from bridgemil.learning.data import Index, WindowSet
 from bridgemil.learning.objectives.objective import Objective
-from bridgemil.learning.settings import Stage1Settings
 
 SPAN, SHARE = 16, 0.15
 
@@ -52,16 +51,14 @@ def reconstruction_head(embedding_dim: int, n_channels: int, n_times: int) -> nn
 class Masked(Objective):
     """Every window once an epoch, with spans of it hidden."""
 
-    def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
-    ) -> None:
+    def make_head(self, encoder: nn.Module, backbone: str, train: WindowSet) -> nn.Module:
+        """A reconstruction of the window; refuses features, which have no samples."""
         if len(train.shape) != 2:
             raise BadUse(
                 f"masked reconstruction hides stretches of time, but backbone {backbone} is given {train.shape[0]} "
                 "features of a window, in which there is no time; choose another method or another backbone"
             )
-        head = reconstruction_head(embedding_dim(encoder), *train.shape)
-        super().__init__(encoder, head, train, settings, device)
+        return reconstruction_head(embedding_dim(encoder), *train.shape)
 
     def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Error on the hidden samples."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from bridgemil.backbones import embedding_dim
-from bridgemil.learning.data import WindowSet, batches, n_batches
+from bridgemil.learning.data import Index, WindowSet, batches, n_batches
 from bridgemil.learning.loop import Learner, cosine
 from bridgemil.learning.networks import WindowModel
 from bridgemil.learning.settings import Stage1Settings
@@ -19,40 +20,48 @@ from bridgemil.learning.settings import Stage1Settings
 class Objective(Learner):
     """AdamW with warm-up and cosine on the objective's loss. Nothing is validated: the last epoch's encoder is used.
 
-    A subclass has ``__init__(encoder, backbone, train, settings, device)`` and ``loss(batch, windows, rng)``; and
-    ``batches`` and ``read``, unless a step has some windows of the training subjects, each once in an epoch.
+    A subclass has ``make_head`` and ``loss``; and ``batches`` and ``read``, unless a step has some windows of the
+    training subjects, each once in an epoch.
 
     Parameters
     ----------
     encoder : nn.Module
         N x *shape -> N x d; trained in place.
-    head : nn.Module
-        Takes N x d; discarded after Stage 1.
+    backbone : str
+        Its name.
     train : WindowSet
         The training subjects' windows.
     settings : Stage1Settings
         Of the objective.
     device : torch.device
         Where the encoder is.
-    n_anchors : int, optional
-        Windows from which the steps of an epoch are drawn, if not all.
+
+    Attributes
+    ----------
+    anchors : ndarray of int
+        The windows from which the steps of an epoch are drawn: all, unless ``choose_anchors`` is overridden.
+    labels : Tensor of shape (n_windows,)
+        Inherited label of each window.
     """
 
     phase, purpose, stage, batch_settings = "Stage 1", "stage 1", "stage1", "stage1.batch_windows"
 
     def __init__(
-        self,
-        encoder: nn.Module,
-        head: nn.Module,
-        train: WindowSet,
-        settings: Stage1Settings,
-        device: torch.device,
-        n_anchors: int | None = None,
+        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
     ) -> None:
-        self.encoder, self.head, self.batch_windows = encoder, head.to(device), settings.batch_windows
-        steps = n_batches(len(train) if n_anchors is None else n_anchors, settings.batch_windows)
+        self.settings, self.anchors, self.labels = settings, self.choose_anchors(train, settings), train.window_y
+        self.encoder, self.head = encoder, self.make_head(encoder, backbone, train).to(device)
+        steps = n_batches(len(self.anchors), settings.batch_windows)
         super().__init__(WindowModel(self.encoder, self.head), train, settings, device, steps)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), settings.lr, weight_decay=settings.weight_decay)
+
+    @abstractmethod
+    def make_head(self, encoder: nn.Module, backbone: str, train: WindowSet) -> nn.Module:
+        """A module that takes embeddings N x d; discarded after Stage 1."""
+
+    def choose_anchors(self, train: WindowSet, settings: Any) -> Index:
+        """The numbers of the windows from which steps are drawn."""
+        return np.arange(len(train))
 
     def rate(self, step: int) -> float:
         """Warm-up, then cosine to zero."""
@@ -60,7 +69,7 @@ class Objective(Learner):
 
     def batches(self, rng: np.random.Generator) -> Iterator[Any]:
         """The steps of one epoch: all windows, shuffled."""
-        return batches(rng.permutation(len(self.data)), self.batch_windows)
+        return batches(rng.permutation(self.anchors), self.settings.batch_windows)
 
 
 def projection(encoder: nn.Module) -> nn.Module:

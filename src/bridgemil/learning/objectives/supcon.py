@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from bridgemil.learning.data import Index, WindowSet, batches
 from bridgemil.learning.objectives.objective import Objective, projection
-from bridgemil.learning.settings import Stage1Settings
 
 
 def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 0.07) -> Tensor:
@@ -81,18 +80,15 @@ def augment(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
 class SupCon(Objective):
     """Two views of every drawn window; classes are drawn evenly."""
 
-    def __init__(
-        self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
-    ) -> None:
-        super().__init__(encoder, projection(encoder), train, settings, device)
-        self.labels = train.window_y
-        share = 1 / torch.bincount(self.labels)[self.labels].double().numpy()
-        self.share = share / share.sum()
+    def make_head(self, encoder: nn.Module, backbone: str, train: WindowSet) -> nn.Module:
+        """A projection to 128 dimensions."""
+        return projection(encoder)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Index]:
         """As many draws as windows, with replacement, by inverse class frequency."""
-        drawn = rng.choice(len(self.labels), len(self.labels), p=self.share)
-        return batches(drawn, self.batch_windows)
+        share = 1 / torch.bincount(self.labels)[self.labels].double().numpy()
+        drawn = rng.choice(len(self.labels), len(self.labels), p=share / share.sum())
+        return batches(drawn, self.settings.batch_windows)
 
     def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Both views are encoded in one pass."""
