@@ -123,7 +123,7 @@ def test_clinical_metrics_are_in_every_form(many: Path, tmp_path: Path) -> None:
         assert f"positive class {positive}" in text, name
         assert "at a prevalence of 25" in text, name
     page = (tmp_path / "report.html").read_text()
-    for title in ("ROC curve", "Precision-recall curve", "Decision curve"):
+    for title in ("ROC", "Precision-recall", "Decision curve at a prevalence of 25 %"):
         assert f'aria-label="{title}"' in page
 
 
@@ -134,7 +134,7 @@ def test_options_of_two_classes_are_refused_where_nothing_has_two(runs: Path, tm
     assert "the classes of these runs are AD, FTD, HC" in str(refused.exception)
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert "Sensitivity and specificity of each class" in (tmp_path / "report.md").read_text()
-    assert 'aria-label="ROC curve"' not in (tmp_path / "report.html").read_text()
+    assert 'aria-label="ROC"' not in (tmp_path / "report.html").read_text()
 
 
 def test_a_cohort_without_the_positive_class_keeps_its_default(many: Path) -> None:

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 BASELINES = "baselines"  # title of their section
 AVERAGED = ", seeds averaged"
-PERCENT = (
-    "accuracy", "accuracy_std", "fold_mean", "fold_mean_std", "ci95_low", "ci95_high", "chance", "chance95_low",
-    "chance95_high",
-)  # fmt: skip
+PERCENT = ("accuracy", "accuracy_std", "fold_mean", "fold_mean_std", "ci95_low", "ci95_high",
+           "chance", "chance95_low", "chance95_high")  # fmt: skip
 COMPARISON = (
     "one", "other", "difference", "ci95_low", "ci95_high", "p", "p_holm", "test", "seeds", "splits", "sentence",
 )  # fmt: skip
