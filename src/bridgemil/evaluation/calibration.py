@@ -60,7 +60,7 @@ class Calibration(ABC):
     @property
     @abstractmethod
     def sentence(self) -> str:
-        """In words."""
+        """For reports and the model card."""
 
     def for_json(self) -> dict[str, Any]:
         """As a bundle holds it."""
@@ -78,7 +78,7 @@ class Unchanged(Calibration):
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """For reports and the model card."""
         return "not calibrated: no calibration lowered both log loss and calibration error on held-out subjects"
 
 
@@ -98,7 +98,7 @@ class Temperature(Calibration):
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """For reports and the model card."""
         if self.value >= UNINFORMATIVE:
             return f"temperature scaling (T = {self.value:.1f}): confidence was uninformative, all classes about equal"
         return f"temperature scaling: {'softened' if self.value > 1 else 'sharpened'} (T = {self.value:.2f})"
@@ -133,7 +133,7 @@ class Isotonic(Calibration):
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """For reports and the model card."""
         return "isotonic regression of each class against the rest, renormalised"
 
     def for_json(self) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def cross_calibrated(p: Floats, y: Ints, folds: Ints) -> Floats:
     y : shape (n,)
         True class numbers.
     folds : shape (n,)
-        The fold of each person.
+        The fold of each subject.
     """
     calibrated = np.array(p)
     for fold in np.unique(folds):

@@ -63,7 +63,7 @@ class Run:
 
     @cached_property
     def used(self) -> Cohort:
-        """The cohort, with those windows only that the round uses."""
+        """The cohort, with those windows only that the fold uses."""
         return subset(self.cohort, self.subjects.kept)
 
     @property
@@ -94,7 +94,7 @@ class Run:
             self._record(folder, fitted, predictions, device)
 
     def _predict(self, model: Model, subject: str, cache: RunCache) -> Prediction:
-        """With the features that other runs computed of this person, if they did."""
+        """With the features of this subject that other runs have computed, if any."""
         record, signal = self.used.records[subject], self.used.signal
         shape = record.n_windows, signal.n_channels, signal.n_times
         bag = LazyBag(shape, lambda: self.used.windows(subject))
@@ -113,7 +113,7 @@ class Run:
         fitted.model.write(folder)
         rows = self._rows(predictions)
         rows.to_parquet(folder / "predictions.parquet")
-        windows = [self._window_rows(subject, said) for subject, said in predictions.items()]
+        windows = [self._window_rows(subject, prediction) for subject, prediction in predictions.items()]
         if len(windows[0].columns) > 3:
             pd.concat(windows, ignore_index=True).to_parquet(folder / "windows.parquet")
         if fitted.curve:
@@ -163,22 +163,22 @@ class Run:
                     "fold": self.subjects.fold,
                     "subject": subject,
                     "label": self.cohort.records[subject].label,
-                    "predicted": self.cohort.classes[said.predicted],
+                    "predicted": self.cohort.classes[prediction.predicted],
                 }
-                | {f"p_{name}": float(p) for name, p in zip(self.cohort.classes, said.probabilities, strict=True)}
-                for subject, said in predictions.items()
+                | {f"p_{name}": float(p) for name, p in zip(self.cohort.classes, prediction.probabilities, strict=True)}
+                for subject, prediction in predictions.items()
             ]
         )
 
-    def _window_rows(self, subject: str, said: Prediction) -> pd.DataFrame:
+    def _window_rows(self, subject: str, prediction: Prediction) -> pd.DataFrame:
         """One row per window, with its values."""
         import pandas as pd
 
         starts = self.used.window_starts(subject)
         columns: dict[str, Any] = {"subject": subject, "window": self.used.window_numbers(subject), "second": starts}
-        if said.gates is not None:
-            columns["gate"] = said.gates
-        for prefix, values in (("contribution", said.contributions), ("p", said.window_probabilities)):
+        if prediction.gates is not None:
+            columns["gate"] = prediction.gates
+        for prefix, values in (("contribution", prediction.contributions), ("p", prediction.window_probabilities)):
             if values is not None:
                 columns |= {f"{prefix}_{name}": values[:, k] for k, name in enumerate(self.cohort.classes)}
         return pd.DataFrame(columns)
