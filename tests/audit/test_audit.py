@@ -324,6 +324,6 @@ def test_traits_that_say_nothing_are_called_shortcuts_no_more_often_than_stated(
         y = np.array([0, 1] * (n // 2))
         values = rng.normal(size=n) if cohort % 2 else rng.integers(0, 3, n).astype(float)
         trait = Trait("x", "x", values, is_code=not cohort % 2, names=("0", "1", "2"))
-        p.append(shortcuts._test(trait, y, 2, shortcuts.stratified_folds(y, 5, rng), 99, rng)[2])
+        p.append(shortcuts.separation(trait, y, 2, shortcuts.stratified_folds(y, 5, rng), 99, rng)[2])
     assert 0.01 <= np.mean(np.array(p) <= 0.05) <= 0.085
     assert 0.4 <= np.mean(np.array(p) <= 0.5) <= 0.6

@@ -259,6 +259,15 @@ def _flat_stretches(folder: Path) -> Planted:
     return made(people), {}
 
 
+def _two_references(folder: Path) -> Planted:
+    """The electrodes of all subjects share little; the patients' reference was noisy."""
+    people, rng = signals(N), np.random.default_rng(5)
+    for signal, patient in zip(people.values(), PATIENT, strict=True):
+        signal -= signal.mean(axis=0)
+        signal += rng.normal(0, 1, signal.shape[1]).astype(np.float32) * (6 if patient else 2)
+    return made(people), {}
+
+
 def _few_people(folder: Path) -> Planted:
     return made(signals(N), ["patient"] * 4 + ["control"] * 20), {}
 
@@ -315,6 +324,7 @@ ZOO: dict[Callable[[Path], Planted], tuple[str, str]] = {
     _one_persons_gain: ("amplitude", "WARN"),
     _two_filters_in_a_class: ("filter_edges", "WARN"),
     _two_filters_between_classes: ("filter_edges", "WARN"),
+    _two_references: ("reference_shortcut", "FAIL"),
     _few_people: ("size", "WARN"),
 }
 

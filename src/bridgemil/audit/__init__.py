@@ -66,6 +66,7 @@ CHECKS = (
     ),
     Check("recomputed", "runs that saw their test subjects, by recomputing them"),
     Check("shortcuts", "labels predicted by anything but EEG", True, ("shortcuts", "shortcut_*"), by_label=True),
+    Check("reference", "classes with different references", True, ("reference_shortcut",), by_label=True),
     Check(
         "acquisition", "implausible amplitudes and different low-pass filters", True, ("amplitude", "filter_edges")
     ),

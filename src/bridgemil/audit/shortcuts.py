@@ -44,7 +44,7 @@ def check(inputs: AuditInput) -> list[Finding]:
     folds = stratified_folds(y, min(FOLDS, smallest), rng)
     # Holm multiplies by the number of traits: the smallest possible p must still be below the level.
     n_shuffles = max(PERMUTATIONS, 40 * len(given))
-    tested = [_test(trait, y, k, folds, n_shuffles, rng) for trait in given]
+    tested = [separation(trait, y, k, folds, n_shuffles, rng) for trait in given]
     corrected = holm([p for _, _, p in tested])
     findings, quiet = [], []
     for trait, (auroc, best, p), p_holm in zip(given, tested, corrected, strict=True):
@@ -116,7 +116,7 @@ def stratified_folds(
     return folds
 
 
-def _test(
+def separation(
     trait: Trait, y: NDArray[np.int64], k: int, folds: NDArray[np.int64], n_shuffles: int, rng: np.random.Generator
 ) -> tuple[float, int, float]:
     """AUROC of the best separated class, that class, and the p-value."""

@@ -3,6 +3,12 @@
 The *front end* (``FrontEnd``) is fixed: it learns nothing and looks at one window at a time, in raw microvolts, so its
 features are computed once per cohort. What learns (``Covariance``) is a batch norm and one linear layer. The
 baseline ``tangent`` reads the same front end.
+
+Windows are re-referenced to the average of the electrodes first, so that the features do not depend on the reference
+that a recording was made with: subtracting any signal from all electrodes alike leaves them as they are. A covariance
+with the recorded reference describes the reference as much as the brain, and does not carry over to another site. The
+matrix then has rank C - 1. Its null direction (equal weights) and eigenvalue are the same in every window and add only
+constants to the log-covariance once shrunk, which standardisation removes: no projection is needed.
 """
 
 from __future__ import annotations
@@ -18,12 +24,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bridgemil.backbones.electrodes import check_windows, thin
-from bridgemil.cohort.signal import Band, Signal, band_name, bins, some_bands
-from bridgemil.errors import BadData, BadUse
+from bridgemil.cohort.signal import REFERENCES, Band, Signal, band_name, bins, some_bands
+from bridgemil.errors import BadData, BadUse, one_of
 
 BANDS: tuple[Band, ...] = ((1, 4), (4, 8), (8, 13), (13, 20), (20, 30), (30, 45))  # Hz
 SHRINKAGE = 0.1  # share of the identity: one window gives few degrees of freedom, and references make matrices singular
-VERSION = 1  # raised by hand when the features change
+VERSION = 2  # raised by hand when the features change
 BLOCK = 512  # windows transformed at once, which bounds the memory
 SMALLEST_SHARE = 1e-12  # of a band in an electrode's power; below lies rounding
 ROUNDING = 1e-24  # a band with less than this share of a window's energy is rounding, not signal
@@ -61,6 +67,8 @@ class FrontEnd(nn.Module):
     low, high, notch
         The preparation's filters, as in ``Signal``: with the rates they decide which ``bands`` are held
         (``bridgemil.cohort.signal.held_bands``); the others stand in ``left_out`` with the reason.
+    reference
+        ``average``: windows are re-referenced to the average of the electrodes used; ``recorded``: as they are.
     """
 
     def __init__(
@@ -72,8 +80,11 @@ class FrontEnd(nn.Module):
         low: float | None = None,
         high: float | None = None,
         notch: Sequence[float] = (),
+        reference: str = "average",
     ) -> None:
         super().__init__()
+        one_of("reference", reference, REFERENCES)
+        self.reference = reference
         names = [f"channel {i + 1}" for i in range(channels)] if isinstance(channels, int) else list(channels)
         self.n_channels, self.n_times, self.sfreq = len(names), n_times, sfreq
         signal = Signal(tuple(names), sfreq, n_times, native_sfreq, low, high, tuple(notch))
@@ -100,6 +111,7 @@ class FrontEnd(nn.Module):
             "n_times": self.n_times,
             "sfreq": self.sfreq,
             "bands": [list(band) for band in self.bands],
+            "reference": self.reference,
         }
 
     @property
@@ -130,6 +142,8 @@ class FrontEnd(nn.Module):
     def _block(self, windows: Tensor, first: int) -> Tensor:
         used = list(self.used)
         x = (windows if len(used) == self.n_channels else windows[:, used]).double()  # N x C x T
+        if self.reference == "average":
+            x = x - x.mean(dim=1, keepdim=True)
         energy = x.square().sum(dim=2)  # N x C
         finite = energy.isfinite().all(dim=1)
         if not finite.all():
@@ -209,6 +223,8 @@ class Covariance(nn.Module):
         Electrode names, which decide how a montage of more than 32 is thinned; without them it is thinned evenly.
     low, high, notch
         The preparation's filters, in Hz: bands that they or the native rate do not hold are left out.
+    reference
+        ``average`` or ``recorded``, as in ``FrontEnd``.
     embedding
         Size of the embedding.
     """
@@ -223,13 +239,14 @@ class Covariance(nn.Module):
         low: float | None = None,
         high: float | None = None,
         notch: Sequence[float] = (),
+        reference: str = "average",
         embedding: int = 64,
     ) -> None:
         super().__init__()
         if channels is not None and len(channels) != n_channels:
             raise BadUse(f"covariance was given {len(channels)} channel names for {n_channels} channels")
         names = n_channels if channels is None else channels
-        self.front_end = FrontEnd(names, n_times, sfreq, native_sfreq, low, high, notch)
+        self.front_end = FrontEnd(names, n_times, sfreq, native_sfreq, low, high, notch, reference)
         self.embedding_dim = embedding
         self.norm = nn.BatchNorm1d(self.front_end.dim, affine=False)
         self.linear = nn.Linear(self.front_end.dim, embedding)

@@ -26,7 +26,7 @@ class BandPower(Baseline):
     name = "bandpower"
     weighs_classes = False
 
-    class Settings(Baseline.Settings):
+    class Settings(Baseline.ReferenceSettings):
         """``classifier``: a regularised logistic regression, or a forest of randomised trees."""
 
         classifier: Literal["logistic", "extra_trees"] = "logistic"

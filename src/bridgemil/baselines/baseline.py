@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -42,6 +42,11 @@ class Baseline(ABC):
         """A baseline's settings; every field has a default, unknown ones are refused."""
 
         model_config = ConfigDict(extra="forbid", frozen=True)
+
+    class ReferenceSettings(Settings):
+        """``reference``: windows are re-referenced to the average of the electrodes first, or used as recorded."""
+
+        reference: Literal["average", "recorded"] = "average"
 
     def __init__(self, settings: Any, signal: Signal) -> None:
         self.settings = settings

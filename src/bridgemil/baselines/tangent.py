@@ -26,13 +26,17 @@ class Tangent(Baseline):
     weighs_classes = True
     front_end: FrontEnd
 
-    def __init__(self, settings: Baseline.Settings, signal: Signal) -> None:
+    Settings = Baseline.ReferenceSettings
+    settings: Baseline.ReferenceSettings
+
+    def __init__(self, settings: Baseline.ReferenceSettings, signal: Signal) -> None:
         from bridgemil.backbones.covariance import FrontEnd
 
         super().__init__(settings, signal)
         self.front_end = FrontEnd(
-            signal.channels, signal.n_times, signal.sfreq, signal.native_sfreq, signal.low, signal.high, signal.notch
-        )
+            signal.channels, signal.n_times, signal.sfreq, signal.native_sfreq, signal.low, signal.high, signal.notch,
+            settings.reference,
+        )  # fmt: skip
         self.left_out = self.front_end.left_out
 
     @property

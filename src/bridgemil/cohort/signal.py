@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Band = tuple[float, float]  # low and high edge in Hz; the high edge belongs to the next band
+REFERENCES = ("average", "recorded")  # of the electrodes that features are computed from
 NOTCH_WIDTH = 2.0  # Hz that a notch removes, transition included
 CLINICAL_BANDS: dict[str, Band] = {
     "delta": (1, 4),
