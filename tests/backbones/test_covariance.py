@@ -42,6 +42,8 @@ def plain_features(windows: NDArray[np.float32], sfreq: float = 200.0) -> NDArra
     taper = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(n_times) / n_times)
     rows = []
     for window in windows.astype(np.float64):
+        if n_channels > 1:
+            window = window - window.mean(axis=0)  # noqa: PLW2901
         spectrum = np.fft.rfft((window - window.mean(axis=1, keepdims=True)) * taper)
         vectors, powers = [], []
         for low, high in BANDS:
@@ -137,6 +139,26 @@ def test_windows_and_channels_without_signal_give_numbers(value: float) -> None:
     windows[0, 2, 5] = float("nan")
     with pytest.raises(BadData, match="window 0 holds values that are not finite"):
         front_end(windows)
+
+
+@pytest.mark.parametrize("n_channels", [5, 19, 32, 64])
+def test_features_do_not_depend_on_the_recording_reference(n_channels: int) -> None:
+    windows = eeg(6, n_channels)
+    front_end = FrontEnd(HIGH_DENSITY[:n_channels], 200)
+    expected = front_end(torch.from_numpy(windows)).numpy()
+    references = {
+        "an electrode": windows[:, [2]],
+        "two electrodes": windows[:, [0, 3]].mean(axis=1, keepdims=True),
+        "the average": windows.mean(axis=1, keepdims=True),
+        "an electrode off the head": eeg(6, 1, seed=9),
+    }
+    for name, reference in references.items():
+        features = front_end(torch.from_numpy(windows - reference)).numpy()
+        np.testing.assert_allclose(features, expected, atol=2e-4, err_msg=name)
+    recorded = FrontEnd(HIGH_DENSITY[:n_channels], 200, reference="recorded")
+    assert np.abs(recorded(torch.from_numpy(windows)).numpy() - expected).max() > 0.1
+    with pytest.raises(BadUse, match="reference must be one of average, recorded; got 'averge'; did you mean average"):
+        FrontEnd(5, 200, reference="averge")
 
 
 def test_bands_that_rate_or_window_do_not_hold_are_left_out_and_listed() -> None:

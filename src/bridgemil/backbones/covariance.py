@@ -68,7 +68,8 @@ class FrontEnd(nn.Module):
         The preparation's filters, as in ``Signal``: with the rates they decide which ``bands`` are held
         (``bridgemil.cohort.signal.held_bands``); the others stand in ``left_out`` with the reason.
     reference
-        ``average``: windows are re-referenced to the average of the electrodes used; ``recorded``: as they are.
+        ``average``: windows are re-referenced to the average of the electrodes used (one alone stays as it is);
+        ``recorded``: as they are.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class FrontEnd(nn.Module):
     def _block(self, windows: Tensor, first: int) -> Tensor:
         used = list(self.used)
         x = (windows if len(used) == self.n_channels else windows[:, used]).double()  # N x C x T
-        if self.reference == "average":
+        if self.reference == "average" and len(used) > 1:
             x = x - x.mean(dim=1, keepdim=True)
         energy = x.square().sum(dim=2)  # N x C
         finite = energy.isfinite().all(dim=1)
