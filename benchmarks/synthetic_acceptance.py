@@ -21,8 +21,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from bridgemil.baselines.bandpower import features
-from bridgemil.cohort.signal import CLINICAL_BANDS
+from bridgemil.baselines.bandpower import BandPower
+from bridgemil.cohort.signal import CLINICAL_BANDS, Signal
 from bridgemil.cohort.synthetic import SynthSettings, simulate
 
 
@@ -30,7 +30,9 @@ def person(settings: SynthSettings, index: int) -> tuple[str, float, np.ndarray]
     simulated = simulate(settings, index)
     signal = simulated.signal
     bag = signal.reshape(len(signal), settings.seconds, settings.sfreq).transpose(1, 0, 2)
-    values = features(bag.astype(np.float32), settings.sfreq, list(CLINICAL_BANDS.values()))
+    channels = tuple(map(str, range(len(signal))))
+    baseline = BandPower(BandPower.Settings(), Signal(channels, settings.sfreq, settings.sfreq))
+    values = baseline.features(bag.astype(np.float32))
     return simulated.label, simulated.evidence_fraction, values
 
 

@@ -5,13 +5,23 @@ import pytest
 
 from bridgemil.baselines import Signal
 from bridgemil.baselines.bandpower import BandPower
-from bridgemil.baselines.bandpower import features as features_of
 from bridgemil.cohort.signal import CLINICAL_BANDS as BANDS
+from bridgemil.cohort.signal import rereferenced, window_band_power
 from bridgemil.errors import BadData
 
 
-def features(bag: np.ndarray, sfreq: float) -> np.ndarray:
-    return features_of(bag, sfreq, tuple(BANDS.values()))
+def features(bag: np.ndarray, sfreq: float, **settings: str) -> np.ndarray:
+    signal = Signal(tuple(f"E{i}" for i in range(bag.shape[1])), sfreq, bag.shape[2])
+    return BandPower(BandPower.Settings(**settings), signal).features(bag)
+
+
+def test_features_do_not_depend_on_the_recording_reference() -> None:
+    bag = np.random.default_rng(3).normal(0, 9, (12, 5, 200)).astype(np.float32).cumsum(axis=2)
+    expected = features(bag, 200)
+    for reference in (bag[:, [1]], bag[:, [0, 4]].mean(axis=1, keepdims=True), bag.mean(axis=1, keepdims=True)):
+        np.testing.assert_allclose(features(bag - reference, 200), expected, atol=1e-3)
+    assert np.abs(features(bag, 200, reference="recorded") - expected).max() > 0.1
+    assert np.array_equal(features(bag[:, :1], 200), features(bag[:, :1], 200, reference="recorded")), "one electrode"
 
 
 def test_a_rhythm_shows_in_its_band_and_channel() -> None:
@@ -37,7 +47,9 @@ def test_bands_that_the_filters_removed_are_no_features() -> None:
     baseline = BandPower(BandPower.Settings(), signal)
     assert list(baseline.left_out) == ["beta", "gamma"], "less than half of 13-30 Hz is left"
     bag = np.random.default_rng(1).normal(0, 1, (5, 2, 200)).astype(np.float32)
-    assert np.array_equal(baseline.features(bag), features_of(bag, 200, [(1, 4), (4, 8), (8, 13)]))
+    bands = [(1, 4), (4, 8), (8, 13)]
+    expected = np.log(window_band_power(rereferenced(bag), 200, bands)).mean(axis=0).ravel()
+    np.testing.assert_allclose(baseline.features(bag), expected, rtol=1e-6)
     assert baseline.features_key != BandPower(BandPower.Settings(), Signal(("Fz", "Cz"), 200.0, 200)).features_key
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from bridgemil.baselines.baseline import Baseline
 from bridgemil.baselines.classifiers import Classifier, fit_extra_trees, fit_logistic
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, band_name, some_bands, window_band_power
+from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_name, rereferenced, some_bands, window_band_power
 from bridgemil.errors import BadData
 
 if TYPE_CHECKING:
@@ -44,11 +43,13 @@ class BandPower(Baseline):
     def features_key(self) -> dict[str, Any]:
         """The rate and the bands; the features do not depend on the classifier."""
         bands = [list(band) for band in self.bands]
-        return {"baseline": self.name, "version": 1, "sfreq": self.signal.sfreq, "bands": bands}
+        return {"baseline": self.name, "version": 2, "sfreq": self.signal.sfreq, "bands": bands,
+                "reference": self.settings.reference}  # fmt: skip
 
     def features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Log relative power, shape (n_channels * n_bands,)."""
-        return features(bag, self.signal.sfreq, self.bands)
+        """Log relative power, mean over windows, shape (n_channels * n_bands,)."""
+        mean: NDArray[np.float64] = self.window_features(bag).mean(axis=0)
+        return mean
 
     @property
     def feature_names(self) -> list[Feature]:
@@ -59,8 +60,9 @@ class BandPower(Baseline):
         return [Feature("power", band, name, name) for name in self.signal.channels for band in bands]
 
     def window_features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The same of each window, shape (n_windows, n_channels * n_bands)."""
-        blocks = [bag[first : first + BLOCK] for first in range(0, len(bag), BLOCK)]
+        """Log relative power of each window, shape (n_windows, n_channels * n_bands)."""
+        reference = self.settings.reference
+        blocks = [rereferenced(bag[first : first + BLOCK], reference) for first in range(0, len(bag), BLOCK)]
         logs = [np.log(window_band_power(block, self.signal.sfreq, self.bands)) for block in blocks]
         return np.concatenate(logs).reshape(len(bag), -1).astype(np.float64)
 
@@ -69,25 +71,3 @@ class BandPower(Baseline):
         if self.settings.classifier == "extra_trees":
             return fit_extra_trees(features, y, n_classes, seed=seed)
         return fit_logistic(features, y, n_classes, C=0.1)
-
-
-def features(bag: NDArray[np.float32], sfreq: float, bands: Sequence[Band]) -> NDArray[np.float64]:
-    """A subject's mean log relative band power.
-
-    Parameters
-    ----------
-    bag : ndarray of shape (n_windows, n_channels, n_times)
-        In microvolts.
-    sfreq : float
-        Rate of the windows, in Hz.
-    bands : sequence of (float, float)
-        Low and high edge of each, in Hz.
-
-    Returns
-    -------
-    ndarray of shape (n_channels * n_bands,)
-    """
-    total = np.zeros((bag.shape[1], len(bands)))
-    for first in range(0, len(bag), BLOCK):
-        total += np.log(window_band_power(bag[first : first + BLOCK], sfreq, bands)).sum(axis=0)
-    return (total / len(bag)).ravel()

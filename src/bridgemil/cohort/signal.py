@@ -170,6 +170,24 @@ def relative_band_power(
     return power
 
 
+def rereferenced(windows: NDArray[Any], reference: str = "average") -> NDArray[Any]:
+    """Windows with the average of their electrodes subtracted; one electrode alone, or ``recorded``, stays as it is.
+
+    Parameters
+    ----------
+    windows : ndarray of shape (n_windows, n_channels, n_times)
+    reference : {"average", "recorded"}
+
+    Returns
+    -------
+    ndarray of shape (n_windows, n_channels, n_times)
+    """
+    if reference == "recorded" or windows.shape[1] == 1:
+        return windows
+    average: NDArray[Any] = windows - windows.mean(axis=1, keepdims=True)
+    return average
+
+
 def window_band_power(windows: NDArray[Any], sfreq: float, bands: Iterable[Band]) -> NDArray[Any]:
     """Relative band power of each window and channel, from periodograms with a Hann window.
 
