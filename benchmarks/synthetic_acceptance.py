@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bridgemil.baselines.bandpower import BandPower
-from bridgemil.cohort.signal import CLINICAL_BANDS, Signal
+from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.synthetic import SynthSettings, simulate
 
 

@@ -43,7 +43,7 @@ def plain_features(windows: NDArray[np.float32], sfreq: float = 200.0) -> NDArra
     rows = []
     for window in windows.astype(np.float64):
         if n_channels > 1:
-            window = window - window.mean(axis=0)  # noqa: PLW2901
+            window = window - window.mean(axis=0)
         spectrum = np.fft.rfft((window - window.mean(axis=1, keepdims=True)) * taper)
         vectors, powers = [], []
         for low, high in BANDS:
