@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.audit.shortcuts import NOTICED, auroc, separation, stratified_folds
+from bridgemil.audit.shortcuts import WARN_FROM, auroc, separation, stratified_folds
 from bridgemil.audit.traits import Trait
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.signal import Band, band_name
@@ -41,7 +41,7 @@ FIX = (
 def check(inputs: AuditInput) -> list[Finding]:
     """Compare the recorded reference with the average reference."""
     cohort = inputs.cohort
-    if tuple(cohort.about["settings"].get("reference") or ()) == ("average",):
+    if tuple(cohort.metadata["settings"].get("reference") or ()) == ("average",):
         return [Finding(NAME, "PASS", "The recordings were re-referenced to the average of their electrodes.")]
     smallest = int(np.bincount(cohort.y, minlength=len(cohort.classes)).min())
     if smallest < FOLDS or len(cohort.channels) < 3:
@@ -149,11 +149,12 @@ def _paired(
 ) -> _Comparison:
     """Compare two sets of features by the log-probability of the true class: a sign-flip test over subjects."""
     both = [_held_out(features, y, folds) for features in (with_reference, without)]
-    areas = [float(auroc(p[None], y)[0].mean()) for p in both]
+    recorded, average = (float(auroc(p[None], y)[0].mean()) for p in both)
     of_true = [np.log(p[np.arange(len(y)), y].clip(1e-6)) for p in both]
     gain = of_true[0] - of_true[1]
     flipped = (rng.choice([-1.0, 1.0], (PERMUTATIONS, len(y))) * gain).mean(axis=1)
-    return _Comparison(*areas, float(((flipped >= gain.mean() - 1e-12).sum() + 1) / (PERMUTATIONS + 1)))
+    p = float(((flipped >= gain.mean() - 1e-12).sum() + 1) / (PERMUTATIONS + 1))
+    return _Comparison(recorded, average, p)
 
 
 def _held_out(features: Floats, y: NDArray[np.int64], folds: NDArray[np.int64]) -> Floats:
@@ -188,7 +189,7 @@ def _finding(shares: dict[str, tuple[float, float]], powers: _Comparison, covari
             f"the average reference they do not ({covariances.average:.2f}): the classes differ in their reference."
         )
         return Finding(NAME, "FAIL", message, evidence, FIX, numbers)
-    if area > NOTICED and p_band < LEVEL:
+    if area > WARN_FROM and p_band < LEVEL:
         message = (
             "What all electrodes have in common, as a reference has, predicts the label: its share of the variance at "
             f"{band} has an AUROC of {area:.2f} over held-out subjects."
