@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from bridgemil.cohort.signal import Signal
 
 IDENTITY = re.compile("[0-9a-f]{24}")
-RESULTS_VERSION = 5  # raised by hand when the same settings would give other numbers
+RESULTS_VERSION = 6  # raised by hand when the same settings would give other numbers
 KINDS = {  # what the artifacts in each part of the folder are
     "runs": "run", "stage1": "encoder", "features": "features", "splits": "split", "ensembles": "ensemble",
     "audits": "audit",

@@ -18,6 +18,7 @@ from bridgemil.errors import BadData, BadUse
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
+BLOCK = 512  # windows computed together: hours of EEG are not copied as a whole
 
 
 class Classifier(ABC):
@@ -50,6 +51,34 @@ class Classifier(ABC):
     def _subject(self, features: Floats) -> Floats:
         """The class probabilities of one subject, from its features (f,)."""
 
+    def regressions(self) -> list[tuple[slice, Logistic]]:
+        """The logistic regressions it consists of, each with the features it uses; empty if there is another part."""
+        return []
+
+    def contributions(self, features: NDArray[np.floating[Any]]) -> Floats | None:
+        """What each window adds to the logits, exactly: they are linear in the mean of the windows' features.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_windows, n_features)
+            Of the windows of one subject, whose mean is the subject's feature vector.
+
+        Returns
+        -------
+        ndarray of shape (n_windows, n_classes), or None
+            They sum to the logits; of several regressions, to the mean of their logits. None if it is not linear.
+        """
+        parts = self.regressions()
+        if not parts:
+            return None
+        total = np.zeros((len(features), self.n_classes))
+        for part, fitted in parts:
+            for first in range(0, len(features), BLOCK):
+                rows = slice(first, first + BLOCK)
+                x = (features[rows, part] - fitted.mean) / fitted.scale
+                total[rows, fitted.classes] += x @ fitted.coefficients.T + fitted.intercept
+        return total / (len(parts) * len(features))
+
     def tensors(self) -> dict[str, Array]:
         """All that was fitted, as arrays by name; ``rebuild`` makes the classifier from them again."""
         return {part.name: np.atleast_1d(getattr(self, part.name)) for part in fields(self)}  # type: ignore[arg-type]
@@ -75,6 +104,10 @@ class Logistic(Classifier):
 
     def __post_init__(self) -> None:
         self.coefficients, self.n_features = np.ascontiguousarray(self.coefficients), len(self.mean)
+
+    def regressions(self) -> list[tuple[slice, Logistic]]:
+        """Itself, on all features."""
+        return [(slice(0, self.n_features), self)]
 
     def _subject(self, features: Floats) -> Floats:
         # Not a BLAS product: its last bit changes with the layout of what was stored.
@@ -137,6 +170,16 @@ class Average(Classifier):
         parts = zip(self.members, self.slices, strict=True)
         p: Floats = np.mean([member._subject(features[first:last]) for member, (first, last) in parts], axis=0)
         return p
+
+    def regressions(self) -> list[tuple[slice, Logistic]]:
+        """Those of its members; empty if one of them has none."""
+        parts = zip(self.members, self.slices, strict=True)
+        found = [
+            (slice(start + part.start, start + part.stop), fitted)
+            for member, (start, _) in parts
+            for part, fitted in member.regressions()
+        ]
+        return found if len(found) >= len(self.members) else []
 
     def tensors(self) -> dict[str, Array]:
         """What was fitted: a member's arrays are named by its number and kind, ``0.logistic.mean``."""

@@ -132,10 +132,12 @@ def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]
     """The simple baselines on the same folds, and those that this cohort does not allow."""
     compared, missing = {}, {}
     members = {member.method for member in main.settings.each}
+    changes = {methods.REFERENCE: "recorded"} if any(member.recorded for member in main.settings.each) else None
     for name in simple.defaults():
         if {name} != members:
             try:
-                compared[name] = replace(main, settings=methods.for_cohort(main.cohort, name), seeds=(0,))
+                settings = methods.for_cohort(main.cohort, name, changes=changes)
+                compared[name] = replace(main, settings=settings, seeds=(0,))
             except BadData as error:
                 missing[name] = str(error)
     return compared, missing

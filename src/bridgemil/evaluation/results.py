@@ -319,17 +319,17 @@ def subbag_pairs(settings: Settings) -> int | None:
 
 
 def averaged(members: list[Results], settings: Settings) -> Results:
-    """An ensemble: the mean of its members' probabilities, seed by seed.
+    """An ensemble: the mean of its members' probabilities, weighted by ``Settings.weight``, seed by seed.
 
     Its windows are those of its members, each row with its ``member``.
     """
     import pandas as pd
 
     columns = [f"p_{name}" for name in members[0].classes]
-    tables = []
+    tables, weights = [], [member.settings.weight for member in members]
     for seed in members[0].predictions["seed"].unique():
         parts = [member.predictions[member.predictions["seed"] == seed] for member in members]
-        tables.append(mean_probabilities(parts, columns, members[0].classes).assign(seed=seed))
+        tables.append(mean_probabilities(parts, columns, members[0].classes, weights).assign(seed=seed))
 
     def windows() -> pd.DataFrame:
         parts = [member.windows.assign(member=member.name) for member in members if len(member.windows)]
@@ -350,13 +350,17 @@ def averaged(members: list[Results], settings: Settings) -> Results:
     )
 
 
-def mean_probabilities(tables: list[pd.DataFrame], columns: list[str], classes: list[str]) -> pd.DataFrame:
-    """Predictions from the mean of the probabilities of several tables; the most probable class is predicted."""
+def mean_probabilities(
+    tables: list[pd.DataFrame], columns: list[str], classes: list[str], weights: Sequence[float] | None = None
+) -> pd.DataFrame:
+    """Predictions whose probabilities are the mean over several tables of predictions, each with its weight."""
     import pandas as pd
 
-    rows = pd.concat(tables, ignore_index=True)
-    keys = ["fold", "subject", "label"]
-    mean = rows.groupby(keys, sort=False)[columns].mean().reset_index()
+    keys, rows = ["fold", "subject", "label"], []
+    for table, weight in zip(tables, weights or [1.0] * len(tables), strict=True):
+        rows.append(table[keys].join(weight * table[columns]).assign(weight=weight))
+    sums = pd.concat(rows, ignore_index=True).groupby(keys, sort=False)[[*columns, "weight"]].sum()
+    mean = sums[columns].div(sums["weight"], axis=0).reset_index()
     mean.insert(3, "predicted", [classes[k] for k in mean[columns].to_numpy().argmax(axis=1)])
     mean.insert(0, "seed", TOGETHER)
     return mean

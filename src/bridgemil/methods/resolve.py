@@ -18,6 +18,7 @@ from bridgemil.methods.registry import (
     JOIN,
     METHODS,
     PAPER,
+    REFERENCE,
     budgets,
     check,
     has_setting,
@@ -54,6 +55,20 @@ class Settings(BaseModel):
     def is_network(self) -> bool:
         """Whether something is trained by steps; a baseline is not."""
         return self.stage2 is not None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether features were asked for with the recorded reference, not the average reference."""
+        return "recorded" in ((self.baseline or {}).get("reference"), self.backbone_options.get("reference"))
+
+    @property
+    def weight(self) -> float:
+        """Weight of its probabilities in an ensemble: 3 of a baseline, 1 of a network.
+
+        The probabilities of a network that overfits are close to 0 and 1 and would decide alone. Chosen among weights
+        of 1, 2, 3, 4 and 6, with and without equal confidence, over five splits (see docs/results.md).
+        """
+        return 1.0 if self.is_network else 3.0
 
     @property
     def selects(self) -> bool:
@@ -130,7 +145,7 @@ def settings(
         network = next((member for member in members if member.is_network), None)
         shared = {} if network is None else {name: getattr(network, name) for name in ("backbone", "recipe", "budget")}
         return Settings(method=method, members=members, **shared)
-    user = _nested(changes or {})
+    user = _nested(_with_reference(method, backbone, changes or {}))
     if method in baselines.names():
         return _baseline_settings(method, user)
     return _network_settings(method, backbone, budget, recipe, burn_in, user)
@@ -144,6 +159,22 @@ def _shares(method: str, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]
         if not any(key in share for share in shares.values()):
             raise BadUse(f"no member of {method} has a setting {key}")
     return shares
+
+
+def _with_reference(method: str, backbone: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``baselines.reference`` as the baseline's own setting, or as an option of the backbone ``covariance``."""
+    changed = flat(changes)
+    if REFERENCE not in changed:
+        return dict(changes)
+    reference = changed.pop(REFERENCE)
+    if method in baselines.names():
+        return changed | {"baseline.reference": reference}
+    if backbone == "covariance":
+        return changed | {"backbone_options.reference": reference}
+    raise BadUse(
+        f"{backbone} works on the windows as they are prepared: {REFERENCE} is a setting of bandpower, tangent and "
+        "covariance; use prepare --reference average"
+    )
 
 
 def _baseline_settings(method: str, user: dict[str, Any]) -> Settings:

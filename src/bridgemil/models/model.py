@@ -307,11 +307,25 @@ class BaselineModel(Model):
         super().__init__(facts, Features.of_baseline(facts.settings, baseline))
         self.baseline, self.classifier = baseline, classifier
 
+    @property
+    def window_features(self) -> Features | None:
+        """Features of single windows, whose mean is the subject's; None where they have no names."""
+        baseline = self.baseline
+        if baseline.feature_names is None:
+            return None
+        if baseline.front_end is not None:
+            return Features.of_front_end(baseline.front_end)
+        return Features(f"{self.features.key} of windows", baseline.window_features, True, baseline.left_out)
+
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
-        """Predict one subject."""
+        """Predict one subject; the contributions of windows to a linear classifier's logits are exact."""
         self._check(bag)
         p = self.classifier.probabilities(self.features.of_bag(bag, remember)[None])[0]
-        return Prediction(int(p.argmax()), p)
+        contributions = None
+        if self.classifier.regressions() and (of_windows := self.window_features) is not None:
+            exact = self.classifier.contributions(of_windows.of_bag(bag, remember))
+            contributions = None if exact is None else exact.astype(np.float32)
+        return Prediction(int(p.argmax()), p, contributions=contributions)
 
     def embed(self, bag: NDArray[np.float32]) -> NDArray[Any]:
         """The features of the subject, 1 x f."""
@@ -330,7 +344,7 @@ class BaselineModel(Model):
 
 
 class EnsembleModel(Model):
-    """Several models of the same signal and classes, whose probabilities are averaged.
+    """Several models of the same signal and classes: the mean of their probabilities, weighted by ``Settings.weight``.
 
     Attention weights, contributions and window probabilities are means over the members that have them.
 
@@ -355,12 +369,14 @@ class EnsembleModel(Model):
         """The mean of the members' predictions; the class with the highest probability is predicted."""
         remember = remember or in_memory()
         predictions = [member.predict(bag, remember) for member in self.members.values()]
+        weights = [member.facts.settings.weight for member in self.members.values()]
 
         def mean(part: str) -> NDArray[Any] | None:
-            given = [values for prediction in predictions if (values := getattr(prediction, part)) is not None]
-            return np.mean(given, axis=0) if given else None
+            pairs = [(getattr(prediction, part), w) for prediction, w in zip(predictions, weights, strict=True)]
+            given = [(values, weight) for values, weight in pairs if values is not None]
+            return np.average([v for v, _ in given], axis=0, weights=[w for _, w in given]) if given else None
 
-        p: NDArray[np.float64] = np.mean([prediction.probabilities for prediction in predictions], axis=0)
+        p: NDArray[np.float64] = np.average([each.probabilities for each in predictions], axis=0, weights=weights)
         return Prediction(int(p.argmax()), p, mean("gates"), mean("contributions"), mean("window_probabilities"))
 
     def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:

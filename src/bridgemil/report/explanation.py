@@ -276,7 +276,7 @@ def explain(
     Explanation
     """
     members, each = _read(models, person.bag)
-    classes, values = members[0].facts.classes, mean(each)
+    classes, values = members[0].facts.classes, mean(each, _weights(members))
     p = values.probabilities(np.arange(len(person.bag)))
     most_probable = int(p.argmax()) if len(each) > 1 else values.predicted(p)
     predicted = most_probable if predicted is None else predicted
@@ -307,7 +307,16 @@ def rank_windows(
         In microvolts.
     """
     members, each = _read(models, bag)
-    return _rankings(mean(each), members[0].facts.classes[predicted], predicted, calibrate)
+    return _rankings(
+        mean(each, _weights(members)),
+        members[0].facts.classes[predicted],
+        predicted,
+        calibrate,
+    )
+
+
+def _weights(members: Sequence[Model]) -> list[float]:
+    return [member.facts.settings.weight for member in members]
 
 
 def _read(models: Model | Sequence[Model], bag: NDArray[np.float32]) -> tuple[list[Model], list[WindowValues]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.models import BaselineModel, EnsembleModel, Features, Model, NetworkModel
+from bridgemil.models import BaselineModel, EnsembleModel, Model, NetworkModel
 from bridgemil.models.model import Remember
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Index = NDArray[np.int64]
 Weights = list[tuple[slice, Floats]]
-BLOCK = 512  # windows computed together: hours of EEG are not copied as a whole
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,8 @@ def read(model: Model, bag: NDArray[np.float32], remember: Remember | None = Non
     return _baseline(model, bag, remember)
 
 
-def mean(members: Sequence[WindowValues]) -> WindowValues:
-    """Models that are averaged; attention weights are the mean over the models that have them.
+def mean(members: Sequence[WindowValues], weights: Sequence[float]) -> WindowValues:
+    """Models that are averaged with these weights; attention weights are the mean over the models that have them.
 
     Features and weights are not combined: models may have different features.
     """
@@ -113,10 +112,11 @@ def mean(members: Sequence[WindowValues]) -> WindowValues:
     for name in ("gates", "contributions", "window_probabilities"):
         given = [value for value in (getattr(member, name) for member in members) if value is not None]
         usable = given and (name == "gates" or len(given) == len(members))
-        arrays[name] = np.mean(given, axis=0) if usable else None
+        shares = [weight for member, weight in zip(members, weights, strict=True) if getattr(member, name) is not None]
+        arrays[name] = np.average(given, axis=0, weights=shares) if usable else None
 
     def probabilities(keep: Index) -> Floats:
-        p: Floats = np.mean([member.probabilities(keep) for member in members], axis=0)
+        p: Floats = np.average([member.probabilities(keep) for member in members], axis=0, weights=weights)
         return p
 
     return WindowValues(probabilities, **arrays)
@@ -189,13 +189,11 @@ def _attention(network: Any, embeddings: Any) -> tuple[Floats, Floats | None]:
 def _baseline(model: BaselineModel, bag: NDArray[np.float32], remember: Remember | None) -> WindowValues:
     """A classifier on features that are, where they have names, the mean over windows."""
     baseline, classifier = model.baseline, model.classifier
-    names, front_end = baseline.feature_names or [], baseline.front_end
+    names = baseline.feature_names or []
     if not names:
         return WindowValues(lambda keep: model.predict(bag[keep]).probabilities)
-    features: NDArray[np.floating[Any]] = (
-        Features.of_front_end(front_end).of_bag(bag, remember) if front_end else baseline.window_features(bag)
-    )
-    members = _linear(classifier)
+    assert model.window_features is not None
+    features = model.window_features.of_bag(bag, remember)
 
     def probabilities(keep: Index) -> Floats:
         p: Floats = classifier.probabilities(features[keep].mean(axis=0, dtype=np.float64)[None])[0]
@@ -204,31 +202,10 @@ def _baseline(model: BaselineModel, bag: NDArray[np.float32], remember: Remember
     def weights() -> Weights:
         """Of each regression, per unit of the raw feature."""
         found = []
-        for part, fitted in members:
+        for part, fitted in classifier.regressions():
             rows = np.zeros((fitted.n_classes, len(fitted.mean)))
             rows[fitted.classes] = fitted.coefficients / fitted.scale
             found.append((part, against_others(rows.T).T))
         return found
 
-    contributions = None
-    if members:  # a logit is linear in the mean over windows, so each window has a share in it
-        total = np.zeros((len(features), members[0][1].n_classes))
-        for part, fitted in members:
-            for first in range(0, len(features), BLOCK):
-                rows = slice(first, first + BLOCK)
-                x = (features[rows, part] - fitted.mean) / fitted.scale
-                total[rows, fitted.classes] += x @ fitted.coefficients.T + fitted.intercept
-        contributions = total / (len(members) * len(features))
-    return WindowValues(probabilities, None, contributions, None, features, names, weights)
-
-
-def _linear(classifier: Any) -> list[tuple[slice, Any]]:
-    """The logistic regressions, each with the features it uses; empty for another classifier."""
-    from bridgemil.baselines.classifiers import Average, Logistic
-
-    if isinstance(classifier, Logistic):
-        return [(slice(0, classifier.n_features), classifier)]
-    if isinstance(classifier, Average) and all(isinstance(member, Logistic) for member in classifier.members):
-        parts = zip(classifier.slices, classifier.members, strict=True)
-        return [(slice(first, last), member) for (first, last), member in parts]
-    return []
+    return WindowValues(probabilities, None, classifier.contributions(features), None, features, names, weights)
