@@ -261,7 +261,7 @@ def _flat_stretches(folder: Path) -> Planted:
 
 def _two_references(folder: Path) -> Planted:
     """The electrodes of all subjects share little; the patients' reference was noisy."""
-    people, rng = signals(N), np.random.default_rng(5)
+    people, rng = signals(N, n_channels=12), np.random.default_rng(5)
     for signal, patient in zip(people.values(), PATIENT, strict=True):
         signal -= signal.mean(axis=0)
         signal += rng.normal(0, 1, signal.shape[1]).astype(np.float32) * (6 if patient else 2)

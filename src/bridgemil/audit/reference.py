@@ -31,6 +31,8 @@ WINDOWS = 60  # of each subject, evenly spaced: means over more change little
 FOLDS = 5
 PERMUTATIONS, LEVEL = 2000, 0.01  # a strict level: what the brain does may be common to all electrodes, too
 SEPARATED, KEPT = 0.98, 0.95  # AUROC with the recorded reference, and with the average reference, of a FAIL
+# The average of few electrodes removes much of the EEG itself, and few subjects are separated easily.
+FAIL_ELECTRODES, FAIL_SUBJECTS = 8, 10  # of the smallest class; with fewer it is a WARN
 TINY = 1e-12
 FIX = (
     "compare how the classes were recorded and re-referenced; use methods on the average reference (the default of "
@@ -61,7 +63,8 @@ def check(inputs: AuditInput) -> list[Finding]:
     covariances = _paired(features.recorded, features.average, cohort.y, folds, rng)
     *p_shares, p_powers, p_covariances = holm([*(p for _, _, p in tested), powers.p, covariances.p])
     shares = {band: (area, p) for band, (area, _, _), p in zip(features.shares, tested, p_shares, strict=True)}
-    return [_finding(shares, replace(powers, p=p_powers), replace(covariances, p=p_covariances))]
+    enough = smallest >= FAIL_SUBJECTS and len(cohort.channels) >= FAIL_ELECTRODES
+    return [_finding(enough, shares, replace(powers, p=p_powers), replace(covariances, p=p_covariances))]
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,9 @@ def _held_out(features: Floats, y: NDArray[np.int64], folds: NDArray[np.int64]) 
     return probabilities
 
 
-def _finding(shares: dict[str, tuple[float, float]], powers: _Comparison, covariances: _Comparison) -> Finding:
+def _finding(
+    enough: bool, shares: dict[str, tuple[float, float]], powers: _Comparison, covariances: _Comparison
+) -> Finding:
     parts = [f"{band} {area:.2f} (p = {p:.3f})" for band, (area, p) in shares.items()]
     evidence = (
         f"AUROC of covariances, recorded against average reference: {covariances}",
@@ -183,7 +188,7 @@ def _finding(shares: dict[str, tuple[float, float]], powers: _Comparison, covari
         "common": {band: {"auroc": area, "p_holm": p} for band, (area, p) in shares.items()},
     }  # fmt: skip
     band, (area, p_band) = max(shares.items(), key=lambda item: item[1][0])
-    if covariances.better and covariances.recorded >= SEPARATED and covariances.average < KEPT:
+    if enough and covariances.better and covariances.recorded >= SEPARATED and covariances.average < KEPT:
         message = (
             f"With the recorded reference covariances separate the classes (AUROC {covariances.recorded:.2f}), with "
             f"the average reference they do not ({covariances.average:.2f}): the classes differ in their reference."
