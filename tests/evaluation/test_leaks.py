@@ -123,7 +123,9 @@ def test_stored_features_of_another_cohort_change_nothing_in_training(
     assert not differing(alone, quantities(cohort, subjects, method, tmp_path / "shared", backbone))
     now = {file: file.stat().st_mtime_ns for file in (tmp_path / "shared" / "features").rglob("*.npy")}
     assert stored.items() <= now.items(), "what was stored of the training subjects served again"
-    assert len(now) == per_subject * (len(cohort) + len(subjects.test)), "of the test subjects' own, when they were predicted"
+    assert len(now) == per_subject * (len(cohort) + len(subjects.test)), (
+        "of the test subjects' own, when they were predicted"
+    )
 
 
 @pytest.mark.parametrize(("method", "backbone"), STORED)
