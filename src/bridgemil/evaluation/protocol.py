@@ -25,8 +25,8 @@ class Protocol:
     method, backbone, recipe, budget : str, optional
         Names; see ``bridgemil.methods.names()``, ``bridgemil.backbones.names()``, ``bridgemil.methods.recipes()`` (by
         default ``ours``, but ``paper`` with the budget ``paper``) and ``bridgemil.methods.budgets()``. A backbone may
-        also be ``file.py:NAME`` or ``module:NAME``, your own code; a method may be ``A+B``, the mean of several
-        methods' probabilities.
+        also be ``file.py:NAME`` or ``module:NAME``, your own code; a method may be ``A+B``, the weighted
+        mean of several methods' probabilities.
     settings : mapping, optional
         Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
     seeds : int or sequence of int, default 1
