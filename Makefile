@@ -48,6 +48,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/clinical_coverage.py
 	$(BIN)/python benchmarks/engine_speed.py
 	$(BIN)/python benchmarks/evaluate_speed.py
+	$(BIN)/python benchmarks/default_rule.py --quick
 	$(BIN)/python benchmarks/engine_regimes.py
 	$(BIN)/python benchmarks/large_cohort.py
 	$(BIN)/python benchmarks/house_size.py

@@ -54,7 +54,8 @@ def test_windows_are_those_of_the_results(runs: Path, tmp_path: Path) -> None:
     write_files(report, tmp_path)
     table = pd.read_csv(tmp_path / "windows.csv")
     assert list(table.columns)[:14] == [*NAMES, "window", "second", "gate"]
-    assert set(table["method"]) == {"attention", "majority_vote"}, "an ensemble's windows are its members'"
+    alone = {"attention", "majority_vote", "bandpower", "tangent"}
+    assert set(table["method"]) == alone, "an ensemble's windows are its members'"
     for cell in report.cells:
         rows = table[table["method"] == cell.method].reset_index(drop=True)
         if len(rows) and not cell.averaged:
@@ -68,7 +69,7 @@ def test_windows_are_those_of_the_results(runs: Path, tmp_path: Path) -> None:
 
 def test_an_ensemble_chosen_alone_brings_its_members_windows(runs: Path, tmp_path: Path) -> None:
     write_files(build(open_store(runs), Choice(methods=("tangent+attention",))), tmp_path)
-    assert set(pd.read_csv(tmp_path / "windows.csv")["method"]) == {"attention"}
+    assert set(pd.read_csv(tmp_path / "windows.csv")["method"]) == {"attention", "tangent"}
     assert set(pd.read_csv(tmp_path / "predictions.csv")["method"]) == {"tangent+attention"}
 
 
@@ -82,7 +83,9 @@ def test_cohorts_of_other_classes_leave_cells_empty(tmp_path: Path) -> None:
     assert table.loc["one", ["p_a", "p_b"]].notna().all(axis=None)
     assert table.loc["one", "p_c"].isna().all()
     assert table.loc["two", "p_a"].isna().all()
-    assert (tmp_path / "report" / "windows.csv").read_text().count("\n") == 1, "baselines say nothing of windows"
+    windows = pd.read_csv(tmp_path / "report" / "windows.csv").set_index("cohort")
+    assert windows.loc["one", "contribution_b"].notna().all()
+    assert windows.loc["one", "contribution_c"].isna().all()
 
 
 def test_names_are_safe_in_markdown_latex_and_the_terminal(runs: Path, capsys: pytest.CaptureFixture) -> None:

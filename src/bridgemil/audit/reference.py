@@ -43,7 +43,7 @@ FIX = (
 def check(inputs: AuditInput) -> list[Finding]:
     """Compare the recorded reference with the average reference."""
     cohort = inputs.cohort
-    if tuple(cohort.metadata["settings"].get("reference") or ()) == ("average",):
+    if tuple(cohort.metadata.get("settings", {}).get("reference") or ()) == ("average",):
         return [Finding(NAME, "PASS", "The recordings were re-referenced to the average of their electrodes.")]
     smallest = int(np.bincount(cohort.y, minlength=len(cohort.classes)).min())
     if smallest < FOLDS or len(cohort.channels) < 3:
