@@ -24,6 +24,7 @@ from sklearn.utils import estimator_checks
 from bridgemil import BridgeMILClassifier, backbones, evaluate, methods
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.estimator import _validation
+from bridgemil.evaluation.protocol import Protocol
 
 QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
 WITHOUT_GATES = {"majority_vote", "bandpower", "tangent"}
@@ -137,7 +138,10 @@ def test_epochs_bring_their_rate_and_channels() -> None:
 
 
 def test_defaults_are_those_of_evaluate_but_for_method_and_backbone() -> None:
-    theirs, mine = inspect.signature(evaluate).parameters, inspect.signature(BridgeMILClassifier).parameters
+    theirs, mine = (
+        dict(inspect.signature(Protocol).parameters) | dict(inspect.signature(evaluate).parameters),
+        inspect.signature(BridgeMILClassifier).parameters,
+    )
     shared = {"recipe", "budget", "settings", "device"}
     assert {name: mine[name].default for name in shared} == {name: theirs[name].default for name in shared}
     text = " ".join(BridgeMILClassifier.__doc__.split())

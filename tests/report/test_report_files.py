@@ -62,7 +62,7 @@ def test_windows_are_those_of_the_results(runs: Path, tmp_path: Path) -> None:
             expected = cell.results.windows
             shared = ["seed", "fold", "subject", "window", "second"]
             assert rows[shared].astype(expected[shared].dtypes).equals(expected[shared])
-            said = "gate" if cell.method == "attention" else "p_AD"
+            said = {"attention": "gate", "majority_vote": "p_AD"}.get(cell.method, "contribution_AD")
             assert rows[said].to_numpy() == pytest.approx(expected[said].to_numpy(), rel=1e-4)
     assert table.loc[table["method"] == "attention", "p_AD"].isna().all()
 
