@@ -250,6 +250,12 @@ def test_channels_that_cannot_be_told_apart_are_named() -> None:
     flat[:, 2] = 7
     with pytest.raises(BadData, match=r"channel Pz is constant over the whole bag; .*--bad-channels drop"):
         check_windows(flat, names)
+    with pytest.raises(BadData, match="channel Pz is constant"):
+        check_windows(flat, names, "average")
+    reference = windows - windows[:, [1]]
+    check_windows(reference, names, "average")
+    with pytest.raises(BadData, match="channel Cz is constant"):
+        check_windows(reference, names)
     twice[:, 3] = twice[:, 0]
     with pytest.raises(BadData, match="channels Fz and Oz hold the same signal"):
         check_windows(twice, names)

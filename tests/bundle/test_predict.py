@@ -358,6 +358,40 @@ def test_a_flat_electrode_can_be_rebuilt_and_is_said(bundle: Bundle, tmp_path: P
         list(predict(bundle, [file], bad_channels="guess"))
 
 
+def test_another_reference_changes_neither_probabilities_nor_percentile(tmp_path: Path) -> None:
+    names, rows = [*MONTAGE, "Cz"], ["subject,label,file"]
+    gains = np.linspace(0, 2, len(names))[:, None]  # what all electrodes have alike is the reference's
+
+    def signal(i: int) -> np.ndarray:
+        return eeg(i, n_channels=len(names)) + gains * eeg(i + 100, slow=15.0 * (i % 2), n_channels=1)
+
+    for i in range(12):
+        write_edf(tmp_path / f"p{i}.edf", signal(i), SFREQ, names)
+        rows.append(f"p{i},{'ab'[i % 2]},p{i}.edf")
+    (tmp_path / "manifest.csv").write_text("\n".join(rows) + "\n")
+    cohort = prepare(tmp_path, tmp_path / "cohort", jobs=1, progress=False)
+    how: dict[str, Any] = {"folds": 3, "baselines": False, "progress": False, "recorded_reference": "A1-A2"}
+    tangent = train(cohort, tmp_path / "tangent", "tangent", **how).bundle
+    x = signal(50)
+    original = said(tangent, write_edf(tmp_path / "new" / "original.edf", x, SFREQ, names))
+    cz = write_edf(tmp_path / "new" / "cz.edf", x - x[-1], SFREQ, names)
+    copies = {
+        "occipital": (write_edf(tmp_path / "new" / "o.edf", x - x[[4, 5]].mean(axis=0), SFREQ, names), None),
+        "average": (write_edf(tmp_path / "new" / "average.edf", x - x.mean(axis=0), SFREQ, names), None),
+        "flat Cz": (cz, "Cz"),
+        "no Cz": (write_edf(tmp_path / "new" / "absent.edf", (x - x[-1])[:-1], SFREQ, names[:-1]), "Cz"),
+    }
+    for name, (file, reference) in copies.items():
+        copy = said(tangent, file, recorded_reference=reference)
+        np.testing.assert_allclose(copy.probabilities, original.probabilities, atol=0.01, err_msg=name)
+        assert abs(copy.percentile - original.percentile) < 1, name
+        assert not any("reference" in warning for warning in copy.warnings), name
+    for file, _ in (copies["flat Cz"], copies["no Cz"]):
+        assert "--recorded-reference Cz if it is the reference electrode" in refused(tangent, file)
+    recorded = train(cohort, tmp_path / "recorded", "bandpower", settings={"baselines.reference": "recorded"}, **how)
+    assert any("reference: " in text for text in said(recorded.bundle, cz, recorded_reference="Cz").warnings)
+
+
 def test_a_stated_filter_inside_the_band_is_a_word(bundle: Bundle, tmp_path: Path) -> None:
     raw = mne.io.RawArray(eeg(82) * 1e-6, mne.create_info(list(MONTAGE), SFREQ, "eeg"), verbose="ERROR")
     raw.filter(2, 30, verbose="ERROR").save(tmp_path / "narrow_raw.fif", verbose="ERROR")
@@ -394,12 +428,14 @@ def test_what_is_out_of_distribution_is_warned_of_first(bundle: Bundle, tmp_path
     assert answer.percentile == 100
     assert answer.warnings[0].startswith("out of distribution: percentile 100")
     assert "Fp2" in answer.warnings[0]
-    buzzing = eeg(302) + 20 * np.sin(2 * np.pi * 40 * np.arange(20 * 250) / SFREQ)
+    buzz = np.sin(2 * np.pi * 40 * np.arange(20 * 250) / SFREQ)
+    buzzing = eeg(302) + np.linspace(0, 40, len(MONTAGE))[:, None] * buzz
     answer = said(bundle, write_edf(tmp_path / "buzzing.edf", buzzing, SFREQ, MONTAGE))
     assert answer.warnings[0].startswith("out of distribution")
-    referenced = eeg(301) - 0.9 * eeg(301)[0]  # nearly against Fp1
-    answer = said(bundle, write_edf(tmp_path / "reference.edf", referenced, SFREQ, MONTAGE))
-    assert answer.warnings[0].startswith("out of distribution")
+    recorded = said(bundle, write_edf(tmp_path / "recorded.edf", eeg(301), SFREQ, MONTAGE))
+    for name, common in {"nearly Fp1": 0.9 * eeg(301)[0], "a buzz at the reference": 20 * buzz}.items():
+        answer = said(bundle, write_edf(tmp_path / "reference.edf", eeg(301) - common, SFREQ, MONTAGE))
+        assert answer.percentile == pytest.approx(recorded.percentile, abs=1), name  # the average reference removes it
 
 
 def test_a_folder_of_recordings_bids_or_not(bundle: Bundle, bids: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from bridgemil import Cohort, prepare
 from bridgemil.cohort.segment import touching
+from bridgemil.cohort.signal import rereferenced
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData, BadUse
 from bridgemil.learning.data import WindowSet
@@ -201,6 +202,52 @@ def test_references(bids: Path, tmp_path: Path) -> None:
     against_o1 = quiet(bids, tmp_path / "e", reference=("O1",), channels=("C3", "C4"))
     expected = plain.windows("sub-01")[:, 2:4] - plain.windows("sub-01")[:, 4:5]
     np.testing.assert_allclose(against_o1.windows("sub-01"), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("how", ["flat", "absent", "sidecar"])
+def test_the_electrode_that_is_the_reference_is_recovered_by_the_average(tmp_path: Path, how: str) -> None:
+    names = [*MONTAGE, "Cz"]
+    kept = [name for name in names if how == "flat" or name != "Cz"]
+    labels = {"sub-1": "A", "sub-2": "C"}
+    for folder in ("original", "copy"):
+        for i, edf in enumerate(sorted(build_bids(tmp_path / folder, labels).glob("sub-*/eeg/*.edf"))):
+            edf.unlink()
+            signal, own = noise(i, 8, 200, len(names)), names
+            if folder == "copy":
+                signal, own = (signal - signal[-1])[: len(kept)], kept
+            write_edf(edf.with_suffix(".bdf"), signal, 200, own)  # 24 bits: EDF would round to 0.09 µV
+    expected = quiet(tmp_path / "original", tmp_path / "c1", channels=names)
+    if how == "sidecar":
+        (tmp_path / "copy" / "task-rest_eeg.json").write_text('{"EEGReference": "CZ"}')
+        cohort = quiet(tmp_path / "copy", tmp_path / "c2")
+    else:
+        with pytest.raises(BadData) as error:
+            quiet(tmp_path / "copy", tmp_path / "c2", channels=names)
+        assert "--recorded-reference Cz if it is the reference electrode" in str(error.value.problems[0])
+        cohort = quiet(tmp_path / "copy", tmp_path / "c2", channels=names, recorded_reference="Cz")
+    order = [cohort.channels.index(name) for name in names]
+    for subject in cohort.subjects:
+        windows = cohort.windows(subject)[:, order]
+        assert not windows[:, -1].any()
+        np.testing.assert_allclose(rereferenced(windows), rereferenced(expected.windows(subject)), atol=1e-2)
+    given = json.loads((tmp_path / "c2" / "cohort.json").read_text())
+    assert ("recorded_reference" in given["settings"]) == (how != "sidecar")
+    assert {file["reference_electrode"] for file in given["files"]} == {"Cz"}
+    assert "reference_electrode" not in expected.metadata["files"][0]
+    assert "recorded_reference" not in expected.metadata["settings"]
+    assert cohort.normalisation(cohort.subjects)[1][cohort.channels.index("Cz")] == 1  # networks can be trained
+    average = quiet(tmp_path / "copy", tmp_path / "c3", channels=names, recorded_reference="Cz", reference=["average"])
+    np.testing.assert_allclose(average.windows("sub-1"), rereferenced(expected.windows("sub-1")), atol=1e-2)
+
+
+def test_the_recorded_reference_is_one_electrode_and_not_one_with_a_signal(bids: Path, tmp_path: Path) -> None:
+    for name in ("A1", "average", "linked ears", "C3+C4"):
+        with pytest.raises(BadUse, match="one electrode of the 10-20 or 10-10 system"):
+            quiet(bids, tmp_path / "c", recorded_reference=name)
+    cohort = quiet(bids, tmp_path / "c", recorded_reference="C3")
+    assert "C3 is not flat, so it is not the reference; used as recorded" in cohort.metadata["notes"][0]
+    (bids / "task-rest_eeg.json").write_text('{"EEGReference": "placed on Cz, later A1"}')
+    assert quiet(bids, tmp_path / "d").channels == list(MONTAGE)
 
 
 def test_notch_and_open_edges(bids: Path, tmp_path: Path) -> None:

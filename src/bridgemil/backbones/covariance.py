@@ -126,7 +126,7 @@ class FrontEnd(nn.Module):
     def check(self, bag: NDArray[np.float32]) -> None:
         """Refuse a person's windows (n x C x T, microvolt) in which a channel is constant, or two are one."""
         whole = len(self.used) == self.n_channels
-        check_windows(bag if whole else bag[:, list(self.used)], self.electrodes)
+        check_windows(bag if whole else bag[:, list(self.used)], self.electrodes, self.reference)
 
     @torch.no_grad()
     def forward(self, windows: Tensor) -> Tensor:

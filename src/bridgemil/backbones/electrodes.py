@@ -50,7 +50,7 @@ def thin(channels: Sequence[str], most: int = MOST) -> tuple[int, ...]:
     return tuple(sorted([*kept, *(nameless[i] for i in spaced)]))
 
 
-def check_windows(windows: NDArray[np.float32], channels: Sequence[str]) -> None:
+def check_windows(windows: NDArray[np.float32], channels: Sequence[str], reference: str = "recorded") -> None:
     """Refuse a bag whose covariance would mean nothing.
 
     That is one with values that are not finite, with a channel that is constant over the whole bag, or with two
@@ -62,12 +62,17 @@ def check_windows(windows: NDArray[np.float32], channels: Sequence[str]) -> None
         A subject's bag: windows x channels x time.
     channels
         The names of the channels, which the message uses.
+    reference
+        ``average``: one channel of zeros, the electrode that is itself the reference, is allowed among others; the
+        average reference recovers it.
     """
     if windows.ndim != 3 or windows.shape[1] != len(channels) or not windows.size:
         raise BadUse(f"expected windows x {len(channels)} channels x time, got {' x '.join(map(str, windows.shape))}")
     lowest, highest = windows.min(axis=(0, 2)), windows.max(axis=(0, 2))
     _refuse(channels, ~(np.isfinite(lowest) & np.isfinite(highest)), "holds values that are not finite")
-    _refuse(channels, lowest == highest, "is constant over the whole bag")
+    constant = lowest == highest
+    if not (reference == "average" and constant.sum() == 1 < len(channels) and lowest[constant][0] == 0):
+        _refuse(channels, constant, "is constant over the whole bag")
     for first in range(len(channels)):
         for second in range(first + 1, len(channels)):
             if lowest[first] == lowest[second] and np.array_equal(windows[:, first], windows[:, second]):

@@ -144,7 +144,8 @@ class Bundle:
         content = {
             "notice": NOTICE, **self.metadata,
             **{key: facts[key] for key in ("settings", "classes", "signal", "preparation", "seed", "versions")},
-            "reference": {"bands": {name: list(band) for name, band in self.reference.bands.items()}},
+            "reference": {"bands": {name: list(band) for name, band in self.reference.bands.items()},
+                          "windows": self.reference.reference},
         }  # fmt: skip
         write_json(folder / METADATA, content)
 
@@ -201,7 +202,9 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     return Bundle(
         models.read_model(artifact, f"{MODEL}/", backbone=backbone, device=device),
         calibration.from_json(metadata["calibration"]),
-        Reference.from_tensors(arrays, metadata["reference"]["bands"]),
+        Reference.from_tensors(
+            arrays, metadata["reference"]["bands"], metadata["reference"].get("windows", "recorded")
+        ),
         metadata,
         artifact.text(CARD),
         folder,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands, relative_band_power
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands, relative_band_power, rereferenced
 from bridgemil.errors import BadData
 
 Floats = NDArray[np.float64]
@@ -85,7 +85,9 @@ class WindowFeatures:
         return found
 
 
-def window_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, Band]) -> WindowFeatures:
+def window_features(
+    bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, Band], reference: str = "recorded"
+) -> WindowFeatures:
     """Features of each window.
 
     Parameters
@@ -96,6 +98,8 @@ def window_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, 
         Sampling rate of the windows, in Hz.
     bands : mapping of str to (float, float)
         Low and high edge of each band, in Hz.
+    reference : {"recorded", "average"}
+        ``average``: of windows re-referenced to the average of the electrodes.
     """
     from scipy.fft import rfft
 
@@ -106,7 +110,7 @@ def window_features(bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, 
     coupling, shares = np.empty((n, n_channels)), np.zeros((n, len(bands)))
     for first in range(0, n, BLOCK):
         rows = slice(first, first + BLOCK)
-        x = np.array(bag[rows], dtype=np.float32)
+        x = rereferenced(np.array(bag[rows], dtype=np.float32), reference)
         x -= x.mean(axis=2, keepdims=True)
         deviation = np.sqrt(np.square(x, dtype=np.float64).mean(axis=2))  # windows x C
         deviations[rows] = deviation
@@ -228,6 +232,7 @@ class Reference:
     class_power: Floats  # K x quantiles x C x B: log relative band power within each class
     class_shares: Floats  # K x quantiles x B: relative band power in percent, within each class
     covariance_rows: Floats  # r x F: R'R is proportional to the covariance of the model's features; 0 rows: unknown
+    reference: str = "recorded"  # of the windows that the features are computed from, or "average"
 
     def unusual(self, features: RecordingFeatures, channels: Sequence[str], most: int = 3) -> list[str]:
         """Names of the features that are farthest outside of the training subjects' range.
@@ -257,7 +262,9 @@ class Reference:
         return {name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in parts.items()}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Floats], bands: Mapping[str, Sequence[float]]) -> Reference:
+    def from_tensors(
+        cls, tensors: Mapping[str, Floats], bands: Mapping[str, Sequence[float]], reference: str = "recorded"
+    ) -> Reference:
         """Inverse of ``tensors``."""
         try:
             parts = {name: tensors[name] for name in _DISTANCE}
@@ -267,14 +274,14 @@ class Reference:
             edges = {str(name): (float(low), float(high)) for name, (low, high) in bands.items()}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise BadData(f"the bundle's reference is damaged ({error!r})") from None
-        return cls(edges, novelty, **rest)
+        return cls(edges, novelty, **rest, reference=reference)
 
 
 _DISTANCE = ("centre", "scale", "mean", "directions", "variances", "residual")
 _ARRAYS = ("spreads", "windows", "class_power", "class_shares", "covariance_rows")
 
 
-def make_reference(cohort: Cohort, features: Floats | None = None) -> Reference:
+def make_reference(cohort: Cohort, features: Floats | None = None, reference: str = "recorded") -> Reference:
     """Compute the reference statistics of a cohort.
 
     Parameters
@@ -284,12 +291,14 @@ def make_reference(cohort: Cohort, features: Floats | None = None) -> Reference:
     features : ndarray of shape (S, F), optional
         Mean features of each subject, as the model's first layer computes them, if they have names: patterns are
         computed over their covariance.
+    reference : {"recorded", "average"}
+        Of the windows; ``average`` if the model's features do not depend on the recorded reference either.
     """
     held, _ = held_bands(CLINICAL_BANDS, cohort.signal)
     bands = {name: (float(low), float(high)) for name, (low, high) in held.items()}  # as they are read back
     subjects, segments, counts = [], [], []
     for subject in cohort.subjects:
-        windows = window_features(cohort.windows(subject), cohort.sfreq, bands)
+        windows = window_features(cohort.windows(subject), cohort.sfreq, bands, reference)
         subjects.append(windows.recording())
         segments.append(windows.segments())
         counts.append(len(windows.deviation))
@@ -301,7 +310,7 @@ def make_reference(cohort: Cohort, features: Floats | None = None) -> Reference:
     spreads = np.array([subject.spread for subject in subjects])
     return Reference(
         bands, NoveltyModel.fit(segments, counts), _summary(spreads), _summary(np.array(counts, dtype=np.float64)),
-        power, shares, _covariance_rows(features),
+        power, shares, _covariance_rows(features), reference,
     )  # fmt: skip
 
 

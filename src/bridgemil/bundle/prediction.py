@@ -133,7 +133,11 @@ def describe(bundle: Bundle) -> dict[str, Any]:
 
 
 def predict(
-    bundle: Bundle, paths: Sequence[str | Path], *, bad_channels: str | None = None
+    bundle: Bundle,
+    paths: Sequence[str | Path],
+    *,
+    bad_channels: str | None = None,
+    recorded_reference: str | None = None,
 ) -> Iterator[RecordingPrediction | Refused]:
     """Predict recordings one by one; a refused recording does not stop the others.
 
@@ -145,13 +149,16 @@ def predict(
         Files, BIDS folders, or other folders with recordings.
     bad_channels : {"stop", "interpolate"}, optional
         What to do with flat or bad electrodes; by default as for the training recordings.
+    recorded_reference : str, optional
+        The electrode that the recordings were made against, ``Cz``: if it is absent or flat it is added as zeros, from
+        which the average reference recovers it. By default as their BIDS sidecars state it (``EEGReference``).
 
     Yields
     ------
     RecordingPrediction or Refused
         One per recording.
     """
-    settings = settings_for(bundle.signal, bundle.model.facts.preparation, bad_channels)
+    settings = settings_for(bundle.signal, bundle.model.facts.preparation, bad_channels, recorded_reference)
     fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
     model = describe(bundle)
     highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
@@ -185,7 +192,7 @@ def predict_windows(bundle: Bundle, recording: NewRecording) -> RecordingPredict
         From ``bridgemil.cohort.new_recording.read``.
     """
     reference, bag = bundle.reference, recording.windows
-    features = window_features(bag, bundle.signal.sfreq, reference.bands).recording()
+    features = window_features(bag, bundle.signal.sfreq, reference.bands, reference.reference).recording()
     gain = _gain(features, reference, recording.name)
     prediction = bundle.model.predict(bag)
     probabilities = bundle.calibration(prediction.probabilities)
@@ -213,7 +220,9 @@ def _gain(features: RecordingFeatures, reference: Reference, name: str) -> list[
 
 
 def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
-    """Warn if a sidecar, or the channel names, state another reference than that of the training recordings."""
+    """Warn if another reference than that of the training recordings is stated, and the model depends on it."""
+    if bundle.model.facts.settings.reference_free and bundle.signal.n_channels > 1:
+        return []
     trained, stated = bundle.metadata.get("recorded_reference"), recording.stated_reference
     if not trained or not stated or bundle.model.facts.preparation.get("reference"):
         return []
@@ -221,8 +230,8 @@ def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
     if new is None or new == channels.reference_name(trained):
         return []
     return [
-        f"reference: sidecar or channel names state {stated}, the training recordings were recorded against {trained}; "
-        "another reference changes the signal of every electrode, and the probabilities may not be valid for it"
+        f"reference: {stated} (by option, sidecar or channel names), the training recordings were recorded against "
+        f"{trained}; another reference changes the signal of every electrode, and the probabilities may not be valid for it"
     ]
 
 

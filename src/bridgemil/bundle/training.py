@@ -140,7 +140,8 @@ def train(
     if earlier is not None:
         metadata["created"] = earlier["created"]
     card = write_card(metadata, model.facts.for_json())
-    reference = make_reference(cohort, _mean_features(model, cohort, runs_store))
+    windows = "average" if chosen.reference_free else "recorded"
+    reference = make_reference(cohort, _mean_features(model, cohort, runs_store), windows)
     bundle = Bundle(model, calibration, reference, metadata, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
 

@@ -30,6 +30,7 @@ def run(
     run_: Annotated[str | None, typer.Option("--run", help=RUN)] = None,
     cohort: Annotated[Path | None, typer.Option(help=COHORT)] = None,
     bad_channels: options.BadChannels = None,
+    recorded_reference: options.RecordedReference = None,
     backbone: options.Code = None,
     json: options.Json = False,
 ) -> None:
@@ -50,7 +51,8 @@ def run(
         for name, value in (("--subject", subject), ("--method", method), ("--run", run_), ("--cohort", cohort)):
             if value is not None:
                 raise BadUse(f"{name} is for folders of runs, and {runs} is a model")
-        _explain_recording(runs, recording, out, csv, json, bad_channels=bad_channels, backbone=backbone)
+        how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference}
+        _explain_recording(runs, recording, out, csv, json, backbone, **how)
         return
     if (runs / "model.json").is_file():
         raise BadUse(f"{runs}: is the model of one run, not a folder of runs; `bridgemil train` makes a model for "
@@ -59,8 +61,9 @@ def run(
         raise NotFound(f"{runs}: no such folder, and no model of the package ({', '.join(SHIPPED)})")
     if recording is not None or subject is None:
         raise BadUse(f"{runs} is a folder of runs, not a model: give --subject ID, and no recording")
-    if bad_channels is not None:
-        raise BadUse(f"--bad-channels is for new recordings, and {runs} is a folder of runs")
+    for name, value in (("--bad-channels", bad_channels), ("--recorded-reference", recorded_reference)):
+        if value is not None:
+            raise BadUse(f"{name} is for new recordings, and {runs} is a folder of runs")
     choice = {"method": method, "run": run_, "cohort": cohort}
     _explain_subject(runs, subject, out, csv, json, backbone=backbone, **choice)
 
@@ -114,7 +117,13 @@ def _explain_subject(
 
 
 def _explain_recording(
-    model: Path, recording: Path, out: Path | None, csv: Path | None, json: bool, **how: str | None
+    model: Path,
+    recording: Path,
+    out: Path | None,
+    csv: Path | None,
+    json: bool,
+    backbone: str | None,
+    **how: str | None,
 ) -> None:
     """Explain the prediction of a new recording; the page is that of ``predict --report``."""
     from bridgemil.bundle.bundle import load
@@ -122,8 +131,8 @@ def _explain_recording(
     from bridgemil.bundle.prediction import RecordingPrediction, predict
     from bridgemil.errors import BadData, BadUse
 
-    bundle, answers = load(model, backbone=how["backbone"]), list[RecordingPrediction]()
-    for found in predict(bundle, [recording], bad_channels=how["bad_channels"]):
+    bundle, answers = load(model, backbone=backbone), list[RecordingPrediction]()
+    for found in predict(bundle, [recording], **how):
         if not isinstance(found, RecordingPrediction):
             raise BadData(f"{found.name}: {found.why}")
         answers.append(found)

@@ -91,6 +91,9 @@ Code = Annotated[str | None, option("--backbone", help="Address of the user code
 BadChannels = Annotated[
     str | None, option(help="Flat or bad electrodes: stop or interpolate.  [default: as in training]")
 ]
+RecordedReference = Annotated[
+    str | None, option(help="Electrode that is itself the recording reference: Cz.  [default: by the BIDS sidecar]")
+]
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

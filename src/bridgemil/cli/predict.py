@@ -29,6 +29,7 @@ def run(
     report: Annotated[Path | None, typer.Option(help=REPORT)] = None,
     csv: Annotated[Path | None, typer.Option(help="Write a table, one row per recording.")] = None,
     bad_channels: options.BadChannels = None,
+    recorded_reference: options.RecordedReference = None,
     backbone: options.Code = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads.  [default: the available cores]")] = None,
     json: options.Json = False,
@@ -59,7 +60,8 @@ def run(
         bundle = load(model, backbone=backbone)
         if not json:
             print_cautions(bundle)
-        for found in predict(bundle, recordings, bad_channels=bad_channels):
+        how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference}
+        for found in predict(bundle, recordings, **how):
             rows.append(found.to_dict())
             if isinstance(found, Refused):
                 refused.append(Problem(found.why, file=found.name))

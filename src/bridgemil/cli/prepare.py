@@ -34,6 +34,7 @@ def run(
     notch: Annotated[str | None, process(help="Notch frequencies in Hz: 50,100.")] = None,
     sfreq: Annotated[float | None, process(help="Sampling rate of the windows in Hz.  [default: 200]")] = None,
     reference: Annotated[str | None, process(help="Re-reference to average, or to channels: A1,A2.")] = None,
+    recorded_reference: Annotated[str | None, process(help="Electrode that is itself the reference: Cz.")] = None,
     window: Annotated[float | None, process(help="Window length in seconds.  [default: 1]")] = None,
     overlap: Annotated[float | None, process(help="Overlap of windows, 0 to below 1.  [default: 0]")] = None,
     folds: Annotated[int | None, process(help="Default folds.  [default: 10, or the smallest class]")] = None,
@@ -67,6 +68,7 @@ def run(
     given: dict[str, Any] = {
         "channels": options.names(channels), "low": options.edge(low), "high": options.edge(high),
         "notch": options.names(notch), "sfreq": sfreq, "reference": options.names(reference),
+        "recorded_reference": recorded_reference,
         "window_seconds": window, "overlap": overlap, "folds": folds, "burn_in": burn_in,
         "bad_annotations": bad_annotations, "bad_channels": bad_channels, "duplicates": duplicates,
         "reject_uv": reject_uv, "allow_low_rate": allow_low_rate or None, "preset": preset, "label": label,

@@ -112,6 +112,17 @@ def reference_name(text: str) -> str | None:
     return same[0] if same else " ".join(sorted(found - _NO_SITE)) or None
 
 
+def reference_electrode(text: str) -> str | None:
+    """The electrode, if a statement of the reference (``EEGReference`` of a sidecar) is exactly one electrode's name.
+
+    Parameters
+    ----------
+    text : str
+        ``Cz``; free text, ears, mastoids and averages give None.
+    """
+    return None if "-" in text else electrode(text)
+
+
 def order(electrodes: Iterable[str]) -> list[str]:
     """Sort 10-10 names: the ADFTD montage first, in its order, then the others front to back and left to right."""
     first = [key(name) for name in ADFTD_ORDER]

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import folder
+from bridgemil.cohort.channels import key
 from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
@@ -345,6 +346,8 @@ class Cohort:
         between = counts[:, None] * (sums / counts[:, None] - mean) ** 2
         squares = np.array([record.centred_squares for record in records]) + between
         std = np.sqrt(squares.sum(axis=0) / counts.sum())
+        references = {file.get("reference_electrode") for file in self.metadata.get("files") or ()}
+        std[[name in references and value == 0 for name, value in zip(map(key, self.channels), std, strict=True)]] = 1
         constant = [
             name for name, value in zip(self.channels, std, strict=True) if value <= 1e-7 * (1 + abs(mean).max())
         ]

@@ -21,7 +21,6 @@ from bridgemil.cohort.segment import segment
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.sources import Listing, Recording, SourceOptions, bids
-from bridgemil.cohort.tables import is_missing, read_json
 from bridgemil.cohort.validate import validate
 from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.settings import parse
@@ -44,10 +43,15 @@ class NewRecording:
     sha256: str  # of the file (or files)
     dropped: Mapping[str, int]  # windows left out, by reason
     notes: tuple[str, ...] = ()  # what a reader of the prediction should know
-    stated_reference: str | None = None  # by a BIDS sidecar or, where it does not state it, by the channels' names
+    stated_reference: str | None = None  # by the user, a BIDS sidecar or the channels' names
 
 
-def settings_for(signal: Signal, preparation: Mapping[str, Any], bad_channels: str | None = None) -> PrepareSettings:
+def settings_for(
+    signal: Signal,
+    preparation: Mapping[str, Any],
+    bad_channels: str | None = None,
+    recorded_reference: str | None = None,
+) -> PrepareSettings:
     """The settings for a new recording: those of the training cohort, with its channels by name.
 
     Parameters
@@ -58,6 +62,8 @@ def settings_for(signal: Signal, preparation: Mapping[str, Any], bad_channels: s
         ``Cohort.preparation`` of the training cohort.
     bad_channels : {"stop", "interpolate"}, optional
         Replaces the cohort's setting for channels that are flat or marked bad.
+    recorded_reference : str, optional
+        The electrode that the new recording was made against, ``Cz``; the cohort's own does not count for it.
     """
     if not preparation:
         raise BadUse(
@@ -66,7 +72,8 @@ def settings_for(signal: Signal, preparation: Mapping[str, Any], bad_channels: s
         )
     if bad_channels not in (None, "stop", "interpolate"):
         raise BadUse(f"bad_channels must be stop or interpolate, got {bad_channels!r}")
-    changes = {"channels": signal.channels} | ({"bad_channels": bad_channels} if bad_channels else {})
+    changes: dict[str, Any] = {"channels": signal.channels, "recorded_reference": recorded_reference}
+    changes |= {"bad_channels": bad_channels} if bad_channels else {}
     return parse(PrepareSettings, {**preparation, **changes})
 
 
@@ -175,8 +182,7 @@ def read(
     for text in dict.fromkeys([*scan.warnings, *found.warnings]):  # names and dates do not concern the signal
         if re.search("MNE naming|patient|measurement date", text) is None:
             notes.append(f"a warning from reading or filtering: {text}")
-    stated = read_json(recording.eeg_json).get("EEGReference")
-    reference = plain(stated) if isinstance(stated, str) and not is_missing(stated) else scan.reference or None
+    reference = settings.recorded_reference or scan.stated_reference or scan.reference or None
     return NewRecording(
         recording.name, recording.path, found.windows, found.starts, scan.seconds, scan.native_rate(keep),
         scan.sha256, {"marked bad": found.n_dropped_marked, "too loud": found.n_dropped_amplitude}, tuple(notes),

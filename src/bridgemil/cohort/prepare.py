@@ -173,11 +173,13 @@ def _tasks(
         files = tuple(
             {"file": s.recording.name, "sha256": s.sha256, "bytes": s.n_bytes, "sfreq": s.sfreq,
              "native_sfreq": s.native_rate(p.spellings), "seconds": s.seconds, "reader_warnings": s.warnings}
+            | ({"reference_electrode": s.zero} if p.zero in p.names else {})
             for p, s in pairs
         )  # fmt: skip
         steps = [
             [s.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, s.bad_spans]
             + (["at its own rate"] if s.native_rate(p.spellings) < s.sfreq else [])
+            + (["zeros", p.zero] if p.zero in p.names else [])
             for p, s in pairs
         ]
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})

@@ -29,7 +29,9 @@ from bridgemil.cohort.tables import (
     NEW_SEGMENT,
     is_bad_mark,
     is_boundary,
+    is_missing,
     marked_events,
+    read_json,
     sidecar_channels,
     stated_seconds,
 )  # fmt: skip
@@ -91,6 +93,8 @@ class RecordingScan:
     warnings: list[str] = field(default_factory=list)
     n_channels: int = 0  # in the file, of whatever kind
     reference: str = ""  # as the channels' names say it: LE
+    stated_reference: str | None = None  # as the BIDS sidecar states it (EEGReference)
+    zero: str | None = None  # the electrode that is itself the reference, see ``add_reference``
     identity: str | None = None  # a hash of whom the header names; never written (see ``header_records``)
     day: int | None = None  # when it was made; never written as such
 
@@ -108,6 +112,20 @@ class RecordingScan:
     def native_rate(self, keep: Iterable[str]) -> float:
         """The lowest rate, in Hz, at which one of these channels was recorded: a file may hold signals of several."""
         return min((self.rates.get(channel, self.sfreq) for channel in keep), default=self.sfreq)
+
+    def add_reference(self, name: str) -> bool:
+        """Let this electrode be the reference, a channel of zeros; False if the file holds a signal of it.
+
+        Subtracting the average of all electrodes then recovers its signal exactly.
+        """
+        channel = channels.key(name)
+        if channel in self.ambiguous or self.std.get(channel, 0.0) >= FLAT_UV:
+            return False
+        self.zero = channel
+        self.spellings.setdefault(channel, name)
+        for part in (self.bad, self.rates, self.std, self.level, self.fingerprint):
+            part.pop(channel, None)
+        return True
 
     def problem(self, what: str) -> Problem:
         """A problem of this recording."""
@@ -227,6 +245,8 @@ def _read_header(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None) ->
             if channels.electrode(name) is None:
                 scan.other.append(name)
     scan.reference = channels.reference(scan.spellings.values())
+    stated = read_json(scan.recording.eeg_json).get("EEGReference")
+    scan.stated_reference = plain(stated) if isinstance(stated, str) and not is_missing(stated) else None
     signals = dict(zip(raw.ch_names, header.signals, strict=True)) if header is not None else {}
     for channel, name in scan.spellings.items():
         if name in raw.info["bads"] or channel in marked_bad:

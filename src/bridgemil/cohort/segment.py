@@ -37,10 +37,11 @@ class SegmentPlan:
     references: tuple[str, ...]  # names in this file to re-reference to
     high: float | None  # low-pass and notches as this recording's rate allows
     notch: tuple[float, ...]
+    zero: str | None = None  # name of the electrode that is itself the reference: not read, added as zeros
 
     @property
     def names(self) -> list[str]:
-        """The channels that are read, by their names in this file."""
+        """The channels that are used, by their names in this file."""
         return list(dict.fromkeys([*self.spellings.values(), *self.supports.values(), *self.references]))
 
 
@@ -61,7 +62,7 @@ def segment(plan: SegmentPlan) -> Segments:
     settings, notes = plan.settings, list[str]()
     try:
         with collected_warnings(notes):
-            raw = open_raw(plan.recording.path, plan.names)
+            raw = open_raw(plan.recording.path, [name for name in plan.names if name != plan.zero])
             spans = bad_spans(raw, plan.recording.events_tsv)
             signal = preprocess(raw, plan)  # channels x time
     except Exception as error:  # the message of a library may quote the header
@@ -121,7 +122,9 @@ def _preprocess(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
 def _pick(raw: BaseRaw, plan: SegmentPlan) -> None:
     """Keep the plan's channels in its order, the bad ones rebuilt, against the reference asked for."""
     names = {name: channel for channel, name in (plan.spellings | plan.supports).items()}
-    raw.reorder_channels(plan.names)  # drops what is not named
+    raw.reorder_channels([name for name in plan.names if name != plan.zero])  # drops what is not named
+    if plan.zero in plan.names:
+        _add_zeros(raw, plan)
     average = plan.settings.reference == ("average",)
     if plan.references or plan.interpolate or average:
         raw.load_data(verbose="WARNING")
@@ -135,6 +138,17 @@ def _pick(raw: BaseRaw, plan: SegmentPlan) -> None:
         raw.reorder_channels(list(plan.spellings))  # drops the supports and the references
     if average:
         raw.set_eeg_reference("average", verbose="ERROR")
+
+
+def _add_zeros(raw: BaseRaw, plan: SegmentPlan) -> None:
+    """Add the electrode that is itself the reference, in its place."""
+    import mne
+
+    raw.load_data(verbose="WARNING")
+    raw.set_channel_types(dict.fromkeys(raw.ch_names, "eeg"), verbose="ERROR")
+    raw.set_montage(None, verbose="ERROR")
+    mne.add_reference_channels(raw, plan.zero, copy=False)
+    raw.reorder_channels(plan.names)
 
 
 def _in_steps(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:

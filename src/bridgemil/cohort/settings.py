@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from bridgemil.cohort.channels import key
+from bridgemil.cohort.channels import key, reference_electrode
 
 
 class PrepareSettings(BaseModel):
@@ -20,6 +28,7 @@ class PrepareSettings(BaseModel):
     notch: tuple[float, ...] = Field((), max_length=50, description="notch frequencies in Hz")
     sfreq: float = Field(200.0, gt=0, le=100_000, description="sampling rate of the windows in Hz")
     reference: tuple[str, ...] = Field((), description="re-reference to these channels, or to 'average'")
+    recorded_reference: str | None = Field(None, description="electrode that is itself the recording reference: zeros")
     window_seconds: float = Field(1.0, gt=0, le=3600, description="length of a window in seconds")
     overlap: float = Field(0.0, ge=0, lt=1, description="share of a window that the next one repeats")
     bad_annotations: Literal["drop", "keep"] = Field("drop", description="windows touching BAD, EDGE or boundary marks")
@@ -42,6 +51,20 @@ class PrepareSettings(BaseModel):
         if names and len({key(name) for name in names}) < len(names):
             raise ValueError("a channel is named twice (T3 and T7 are one, as are other spellings)")
         return names
+
+    @field_validator("recorded_reference", mode="after")
+    @classmethod
+    def _electrode(cls, name: str | None) -> str | None:
+        if name is not None and reference_electrode(name) is None:
+            raise ValueError(f"one electrode of the 10-20 or 10-10 system is needed (Cz), got {name!r}")
+        return name
+
+    @model_serializer(mode="wrap")
+    def _only_where_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = dump(self)
+        if self.recorded_reference is None:  # a cohort without it keeps its record and its recipe
+            content.pop("recorded_reference", None)
+        return content
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

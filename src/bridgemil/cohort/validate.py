@@ -49,6 +49,8 @@ def validate(listing: Listing, scans: Sequence[RecordingScan], settings: Prepare
     """
     report = ValidationReport(problems=[*listing.problems], left_out=[*listing.left_out], notes=[*listing.notes])
     usable = [scan for scan in scans if scan.error is None]
+    for scan in usable:
+        _add_reference(scan, settings, report)
     report.problems += [scan.problem(scan.error) for scan in scans if scan.error]
     refused = _duplicates(usable, listing, settings, report)
     levels = [scan.amplitude for scan in usable if 0 < scan.amplitude <= LOUDEST_UV]
@@ -74,6 +76,14 @@ def validate(listing: Listing, scans: Sequence[RecordingScan], settings: Prepare
     _note_references(listing, usable, settings, report)
     _subjects_left(listing, scans, report)
     return report
+
+
+def _add_reference(scan: RecordingScan, settings: PrepareSettings, report: ValidationReport) -> None:
+    """Add the electrode that is itself the reference, by the user's word or the sidecar's."""
+    name = settings.recorded_reference or channels.reference_electrode(scan.stated_reference or "")
+    if name is not None and not scan.add_reference(name) and settings.recorded_reference:
+        what = f"{scan.recording.subject}, {scan.recording.name}: {name} is not flat, so it is not the reference"
+        report.notes.append(f"{what}; used as recorded")
 
 
 def _choose_channels(usable: Sequence[RecordingScan], settings: PrepareSettings) -> list[str]:
@@ -163,15 +173,19 @@ def _refusals(scan: RecordingScan, keep: Sequence[str], settings: PrepareSetting
     """Why this recording cannot give the cohort's channels."""
     found = []
     absent = [channel for channel in keep if channel not in scan.spellings]
+    silent = absent + [channel for channel in keep if "is flat" in scan.bad.get(channel, "")]
+    sole = len(silent) == 1 and not scan.zero and channels.electrode(silent[0])
+    option = f"; --recorded-reference {silent[0]} if it is the reference electrode" if sole else ""
     if settings.bad_channels == "drop":
         absent += [channel for channel in keep if channel in scan.bad and channel not in absent]
     if absent:
-        found.append(f"missing electrode {', '.join(absent)} (it has {', '.join(scan.spellings.values())})")
+        found.append(f"missing electrode {', '.join(absent)} (it has {', '.join(scan.spellings.values())}{option})")
     for channel in keep:
         if channel in scan.ambiguous:
             found.append(f"electrode {channel} is there more than once: {', '.join(scan.ambiguous[channel])}")
         if channel in scan.bad and settings.bad_channels == "stop":
-            found.append(f"channel {scan.spellings[channel]} {scan.bad[channel]} (see --bad-channels)")
+            hint = f"see --bad-channels{option if channel in silent else ''}"
+            found.append(f"channel {scan.spellings[channel]} {scan.bad[channel]} ({hint})")
     if settings.bad_channels == "interpolate" and any(c in scan.bad for c in keep):
         good = [c for c in scan.spellings if c not in scan.bad and channels.electrode(c)]
         unplaced = [c for c in keep if c in scan.bad and channels.electrode(c) is None]
@@ -208,8 +222,9 @@ def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, r
         why = scan.bad[channel]
         report.notes.append(f"{scan.recording.subject}, {scan.recording.name}: {channel} {why}; interpolated")
     spellings = {channel: scan.spellings[channel] for channel in keep}
+    zero = scan.spellings[scan.zero] if scan.zero else None
     references = tuple(scan.spellings[channels.key(name)] for name in settings.reference if name != "average")
-    return SegmentPlan(scan.recording, settings, spellings, interpolate, supports, references, high, notch)
+    return SegmentPlan(scan.recording, settings, spellings, interpolate, supports, references, high, notch, zero)
 
 
 def _note_references(

@@ -62,6 +62,15 @@ class Settings(BaseModel):
         return "recorded" in ((self.baseline or {}).get("reference"), self.backbone_options.get("reference"))
 
     @property
+    def reference_free(self) -> bool:
+        """Whether all features are computed on the average reference: the recorded one makes no difference then."""
+        if self.members:
+            return all(member.reference_free for member in self.members)
+        if self.recorded or self.code is not None:
+            return False
+        return self.backbone == "covariance" if self.is_network else has_setting(self.method, REFERENCE)
+
+    @property
     def weight(self) -> float:
         """Weight of its probabilities in an ensemble: 3 of a baseline, 1 of a network.
 
