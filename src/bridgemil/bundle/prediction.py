@@ -231,7 +231,7 @@ def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
         return []
     return [
         f"reference: {stated} (by option, sidecar or channel names), the training recordings were recorded against "
-        f"{trained}; another reference changes the signal of every electrode, and the probabilities may not be valid for it"
+        f"{trained}; another reference changes every electrode's signal, and the probabilities may not be valid for it"
     ]
 
 
