@@ -584,7 +584,7 @@ def test_an_ensemble_of_folds_is_the_mean_of_its_folds(bundle: Bundle, cohort: C
     bag = cohort.windows("p05")
     members = [member.predict(bag).probabilities for member in bundle.model.members.values()]  # type: ignore[attr-defined]
     assert len(members) == 4
-    assert np.array_equal(bundle.model.predict(bag).probabilities, np.mean(members, axis=0))
+    np.testing.assert_allclose(bundle.model.predict(bag).probabilities, np.mean(members, axis=0), rtol=1e-12)
 
 
 def test_predict_lists_windows_only_where_explain_does_and_else_gives_its_verdict(
