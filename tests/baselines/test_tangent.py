@@ -69,8 +69,13 @@ def test_what_it_cannot_do_is_refused_before_any_work() -> None:
 
 def test_channels_that_mean_nothing_are_named() -> None:
     windows = bag(6)
-    windows[:, 9] = 0
+    expected = Tangent(SETTINGS, SIGNAL).features(windows)
+    np.testing.assert_allclose(Tangent(SETTINGS, SIGNAL).features(windows - windows[:, [9]]), expected, atol=1e-4)
+    windows[:, 9] = 3  # zeros are the electrode that is itself the reference, any other constant is a dead one
     with pytest.raises(BadData, match="channel Cz is constant"):
+        Tangent(SETTINGS, SIGNAL).features(windows)
+    windows[:, 8:10] = 0
+    with pytest.raises(BadData, match=r"channel \S+, Cz is constant"):
         Tangent(SETTINGS, SIGNAL).features(windows)
     windows = bag(6)
     windows[:, 9] = windows[:, 2]

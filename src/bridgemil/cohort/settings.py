@@ -60,8 +60,8 @@ class PrepareSettings(BaseModel):
         return name
 
     @model_serializer(mode="wrap")
-    def _only_where_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        content: dict[str, Any] = dump(self)
+    def _only_where_given(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = plain(self)
         if self.recorded_reference is None:  # a cohort without it keeps its record and its recipe
             content.pop("recorded_reference", None)
         return content
