@@ -10,22 +10,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# What the operating system says when a folder cannot be written (any more).
+# Errors of the operating system when a folder cannot be written.
 STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
-
-
-# Invisible signs that a terminal obeys or that reorder a line: control characters, bidirectional marks, half
-# surrogates (a file name that is no UTF-8).
+# Control characters, bidirectional marks and lone surrogates (a file name that is not UTF-8).
 _UNSAFE = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 def plain(text: str) -> str:
-    """Text that is safe to print and to store: what a terminal would obey is shown as its code instead.
+    """Text that is safe to print and to store: characters that a terminal would interpret are shown as codes.
 
-    Parameters
-    ----------
-    text
-        From a file, or a file's name. Line breaks and tabs stay.
+    Line breaks and tabs stay.
     """
     return _UNSAFE.sub(lambda sign: f"\\x{ord(sign[0]):02x}" if ord(sign[0]) < 256 else f"\\u{ord(sign[0]):04x}", text)
 
@@ -34,12 +28,12 @@ EXAMPLES = 3  # equal problems that are listed one by one
 
 
 class BridgeMILError(Exception):
-    """The root of every error this package raises on purpose; its words are safe to print."""
+    """Base class of the errors of this package; the message is safe to print."""
 
     exit_code = 1
 
-    def __init__(self, *words: object) -> None:
-        super().__init__(*(plain(word) if isinstance(word, str) else word for word in words))
+    def __init__(self, message: str) -> None:
+        super().__init__(plain(message))
 
 
 class BridgeMILWarning(UserWarning):
@@ -70,13 +64,13 @@ class Problem:
 
 
 def grouped(problems: Iterable[Problem]) -> list[str]:
-    """One line per kind of problem: equal ones are one line with their number and examples.
-
-    Problems are equal that differ only in brackets, which hold the details of one file. The first one's are shown.
-    """
+    """One line per kind of problem, with the number and examples; details in brackets do not distinguish kinds."""
     kinds: dict[str, list[Problem]] = {}
     for problem in problems:
-        kinds.setdefault(_without_brackets(problem.what), []).append(problem)
+        kind = problem.what
+        while (shorter := re.sub(r"\([^()]*\)", "", kind)) != kind:
+            kind = shorter
+        kinds.setdefault(kind, []).append(problem)
     lines = []
     for same in kinds.values():
         places = [place for problem in same if (place := problem.place)]
@@ -87,16 +81,6 @@ def grouped(problems: Iterable[Problem]) -> list[str]:
         examples = "; ".join(places[:EXAMPLES])
         lines.append(f"{count}: {same[0].what}: {examples}; and {len(same) - EXAMPLES} more")
     return lines
-
-
-def _without_brackets(text: str) -> str:
-    depth, kept = 0, []
-    for sign in text:
-        depth += sign == "("
-        if not depth:
-            kept.append(sign)
-        depth -= sign == ")" and depth > 0
-    return "".join(kept)
 
 
 class BadData(BridgeMILError):
@@ -118,14 +102,10 @@ class NotFound(BadData):
 
 
 def one_of(what: str, value: str, known: Iterable[str], more: str = "") -> None:
-    """Refuse a name that is not known: lists what there is, and what may have been meant.
-
-    ``more`` names further forms that are allowed.
-    """
+    """Refuse an unknown name: the error lists the known ones, further forms (``more``) and the nearest."""
     choices = list(known)
     if value not in choices:
-        hint = did_you_mean(value, choices)
-        raise BadUse(f"{what} must be one of {', '.join(choices)}{more}; got {value!r}{hint}")
+        raise BadUse(f"{what} must be one of {', '.join(choices)}{more}; got {value!r}{did_you_mean(value, choices)}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

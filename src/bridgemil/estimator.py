@@ -27,8 +27,7 @@ from bridgemil.cohort.arrays import bags_of, warn_of_volts
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData, BadUse
-from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
-from bridgemil.storage.checksums import array_checksum
+from bridgemil.storage.artifact import Artifact, array_checksum, is_artifact, new_artifact
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:

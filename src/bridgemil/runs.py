@@ -32,8 +32,7 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, Model, build_encoder, read_model
-from bridgemil.storage.artifact import MANIFEST, Artifact, new_artifact
-from bridgemil.storage.checksums import digest
+from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
 from bridgemil.storage.files import Taken, lock, refuse_link, write_json
 
 if TYPE_CHECKING:

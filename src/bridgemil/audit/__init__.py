@@ -20,7 +20,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.runs import AuditWarning, RunStore, find_store
-from bridgemil.storage.checksums import digest
+from bridgemil.storage.artifact import digest
 
 __all__ = [
     "Audit", "AuditInput", "AuditOptions", "Check", "Finding", "audit", "cheap", "checks", "guard", "keep", "quick",

@@ -40,7 +40,7 @@ from bridgemil.parallel import device_of, torch_threads
 from bridgemil.report.characteristics import class_rows
 from bridgemil.report.window_values import leaves
 from bridgemil.runs import RunCache, RunStore, open_store, run_identity, stage1_identity
-from bridgemil.storage.checksums import digest
+from bridgemil.storage.artifact import digest
 
 if TYPE_CHECKING:
     import torch

@@ -29,8 +29,7 @@ from bridgemil.cohort.channels import key
 from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
-from bridgemil.storage.artifact import Artifact
-from bridgemil.storage.checksums import digest
+from bridgemil.storage.artifact import Artifact, digest
 from bridgemil.storage.files import new_folder
 
 if TYPE_CHECKING:

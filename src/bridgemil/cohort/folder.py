@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from bridgemil.cohort.sources import Listing
 from bridgemil.errors import BadData, BadUse, NotFound
-from bridgemil.storage.artifact import MANIFEST, Artifact, is_artifact, new_artifact, write_manifest
-from bridgemil.storage.checksums import array_checksum
+from bridgemil.storage.artifact import MANIFEST, Artifact, array_checksum, is_artifact, new_artifact, write_manifest
 from bridgemil.storage.files import Taken, lock, new_file, refuse_link, remove, write_json, write_text
 
 METADATA, TABLE, SUBJECTS = "cohort.json", "subjects.parquet", "subjects"

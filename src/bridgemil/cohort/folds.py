@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData, BadUse, NotFound
-from bridgemil.storage.checksums import digest
+from bridgemil.storage.artifact import digest
 from bridgemil.storage.files import write_json
 
 Scheme = Literal["array_split", "sklearn"]

@@ -34,7 +34,7 @@ from bridgemil.cohort.validate import ValidationReport, validate
 from bridgemil.errors import BadData, BridgeMILWarning, Problem, plain
 from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
-from bridgemil.storage.checksums import digest
+from bridgemil.storage.artifact import digest
 
 RECIPE_VERSION = 2  # raise when the same settings give other windows
 

@@ -27,7 +27,7 @@ from bridgemil.methods.registry import (
     recipes,
 )
 from bridgemil.settings import parse
-from bridgemil.storage.checksums import digest
+from bridgemil.storage.artifact import digest
 
 if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort

@@ -8,6 +8,7 @@ damage and edits, not fraud: whoever wants to deceive can write a new manifest.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -18,11 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.errors import BadData
-from bridgemil.storage.checksums import digest, file_checksum
 from bridgemil.storage.files import new_folder, restore, write_json
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -30,11 +29,27 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 FORMAT = 2  # raised by hand when what is stored changes its form
 MAX_MANIFEST = 2**28  # bytes
-TYPES = {
-    stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-    stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link",
-}  # fmt: skip
 _verified: dict[str, tuple[int | str, ...]] = {}  # path -> size, time, inode, device and checksum when it was compared
+
+
+def digest(content: Any) -> str:
+    """The SHA-256 of anything JSON can hold; the order of keys does not matter."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def array_checksum(array: NDArray[Any]) -> str:
+    """The SHA-256 of an array's shape and values; the dtype is not part of it."""
+    import numpy as np
+
+    found = hashlib.sha256(f"{array.shape}".encode())
+    found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
+
+
+def file_checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -63,11 +78,7 @@ class Artifact:
 
     @classmethod
     def open(cls, root: Path, kind: str, advice: str, *, named: bool = False) -> Artifact:
-        """Read and check the manifest; no other file is read. Another kind is refused.
-
-        With ``named`` the folder's name is part of what it is (a run, an encoder, a subject): a copy under another name
-        is refused.
-        """
+        """Read and check the manifest; another kind is refused, and with ``named`` a copy under another name."""
         restore(root)
         file = root / MANIFEST
         status = regular_file(root, MANIFEST, advice)
@@ -79,8 +90,8 @@ class Artifact:
         if not intact:
             raise BadData(f"{file}: was changed since it was written; {advice}")
         if content["kind"] != kind or content["format"] != FORMAT:
-            found, expected = f"{content['kind']} in format {content['format']}", f"{kind} in format {FORMAT}"
-            raise BadData(f"{root}: is a {found}, and a {expected} is expected; {advice}")
+            found = f"{content['kind']} in format {content['format']}"
+            raise BadData(f"{root}: is a {found}, and a {kind} in format {FORMAT} is expected; {advice}")
         if named and content["name"] != root.name:
             raise BadData(f"{root}: is the folder of another {kind} ({content['name']}); {advice}")
         return cls(root, kind, content["files"], digest(content["files"]), advice)
@@ -132,15 +143,15 @@ class Artifact:
         """A memory-mapped, read-only array."""
         import numpy as np
 
-        array: NDArray[np.generic] = np.load(self.path(name), mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.load(self.path(name), mmap_mode="r", allow_pickle=False)
         return array
 
     def verify(self) -> list[str]:
-        """Compare every file with its checksum; sentences that name what is damaged, missing or does not belong."""
+        """Compare every file with its checksum; messages that name what is damaged or missing."""
         problems = []
         for name in self.files:
+            _verified.pop(str(self.root / name), None)
             try:
-                _verified.pop(str(self.root / name), None)
                 self.path(name)
             except BadData as error:
                 problems.append(str(error))
@@ -199,11 +210,6 @@ def regular_file(root: Path, name: str, advice: str) -> os.stat_result:
     except OSError as error:
         raise BadData(f"{root / name}: cannot be read ({error.strerror}); {advice}") from None
     if not stat.S_ISREG(status.st_mode):
-        kind = TYPES.get(stat.S_IFMT(status.st_mode), "something else")
+        kind = "a link" if place.is_symlink() else "a folder" if place.is_dir() else "a pipe, a device or a socket"
         raise BadData(f"{place}: is not a regular file but {kind}; {advice}")
     return status
-
-
-def forget_verified() -> None:
-    """Compare every file again when it is used next."""
-    _verified.clear()

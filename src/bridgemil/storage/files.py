@@ -21,14 +21,9 @@ from typing import IO, Any
 
 from bridgemil.errors import BadData, BadUse
 
-_CUT_SHORT = re.compile(r"requested and \d+ written")  # what numpy says of a full disk
-
 
 def aside(path: Path) -> Path:
-    """Where to write what will be renamed to ``path``; nobody else writes there.
-
-    The process's number alone would not do: in another container that shares the folder it may be the same.
-    """
+    """A unique temporary name beside ``path`` (process numbers may be equal in two containers)."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
 
 
@@ -43,24 +38,15 @@ def refuse_link(*paths: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it; a link is refused, and links in it are not followed.
-
-    A folder leaves its name first: a process that is killed meanwhile leaves no incomplete folder under the name.
-    """
+    """Remove a file, or a folder with its content; a link is refused, and links in it are not followed."""
     refuse_link(path)
     if path.is_dir():
         going = path if path.suffix == ".part" else aside(path)
         with _blaming(path):
-            path.replace(going)
+            path.replace(going)  # killed meanwhile, no incomplete folder has the name
             shutil.rmtree(going)
     else:
         path.unlink(missing_ok=True)
-
-
-def flush(stream: IO[Any]) -> None:
-    """To the disk, not only to the operating system."""
-    stream.flush()
-    os.fsync(stream.fileno())
 
 
 @contextmanager
@@ -70,7 +56,7 @@ def _blaming(path: Path, partial: Path | None = None) -> Iterator[None]:
         yield
     except OSError as error:
         where, number, message = error.filename, error.errno, error.strerror
-        if number is None and _CUT_SHORT.search(str(error)):  # numpy keeps the reason to itself
+        if number is None and re.search(r"requested and \d+ written", str(error)):  # numpy's message for a full disk
             number, message = errno.ENOSPC, "not everything could be written; is the disk full?"
         foreign = partial is not None and where is not None and not Path(os.fsdecode(where)).is_relative_to(partial)
         if number is None or foreign:
@@ -91,7 +77,8 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
         try:
             with partial.open("xb") as stream:  # never through a link that was put there
                 yield stream
-                flush(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -138,16 +125,15 @@ def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
 
 def _put_in_place(filled: Path, final: Path) -> None:
     refuse_link(final)
-    if os.path.lexists(final):
-        old = aside(final.with_name(f"{final.name}.old"))
+    old = aside(final.with_name(f"{final.name}.old"))
+    if final.exists():
         final.replace(old)
-        try:
-            filled.replace(final)
-        except OSError:
-            old.replace(final)
-            raise
-    else:
+    try:
         filled.replace(final)
+    except OSError:
+        if old.exists():
+            old.replace(final)
+        raise
     for replaced in _replaced(final):
         with suppress(OSError):  # the new folder is in place; what cannot be removed now goes with the next
             remove(replaced)

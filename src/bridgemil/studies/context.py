@@ -27,7 +27,7 @@ from bridgemil.evaluation.statistics import COMPARED
 from bridgemil.methods import BACKBONE, BUDGET
 from bridgemil.report.benchmark import paper
 from bridgemil.runs import AuditWarning, RunStore, merged
-from bridgemil.storage.checksums import file_checksum
+from bridgemil.storage.artifact import file_checksum
 from bridgemil.studies.findings import Findings, prose
 
 if TYPE_CHECKING:
