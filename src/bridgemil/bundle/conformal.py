@@ -1,0 +1,118 @@
+"""Prediction sets with a stated coverage, by class-conditional cross-conformal prediction (Vovk, 2015).
+
+A class is in the set of a recording unless its probability is lower than that of nearly all training subjects of the
+class, each predicted by the fold that held it out. A set may hold one class, several (undecided) or none (unlike every
+class). If training and new recordings are exchangeable, the set holds the true class with at least the stated
+probability, in every class alike (approximately: the folds' models are averaged for a new recording).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.errors import BadUse
+
+Floats = NDArray[np.float64]
+COVERAGE = 0.9
+
+
+@dataclass(frozen=True)
+class PredictionSets:
+    """Prediction sets for K classes.
+
+    Parameters
+    ----------
+    scores : mapping of str to ndarray
+        Of each class, the held-out probabilities of that class among its own training subjects, ascending.
+    coverage : float
+        Share of recordings whose set is to hold the true class.
+    """
+
+    scores: Mapping[str, Floats]
+    coverage: float = COVERAGE
+
+    @classmethod
+    def fit(cls, p: Floats, y: NDArray[np.int64], classes: Sequence[str], coverage: float = COVERAGE) -> PredictionSets:
+        """From held-out probabilities (n, K) and class numbers (n,).
+
+        Parameters
+        ----------
+        p : ndarray of shape (n, K)
+            Held-out, calibrated probabilities.
+        y : ndarray of shape (n,)
+            Class numbers.
+        classes : sequence of str
+            The K names.
+        coverage : float
+            Above 0, below 1.
+        """
+        if not 0 < coverage < 1:
+            raise BadUse(f"the coverage must be above 0 and below 1, got {coverage:g}")
+        return cls({name: np.sort(p[y == k, k]) for k, name in enumerate(classes)}, coverage)
+
+    def p_values(self, probabilities: Sequence[float] | Floats) -> dict[str, float]:
+        """Conformal p-value of each class: the share of its subjects, this one included, with no higher probability.
+
+        Parameters
+        ----------
+        probabilities : sequence of float, length K
+            Calibrated probabilities of one recording, in the order of the classes.
+        """
+        return {
+            name: (1 + int(np.searchsorted(own, p, side="right"))) / (1 + len(own))
+            for (name, own), p in zip(self.scores.items(), probabilities, strict=True)
+        }
+
+    def __call__(self, probabilities: Sequence[float] | Floats) -> list[str]:
+        """The prediction set of one recording."""
+        return [name for name, p in self.p_values(probabilities).items() if p > 1 - self.coverage + 1e-12]
+
+    @property
+    def too_few(self) -> list[str]:
+        """Classes with too few subjects for the coverage: they are in every set."""
+        return [name for name, own in self.scores.items() if (1 + len(own)) * (1 - self.coverage) < 1 - 1e-12]
+
+    def for_json(self) -> dict[str, Any]:
+        """As a bundle stores it."""
+        return {"coverage": self.coverage, "scores": {name: own.tolist() for name, own in self.scores.items()}}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> PredictionSets:
+        """Inverse of ``for_json``."""
+        return cls({name: np.array(own) for name, own in content["scores"].items()}, float(content["coverage"]))
+
+
+def cross_coverage(
+    p: Floats, y: NDArray[np.int64], folds: NDArray[np.int64], classes: Sequence[str], coverage: float = COVERAGE
+) -> dict[str, Any]:
+    """Coverage and size of the sets of held-out subjects, each set from the subjects of the other folds.
+
+    Parameters
+    ----------
+    p, y, folds : ndarray
+        Held-out probabilities (n, K), class numbers and folds (n,).
+    classes : sequence of str
+        The K names.
+    coverage : float
+        The stated coverage.
+    """
+    sets: list[list[str]] = [[] for _ in y]
+    for fold in np.unique(folds):
+        made = PredictionSets.fit(p[folds != fold], y[folds != fold], classes, coverage)
+        for i in np.flatnonzero(folds == fold):
+            sets[i] = made(p[i])
+    hit = np.array([classes[k] in own for k, own in zip(y, sets, strict=True)])
+    size = np.array([len(own) for own in sets])
+    return {
+        "stated": coverage,
+        "coverage": float(hit.mean()),
+        "by_class": {name: float(hit[y == k].mean()) for k, name in enumerate(classes)},
+        "one_class": float((size == 1).mean()),
+        "several": float((size > 1).mean()),
+        "none": float((size == 0).mean()),
+    }

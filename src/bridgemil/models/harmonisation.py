@@ -1,0 +1,206 @@
+"""Harmonisation: differences between sites, and effects of covariates, removed from a subject's features.
+
+Every feature of a site is shifted and scaled to the mean and the within-site standard deviation of the training sites,
+as ComBat does (Johnson et al., 2007), with the site's variance shrunk towards the pooled one. The linear effect of
+covariates is estimated on control subjects. Both are an affine map of the features, so that the map of a subject's mean
+is the mean of its mapped windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.cohort.tables import is_missing
+from bridgemil.errors import BadData
+
+Floats = NDArray[np.float64]
+Scale = tuple[Floats, Floats]  # x -> (x - first) / second, of F features each
+
+PRIOR = 10  # subjects that the pooled variance counts for when a site's variance is shrunk towards it
+TINY = 1e-8
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """The linear effect of P covariates on F features, estimated on control subjects."""
+
+    codes: Mapping[str, Mapping[str, float]]  # of each column its two values as numbers; empty for a number
+    centre: Floats  # P
+    effect: Floats  # P x F, per unit
+
+    @classmethod
+    def fit(cls, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], features: Floats) -> Covariates:
+        """Least squares on one row of columns and of features (n x F) per control subject.
+
+        Parameters
+        ----------
+        rows : sequence of mapping
+            Columns of each subject.
+        columns : sequence of str
+            Names of the covariates.
+        features : ndarray of shape (n, F)
+            Mean features of the same subjects.
+        """
+        codes = {column: _codes(column, [row.get(column) for row in rows]) for column in columns}
+        values = np.stack([_values(row, codes) for row in rows])
+        centre = values.mean(axis=0)
+        effect, *_ = np.linalg.lstsq(values - centre, features - features.mean(axis=0), rcond=None)
+        return cls(codes, centre, effect)
+
+    def of(self, row: Mapping[str, Any]) -> Floats:
+        """What the covariates of a subject add to its features, relative to the mean control subject; F."""
+        return np.asarray((_values(row, self.codes) - self.centre) @ self.effect)
+
+
+def _codes(column: str, values: Sequence[Any]) -> dict[str, float]:
+    """The two values of a column such as sex as 0 and 1; none for numbers."""
+    known = [value for value in values if not is_missing(value)]
+    if all(_is_number(value) for value in known):
+        return {}
+    names = sorted({str(value) for value in known})
+    if len(names) > 2:
+        raise BadData(
+            f"column {column!r} has {len(names)} values; to adjust for it, it must hold numbers or two values"
+        )
+    return {name: float(number) for number, name in enumerate(names)}
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return bool(np.isfinite(float(value)))
+    except (TypeError, ValueError):
+        return False
+
+
+def _values(row: Mapping[str, Any], codes: Mapping[str, Mapping[str, float]]) -> Floats:
+    """The covariates of one subject as numbers, P."""
+    found = []
+    for column, names in codes.items():
+        value = row.get(column)
+        if is_missing(value) or (str(value) not in names if names else not _is_number(value)):
+            raise BadData(
+                f"subject {row.get('subject', '')}: no usable value of {column!r} ({value}); leave the subject out, or "
+                "do not adjust for this column"
+            )
+        found.append(names[str(value)] if names else float(value))
+    return np.array(found)
+
+
+@dataclass(frozen=True)
+class Harmonisation:
+    """Maps a subject's features to those of the training sites.
+
+    Parameters
+    ----------
+    column : str
+        The column that holds the site.
+    sites : mapping of str to tuple of ndarray
+        Of each known site, what is subtracted from each feature and what it is divided by. The site ``""`` is that of
+        recordings whose site is not known.
+    covariates : Covariates, optional
+        Their effect is subtracted as well.
+    """
+
+    column: str = "site"
+    sites: Mapping[str, Scale] = field(default_factory=dict)
+    covariates: Covariates | None = None
+
+    def scale(self, row: Mapping[str, Any] | None = None) -> Scale | None:
+        """The map of a subject, x -> (x - first) / second; None where it changes nothing.
+
+        Parameters
+        ----------
+        row : mapping, optional
+            The subject's columns. Without them the recording is of an unknown site.
+        """
+        row = row or {}
+        scale = self.sites.get(str(row.get(self.column, "")), self.sites.get(""))
+        if self.covariates is None:
+            return scale
+        first, second = scale or (np.zeros(1), np.ones(1))
+        return first + second * self.covariates.of(row), second
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The sites' maps by name, as a model stores them."""
+        return {
+            f"harmonisation.{part}.{name}": np.asarray(values)
+            for name, scale in self.sites.items()
+            for part, values in zip(("first", "second"), scale, strict=True)
+        } | ({} if self.covariates is None else {"harmonisation.centre": self.covariates.centre,
+                                                 "harmonisation.effect": self.covariates.effect})  # fmt: skip
+
+    def for_json(self) -> dict[str, Any]:
+        """What ``tensors`` does not hold."""
+        codes = None if self.covariates is None else {name: dict(own) for name, own in self.covariates.codes.items()}
+        return {"column": self.column, "covariates": codes}
+
+    @classmethod
+    def from_stored(cls, content: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Harmonisation:
+        """Inverse of ``for_json`` and ``tensors``."""
+        prefix = "harmonisation.first."
+        names = [name.removeprefix(prefix) for name in tensors if name.startswith(prefix)]
+        sites = {
+            name: (np.asarray(tensors[prefix + name]), np.asarray(tensors[f"harmonisation.second.{name}"]))
+            for name in names
+        }
+        codes, covariates = content["covariates"], None
+        if codes is not None:
+            covariates = Covariates(
+                codes, np.asarray(tensors["harmonisation.centre"]), np.asarray(tensors["harmonisation.effect"])
+            )
+        return cls(content["column"], sites, covariates)
+
+
+def location_scale(features: Floats, mean: Floats, deviation: Floats) -> Scale:
+    """The map from a site, known by some of its subjects, to a given mean and standard deviation.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, F)
+        Mean features of subjects of the site, two or more.
+    mean, deviation : ndarray of shape (F,)
+        Of the subjects that the features are mapped to.
+
+    Returns
+    -------
+    tuple of ndarray
+        x -> (x - first) / second.
+    """
+    n = len(features)
+    if n < 2:
+        raise BadData(f"the features of a site are estimated from at least 2 subjects, not {n}")
+    variance = ((n - 1) * features.var(axis=0, ddof=1) + PRIOR * deviation**2) / (n - 1 + PRIOR)
+    ratio = np.sqrt(np.maximum(variance, TINY)) / np.maximum(deviation, np.sqrt(TINY))
+    return features.mean(axis=0) - mean * ratio, ratio
+
+
+def fit_sites(
+    means: Callable[[str], Floats], training: Mapping[str, Sequence[str]], others: Mapping[str, Sequence[str]]
+) -> dict[str, Scale]:
+    """The maps of all sites to the pooled training sites.
+
+    Parameters
+    ----------
+    means : callable
+        Mean features (F,) of a subject.
+    training : mapping of str to sequence of str
+        Of each site in training, the training subjects that it is known by.
+    others : mapping of str to sequence of str
+        The same of sites without training subjects.
+    """
+    rows = {site: np.stack([means(subject) for subject in subjects]) for site, subjects in training.items()}
+    pooled = np.concatenate(list(rows.values()))
+    within = np.concatenate([values - values.mean(axis=0) for values in rows.values()])
+    mean = pooled.mean(axis=0)
+    deviation = np.sqrt(np.square(within).sum(axis=0) / max(len(within) - len(rows), 1))
+    rows |= {site: np.stack([means(subject) for subject in subjects]) for site, subjects in others.items()}
+    try:
+        return {site: location_scale(values, mean, deviation) for site, values in rows.items()}
+    except BadData as error:
+        few = [f"{site} ({len(values)})" for site, values in rows.items() if len(values) < 2]
+        raise BadData(f"sites with too few subjects to be adjusted: {', '.join(few)}; {error}") from None
