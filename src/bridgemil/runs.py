@@ -58,6 +58,7 @@ def run_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int
     """Everything that decides a run's result; not the device, threads, paths or the fold's number."""
     ids: list[Any] = [sorted(subjects.train), sorted(subjects.validation), sorted(subjects.test)]
     ids += _kept(subjects, {*subjects.train, *subjects.validation, *subjects.test})
+    ids += _harmonised(subjects)
     return digest([settings.changed, cohort_hash, ids, seed, RESULTS_VERSION])[:24]
 
 
@@ -67,8 +68,14 @@ def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: 
         return None
     changed = settings.changed
     network = [changed["backbone"], settings.backbone_options, settings.code]
-    ids: list[Any] = [sorted(subjects.train), *_kept(subjects, set(subjects.train))]
+    ids: list[Any] = [sorted(subjects.train), *_kept(subjects, set(subjects.train)), *_harmonised(subjects)]
     return digest([changed["stage1"], network, cohort_hash, *ids, seed, RESULTS_VERSION])[:24]
+
+
+def _harmonised(subjects: Fold) -> list[Any]:
+    """Who and what decides the harmonisation of features; nothing where there is none."""
+    sites = {site: sorted(own) for site, own in subjects.sites.items()}
+    return [sites, {subject: dict(row) for subject, row in subjects.rows.items()}] if subjects.rows else []
 
 
 def _kept(subjects: Fold, ids: set[str]) -> list[Any]:

@@ -35,7 +35,8 @@ def fold_of(metadata: Mapping[str, Any]) -> Fold:
     """The training, validation and test subjects of a run, from the content of its run.json."""
     kept = {subject: tuple(rows) for subject, rows in (metadata.get("kept") or {}).items()}
     train, validation, test = (tuple(metadata.get(side) or ()) for side in ("train", "validation", "test"))
-    return Fold(int(metadata.get("fold") or 1), train, validation, test, kept)
+    sites = {site: tuple(own) for site, own in (metadata.get("sites") or {}).items()}
+    return Fold(int(metadata.get("fold") or 1), train, validation, test, kept, sites, metadata.get("rows") or {})
 
 
 def _predicted(inputs: AuditInput) -> Finding:

@@ -101,7 +101,8 @@ class _Run:
         if model.features is not None and not fold.kept:
             yield from self._features(model.features, fold.test[:MOST_SUBJECTS])
         for subject in fold.test[:MOST_SUBJECTS]:
-            p, before = model.predict(used.windows(subject)).probabilities, stored.loc[subject].to_numpy(dtype=float)
+            bound = model.for_subject(fold.rows.get(subject, {}))
+            p, before = bound.predict(used.windows(subject)).probabilities, stored.loc[subject].to_numpy(dtype=float)
             same = np.allclose(p, before, atol=10 * CLOSE)
             yield "predictions", "" if same else f"its model gives {_p(p)} for {subject}, its predictions {_p(before)}"
         if isinstance(model, BaselineModel) and self._can_refit(model, fold):

@@ -37,6 +37,10 @@ class Fold:
         Subject ids.
     kept
         Of whom only some windows are used: their numbers, ascending. Who is not named is used whole.
+    sites
+        Of each site, the subjects that its features are known by, where features are harmonised.
+    rows
+        The columns (site, age, …) that harmonisation uses, by subject.
     """
 
     fold: int
@@ -44,6 +48,8 @@ class Fold:
     validation: tuple[str, ...]
     test: tuple[str, ...]
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

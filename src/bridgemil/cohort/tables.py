@@ -10,7 +10,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -225,3 +225,15 @@ def stated_seconds(path: Path | None) -> float:
 
 def _name(path: Path | None) -> str:
     return plain(path.name) if path is not None else ""
+
+
+CONTROL_NAMES = frozenset(  # compared without capitals; _ and - are spaces
+    "control controls healthy normal hc cn nc ctrl ctl con c h n hv hs td nt cu norm comparison unaffected "
+    "neurotypical negative neg no 0".split()
+) | {"healthy control", "healthy controls", "healthy volunteer", "healthy subject", "cognitively normal",
+     "cognitively unimpaired", "normal control", "normal controls", "typically developing"}  # fmt: skip
+
+
+def control_classes(classes: Sequence[str]) -> list[str]:
+    """The classes whose names are known for control subjects: ``HC``, ``healthy``, ``control``, …"""
+    return [name for name in classes if " ".join(re.split(r"[\s_-]+", name.casefold())).strip() in CONTROL_NAMES]

@@ -15,6 +15,7 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results, averaged, gather
+from bridgemil.evaluation.sites import harmonised
 from bridgemil.methods import Settings, changed_from_budget
 from bridgemil.runs import AuditWarning, RunStore, merged, run_identity, stage1_identity
 
@@ -79,8 +80,10 @@ class Experiment:
 
         This is where it is decided that a method that selects nothing trains on all folds but the test fold.
         """
-        folds = self.split.cv_folds((member or self.settings).selects)
-        return folds if self.drawn is None else self.drawn(folds)
+        chosen = member or self.settings
+        folds = self.split.cv_folds(chosen.selects)
+        folds = folds if self.drawn is None else self.drawn(folds)
+        return [harmonised(fold, self.cohort, chosen) for fold in folds] if chosen.harmonises else folds
 
     def jobs(self, seed: int) -> list[Job]:
         """The runs of one seed, member after member and fold after fold."""

@@ -9,7 +9,6 @@ Several seeds judge the same subjects. A subject counts once, with the share of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from bridgemil.cohort.tables import control_classes
 from bridgemil.errors import BadUse, one_of
 from bridgemil.evaluation.diagnostic_accuracy import (
     ARGMAX,
@@ -37,11 +37,6 @@ from bridgemil.evaluation.diagnostic_accuracy import (
 if TYPE_CHECKING:
     import pandas as pd
 
-CONTROL_NAMES = frozenset(  # compared without capitals; _ and - are spaces
-    "control controls healthy normal hc cn nc ctrl ctl con c h n hv hs td nt cu norm comparison unaffected "
-    "neurotypical negative neg no 0".split()
-) | {"healthy control", "healthy controls", "healthy volunteer", "healthy subject", "cognitively normal",
-     "cognitively unimpaired", "normal control", "normal controls", "typically developing"}  # fmt: skip
 Row = tuple[str, str, float | None, Proportion]  # class, measure, prevalence, its value
 TITLES = {"sensitivity": "sensitivity", "specificity": "specificity", "ppv": "PPV", "npv": "NPV"}
 INTERVALS = (
@@ -57,8 +52,8 @@ def positive_class(classes: Sequence[str], named: str | None = None) -> tuple[st
     classes
         Two names.
     named : optional
-        The user's choice. By default the class that is not in ``CONTROL_NAMES``; where both or neither are, the second
-        in sorted order (class number 1, scikit-learn's convention).
+        The user's choice. By default the class that is not named as controls; where both or neither are, the second in
+        sorted order (class number 1, scikit-learn's convention).
 
     Returns
     -------
@@ -67,7 +62,7 @@ def positive_class(classes: Sequence[str], named: str | None = None) -> tuple[st
     if named is not None:
         one_of("positive class", named, classes)
         return named, "as given"
-    controls = [name for name in classes if " ".join(re.split(r"[\s_-]+", name.casefold())).strip() in CONTROL_NAMES]
+    controls = control_classes(classes)
     if len(controls) == 1:
         return next(name for name in classes if name not in controls), f"{controls[0]} is interpreted as the controls"
     what = "both names are" if controls else "neither name is"

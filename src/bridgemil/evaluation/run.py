@@ -86,7 +86,7 @@ class Run:
         subjects, cache = self.subjects, self._cache(store, identity)
         fitted = fit(
             self.used, subjects.train, subjects.validation, self.settings, self.seed,
-            device=device, cache=cache, watch=watch,
+            device=device, cache=cache, watch=watch, sites=subjects.sites, rows=subjects.rows,
         )  # fmt: skip
         # Only now are the test subjects' windows read.
         predictions = {subject: self._predict(fitted.model, subject, cache) for subject in subjects.test}
@@ -98,6 +98,7 @@ class Run:
         record, signal = self.used.records[subject], self.used.signal
         shape = record.n_windows, signal.n_channels, signal.n_times
         bag = LazyBag(shape, lambda: self.used.windows(subject))
+        model = model.for_subject(self.subjects.rows.get(subject, {}))
         return model.predict(bag, lambda key, compute: cache.features(key, record.signal_hash, compute))
 
     def _cache(self, store: RunStore, identity: str) -> RunCache:
@@ -151,6 +152,9 @@ class Run:
             content["bands_left_out"] = dict(left_out)
         if self.subjects.kept:
             content["kept"] = {subject: list(rows) for subject, rows in self.subjects.kept.items()}
+        if self.subjects.rows:
+            content["sites"] = {site: list(own) for site, own in self.subjects.sites.items()}
+            content["rows"] = {subject: dict(row) for subject, row in self.subjects.rows.items()}
         write_json(folder / "run.json", content)
 
     def _rows(self, predictions: Mapping[str, Prediction]) -> pd.DataFrame:

@@ -79,6 +79,8 @@ class WindowSet:
     arrays : callable, optional
         ``arrays(subject)`` gives the array to read instead of the cohort's windows, n x F or n x C x T float32: the
         features of a front end, memory-mapped.
+    scale_of : callable, optional
+        ``scale_of(subject)`` gives the scale of one subject instead (F each), or None: harmonised features.
 
     Attributes
     ----------
@@ -96,6 +98,7 @@ class WindowSet:
         subjects: Sequence[str],
         scale: Scale | None,
         arrays: Callable[[str], NDArray[np.float32]] | None = None,
+        scale_of: Callable[[str], Scale | None] | None = None,
     ) -> None:
         records = [cohort.records[subject] for subject in subjects]
         self.subjects, self.n_classes = tuple(subjects), len(cohort.classes)
@@ -110,6 +113,8 @@ class WindowSet:
         per_channel = (-1, *(1 for _ in self.shape[1:]))
         # In the shape of a window: a subtraction that need not repeat a number over time is twice as fast.
         self._scale = scale and [np.broadcast_to(v.reshape(per_channel), self.shape).astype(np.float32) for v in scale]
+        own = [None if scale_of is None else scale_of(subject) for subject in subjects]
+        self._own = [each and [values.astype(np.float32) for values in each] for each in own]
         self._open: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
         self._opening = threading.Lock()
         self._chunk = max(1, CHUNK_BYTES // (4 * int(np.prod(self.shape))))
@@ -150,7 +155,7 @@ class WindowSet:
             array, places = self._kept_open(i), order[bounds[i] : bounds[i + 1]]
             rows = sorted_index[bounds[i] : bounds[i + 1]] - self._starts[i]
             for place, row in zip(places.tolist(), rows.tolist(), strict=True):
-                self._normalise(array[row], windows[place])
+                self._normalise(i, array[row], windows[place])
         return torch.from_numpy(windows)
 
     def bag(self, i: int) -> Tensor:
@@ -167,13 +172,14 @@ class WindowSet:
         array = self._opened(i)[first:last]
         windows = np.empty(array.shape, dtype=np.float32)
         for start in range(0, len(array), self._chunk):
-            self._normalise(array[start : start + self._chunk], windows[start : start + self._chunk])
+            self._normalise(i, array[start : start + self._chunk], windows[start : start + self._chunk])
         return torch.from_numpy(windows)
 
-    def _normalise(self, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
-        if self._scale is not None:
-            np.subtract(source, self._scale[0], out=target)
-            np.divide(target, self._scale[1], out=target)
+    def _normalise(self, i: int, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
+        scale = self._own[i] or self._scale
+        if scale is not None:
+            np.subtract(source, scale[0], out=target)
+            np.divide(target, scale[1], out=target)
         else:
             target[...] = source
 

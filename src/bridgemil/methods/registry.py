@@ -14,6 +14,7 @@ from bridgemil.learning.objectives import OBJECTIVES, STAGE1
 from bridgemil.learning.settings import STAGE2
 from bridgemil.registry import OTHER_COLOURS, Entry
 
+HARMONISATION = ("site_adjust", "site_column", "site_controls", "control", "adjust")  # of methods on fixed features
 REFERENCE = "baselines.reference"  # one setting of ``bandpower``, ``tangent`` and ``covariance``
 JOIN = "+"  # A+B is the ensemble of the methods A and B
 # Where the user names none: what did best on the development data over all its forms (docs/results.md).
@@ -176,6 +177,8 @@ def has_setting(method: str, key: str) -> bool:
     part, _, name = key.partition(".")
     if JOIN in method:
         return any(has_setting(member, key) for member in method.split(JOIN))
+    if key in HARMONISATION:
+        return True
     if key == REFERENCE:
         return method not in baselines.names() or "reference" in baselines.get(method).Settings.model_fields
     if method in baselines.names():

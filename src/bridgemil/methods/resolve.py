@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from bridgemil import aggregators, baselines, user_code
+from bridgemil.cohort.tables import control_classes
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.objectives import STAGE1, AnyStage1Settings
 from bridgemil.learning.settings import Stage2Settings
@@ -15,6 +16,7 @@ from bridgemil.methods.registry import (
     ABLATIONS,
     BACKBONE,
     BUDGET,
+    HARMONISATION,
     JOIN,
     METHODS,
     PAPER,
@@ -49,12 +51,29 @@ class Settings(BaseModel):
     stage1: AnyStage1Settings | None = None
     stage2: Stage2Settings | None = None
     baseline: dict[str, Any] | None = None
+    site_adjust: Literal["none", "people", "controls"] = Field(
+        "none", description="remove location and scale of features per site, known by all its subjects or its controls"
+    )
+    site_column: str = Field("site", description="column that holds the site")
+    site_controls: int = Field(15, ge=2, description="controls of a test site that are set aside for its adjustment")
+    control: str | None = Field(None, description="the control class; by default the one named control, healthy, …")
+    adjust: tuple[str, ...] = Field((), description="columns whose linear effect, estimated on controls, is removed")
     members: tuple[Settings, ...] = Field((), description="of an ensemble, whose own settings are its members'")
+
+    @field_validator("adjust", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
     @property
     def is_network(self) -> bool:
         """Whether something is trained by steps; a baseline is not."""
         return self.stage2 is not None
+
+    @property
+    def harmonises(self) -> bool:
+        """Whether features are adjusted for sites or covariates."""
+        return self.site_adjust != "none" or bool(self.adjust)
 
     @property
     def recorded(self) -> bool:
@@ -188,10 +207,12 @@ def _with_reference(method: str, backbone: str, changes: Mapping[str, Any]) -> d
 
 def _baseline_settings(method: str, user: dict[str, Any]) -> Settings:
     values = _part(user, "baseline")
+    adjusted = {key: user.pop(key) for key in HARMONISATION if key in user}
     for part in user:
         raise BadUse(f"{method} is a baseline; there is nothing to set in {part} (its own settings: baseline.…)")
     checked = parse(baselines.get(method).Settings, values, prefix="baseline")
-    return Settings(method=method, baseline=checked.model_dump(mode="json", exclude_defaults=True))
+    own = checked.model_dump(mode="json", exclude_defaults=True)
+    return parse(Settings, {"method": method, "baseline": own} | adjusted)
 
 
 def _network_settings(
@@ -283,7 +304,32 @@ def _tried(cohort: Cohort, chosen: Settings) -> Settings:
                 f"{chosen.method}: {chosen.backbone} is a fixed front end and a linear layer; there are no samples to "
                 "hide and predict"
             )
+    if chosen.harmonises:
+        chosen = chosen.model_copy(update={"control": _control(cohort, chosen)})
     return chosen if code is None else chosen.model_copy(update={"code": code})
+
+
+def _control(cohort: Cohort, chosen: Settings) -> str:
+    """The control class of a cohort, for a method whose features can be adjusted."""
+    from bridgemil import backbones
+
+    if chosen.backbone is not None and not backbones.has_front_end(chosen.backbone):
+        raise BadUse(
+            f"{chosen.backbone} has no fixed features that could be adjusted for sites or covariates; site_adjust and "
+            "--adjust are for bandpower, tangent and covariance"
+        )
+    if chosen.site_adjust != "none":
+        cohort.column(chosen.site_column)
+    for column in chosen.adjust:
+        cohort.column(column)
+    if chosen.control is not None:
+        one_of("control class", chosen.control, cohort.classes)
+        return chosen.control
+    controls = control_classes(cohort.classes)
+    if len(controls) != 1:
+        found = "several classes are" if controls else "no class is"
+        raise BadUse(f"{found} named as controls among {', '.join(cohort.classes)}; name it: --set control=CLASS")
+    return controls[0]
 
 
 def flat(changes: Mapping[str, Any]) -> dict[str, Any]:

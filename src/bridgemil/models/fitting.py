@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.subset import CohortSubset
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
+from bridgemil.models.harmonisation import Harmonisation, Scale, fit_harmonisation, mapped
 from bridgemil.models.loading import encoder_for, refuse_changed_code
 from bridgemil.models.model import (
     BaselineModel,
@@ -83,6 +84,8 @@ def fit(
     device: torch.device | None = None,
     cache: FitCache | None = None,
     watch: Watch | None = None,
+    sites: Mapping[str, Sequence[str]] | None = None,
+    rows: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Fit:
     """Fit a network or a baseline on some subjects of a cohort.
 
@@ -103,6 +106,8 @@ def fit(
         Stores checkpoints, Stage 1 encoders and features.
     watch : callable, optional
         Called after every epoch.
+    sites, rows : mapping, optional
+        Where features are harmonised: of each site the subjects that it is known by, and columns by subject (``Fold``).
 
     Returns
     -------
@@ -117,11 +122,38 @@ def fit(
         raise BadUse(
             f"{settings.title} selects nothing, so that its validation subjects would be unused; train on them instead"
         )
+    adjust = partial(_harmonisation, cohort, cache, settings, sorted(train), sites or {}, rows or {})
     if settings.is_network:
         import torch
 
-        return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), cache, watch)
-    return _fit_baseline(cohort, train, facts, cache)
+        return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), cache, adjust, watch)
+    return _fit_baseline(cohort, train, facts, cache, adjust)
+
+
+# From features to their harmonisation (None: none) and to the map of each subject's features.
+Adjust = Callable[[Features], tuple[Harmonisation | None, Callable[[str], Scale | None]]]
+
+
+def _harmonisation(
+    cohort: Cohort,
+    cache: FitCache,
+    settings: Settings,
+    train: Sequence[str],
+    sites: Mapping[str, Sequence[str]],
+    rows: Mapping[str, Mapping[str, Any]],
+    features: Features,
+) -> tuple[Harmonisation | None, Callable[[str], Scale | None]]:
+    """The harmonisation of these features, estimated on subjects' means, and the map of each subject (``Adjust``)."""
+    if not settings.harmonises:
+        return None, lambda subject: None
+
+    def mean(subject: str) -> NDArray[np.float64]:
+        values = features_of(cache, features, cohort, subject)
+        return values.mean(axis=0, dtype=np.float64) if features.per_window else values
+
+    controls = [subject for subject in train if cohort.records[subject].label == settings.control]
+    found = fit_harmonisation(settings.site_column, sites, settings.adjust, rows, mean, train, controls)
+    return found, lambda subject: found.scale(rows[subject])
 
 
 def fit_whole(
@@ -158,15 +190,16 @@ def roles(
     return (tuple(train), tuple(validation)) if settings.selects else ((*train, *validation), ())
 
 
-def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, cache: FitCache) -> Fit:
+def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, cache: FitCache, adjust: Adjust) -> Fit:
     begun = time.perf_counter()
     baseline = baselines.create(facts.settings.method, facts.settings.baseline or {}, facts.signal)
     ids, features = sorted(train), Features.of_baseline(facts.settings, baseline)
     prepare_features(cache, features, cohort, ids)
-    rows = [features_of(cache, features, cohort, subject) for subject in ids]
+    harmonisation, scale_of = adjust(features)
+    rows = [mapped(features_of(cache, features, cohort, subject), scale_of(subject)) for subject in ids]
     y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in ids])
     classifier = baseline.fit(np.stack(rows), y, len(facts.classes), facts.seed)
-    return Fit(BaselineModel(facts, baseline, classifier), [], None, time.perf_counter() - begun, 1)
+    return Fit(BaselineModel(facts, baseline, classifier, harmonisation), [], None, time.perf_counter() - begun, 1)
 
 
 def features_of(cache: FitCache, features: Features, cohort: Cohort, subject: str) -> NDArray[Any]:
@@ -207,6 +240,7 @@ def _fit_network(
     facts: ModelFacts,
     device: torch.device,
     cache: FitCache,
+    adjust: Adjust,
     watch: Watch | None,
 ) -> Fit:
     import torch
@@ -223,19 +257,20 @@ def _fit_network(
         refuse_changed_code(settings, facts.signal)
         streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
-        arrays = None
+        arrays, harmonisation, scale_of = None, None, None
         if (features := Features.of_encoder(encoder)) is not None:
             prepare_features(cache, features, cohort, [*ids, *sorted(validation)])
             arrays = partial(features_of, cache, features, cohort)
+            harmonisation, scale_of = adjust(features)
         scale = cohort.normalisation(ids) if arrays is None else None
-        training = WindowSet(cohort, ids, scale, arrays)
-        validating = WindowSet(cohort, sorted(validation), scale, arrays) if validation else None
+        training = WindowSet(cohort, ids, scale, arrays, scale_of)
+        validating = WindowSet(cohort, sorted(validation), scale, arrays, scale_of) if validation else None
         before, seconds = _stage1(encoder, training, settings, streams, device, cache, watch)
         network, trained = train_network(
             encoder, settings.backbone, training, validating, settings.stage2, streams, device,
             pretrained=settings.stage1 is not None, keep=cache.checkpoint(), watch=watch,
         )  # fmt: skip
-    model = NetworkModel(facts, network, scale, device)
+    model = NetworkModel(facts, network, scale, device, harmonisation)
     return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
 
 

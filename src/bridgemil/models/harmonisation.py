@@ -87,7 +87,7 @@ def _values(row: Mapping[str, Any], codes: Mapping[str, Mapping[str, float]]) ->
                 f"subject {row.get('subject', '')}: no usable value of {column!r} ({value}); leave the subject out, or "
                 "do not adjust for this column"
             )
-        found.append(names[str(value)] if names else float(value))
+        found.append(names[str(value)] if names else float(str(value)))
     return np.array(found)
 
 
@@ -177,6 +177,52 @@ def location_scale(features: Floats, mean: Floats, deviation: Floats) -> Scale:
     variance = ((n - 1) * features.var(axis=0, ddof=1) + PRIOR * deviation**2) / (n - 1 + PRIOR)
     ratio = np.sqrt(np.maximum(variance, TINY)) / np.maximum(deviation, np.sqrt(TINY))
     return features.mean(axis=0) - mean * ratio, ratio
+
+
+def mapped(features: NDArray[Any], scale: Scale | None) -> NDArray[Any]:
+    """Features (F or n x F) after a map; unchanged where there is none."""
+    return features if scale is None else ((features - scale[0]) / scale[1]).astype(features.dtype)
+
+
+def fit_harmonisation(
+    column: str,
+    sites: Mapping[str, Sequence[str]],
+    covariates: Sequence[str],
+    rows: Mapping[str, Mapping[str, Any]],
+    means: Callable[[str], Floats],
+    train: Sequence[str],
+    controls: Sequence[str],
+) -> Harmonisation:
+    """Estimate the maps of sites, then the effect of covariates on what they leave.
+
+    Parameters
+    ----------
+    column : str
+        The column that holds the site.
+    sites : mapping of str to sequence of str
+        Of each site, the subjects that it is known by; none: sites are not adjusted.
+    covariates : sequence of str
+        Names of columns; none: nothing is removed.
+    rows : mapping of str to mapping
+        Columns by subject.
+    means : callable
+        Mean features (F,) of a subject.
+    train, controls : sequence of str
+        The training subjects, and those of them that are controls.
+    """
+    here = {str(rows[subject][column]) for subject in train} if sites else set()
+    known = {site: own for site, own in sites.items() if site in here}
+    scales = fit_sites(means, known, {site: own for site, own in sites.items() if site not in here}) if sites else {}
+    found = Harmonisation(column, scales)
+    if not covariates:
+        return found
+    if len(controls) < len(covariates) + 2:
+        raise BadData(
+            f"{len(controls)} training controls are too few to estimate the effect of {', '.join(covariates)}"
+        )
+    features = np.stack([mapped(means(subject), found.scale(rows[subject])) for subject in controls])
+    own_rows = [rows[subject] for subject in controls]
+    return Harmonisation(column, scales, Covariates.fit(own_rows, covariates, features))
 
 
 def fit_sites(

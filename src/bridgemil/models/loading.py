@@ -11,6 +11,7 @@ from bridgemil import backbones, baselines
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
+from bridgemil.models.harmonisation import Harmonisation
 from bridgemil.models.model import (
     KIND,
     METADATA,
@@ -79,12 +80,16 @@ def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = No
         }
         return EnsembleModel(facts, members)
     tensors, settings = read_tensors(artifact.path(f"{below}{WEIGHTS}")), facts.settings
+    harmonisation = None
+    if "harmonisation" in metadata:
+        arrays = {name: tensors.pop(name).numpy() for name in list(tensors) if name.startswith("harmonisation.")}
+        harmonisation = Harmonisation.from_stored(metadata["harmonisation"], arrays)
     if not settings.is_network:
         from bridgemil.baselines.classifiers import rebuild
 
         baseline = baselines.create(settings.method, settings.baseline or {}, facts.signal)
         numbers = {name: value.numpy() for name, value in tensors.items()}
-        return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers))
+        return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers), harmonisation)
     chosen = _backbone(settings, facts.signal, backbone)
     network = build(chosen, facts.signal, len(facts.classes))
     try:
@@ -93,7 +98,7 @@ def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = No
         raise artifact.bad(f"{below}{WEIGHTS}", f"does not fit its settings ({str(error).splitlines()[0]})") from None
     scale = (tensors["scale.mean"].numpy(), tensors["scale.std"].numpy()) if "scale.mean" in tensors else None
     where = torch.device(device)
-    return NetworkModel(facts, network.to(where).eval(), scale, where)
+    return NetworkModel(facts, network.to(where).eval(), scale, where, harmonisation)
 
 
 def _facts(artifact: Artifact, metadata: dict[str, Any]) -> ModelFacts:

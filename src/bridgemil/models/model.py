@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from bridgemil import baselines
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
+from bridgemil.models.harmonisation import Harmonisation, mapped
 from bridgemil.storage.artifact import new_artifact
 from bridgemil.storage.files import write_json
 
@@ -164,10 +166,33 @@ class Model(ABC):
         Its metadata.
     features : Features, optional
         What it computes first of a subject's windows, if that can be stored.
+    harmonisation : Harmonisation, optional
+        How these features are adjusted for the site and covariates of a subject.
     """
 
-    def __init__(self, facts: ModelFacts, features: Features | None = None) -> None:
-        self.facts, self.features = facts, features
+    def __init__(
+        self, facts: ModelFacts, features: Features | None = None, harmonisation: Harmonisation | None = None
+    ) -> None:
+        self.facts, self.features, self.harmonisation = facts, features, harmonisation
+        self.row: Mapping[str, Any] = {}  # columns of the subject to predict
+
+    def for_subject(self, row: Mapping[str, Any]) -> Self:
+        """The model for a subject of whom these columns are known; itself where it adjusts nothing.
+
+        Parameters
+        ----------
+        row : mapping
+            Site and covariates of the subject. Without them a recording is of an unknown site.
+        """
+        if self.harmonisation is None:
+            return self
+        bound = copy(self)
+        bound.row = row
+        return bound
+
+    def adjusted(self, features: NDArray[Any]) -> NDArray[Any]:
+        """Features of the subject, or of its windows (F or n x F), after harmonisation."""
+        return features if self.harmonisation is None else mapped(features, self.harmonisation.scale(self.row))
 
     @abstractmethod
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
@@ -212,7 +237,7 @@ class Model(ABC):
 
     def more(self) -> dict[str, Any]:
         """Further content of ``model.json``."""
-        return {}
+        return {} if self.harmonisation is None else {"harmonisation": self.harmonisation.for_json()}
 
     def save(self, folder: str | Path) -> None:
         """Write the model as an artifact, replacing the content of the folder.
@@ -227,10 +252,15 @@ class Model(ABC):
 
     def write(self, folder: Path) -> None:
         """Write the model's files into a folder that becomes an artifact."""
+        import torch
+
         from bridgemil.learning.checkpoint import write_tensors
 
         folder.mkdir(parents=True, exist_ok=True)
-        write_tensors(folder / WEIGHTS, self.tensors())
+        tensors = self.tensors()
+        if self.harmonisation is not None:
+            tensors |= {name: torch.from_numpy(values) for name, values in self.harmonisation.tensors().items()}
+        write_tensors(folder / WEIGHTS, tensors)
         write_json(folder / METADATA, self.facts.for_json() | self.more())
 
     def _check(self, bag: Bag) -> None:
@@ -247,9 +277,14 @@ class NetworkModel(Model):
     """An encoder with a window classifier or an aggregator."""
 
     def __init__(
-        self, facts: ModelFacts, network: WindowModel | BagModel, scale: Scale | None, device: torch.device
+        self,
+        facts: ModelFacts,
+        network: WindowModel | BagModel,
+        scale: Scale | None,
+        device: torch.device,
+        harmonisation: Harmonisation | None = None,
     ) -> None:
-        super().__init__(facts, Features.of_encoder(network.encoder))
+        super().__init__(facts, Features.of_encoder(network.encoder), harmonisation)
         self.network, self.scale, self.device = network, scale, device
 
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
@@ -284,7 +319,7 @@ class NetworkModel(Model):
 
         rows = _windows(bag) if self.features is None else self.features.of_bag(bag, remember)
         for first in range(0, len(rows), BLOCK):
-            part = np.array(rows[first : first + BLOCK], dtype=np.float32)
+            part = self.adjusted(np.array(rows[first : first + BLOCK], dtype=np.float32))
             yield torch.from_numpy(part if self.scale is None else normalised(part, self.scale))
 
     def tensors(self) -> dict[str, Tensor]:
@@ -303,8 +338,14 @@ class BaselineModel(Model):
 
     features: Features
 
-    def __init__(self, facts: ModelFacts, baseline: baselines.Baseline, classifier: Classifier) -> None:
-        super().__init__(facts, Features.of_baseline(facts.settings, baseline))
+    def __init__(
+        self,
+        facts: ModelFacts,
+        baseline: baselines.Baseline,
+        classifier: Classifier,
+        harmonisation: Harmonisation | None = None,
+    ) -> None:
+        super().__init__(facts, Features.of_baseline(facts.settings, baseline), harmonisation)
         self.baseline, self.classifier = baseline, classifier
 
     @property
@@ -320,17 +361,17 @@ class BaselineModel(Model):
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
         """Predict one subject; the contributions of windows to a linear classifier's logits are exact."""
         self._check(bag)
-        p = self.classifier.probabilities(self.features.of_bag(bag, remember)[None])[0]
+        p = self.classifier.probabilities(self.adjusted(self.features.of_bag(bag, remember))[None])[0]
         contributions = None
         if self.classifier.regressions() and (of_windows := self.window_features) is not None:
-            exact = self.classifier.contributions(of_windows.of_bag(bag, remember))
+            exact = self.classifier.contributions(self.adjusted(of_windows.of_bag(bag, remember)))
             contributions = None if exact is None else exact.astype(np.float32)
         return Prediction(int(p.argmax()), p, contributions=contributions)
 
     def embed(self, bag: NDArray[np.float32]) -> NDArray[Any]:
         """The features of the subject, 1 x f."""
         self._check(bag)
-        return self.baseline.features(bag)[None]
+        return self.adjusted(self.baseline.features(bag))[None]
 
     def tensors(self) -> dict[str, Tensor]:
         """The classifier's numbers."""
@@ -340,7 +381,7 @@ class BaselineModel(Model):
 
     def more(self) -> dict[str, Any]:
         """The kind of classifier that the numbers belong to."""
-        return {"classifier": self.classifier.kind}
+        return {"classifier": self.classifier.kind} | super().more()
 
 
 class EnsembleModel(Model):
@@ -364,6 +405,12 @@ class EnsembleModel(Model):
             if member.facts.signal != facts.signal or member.facts.classes != facts.classes:
                 raise BadData(f"{name}: its signal or classes are not those of the ensemble")
         self.members = dict(members)
+
+    def for_subject(self, row: Mapping[str, Any]) -> Self:
+        """Every member for this subject."""
+        bound = copy(self)
+        bound.members = {name: member.for_subject(row) for name, member in self.members.items()}
+        return bound
 
     def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
         """The mean of the members' predictions; the class with the highest probability is predicted."""

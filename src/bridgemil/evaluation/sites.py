@@ -1,0 +1,69 @@
+"""Sites: which subjects a fold's harmonisation is estimated from, and who is therefore not scored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.folds import Fold
+from bridgemil.cohort.tables import is_missing
+from bridgemil.errors import BadData
+from bridgemil.methods import Settings
+
+
+def harmonised(fold: Fold, cohort: Cohort, settings: Settings) -> Fold:
+    """The fold with the subjects that each site is known by.
+
+    A site with training subjects is known by them (``people``), or by the controls among them (``controls``). Another
+    site is known by its own subjects without their labels, which is transductive, or by some of its controls, who are
+    set aside: they are not scored.
+
+    Parameters
+    ----------
+    fold : Fold
+        Training, validation and test subjects.
+    cohort : Cohort
+        Their columns and labels.
+    settings : Settings
+        ``site_adjust``, ``site_column``, ``site_controls``, ``control`` and ``adjust``.
+    """
+    sides = (*fold.train, *fold.validation, *fold.test)
+    columns = [*([settings.site_column] if settings.site_adjust != "none" else []), *settings.adjust]
+    values = {name: dict(zip(cohort.subjects, cohort.column(name), strict=True)) for name in columns}
+    rows = {s: {"subject": s} | {name: _plain(values[name][s]) for name in columns} for s in sides}
+    if settings.site_adjust == "none":
+        return replace(fold, rows=rows)
+    if absent := sorted(s for s in sides if is_missing(rows[s][settings.site_column])):
+        raise BadData(f"no {settings.site_column} is known of {', '.join(absent)}; sites cannot be adjusted")
+    by_controls, sites, aside = settings.site_adjust == "controls", dict[str, tuple[str, ...]](), set[str]()
+    for side in (fold.train, fold.validation, fold.test):
+        of_side: dict[str, list[str]] = {}
+        for subject in side:
+            if not by_controls or cohort.records[subject].label == settings.control:
+                of_side.setdefault(str(rows[subject][settings.site_column]), []).append(subject)
+        for site, own in of_side.items():
+            if site not in sites and by_controls and side is fold.test:
+                own = _set_aside(site, own, settings)
+                aside.update(own)
+            sites.setdefault(site, tuple(sorted(own)))
+    if unknown := {str(rows[s][settings.site_column]) for s in sides} - set(sites):
+        raise BadData(f"{', '.join(sorted(unknown))}: no {settings.control} there; site_adjust=controls needs some")
+    return replace(fold, test=tuple(s for s in fold.test if s not in aside), sites=sites, rows=rows)
+
+
+def _set_aside(site: str, controls: list[str], settings: Settings) -> list[str]:
+    """Controls of a test site, drawn by a fixed rule that knows their ids only."""
+    if len(controls) < settings.site_controls + 2:
+        raise BadData(
+            f"{site}: {len(controls)} {settings.control}, of which {settings.site_controls} would be set aside; fewer "
+            "than two are left to score. Lower it: --set site_controls=N"
+        )
+    order = np.random.default_rng(0).permutation(len(controls))[: settings.site_controls]
+    return [sorted(controls)[i] for i in order]
+
+
+def _plain(value: object) -> object:
+    """A value as JSON and a hash keep it."""
+    return value if isinstance(value, str | int | float | None) else str(value)
