@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from bridgemil.cohort.tables import is_missing
+from bridgemil.cohort.tables import is_missing, natural_key
 from bridgemil.errors import BadData, BadUse, NotFound
 from bridgemil.storage.artifact import digest
 from bridgemil.storage.files import write_json
@@ -63,25 +63,34 @@ class FoldPlan:
     split_seed
         The seed of the split, if it is known.
     kind
-        How they were assigned: ``array_split``, ``sklearn``, ``groups``, or ``file`` for a split made by hand.
+        How they were assigned: ``array_split``, ``sklearn``, ``groups``, ``leave_out`` (one group per fold), or
+        ``file`` for a split made by hand.
     column
         Whose groups were kept together, if any were and it is known.
+    names
+        Of the folds, where they have any: the groups that are left out.
+    tested
+        Numbers, from 1, of the folds that are tested; none: all of them. An official test set is one tested fold.
     """
 
     folds: tuple[tuple[str, ...], ...]
     split_seed: int | None = None
     kind: str = "file"
     column: str | None = None
+    names: tuple[str, ...] = ()
+    tested: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         counts = Counter(subject for fold in self.folds for subject in fold)
         twice = sorted(subject for subject, count in counts.items() if count > 1)
         if twice:
             raise BadData(f"a split may hold a subject once; in several places: {', '.join(twice)}")
-        if len(self.folds) < 3:
-            raise BadUse(f"a split needs at least 3 folds (training, validation, test), not {len(self.folds)}")
+        if len(self.folds) < 2:
+            raise BadUse(f"a split needs at least 2 folds (training, test), not {len(self.folds)}")
         if not all(self.folds):
             raise BadData("a split has an empty fold")
+        if not set(self.tested) <= set(range(1, self.k + 1)):
+            raise BadData(f"a split of {self.k} folds cannot test fold {', '.join(map(str, self.tested))}")
 
     @property
     def k(self) -> int:
@@ -91,18 +100,21 @@ class FoldPlan:
     @property
     def hash(self) -> str:
         """Identifies the split: who is tested with whom, and validated on whom; not how it came about."""
-        rounds = sorted([sorted(r.test), sorted(r.validation)] for r in self.cv_folds())
-        return digest(rounds)
+        return digest(sorted([sorted(r.test), sorted(r.validation)] for r in self._rotation(selects=True)))
 
     @property
     def metadata(self) -> dict[str, Any]:
         """A short description of the split, as a run stores it."""
         metadata = {"kind": self.kind, "k": self.k, "split_seed": self.split_seed, "hash": self.hash[:12]}
-        return metadata | self._groups
+        return metadata | self._groups | ({"names": list(self.names)} if self.names else {})
 
     @property
     def title(self) -> str:
         """Title in tables and pages: ``10 folds, split seed 0``."""
+        if self.kind == "leave_out":
+            return f"leave one {self.column or 'group'} out: {', '.join(self.names) or self.k}"
+        if self.tested:
+            return f"test set of {sum(len(self.folds[i - 1]) for i in self.tested)} subjects, split {self.hash[:6]}"
         seed = "" if self.split_seed is None else f", split seed {self.split_seed}"
         groups = f", by groups of {self.column}" if self.column else ", by groups"
         how = {"array_split": "", "groups": groups, "sklearn": ", scikit-learn's"}.get(self.kind, "")
@@ -121,8 +133,18 @@ class FoldPlan:
         -------
         list of Fold
         """
+        if selects and self.k < 3:
+            raise BadUse(
+                f"a split of {self.k} folds has no subjects to select an epoch on; use a recipe that selects nothing "
+                "(--recipe ours), or a split of at least 3 folds"
+            )
+        return self._rotation(selects)
+
+    def _rotation(self, selects: bool) -> list[Fold]:
         folds = []
         for i in range(self.k):
+            if self.tested and i + 1 not in self.tested:
+                continue
             validation = self.folds[(i + 1) % self.k] if selects else ()
             apart = {*self.folds[i], *validation}
             train = tuple(s for fold in self.folds for s in fold if s not in apart)
@@ -157,7 +179,11 @@ class FoldPlan:
 
     def for_json(self) -> dict[str, Any]:
         """As a split file holds it."""
-        return {"split_seed": self.split_seed, "kind": self.kind, **self._groups, "folds": [*map(list, self.folds)]}
+        further = {"names": list(self.names), "tested": list(self.tested)}
+        return (
+            {"split_seed": self.split_seed, "kind": self.kind, **self._groups, "folds": [*map(list, self.folds)]}
+            | {name: values for name, values in further.items() if values}
+        )  # fmt: skip
 
     @property
     def _groups(self) -> dict[str, str]:
@@ -167,7 +193,35 @@ class FoldPlan:
     def from_json(cls, content: Mapping[str, Any]) -> FoldPlan:
         """Undo ``for_json``."""
         folds = tuple(tuple(map(str, fold)) for fold in content["folds"])
-        return cls(folds, content.get("split_seed"), content.get("kind", "file"), content.get("groups"))
+        names, tested = tuple(content.get("names") or ()), tuple(content.get("tested") or ())
+        return cls(folds, content.get("split_seed"), content.get("kind", "file"), content.get("groups"), names, tested)
+
+    @classmethod
+    def leave_out(cls, subjects: Sequence[str], groups: Sequence[Any], column: str) -> FoldPlan:
+        """One fold per group, such as a site: each is the test set once.
+
+        Parameters
+        ----------
+        subjects : sequence of str, length n
+            Ids.
+        groups : sequence, length n
+            The group of each.
+        column : str
+            Name of the column of the groups.
+
+        Returns
+        -------
+        FoldPlan
+        """
+        members: dict[str, list[str]] = {}
+        for subject, group in sorted(zip(subjects, groups, strict=True), key=lambda pair: pair[0]):
+            if is_missing(group):
+                raise BadData(f"{subject}: no {column} is known, so it cannot be left out with others")
+            members.setdefault(str(group), []).append(subject)
+        if len(members) < 2:
+            raise BadData(f"column {column!r} has one value only ({', '.join(members)}); at least two are needed")
+        names = sorted(members, key=natural_key)
+        return cls(tuple(tuple(members[name]) for name in names), None, "leave_out", column, tuple(names))
 
     @classmethod
     def load(cls, path: str | Path) -> FoldPlan:
@@ -204,6 +258,8 @@ class _SplitFile(BaseModel):
     split_seed: int | None = None
     kind: str = "file"
     groups: str | None = None
+    names: list[str] | None = None
+    tested: list[int] | None = None
 
 
 class SubjectKFold:

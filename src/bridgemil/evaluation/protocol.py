@@ -37,6 +37,10 @@ class Protocol:
         A saved split instead (a plan, or a file of ``bridgemil folds``).
     groups : str, optional
         A column of the cohort; subjects of one group stay in one fold.
+    leave_out : str, optional
+        A column of the cohort, such as the site: all subjects with one value are the test set once.
+    adjust : sequence of str, optional
+        Columns (age, sex) whose linear effect on the features, estimated on training controls, is removed.
     accept_risk : sequence of str, optional
         Names of findings on which the cohort may fail the quick audit that comes first; written into every result.
     positive : str, optional
@@ -58,6 +62,8 @@ class Protocol:
     folds: int | None = None
     split: FoldPlan | str | Path | None = None
     groups: str | None = None
+    leave_out: str | None = None
+    adjust: Sequence[str] = ()
     split_seed: int = 0
     accept_risk: Sequence[str] = ()
     positive: str | None = None
@@ -70,6 +76,8 @@ class Protocol:
         object.__setattr__(self, "seed_list", tuple(seed_list(self.seeds)))
         options = ClinicalOptions.of(self.positive, self.operating_point, self.prevalence)
         object.__setattr__(self, "clinical", options)
+        if self.adjust:
+            object.__setattr__(self, "settings", {**(self.settings or {}), "adjust": tuple(self.adjust)})
 
     def fold_plan(self, cohort: Cohort) -> FoldPlan:
         """The split of a cohort, saved or new.
@@ -84,7 +92,7 @@ class Protocol:
         FoldPlan
             The subjects of each fold.
         """
-        return fold_plan(cohort, self.folds, self.split, self.groups, self.split_seed)
+        return fold_plan(cohort, self.folds, self.split, self.groups, self.split_seed, self.leave_out)
 
     def method_settings(
         self,
@@ -105,6 +113,7 @@ def fold_plan(
     split: FoldPlan | str | Path | None = None,
     groups: str | None = None,
     split_seed: int = 0,
+    leave_out: str | None = None,
 ) -> FoldPlan:
     """The saved split, which decides everything else, or a new one; parameters as of ``Protocol``."""
     if len(cohort.classes) < 2:
@@ -113,6 +122,10 @@ def fold_plan(
             f"{cohort.path or 'the cohort'}: has {what}, at least two classes are needed: prepare it together with "
             "subjects of another class, with their diagnoses in one column"
         )
+    if leave_out is not None:
+        if folds is not None or groups is not None or split is not None:
+            raise BadUse("--leave-out decides the folds; leave --folds, --groups and --split out")
+        return FoldPlan.leave_out(cohort.subjects, cohort.column(leave_out), leave_out)
     if split is None:
         together = cohort.column(groups) if groups else None
         splitter = SubjectKFold(cohort.folds if folds is None else folds, split_seed)
