@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.cohort.folds import FoldPlan, SubjectKFold
+    from bridgemil.cohort.pool import pool
     from bridgemil.cohort.prepare import prepare
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.estimator import BridgeMILClassifier
@@ -41,6 +42,7 @@ _HOME = {
     "Protocol": "bridgemil.evaluation.protocol",
     "SubjectKFold": "bridgemil.cohort.folds",
     "evaluate": "bridgemil.engine.evaluate",
+    "pool": "bridgemil.cohort.pool",
     "prepare": "bridgemil.cohort.prepare",
 }
 
@@ -59,6 +61,7 @@ __all__ = [
     "evaluate",
     "methods",
     "models",
+    "pool",
     "prepare",
     "pretraining",
     "studies",

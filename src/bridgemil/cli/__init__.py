@@ -24,8 +24,8 @@ app = typer.Typer(
 VERBS = [
     importlib.import_module(f"bridgemil.cli.{verb}")
     for verb in (
-        "demo synth manifest prepare inspect folds verify audit evaluate benchmark report study explain train predict "
-        "clean"
+        "demo synth manifest prepare pool inspect folds verify audit evaluate benchmark report study explain train "
+        "predict clean"
     ).split()
 ]
 for verb in VERBS:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bridgemil.cohort.sources import Listing
 from bridgemil.errors import BadData, BadUse, NotFound
 from bridgemil.storage.artifact import MANIFEST, Artifact, array_checksum, is_artifact, new_artifact, write_manifest
-from bridgemil.storage.files import Taken, lock, new_file, refuse_link, remove, write_json, write_text
+from bridgemil.storage.files import Taken, link_or_copy, lock, new_file, refuse_link, remove, write_json, write_text
 
 METADATA, TABLE, SUBJECTS = "cohort.json", "subjects.parquet", "subjects"
 KIND, SUBJECT_KIND = "cohort", "subject"
@@ -79,6 +79,17 @@ def default_folds(labels: Sequence[str]) -> int:
     return min(10, *(labels.count(label) for label in set(labels)))
 
 
+def too_small(labels: Sequence[str]) -> list[str]:
+    """A note on each class that cannot be split."""
+    counts = sorted((name, labels.count(name)) for name in set(labels) if name)
+    return [
+        f"class {name!r} has {n} {'subject' if n == 1 else 'subjects'}: no split is possible, at least 3 are needed in "
+        "every class (training, validation, test)"
+        for name, n in counts
+        if n < 3
+    ]
+
+
 def subject_name(subject: str) -> str:
     """A subject's folder; characters that file systems dislike are percent-encoded."""
     name = urllib.parse.quote(subject, safe=" +-_.@()")
@@ -110,6 +121,15 @@ def write_subject(
     with new_artifact(subject_folder(cohort, subject), SUBJECT_KIND) as folder:
         np.save(folder / WINDOWS, np.ascontiguousarray(windows), allow_pickle=False)
         np.save(folder / STARTS, np.ascontiguousarray(starts), allow_pickle=False)
+        write_json(folder / RECORD, record)
+
+
+def link_subject(cohort: Path, source: Artifact, record: Mapping[str, Any]) -> None:
+    """Write a subject's folder with the windows of another cohort's, which are not copied where that is possible."""
+    mark(cohort)
+    with new_artifact(subject_folder(cohort, str(record["subject"])), SUBJECT_KIND) as folder:
+        for name in (WINDOWS, STARTS):
+            link_or_copy(source.path(name), folder / name)
         write_json(folder / RECORD, record)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import platform
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +23,7 @@ from bridgemil.cohort.folder import (
     is_finished,
     only_writer,
     refuse_foreign,
+    too_small,
     write_cohort,
 )  # fmt: skip
 from bridgemil.cohort.scan import RecordingScan, header_records, scan_recording
@@ -212,13 +212,7 @@ def _finish(
         raise BadData(f"{out}: no subject has a usable window")
     own = SubjectRecord.__dataclass_fields__
     subjects = [SubjectRecord.from_row(record) for record in records]
-    counts = Counter(subject.label for subject in subjects)
-    too_small = [
-        f"class {name!r} has {n} {'subject' if n == 1 else 'subjects'}: no split is possible, at least 3 are needed in "
-        "every class (training, validation, test)"
-        for name, n in sorted(counts.items())
-        if n < 3 and name
-    ]
+    labels = [subject.label for subject in subjects]
     distorted = [
         f"{record['subject']}, {file['file']}: shorter than the filter, which distorts it; raise --low, or leave it out"
         for record in records
@@ -230,14 +224,14 @@ def _finish(
         "channels": report.channels,
         "sfreq": settings.sfreq,
         "n_times": settings.window_samples,
-        "folds": settings.folds or default_folds([subject.label for subject in subjects]),
+        "folds": settings.folds or default_folds(labels),
         "burn_in": settings.burn_in,
         "settings": settings.model_dump(mode="json"),
         "versions": _versions(),
         "recipe": recipe,
         "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in report.left_out],
         "skipped": [plain(str(problem)) for problem in report.problems],
-        "notes": [plain(note) for note in report.notes + too_small + distorted],
+        "notes": [plain(note) for note in report.notes + too_small(labels) + distorted],
         "files": [{"subject": r["subject"], **file, **headers[file["file"]]} for r in records for file in r["files"]],
     }
     clash = {name: f"{name}_source" for name in own}

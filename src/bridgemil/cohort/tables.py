@@ -19,6 +19,7 @@ from bridgemil.cohort.formats import IRREGULAR, Unusable, finite, is_irregular
 from bridgemil.errors import BadData, plain
 
 MISSING = {"", "n/a", "nan"}  # BIDS writes n/a, some libraries nan; NA and none may be names
+SEX, AGE = ("sex", "gender"), ("age", "ageyears", "age_years", "age(years)")  # columns, in small letters
 MAX_BYTES, MAX_JSON_BYTES = 200_000_000, 10_000_000  # of a table, of an eeg.json
 NEW_SEGMENT = "new segment"  # BrainVision's mark where recording continued; also where it began
 Rows = list[tuple[int, dict[str, str]]]  # each row with its line in the file, from 1

@@ -120,7 +120,7 @@ def fold_plan(
         what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
         raise BadData(
             f"{cohort.path or 'the cohort'}: has {what}, at least two classes are needed: prepare it together with "
-            "subjects of another class, with their diagnoses in one column"
+            "subjects of another class, with their diagnoses in one column, or `bridgemil pool` it with another cohort"
         )
     if leave_out is not None:
         if folds is not None or groups is not None or split is not None:

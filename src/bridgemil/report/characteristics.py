@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.tables import folded, is_missing
+from bridgemil.cohort.tables import AGE, SEX, folded, is_missing
 from bridgemil.evaluation.metrics import accuracy as pooled_accuracy
 from bridgemil.evaluation.metrics import accuracy_interval, score_intervals, scores
 from bridgemil.report.benchmark import Cell
 from bridgemil.report.tables import Sheet
 
-SEX, AGE = ("sex", "gender"), ("age", "ageyears", "age_years", "age(years)")
 SITES = ("site", "centre", "center", "hospital", "site_id", "centre_id", "center_id")
 OWN = ("subject", "label", "n_windows", "n_recordings")  # columns that every cohort has
 FEW = 10  # subjects of a group, below which its accuracy is not reported

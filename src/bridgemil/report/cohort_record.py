@@ -18,7 +18,7 @@ from bridgemil.audit.size import half_width
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.tables import is_missing
+from bridgemil.cohort.tables import AGE, SEX, is_missing
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.clinical import INTERVALS
 from bridgemil.evaluation.metrics import calibration_summary, score_intervals
@@ -27,8 +27,6 @@ from bridgemil.methods import Settings
 from bridgemil.report import tables
 from bridgemil.report.benchmark import BenchmarkReport, Cell
 from bridgemil.report.characteristics import (
-    AGE,
-    SEX,
     SITES,
     Group,
     by_age,

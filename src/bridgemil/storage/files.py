@@ -95,6 +95,14 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False))
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Hard link a file, or copy it where the file system allows no hard link."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 @contextmanager
 def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
     """A folder to fill (under the name ``partial`` if given); when it is complete it replaces ``final``.

@@ -1,0 +1,48 @@
+"""``bridgemil pool``: several cohorts to one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgemil.cli import options
+
+NAME = "pool"
+
+
+def run(
+    paths: Annotated[
+        list[Path], typer.Argument(help="Two or more cohort folders, then the new one.", metavar="COHORT… OUT")
+    ],
+    sites: Annotated[
+        str | None, typer.Option(help="Name of each cohort's site: athens,kyiv.  [default: the folders' names]")
+    ] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="Classes to keep, with optional new names: A=AD,C=HC,healthy=HC.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Join cohorts of several sites into one, with the electrodes they share and a column `site`.
+
+    Example: `bridgemil pool adftd.cohort eegmat.cohort both.cohort --classes AD,HC,healthy=HC`
+
+    The cohorts must have been prepared with the same rate, window and band. Signals are hard links where no electrode
+    is left out.
+    """
+    from bridgemil.cohort.pool import pool
+    from bridgemil.errors import BadUse
+    from bridgemil.report.terminal import print_summary, summary
+
+    if len(paths) < 3:
+        raise BadUse(
+            "pool needs two cohorts or more, and a folder for the new one: bridgemil pool A.cohort B.cohort OUT"
+        )
+    *cohorts, out = paths
+    pooled = pool(cohorts, out, sites=options.names(sites), classes=options.mapping(classes), progress=not json)
+    if json:
+        options.print_json(summary(pooled) | {"pooled": pooled.metadata["pooled"]})
+    else:
+        print_summary(pooled)
+        typer.echo(f"\nNext: bridgemil audit {out}")
