@@ -16,9 +16,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "bridgemil"
 
 # What stands later may import what stands earlier, never the reverse.
 ORDER = [
-    "errors", "registry", "settings", "storage", "parallel", "user_code", "cohort", "backbones", "aggregators",
-    "learning", "pretraining", "baselines", "methods", "models", "runs", "evaluation", "audit", "engine", "report",
-    "studies", "bundle", "verify", "estimator", "recordings", "cli", "__main__",
+    "errors", "registry", "settings", "storage", "parallel", "user_code", "datasets", "cohort", "backbones",
+    "aggregators", "learning", "pretraining", "baselines", "methods", "models", "runs", "evaluation", "audit",
+    "engine", "report", "studies", "bundle", "verify", "estimator", "recordings", "cli", "__main__",
 ]  # fmt: skip
 
 
@@ -102,6 +102,8 @@ def test_what_is_no_python_is_in_the_package_and_not_ignored_by_git() -> None:
         "py.typed",
         "budgets.yaml",
         "recipes.yaml",
+        "datasets/cards.yaml",
+        "datasets/page.md.j2",
         "report/paper.yaml",
         "report/templates/checklist.yaml",
         "recordings/adftd-60s/participants.tsv",

@@ -82,6 +82,7 @@ def _documents() -> list[Path]:
         *sorted((ROOT / "docs").glob("*.md")),
         *sorted(PACKAGE.rglob("*.j2")),
         PACKAGE / "report" / "templates" / "checklist.yaml",
+        PACKAGE / "datasets" / "cards.yaml",
     ]
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         backbones,
         baselines,
         bundle,
+        datasets,
         methods,
         models,
         pretraining,
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from bridgemil.evaluation.protocol import Protocol
 
 _PARTS = (
-    "aggregators", "audit", "backbones", "baselines", "bundle", "methods", "models", "pretraining", "studies", "verify",
+    "aggregators", "audit", "backbones", "baselines", "bundle", "datasets", "methods", "models", "pretraining",
+    "studies", "verify",
 )  # fmt: skip
 _HOME = {
     "BridgeMILClassifier": "bridgemil.estimator",
@@ -58,6 +60,7 @@ __all__ = [
     "backbones",
     "baselines",
     "bundle",
+    "datasets",
     "evaluate",
     "methods",
     "models",

@@ -24,12 +24,12 @@ app = typer.Typer(
 VERBS = [
     importlib.import_module(f"bridgemil.cli.{verb}")
     for verb in (
-        "demo synth manifest prepare pool inspect folds verify audit evaluate benchmark report study explain train "
-        "predict clean"
+        "demo synth datasets download manifest prepare pool inspect folds verify audit evaluate benchmark report "
+        "study explain train predict clean"
     ).split()
 ]
 for verb in VERBS:
-    app.command(verb.NAME, no_args_is_help=verb.NAME != "demo")(verb.run)
+    app.command(verb.NAME, no_args_is_help=verb.NAME not in ("demo", "datasets"))(verb.run)
 
 
 @app.callback(invoke_without_command=True)

@@ -84,6 +84,19 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
             partial.unlink(missing_ok=True)
 
 
+@contextmanager
+def resumed_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to append to, starting with what an interrupted call left; it takes its place when nothing fails."""
+    partial = path.with_name(f".{path.name}.part")
+    refuse_link(path, partial)
+    with _blaming(path, partial):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("ab") as stream:
+            yield stream
+            flush(stream)
+        partial.replace(path)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write text (UTF-8) in one step; its folder must be there."""
     with new_file(path) as stream:

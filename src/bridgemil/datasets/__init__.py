@@ -1,0 +1,166 @@
+"""Cards of public data sets (cards.yaml): size, licence, how to get and prepare each, and its known defects.
+
+``docs/datasets.md`` is generated from the same file: ``python -m bridgemil.datasets > docs/datasets.md``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from bridgemil.errors import one_of
+
+if TYPE_CHECKING:
+    from bridgemil.datasets.fetch import download
+
+UNKNOWN = "unknown"
+
+
+class Host(BaseModel):
+    """Where a data set can be fetched without a login: a site of ``fetch.SITES``, and its identifier there."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    site: str
+    id: str
+
+
+class DatasetCard(BaseModel):
+    """What is known of a public data set; None where it could not be verified.
+
+    Parameters
+    ----------
+    name, title, condition : str
+        Name for the command line, full name, and what the classes differ in.
+    classes : dict of str to int, optional
+        Subjects per class.
+    subjects : int, optional
+        Number of subjects; the sum of ``classes`` where these are known.
+    recording, length, format, licence, note : str, optional
+        Task, duration, files and terms; what to know before preparing it.
+    electrodes : int, optional
+        Number of scalp electrodes.
+    sfreq : float, optional
+        Sampling rate in Hz.
+    url, citation : str
+        Its page, and what to cite.
+    host : Host, optional
+        Where ``bridgemil download`` gets it.
+    access : str, optional
+        How to get it where a login, a form or an agreement is needed.
+    files : list of str
+        Patterns of the files that ``prepare`` needs; all files if empty.
+    prepare : list of str
+        Commands from the downloaded folder to a cohort.
+    defects : list of str
+        What is wrong with it, or has to be known before results are interpreted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    title: str
+    condition: str
+    classes: dict[str, int] | None = None
+    subjects: int | None = None
+    recording: str | None = None
+    electrodes: int | None = None
+    sfreq: float | None = None
+    length: str | None = None
+    format: str | None = None
+    licence: str | None = None
+    url: str
+    host: Host | None = None
+    access: str | None = None
+    files: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
+    note: str | None = None
+    citation: str
+    defects: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if values.get("classes") and "subjects" not in values:
+            return values | {"subjects": sum(values["classes"].values())}
+        return values
+
+    def rows(self) -> dict[str, str]:
+        """The facts as text by heading, "unknown" where there is none."""
+        classes = self.classes and ", ".join(f"{count:,} {name}" for name, count in self.classes.items())
+        return {
+            "Subjects": classes or (f"{self.subjects:,}" if self.subjects else UNKNOWN),
+            "Recording": self.recording or UNKNOWN,
+            "Electrodes": str(self.electrodes or UNKNOWN),
+            "Rate": f"{self.sfreq:g} Hz" if self.sfreq else UNKNOWN,
+            "Length": self.length or UNKNOWN,
+            "Format": self.format or UNKNOWN,
+            "Licence": self.licence or UNKNOWN,
+            "Page": self.url,
+            "Cite": self.citation,
+        }
+
+    def commands(self) -> list[str]:
+        """From the host to a cohort."""
+        return [*([f"bridgemil download {self.name} {self.name}"] if self.host else []), *self.prepare]
+
+
+@cache
+def _cards() -> dict[str, DatasetCard]:
+    import yaml
+
+    content = yaml.safe_load((Path(__file__).parent / "cards.yaml").read_text(encoding="utf-8"))
+    return {name: DatasetCard(name=name, **card) for name, card in content.items()}
+
+
+def names() -> list[str]:
+    """Names of the data sets.
+
+    Returns
+    -------
+    list of str
+    """
+    return list(_cards())
+
+
+def card(name: str) -> DatasetCard:
+    """The card of a data set.
+
+    Parameters
+    ----------
+    name : str
+        One of ``names()``.
+
+    Returns
+    -------
+    DatasetCard
+    """
+    one_of("data set", name, _cards())
+    return _cards()[name]
+
+
+def page() -> str:
+    """The documentation page of all cards, as Markdown.
+
+    Returns
+    -------
+    str
+    """
+    import jinja2
+
+    source = (Path(__file__).parent / "page.md.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    return environment.from_string(source).render(cards=list(_cards().values()), unknown=UNKNOWN)
+
+
+def __getattr__(name: str) -> Any:  # the cards need nothing of the network
+    if name != "download":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.fetch").download
+
+
+__all__ = ["DatasetCard", "Host", "card", "download", "names", "page"]
