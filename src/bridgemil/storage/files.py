@@ -93,7 +93,8 @@ def resumed_file(path: Path) -> Iterator[IO[bytes]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("ab") as stream:
             yield stream
-            flush(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
         partial.replace(path)
 
 
