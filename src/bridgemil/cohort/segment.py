@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.filters import Grid, band_pass, filter_and_resample, kernel
+from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
 from bridgemil.cohort.folder import describe, write_subject
 from bridgemil.cohort.formats import Unusable
 from bridgemil.cohort.scan import bad_spans, collected_warnings, open_raw
@@ -69,66 +69,54 @@ def segment(plan: SegmentPlan) -> Segments:
         why = str(error) if isinstance(error, Unusable) else f"{type(error).__name__} in filtering or reading"
         problem = Problem(f"cannot be segmented: {why}", plan.recording.subject, plan.recording.name)
         raise BadData("preparation stopped", [problem]) from error
-    length, step = settings.window_samples, settings.step_samples
-    firsts = np.arange(0, signal.shape[1] - length + 1, step)
+    firsts = np.arange(0, signal.shape[1] - settings.window_samples + 1, settings.step_samples)
     starts = firsts / settings.sfreq
     marked = touching(starts, settings.window_seconds, spans)
     keep = ~marked if settings.bad_annotations == "drop" else np.ones_like(marked)
-    windows = np.lib.stride_tricks.sliding_window_view(signal, length, axis=1)  # channels x positions x time
-    windows = windows[:, firsts[keep]]
+    windows = np.lib.stride_tricks.sliding_window_view(signal, settings.window_samples, axis=1)
+    windows = windows[:, firsts[keep]]  # channels x windows x time
     quiet = np.ones(windows.shape[1], dtype=bool)
     if settings.reject_uv is not None:
         quiet = np.ptp(windows, axis=2).max(axis=0, initial=0) <= settings.reject_uv
         windows = windows[:, quiet]
     return Segments(
-        windows=np.ascontiguousarray(windows.transpose(1, 0, 2)),
-        starts=starts[keep][quiet],
-        n_marked=int(marked.sum()),
-        n_dropped_marked=int((~keep).sum()),
-        n_dropped_amplitude=int((~quiet).sum()),
-        warnings=notes,
-    )
+        np.ascontiguousarray(windows.transpose(1, 0, 2)), starts[keep][quiet], n_marked=int(marked.sum()),
+        n_dropped_marked=int((~keep).sum()), n_dropped_amplitude=int((~quiet).sum()), warnings=notes,
+    )  # fmt: skip
 
 
 def preprocess(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
-    """Pick, re-reference, filter and resample an opened recording, which is changed.
-
-    Returns
-    -------
-    ndarray, shape (n_channels, n_times)
-        The plan's channels in its order, at ``plan.settings.sfreq`` Hz, in microvolts.
-    """
+    """Pick, re-reference, filter and resample an opened recording, which is changed (channels x time, microvolt)."""
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):  # more threads add up in another order: the windows would depend on --jobs
-        signal = _preprocess(raw, plan)
+    with threadpool_limits(1):  # the order of summation, and so the windows, would depend on the number of threads
+        _pick(raw, plan)
+        sfreq, target = float(raw.info["sfreq"]), plan.settings.sfreq
+        taps, grid = kernel(sfreq, plan.settings.low, plan.high, plan.notch), Grid.plan(raw.n_times, sfreq, target)
+        same_rate = np.isclose(sfreq, target, rtol=1e-6, atol=0)
+        if same_rate or _is_joined(raw) or not grid.has_room(len(taps) // 2):
+            signal = _in_steps(raw, plan)
+        else:
+            signal = filter_and_resample(raw.get_data(verbose="WARNING"), taps, grid, scale=1e6)
     if not np.isfinite(signal).all():
         raise Unusable("filtering gave NaN or infinite values")
     return signal
 
 
-def _preprocess(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
-    _pick(raw, plan)
-    sfreq, target = float(raw.info["sfreq"]), plan.settings.sfreq
-    if np.isclose(sfreq, target, rtol=1e-6, atol=0):
-        return _in_steps(raw, plan)
-    taps = kernel(sfreq, plan.settings.low, plan.high, plan.notch)
-    grid = Grid.plan(raw.n_times, sfreq, target)
-    if _is_joined(raw) or not grid.has_room(len(taps) // 2):
-        return _in_steps(raw, plan)
-    return filter_and_resample(raw.get_data(verbose="WARNING"), taps, grid, scale=1e6)
-
-
 def _pick(raw: BaseRaw, plan: SegmentPlan) -> None:
     """Keep the plan's channels in its order, the bad ones rebuilt, against the reference asked for."""
+    import mne
+
     names = {name: channel for channel, name in (plan.spellings | plan.supports).items()}
     raw.reorder_channels([name for name in plan.names if name != plan.zero])  # drops what is not named
-    if plan.zero in plan.names:
-        _add_zeros(raw, plan)
     average = plan.settings.reference == ("average",)
-    if plan.references or plan.interpolate or average:
+    if plan.references or plan.interpolate or average or plan.zero in plan.names:
         raw.load_data(verbose="WARNING")
     raw.set_channel_types(dict.fromkeys(raw.ch_names, "eeg"), verbose="ERROR")
+    if plan.zero in plan.names:  # the electrode that is itself the reference
+        raw.set_montage(None, verbose="ERROR")
+        mne.add_reference_channels(raw, plan.zero, copy=False)
+        raw.reorder_channels(plan.names)
     if plan.references:
         raw.set_eeg_reference(list(plan.references), verbose="ERROR")
     raw.rename_channels(names, verbose="ERROR")
@@ -140,24 +128,10 @@ def _pick(raw: BaseRaw, plan: SegmentPlan) -> None:
         raw.set_eeg_reference("average", verbose="ERROR")
 
 
-def _add_zeros(raw: BaseRaw, plan: SegmentPlan) -> None:
-    """Add the electrode that is itself the reference, in its place."""
-    import mne
-
-    raw.load_data(verbose="WARNING")
-    raw.set_channel_types(dict.fromkeys(raw.ch_names, "eeg"), verbose="ERROR")
-    raw.set_montage(None, verbose="ERROR")
-    mne.add_reference_channels(raw, plan.zero, copy=False)
-    raw.reorder_channels(plan.names)
-
-
 def _in_steps(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
     """MNE's steps, one after the other (channels x time, microvolt)."""
     raw.load_data(verbose="WARNING")
-    if _is_joined(raw):
-        raw.filter(plan.settings.low, plan.high, picks="all", verbose="WARNING")
-    else:
-        band_pass(raw, plan.settings.low, plan.high)
+    raw.filter(plan.settings.low, plan.high, picks="all", verbose="WARNING")
     if plan.notch:
         raw.notch_filter(plan.notch, picks="all", verbose="WARNING")
     raw.resample(plan.settings.sfreq, verbose="WARNING")  # does nothing at the same rate
