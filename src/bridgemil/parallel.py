@@ -306,12 +306,8 @@ def each(
     jobs: int,
     label: str,
     show: bool = True,
-    meanwhile: Callable[[], object] | None = None,
 ) -> Iterator[tuple[Item, Result]]:
-    """Yield ``(item, function(item))`` as results come in, in no fixed order; the first exception stops the rest.
-
-    ``meanwhile`` is called once while the workers are busy with the first items.
-    """
+    """Yield ``(item, function(item))`` as results come in, in no fixed order; the first exception stops the rest."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -320,14 +316,12 @@ def each(
     with Progress(*columns, console=Console(stderr=True), disable=not show, auto_refresh=False) as progress:
         task = progress.add_task(label, total=len(items))
         progress.refresh()
-        for pair in _results(function, items, min(jobs, len(items)), meanwhile):
+        for pair in _results(function, items, min(jobs, len(items))):
             progress.update(task, advance=1, refresh=True)
             yield pair
 
 
-def _results(
-    function: Callable[[Item], Result], items: Sequence[Item], jobs: int, meanwhile: Callable[[], object] | None
-) -> Iterator[tuple[Item, Result]]:
+def _results(function: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> Iterator[tuple[Item, Result]]:
     if jobs <= 1:
         for item in items:
             yield item, function(item)
@@ -340,9 +334,6 @@ def _results(
             for item in items[given : done + AHEAD * jobs]:
                 pool.submit(item, function, item)
                 given += 1
-            if meanwhile is not None:
-                meanwhile()
-                meanwhile = None
             for answer in pool.wait():
                 if answer.kind == "error":
                     raise answer.value

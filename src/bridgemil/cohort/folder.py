@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class SubjectRecord:
     def from_row(cls, row: Mapping[str, Any]) -> SubjectRecord:
         """From a row of subjects.parquet or the content of a record.json; further keys are ignored."""
         values: dict[str, Any] = {key: row[key] for key in cls.__dataclass_fields__}
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        values |= {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
         return cls(**values)
 
     @property
@@ -57,20 +57,15 @@ class SubjectRecord:
 def describe(
     subject: str, label: str, windows: NDArray[np.float32], recordings: Sequence[str], recording_windows: Sequence[int]
 ) -> SubjectRecord:
-    """Compute a subject's record from its windows (n_windows, n_channels, n_times), in microvolts.
-
-    ``recordings`` are the names of the recordings in the order of their windows, ``recording_windows`` how many windows
-    each of them has.
-    """
-    n, n_channels, n_times = windows.shape
-    sums, squares = np.zeros(n_channels), np.zeros(n_channels)
-    for channel in range(n_channels):
+    """The record of a subject, from its windows (n_windows, n_channels, n_times) in microvolts."""
+    sums, squares = [], []
+    for channel in range(windows.shape[1]):  # a double-precision copy of one channel at a time
         values = windows[:, channel].astype(np.float64)
-        sums[channel] = values.sum()
-        squares[channel] = np.square(values - sums[channel] / max(n * n_times, 1)).sum()
+        sums.append(float(values.sum()))
+        squares.append(float(np.square(values - sums[-1] / max(values.size, 1)).sum()))
     return SubjectRecord(
-        subject, label, tuple(recordings), tuple(map(int, recording_windows)), tuple(sums.tolist()),
-        tuple(squares.tolist()), array_checksum(windows),
+        subject, label, tuple(recordings), tuple(map(int, recording_windows)), tuple(sums), tuple(squares),
+        array_checksum(windows),
     )  # fmt: skip
 
 
@@ -90,19 +85,14 @@ def too_small(labels: Sequence[str]) -> list[str]:
     ]
 
 
-def subject_name(subject: str) -> str:
-    """A subject's folder; characters that file systems dislike are percent-encoded."""
-    name = urllib.parse.quote(subject, safe=" +-_.@()")
-    return name.replace(".", "%2E", 1) if name.startswith(".") else name
-
-
 def subject_folder(cohort: Path, subject: str) -> Path:
-    """Where a subject's windows lie."""
-    return cohort / SUBJECTS / subject_name(subject)
+    """The folder of a subject; characters that file systems do not allow are percent-encoded."""
+    name = urllib.parse.quote(subject, safe=" +-_.@()")
+    return cohort / SUBJECTS / (name.replace(".", "%2E", 1) if name.startswith(".") else name)
 
 
 def mark(cohort: Path, text: str = "") -> None:
-    """Make the cohort's folder and mark it as ours; refuses one whose parts are links to elsewhere."""
+    """Make and mark the cohort's folder; refuses one whose parts are links to elsewhere."""
     cohort.mkdir(parents=True, exist_ok=True)
     refuse_link(cohort / SUBJECTS, cohort / MARKER)
     if text or not (cohort / MARKER).exists():
@@ -142,8 +132,9 @@ def write_cohort(cohort: Path, metadata: Mapping[str, Any], rows: Sequence[Mappi
     with new_file(cohort / TABLE) as stream:
         pq.write_table(pa.Table.from_pylist([{key: row.get(key) for key in keys} for row in rows]), stream)
     write_json(cohort / METADATA, metadata)
-    subjects = [_manifest(str(row["subject"])) for row in rows]
-    write_manifest(cohort, KIND, [METADATA, TABLE, *subjects])
+    subjects = [subject_folder(cohort, str(row["subject"])) for row in rows]
+    manifests = [f"{SUBJECTS}/{folder.name}/{MANIFEST}" for folder in subjects]
+    write_manifest(cohort, KIND, [METADATA, TABLE, *manifests])
 
 
 def open_cohort(cohort: Path) -> Artifact:
@@ -170,22 +161,18 @@ def read_subjects(artifact: Artifact) -> tuple[list[SubjectRecord], dict[str, di
 
 def open_subject(cohort: Path, subject: str, artifact: Artifact | None = None) -> Artifact:
     """The artifact of one subject; ``artifact`` is the cohort's, which must list it (None while it is prepared)."""
+    folder = subject_folder(cohort, subject)
     if artifact is not None:
-        artifact.path(_manifest(subject))
-    return Artifact.open(subject_folder(cohort, subject), SUBJECT_KIND, ADVICE, named=True)
-
-
-def _manifest(subject: str) -> str:
-    return f"{SUBJECTS}/{subject_name(subject)}/{MANIFEST}"
+        artifact.path(f"{SUBJECTS}/{folder.name}/{MANIFEST}")
+    return Artifact.open(folder, SUBJECT_KIND, ADVICE, named=True)
 
 
 def refuse_foreign(out: Path, listing: Listing) -> None:
     """Refuse an OUT that holds something else, or the recordings, or cannot be written: nothing may be lost."""
     out = out.absolute()
-    lost = next((folder for folder in (out, *out.parents) if folder.is_symlink() and not folder.exists()), None)
-    if lost is not None:
-        raise BadUse(f"{lost}: is a link to itself or to nothing; remove it, or choose another OUT")
-    existing = next(folder for folder in (out, *out.parents) if folder.exists())
+    existing = next(folder for folder in (out, *out.parents) if os.path.lexists(folder))
+    if not existing.exists():
+        raise BadUse(f"{existing}: is a link to itself or to nothing; remove it, or choose another OUT")
     if not existing.is_dir():
         raise BadUse(f"{existing}: is a file; name a folder for the cohort")
     place, root = out.resolve(), listing.root.resolve()
@@ -219,67 +206,48 @@ def is_finished(out: Path, recipe: str, subjects: Mapping[str, str], overwrite: 
     ``recipe`` identifies the cohort (its files and settings), ``subjects`` maps each subject to the recipe of its own.
     """
     refuse_link(out / METADATA, out / MANIFEST)
-    other = "made from other files or settings; choose another OUT, or --overwrite"
-    if not is_artifact(out):
-        if not overwrite and not _is_of_these(out, subjects, damaged_too=True):
-            raise BadUse(f"{out}: holds an unfinished cohort {other}")
-        return False
-    try:
+    begun, known, records = is_artifact(out), None, list[SubjectRecord]()
+    with suppress(BadData):
         artifact = open_cohort(out)
         known, records = artifact.json(METADATA).get("recipe"), read_subjects(artifact)[0]
-    except BadData:
-        known, records = None, []
-    if known == recipe:
-        if all(_is_intact(out, record.subject) for record in records):
-            return True
-    elif known is not None and not overwrite:
-        raise BadUse(f"{out}: holds a cohort {other}")
-    elif not overwrite and not _is_of_these(out, subjects):
-        raise BadUse(
-            f"{out}: holds a cohort whose {METADATA} does not say how it was made (edited, damaged or saved from "
-            "arrays), and subjects that are not known to be of these files and settings; choose another "
-            "OUT, or --overwrite"
-        )
+    if known == recipe and all(_record(subject_folder(out, r.subject), compare=True) for r in records):
+        return True
+    if known != recipe and not overwrite and (known is not None or _holds_others(out, subjects)):
+        what = "a cohort made" if known else f"a cohort whose {METADATA} does not say how it was made, and subjects"
+        what = what if begun else "an unfinished cohort made"
+        raise BadUse(f"{out}: holds {what} from other files or settings; choose another OUT, or --overwrite")
     remove(out / MANIFEST)  # from here on it is an unfinished cohort
     return False
 
 
-def _is_of_these(out: Path, subjects: Mapping[str, str], damaged_too: bool = False) -> bool:
-    """Whether all subjects that are there were prepared by these recipes: nothing else may be lost.
-
-    ``damaged_too`` accepts what is not complete, as an interrupted call leaves it.
-    """
-    by_folder = {subject_folder(out, subject).name: subject for subject in subjects}
-    for folder in (out / SUBJECTS).iterdir() if (out / SUBJECTS).is_dir() else ():
-        if folder.name.startswith(".") or (damaged_too and not is_artifact(folder)):
-            continue
-        subject = by_folder.get(folder.name)
-        try:
-            if subject is None or open_subject(out, subject).json(RECORD).get("recipe") != subjects[subject]:
-                return False
-        except BadData:
-            if not damaged_too:
-                return False
-    return True
-
-
-def _is_intact(out: Path, subject: str) -> bool:
-    """Whether all files of a subject are as they were written."""
+def _record(folder: Path, compare: bool = False) -> dict[str, Any] | None:
+    """The record in a subject's folder; None if it is damaged (with ``compare`` all its files are compared)."""
     try:
-        return not open_subject(out, subject).verify()
+        artifact = Artifact.open(folder, SUBJECT_KIND, ADVICE, named=True)
+        return None if compare and artifact.verify() else artifact.json(RECORD)
     except BadData:
-        return False
+        return None
+
+
+def _holds_others(out: Path, subjects: Mapping[str, str]) -> bool:
+    """Whether a complete subject is there that was not prepared by these recipes: it must not be lost."""
+    recipes = {subject_folder(out, subject).name: recipe for subject, recipe in subjects.items()}
+    for folder in filter(is_artifact, (out / SUBJECTS).glob("[!.]*")):
+        record = _record(folder)
+        if folder.name not in recipes or (record and record.get("recipe") != recipes[folder.name]):
+            return True
+    return False
 
 
 def already_done(out: Path, subjects: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:
     """The records of subjects that an earlier call finished by the same recipe; other subjects' folders are removed."""
     done: dict[str, dict[str, Any] | None] = {}
     for subject, recipe in subjects.items():
-        refuse_link(subject_folder(out, subject))
-        if subject_folder(out, subject).is_dir() and _is_intact(out, subject):
-            record = open_subject(out, subject).json(RECORD)
-            if record.get("recipe") == recipe:
-                done[subject] = record
+        folder = subject_folder(out, subject)
+        refuse_link(folder)
+        record = _record(folder, compare=True)
+        if record and record.get("recipe") == recipe:
+            done[subject] = record
     wanted = {subject_folder(out, subject).name for subject in done}
     for folder in (out / SUBJECTS).iterdir():
         if folder.name not in wanted and (is_artifact(folder) or folder.suffix == ".part"):

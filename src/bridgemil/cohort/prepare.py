@@ -7,25 +7,14 @@ import platform
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bridgemil import __version__
-from bridgemil.cohort import sources
+from bridgemil.cohort import folder, sources
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folder import (
-    SUBJECTS,
-    SubjectRecord,
-    already_done,
-    default_folds,
-    is_finished,
-    only_writer,
-    refuse_foreign,
-    too_small,
-    write_cohort,
-)  # fmt: skip
+from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.scan import RecordingScan, header_records, scan_recording
 from bridgemil.cohort.segment import SegmentPlan, SubjectTask, segment_subject
 from bridgemil.cohort.settings import PrepareSettings
@@ -37,6 +26,7 @@ from bridgemil.settings import parse
 from bridgemil.storage.artifact import digest
 
 RECIPE_VERSION = 2  # raise when the same settings give other windows
+EMPTY = "no usable window is left after amplitude rejection"
 
 
 def prepare(
@@ -107,14 +97,12 @@ def prepare(
     chosen = parse(PrepareSettings, base | settings)
     options = sources.SourceOptions(label=label, unlabelled=unlabelled, task=task, session=session, raw=raw)
     listing = sources.find(source, preset, options, classes)
-    refuse_foreign(out, listing)
+    folder.refuse_foreign(out, listing)
     workers = jobs or cores()
 
-    from mne.io import read_raw  # noqa: F401  (imported once, before workers are forked)
-
-    scanning = each(scan_recording, listing.recordings, jobs=workers, label="checking", show=progress,
-                    meanwhile=_import_filters)  # fmt: skip
-    scans = dict(scanning)
+    for module in ("mne.io", "mne.filter", "mne.epochs", "mne.cov", "scipy.signal", "pyarrow.parquet"):
+        importlib.import_module(module)  # once, before workers are forked
+    scans = dict(each(scan_recording, listing.recordings, jobs=workers, label="checking", show=progress))
     report = validate(listing, [scans[recording] for recording in listing.recordings], chosen)
     if report.problems and not skip_bad:
         count = "1 problem" if len(report.problems) == 1 else f"{len(report.problems)} problems"
@@ -123,39 +111,29 @@ def prepare(
     if not report.plans:
         raise BadData(f"{source}: no usable recording", report.problems)
 
-    for note in one_class(listing.labels[plan.recording.subject] for plan in report.plans):
-        report.notes.append(note)
-        warnings.warn(note, BridgeMILWarning, stacklevel=2)
+    classes_left = sorted({listing.labels[plan.recording.subject] for plan in report.plans} - {""})
+    if len(classes_left) < 2:
+        what = f"one class only ({classes_left[0]})" if classes_left else "no labels"
+        report.notes.append(f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work")
+        warnings.warn(report.notes[-1], BridgeMILWarning, stacklevel=2)
     tasks = _tasks(listing, report, scans, out)
-    recipe = digest([[task.recipe for task in tasks], report.channels, chosen.folds, chosen.burn_in, listing.columns])
     recipes = {task.subject: task.recipe for task in tasks}
-    with only_writer(out):
-        if not is_finished(out, recipe, recipes, overwrite):
-            (out / SUBJECTS).mkdir(exist_ok=True)
-            done = already_done(out, recipes)
+    recipe = digest([[*recipes.values()], report.channels, chosen.folds, chosen.burn_in, listing.columns])
+    with folder.only_writer(out):
+        if not folder.is_finished(out, recipe, recipes, overwrite):
+            (out / folder.SUBJECTS).mkdir(exist_ok=True)
+            done = folder.already_done(out, recipes)
             rest = [task for task in tasks if task.subject not in done]
             for finished, record in each(segment_subject, rest, jobs=workers, label="preparing", show=progress):
                 done[finished.subject] = record
-            _refuse_empty(out, [task.subject for task in tasks if done[task.subject] is None], report, skip_bad)
-            records = [record for task in tasks if (record := done[task.subject]) is not None]
+            empty = [Problem(EMPTY, subject) for subject in recipes if done[subject] is None]
+            if empty and not skip_bad:
+                raise BadData(f"{out}: not finished, {len(empty)} problems (--skip-bad leaves them out)", empty)
+            report.problems += empty
+            records = [record for subject in recipes if (record := done[subject]) is not None]
             headers = header_records([scans[plan.recording] for plan in report.plans])
             _finish(out, records, recipe, listing, report, chosen, headers)
     return Cohort.open(out)
-
-
-def one_class(labels: Iterable[str]) -> list[str]:
-    """A note where the labels (one per subject or recording, '' where there is none) are of fewer than two classes."""
-    classes = sorted(set(labels) - {""})
-    if len(classes) > 1:
-        return []
-    what = f"one class only ({classes[0]})" if classes else "no labels"
-    return [f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work"]
-
-
-def _import_filters() -> None:
-    """Import what segmenting and storing need while the first workers scan; the next ones are forked with it."""
-    for module in ("scipy.signal", "mne.filter", "mne.epochs", "mne.cov", "pyarrow.parquet"):
-        importlib.import_module(module)
 
 
 def _tasks(
@@ -189,28 +167,13 @@ def _tasks(
     return tasks
 
 
-def _refuse_empty(out: Path, empty: list[str], report: ValidationReport, skip_bad: bool) -> None:
-    """Subjects of whom amplitude rejection left no window are problems."""
-    problems = [Problem("no usable window is left after amplitude rejection", subject) for subject in empty]
-    if problems and not skip_bad:
-        message = f"{out}: not finished, {len(problems)} problems (--skip-bad leaves them out)"
-        raise BadData(message, problems)
-    report.problems += problems
-
-
 def _finish(
-    out: Path,
-    records: list[dict[str, Any]],
-    recipe: str,
-    listing: Listing,
-    report: ValidationReport,
-    settings: PrepareSettings,
-    headers: Mapping[str, Mapping[str, Any]],
-) -> None:
+    out: Path, records: list[dict[str, Any]], recipe: str, listing: Listing, report: ValidationReport,
+    settings: PrepareSettings, headers: Mapping[str, Mapping[str, Any]],
+) -> None:  # fmt: skip
     """Gather the subjects' records into the cohort's two files."""
     if not records:
         raise BadData(f"{out}: no subject has a usable window")
-    own = SubjectRecord.__dataclass_fields__
     subjects = [SubjectRecord.from_row(record) for record in records]
     labels = [subject.label for subject in subjects]
     distorted = [
@@ -224,25 +187,18 @@ def _finish(
         "channels": report.channels,
         "sfreq": settings.sfreq,
         "n_times": settings.window_samples,
-        "folds": settings.folds or default_folds(labels),
+        "folds": settings.folds or folder.default_folds(labels),
         "burn_in": settings.burn_in,
         "settings": settings.model_dump(mode="json"),
-        "versions": _versions(),
+        "versions": {"bridgemil": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in ("mne", "numpy", "scipy")},
         "recipe": recipe,
         "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in report.left_out],
         "skipped": [plain(str(problem)) for problem in report.problems],
-        "notes": [plain(note) for note in report.notes + too_small(labels) + distorted],
+        "notes": [plain(note) for note in report.notes + folder.too_small(labels) + distorted],
         "files": [{"subject": r["subject"], **file, **headers[file["file"]]} for r in records for file in r["files"]],
     }
-    clash = {name: f"{name}_source" for name in own}
+    clash = {name: f"{name}_source" for name in SubjectRecord.__dataclass_fields__}
     columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}
     cohort = Cohort(subjects, metadata, columns, out)
-    write_cohort(out, metadata | {"hash": cohort.hash}, cohort.rows())
-
-
-def _versions() -> dict[str, str]:
-    import mne
-    import scipy
-
-    return {"bridgemil": __version__, "python": platform.python_version(), "mne": mne.__version__,
-            "numpy": np.__version__, "scipy": scipy.__version__}  # fmt: skip
+    folder.write_cohort(out, metadata | {"hash": cohort.hash}, cohort.rows())
