@@ -111,11 +111,9 @@ def prepare(
     if not report.plans:
         raise BadData(f"{source}: no usable recording", report.problems)
 
-    classes_left = sorted({listing.labels[plan.recording.subject] for plan in report.plans} - {""})
-    if len(classes_left) < 2:
-        what = f"one class only ({classes_left[0]})" if classes_left else "no labels"
-        report.notes.append(f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work")
-        warnings.warn(report.notes[-1], BridgeMILWarning, stacklevel=2)
+    for note in one_class(listing.labels[plan.recording.subject] for plan in report.plans):
+        report.notes.append(note)
+        warnings.warn(note, BridgeMILWarning, stacklevel=2)
     tasks = _tasks(listing, report, scans, out)
     recipes = {task.subject: task.recipe for task in tasks}
     recipe = digest([[*recipes.values()], report.channels, chosen.folds, chosen.burn_in, listing.columns])
@@ -134,6 +132,15 @@ def prepare(
             headers = header_records([scans[plan.recording] for plan in report.plans])
             _finish(out, records, recipe, listing, report, chosen, headers)
     return Cohort.open(out)
+
+
+def one_class(labels: Iterable[str]) -> list[str]:
+    """A note if the labels ('' where there is none) are of fewer than two classes."""
+    classes = sorted(set(labels) - {""})
+    if len(classes) > 1:
+        return []
+    what = f"one class only ({classes[0]})" if classes else "no labels"
+    return [f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work"]
 
 
 def _tasks(
