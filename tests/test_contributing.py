@@ -41,7 +41,8 @@ def accuracy(method, backbone="tiny", **settings):
 
 quick = one | first | {"stage1.subbag_pairs": 4}
 context = StudyContext(
-    (cohort,), out / "study", backbone="tiny", recipe="paper", budget="demo", folds=3, changes=quick,
+    (cohort,), out / "study",
+    bridgemil.Protocol(backbone="tiny", recipe="paper", budget="demo", folds=3, settings=quick),
     where=Where("inline", device="cpu"), progress=False,
 )
 print(json.dumps({

@@ -14,7 +14,7 @@ from bridgemil.engine.benchmark import Where, expect, plan
 from bridgemil.engine.forecast import FITTED_BASELINE, START
 from bridgemil.engine.plan import Experiment, Job, Plan, grid
 from bridgemil.errors import BadData, BadUse, BridgeMILError
-from bridgemil.evaluation.protocol import Protocol, fold_plan
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.runs import RunStore, open_store
 from people import people
 
@@ -113,7 +113,7 @@ def test_mistakes_are_refused_before_any_work(cohort: Cohort, tmp_path: Path) ->
 
 
 def test_a_grid_follows_a_split_or_groups(cohort: Cohort, tmp_path: Path) -> None:
-    split = fold_plan(cohort, 3, split_seed=7)
+    split = Protocol(folds=3, split_seed=7).fold_plan(cohort)
     split.save(tmp_path / "split.json")
     planned = demo(cohort, ["attention"], folds=None, split=tmp_path / "split.json")
     assert [job.subjects.test for job in planned] == list(split.folds)

@@ -8,7 +8,8 @@ import pytest
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.engine.evaluate import evaluate, fold_plan
+from bridgemil.engine.evaluate import evaluate
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.run import Run
 from bridgemil.methods import settings
 from bridgemil.parallel import device_of
@@ -22,7 +23,7 @@ def cohort(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 
 
 def test_folds_have_the_sizes_of_the_method(cohort: Cohort) -> None:
-    sizes = sorted((len(fold) for fold in fold_plan(cohort).folds), reverse=True)
+    sizes = sorted((len(fold) for fold in Protocol().fold_plan(cohort).folds), reverse=True)
     assert sizes == [10, 10, 10, 9, 9, 9, 8, 8, 8, 7]
 
 
@@ -36,11 +37,11 @@ def test_a_fold_of_bridgemil_learns_in_both_stages(cohort: Cohort, tmp_path: Pat
     changes = {"stage1.epochs": 2, "stage2.epochs": 4, "stage2.burn_in": 0, "stage2.freeze_epochs": 1}
     own = settings("bridgemil", budget="laptop", changes=changes)
     store = open_store(tmp_path)
-    identity = Run(cohort, fold_plan(cohort).cv_folds()[0], own, 0).perform(store, device_of("cpu"))
+    identity = Run(cohort, Protocol().fold_plan(cohort).cv_folds()[0], own, 0).perform(store, device_of("cpu"))
     curves = store.curves(identity)
     stage1, stage2 = (curves[curves["phase"] == name]["loss"].tolist() for name in ("Stage 1", "Stage 2"))
     assert stage1[1] < 0.97 * stage1[0]
     assert stage2[-1] < stage2[0]
     assert store.windows(identity).groupby("subject").size().to_dict() == {
-        subject: cohort.records[subject].n_windows for subject in fold_plan(cohort).cv_folds()[0].test
+        subject: cohort.records[subject].n_windows for subject in Protocol().fold_plan(cohort).cv_folds()[0].test
     }

@@ -13,7 +13,7 @@ from bridgemil import methods, studies
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadUse
-from bridgemil.evaluation.protocol import fold_plan
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.learning.loop import Streams
 from bridgemil.models import encoder_for, fit
 from bridgemil.studies import findings
@@ -24,7 +24,7 @@ def fitted(cohort: Cohort, method: str, recipe: str = "paper") -> tuple[nn.Modul
     """The encoder as it was drawn, and as a fit of the first fold left it."""
     changes = {key: value for key, value in QUICK.items() if methods.has_setting(method, key)}
     settings = methods.for_cohort(cohort, method, "eegnet", "demo", changes, recipe=recipe)
-    subjects = fold_plan(cohort, 3).cv_folds(settings.selects)[0]
+    subjects = Protocol(folds=3).fold_plan(cohort).cv_folds(settings.selects)[0]
     with torch.random.fork_rng():
         Streams.of(0, sorted(subjects.train)).start("encoder")
         drawn = encoder_for(settings, cohort.signal)

@@ -16,6 +16,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
 from bridgemil.errors import BadData, BadUse
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.studies import Findings, StudyContext, findings, study
 from bridgemil.studies import context as shared
 from contexts import QUICK, quick_context
@@ -24,7 +25,7 @@ from contexts import QUICK, quick_context
 @pytest.mark.parametrize("name", methods.ablations())
 def test_what_makes_an_ablation_is_not_the_users_to_set(name: str, cohort: Cohort, tmp_path: Path) -> None:
     changes = {"stage2.retention": 0.5, "stage1.variance": 3, "stage1.weight_decay": 0.2, "stage2.lr": 0.01}
-    context = StudyContext((cohort,), tmp_path, changes=changes)
+    context = StudyContext((cohort,), tmp_path, Protocol(settings=changes))
     plain = StudyContext((cohort,), tmp_path).experiment(cohort, name).settings
     changed = context.experiment(cohort, name).settings
     assert changed.stage2.lr == 0.01
@@ -35,7 +36,7 @@ def test_what_makes_an_ablation_is_not_the_users_to_set(name: str, cohort: Cohor
 
 @pytest.mark.parametrize("name", methods.ablations())
 def test_whole_and_ablations_have_the_aggregator_that_the_user_sets(name: str, cohort: Cohort, tmp_path: Path) -> None:
-    context = StudyContext((cohort,), tmp_path, changes={"stage2.aggregator": "conjunctive"})
+    context = StudyContext((cohort,), tmp_path, Protocol(settings={"stage2.aggregator": "conjunctive"}))
     assert context.experiment(cohort, name).settings.stage2.aggregator == "conjunctive"
 
 
@@ -46,7 +47,7 @@ def test_every_split_is_audited(tmp_path: Path) -> None:
 
     def refused(*seeds: int) -> bool:
         try:
-            return StudyContext((cohort,), tmp_path / "out", folds=3, split_seeds=seeds).warnings is None
+            return StudyContext((cohort,), tmp_path / "out", Protocol(folds=3), seeds).warnings is None
         except BadData as error:
             return "groups_person" in str(error)
 
@@ -57,7 +58,7 @@ def test_every_split_is_audited(tmp_path: Path) -> None:
 
 def test_a_misspelt_setting_is_refused(cohort: Cohort, tmp_path: Path) -> None:
     with pytest.raises(BadUse, match=r"stage2\.retension"):
-        StudyContext((cohort,), tmp_path, changes={"stage2.retension": 1})
+        StudyContext((cohort,), tmp_path, Protocol(settings={"stage2.retension": 1}))
 
 
 def test_what_an_earlier_call_wrote_does_not_stay_beside_findings_without_it(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_the_audit_is_asked_before_anything_is_run(tmp_path: Path) -> None:
     twice = leaky.signals(9, n_channels=4, seconds=8)
     names = list(twice)
     twice[names[1]] = -2 * twice[names[0]]
-    context = StudyContext((leaky.made(twice).save(tmp_path / "twice.cohort"),), tmp_path / "out", folds=3)
+    context = StudyContext((leaky.made(twice).save(tmp_path / "twice.cohort"),), tmp_path / "out", Protocol(folds=3))
     with pytest.raises(BadData, match="--accept-risk same_signal"):
         context.experiment(context.cohorts[0], "bridgemil")
     assert not (tmp_path / "out").exists()
@@ -116,7 +117,7 @@ def test_only_patients_have_evidence_to_find_and_a_perfect_ranking_finds_all(tmp
 
 def test_what_was_set_and_reaches_no_method_is_said(cohort: Cohort, tmp_path: Path) -> None:
     settings = QUICK | {"stage2.batch_windows": 64}  # of the vote, which an ablation does not run
-    context = quick_context(cohort, tmp_path, changes=settings, options={"variants": ["wo_retention"]})
+    context = quick_context(cohort, tmp_path, settings=settings, options={"variants": ["wo_retention"]})
     notes = " ".join(study("ablation", context).footnotes)
     assert "Set, but no method of this study has it: stage2.batch_windows." in notes
     assert "stage2.batch_windows = 64" not in notes

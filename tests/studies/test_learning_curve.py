@@ -15,6 +15,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadUse
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.studies import StudyContext, findings, learning_curve
 from evaluated import cohort_on_disk
 from made_up import made_up
@@ -31,7 +32,7 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 
 def context(cohort: Cohort, out: Path, **options: object) -> StudyContext:
     return StudyContext(
-        (cohort,), out, budget="demo", folds=3, options={"method": "tangent", **options}, progress=False,
+        (cohort,), out, Protocol(budget="demo", folds=3), options={"method": "tangent", **options}, progress=False,
         where=Where(jobs=1, device="cpu"),
     )  # fmt: skip
 

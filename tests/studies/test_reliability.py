@@ -18,6 +18,7 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.statistics import Comparison
 from bridgemil.studies import Findings, findings, reliability
 from bridgemil.studies import context as shared
@@ -58,7 +59,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("reliability")
     cohort = people(8, windows=6, effect=0.5).save(folder / "small.cohort")
     context = StudyContext(
-        (cohort,), folder / "out", "covariance", "paper", "demo", folds=FOLDS, changes=QUICK,
+        (cohort,), folder / "out",
+        Protocol(backbone="covariance", recipe="paper", budget="demo", folds=FOLDS, settings=QUICK),
         options={"top": [PLENTY, K], "nested": True}, where=Where(jobs=1, device="cpu"), progress=False,
     )  # fmt: skip
     return Done(context, studies.study("reliability", context), read_runs(context))
@@ -285,7 +287,8 @@ def test_evidence_is_counted_in_people_who_have_both_kinds_of_windows() -> None:
 def test_what_cannot_be_studied_is_refused_before_any_run(
     done: Done, tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], folds: int, words: str
 ) -> None:
-    context = replace(done.context, out=tmp_path / "new", changes=changes, options=options, folds=folds)
+    protocol = replace(done.context.protocol, settings=changes, folds=folds)
+    context = replace(done.context, out=tmp_path / "new", protocol=protocol, options=options)
     with pytest.raises(BadUse, match=words):
         reliability.perform(context)
     assert not (tmp_path / "new").exists()

@@ -72,7 +72,7 @@ def test_every_space_has_its_row_its_points_and_its_panel(
     cohort: Cohort, studied: tuple[studies.StudyContext, studies.Findings]
 ) -> None:
     context, found = studied
-    fixed = backbones.has_front_end(context.backbone)
+    fixed = backbones.has_front_end(context.protocol.backbone)
     left_out = {("Stage 1", "masked")} if fixed else {("front end", "wo_stage1")}
     expected = [space for space in study.SPACES if (space.kind, space.method) not in left_out]
     table = found.tables["representation"]

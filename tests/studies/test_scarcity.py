@@ -13,6 +13,7 @@ from bridgemil import studies
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import Where
 from bridgemil.evaluation import metrics
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.studies import StudyContext, scarcity
 from bridgemil.studies.scarcity import SUBJECTS, WINDOWS, Amount
 from made_up import made_up
@@ -30,7 +31,8 @@ def context(
     cohort: Cohort, out: Path, seeds: tuple[int, ...] = (0,), folds: int = 4, recipe: str | None = None
 ) -> StudyContext:
     return StudyContext(
-        (cohort,), out, backbone="eegnet", recipe=recipe, budget="demo", folds=folds, seeds=seeds, changes=QUICK,
+        (cohort,), out,
+        Protocol(backbone="eegnet", recipe=recipe, budget="demo", folds=folds, seeds=seeds, settings=QUICK),
         progress=False, where=Where(jobs=1, device="cpu"),
     )  # fmt: skip
 

@@ -111,13 +111,13 @@ def test_no_value_and_a_value_named_twice_are_values(cohort: Cohort, tmp_path: P
 
 def test_where_no_value_is_the_usual_one_everything_as_usual_stands_first(cohort: Cohort, tmp_path: Path) -> None:
     options = {"method": "bandpower", "vary": {"baseline.classifier": ["extra_trees"]}}
-    findings = studies.study("sensitivity", quick_context(cohort, tmp_path, options=options, changes={}))
+    findings = studies.study("sensitivity", quick_context(cohort, tmp_path, options=options, settings={}))
     table = findings.tables["sensitivity"]
     assert table[["value", "default"]].to_numpy().tolist() == [["defaults", True], ["extra_trees", False]]
 
 
 def test_what_a_value_changes_besides_itself_is_said(cohort: Cohort, tmp_path: Path) -> None:
-    context = quick_context(cohort, tmp_path, recipe="ours", changes={})
+    context = quick_context(cohort, tmp_path, recipe="ours", settings={})
     usual = context.experiment(cohort, "bridgemil").settings
     other = context.experiment(cohort, "bridgemil", changes={"stage2.aggregator": "timemil"}).settings
     found = {("", None): usual, ("stage2.aggregator", "timemil"): other, ("stage2.retention", 1e-5): usual}

@@ -13,7 +13,7 @@ from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse
-from bridgemil.evaluation.protocol import fold_plan
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.methods import Settings
 from bridgemil.models import Model, fit
 from bridgemil.models.fitting import FitCache
@@ -36,7 +36,7 @@ def check(inputs: AuditInput) -> list[Finding]:
     settings = methods.for_cohort(cohort, method, BACKBONE, BUDGET)
     folds = min(cohort.folds, 5)
     try:
-        fold_plan(cohort, folds)
+        Protocol(folds=folds).fold_plan(cohort)
     except (BadData, BadUse) as error:
         return [Finding(NAME, "SKIP", f"The cohort cannot be split into folds: {error}.")]
     rng, cache = np.random.default_rng(options.seed), FitCache()
@@ -93,7 +93,7 @@ def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Gen
     records = [replace(record, label=label) for record, label in zip(cohort.records.values(), labels, strict=True)]
     mixed = Cohort(records, cohort.metadata, {}, cohort.path, cohort._arrays)
     seed, true, predicted = int(rng.integers(2**31)), [], []
-    plan = fold_plan(mixed, folds, split_seed=seed)
+    plan = Protocol(folds=folds, split_seed=seed).fold_plan(mixed)
     for several in zip(*(plan.cv_folds(member.selects) for member in settings.each), strict=True):
         models = [
             fit(mixed, fold.train, fold.validation, member, seed, cache=cache).model

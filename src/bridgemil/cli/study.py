@@ -61,14 +61,17 @@ def run(
     """
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.engine.execute import Where
+    from bridgemil.evaluation.protocol import Protocol
 
     flags = studies.flags()
     chosen = {key: KINDS[flags[key][0].kind][1](value, f"--{key}") for key, value in own.items() if value is not None}
-    context = studies.StudyContext(
-        tuple(Cohort.open(path) for path in cohorts), out, backbone, recipe, budget, tuple(range(seeds)),
-        tuple(range(split_seeds)), folds, groups, tuple(accept_risk or ()), options.settings(set_), chosen, truth,
-        Where(engine, jobs, threads, device, gpus_per_run, address), not json,
+    protocol = Protocol(
+        backbone=backbone, recipe=recipe, budget=budget, settings=options.settings(set_), seeds=seeds, folds=folds,
+        groups=groups, accept_risk=accept_risk or (),
     )  # fmt: skip
+    where = Where(engine, jobs, threads, device, gpus_per_run, address)
+    opened, splits = tuple(Cohort.open(path) for path in cohorts), tuple(range(split_seeds))
+    context = studies.StudyContext(opened, out, protocol, splits, chosen, truth, where, not json)
     findings = studies.study(name, context)
     if json:
         options.print_json(findings.to_dict() | {"folder": str(out / name)})

@@ -92,7 +92,26 @@ class Protocol:
         FoldPlan
             The subjects of each fold.
         """
-        return fold_plan(cohort, self.folds, self.split, self.groups, self.split_seed, self.leave_out)
+        if len(cohort.classes) < 2:
+            what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
+            raise BadData(
+                f"{cohort.path or 'the cohort'}: has {what}, at least two classes are needed: prepare it together with "
+                "subjects of another class, with their diagnoses in one column, or `bridgemil pool` it with another "
+                "cohort"
+            )
+        if self.leave_out is not None:
+            if self.folds is not None or self.groups is not None or self.split is not None:
+                raise BadUse("--leave-out decides the folds; leave --folds, --groups and --split out")
+            return FoldPlan.leave_out(cohort.subjects, cohort.column(self.leave_out), self.leave_out)
+        if self.split is None:
+            together = cohort.column(self.groups) if self.groups else None
+            splitter = SubjectKFold(cohort.folds if self.folds is None else self.folds, self.split_seed)
+            return splitter.plan(cohort.subjects, cohort.labels, together, self.groups)
+        if self.folds is not None or self.groups is not None or self.split_seed:
+            raise BadUse("a saved split decides everything; leave --folds, --groups and --split-seed out")
+        plan = self.split if isinstance(self.split, FoldPlan) else FoldPlan.load(self.split)
+        plan.check(cohort.subjects)
+        return plan
 
     def method_settings(
         self,
@@ -105,36 +124,6 @@ class Protocol:
         changes = self.settings if settings is None else settings
         names = method or self.method, backbone or self.backbone
         return methods.for_cohort(cohort, *names, self.budget, changes, recipe=self.recipe)
-
-
-def fold_plan(
-    cohort: Cohort,
-    folds: int | None = None,
-    split: FoldPlan | str | Path | None = None,
-    groups: str | None = None,
-    split_seed: int = 0,
-    leave_out: str | None = None,
-) -> FoldPlan:
-    """The saved split, which decides everything else, or a new one; parameters as of ``Protocol``."""
-    if len(cohort.classes) < 2:
-        what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
-        raise BadData(
-            f"{cohort.path or 'the cohort'}: has {what}, at least two classes are needed: prepare it together with "
-            "subjects of another class, with their diagnoses in one column, or `bridgemil pool` it with another cohort"
-        )
-    if leave_out is not None:
-        if folds is not None or groups is not None or split is not None:
-            raise BadUse("--leave-out decides the folds; leave --folds, --groups and --split out")
-        return FoldPlan.leave_out(cohort.subjects, cohort.column(leave_out), leave_out)
-    if split is None:
-        together = cohort.column(groups) if groups else None
-        splitter = SubjectKFold(cohort.folds if folds is None else folds, split_seed)
-        return splitter.plan(cohort.subjects, cohort.labels, together, groups)
-    if folds is not None or groups is not None or split_seed:
-        raise BadUse("a saved split decides everything; leave --folds, --groups and --split-seed out")
-    plan = split if isinstance(split, FoldPlan) else FoldPlan.load(split)
-    plan.check(cohort.subjects)
-    return plan
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:

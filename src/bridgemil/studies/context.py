@@ -21,10 +21,9 @@ from bridgemil.engine.execute import Where
 from bridgemil.engine.plan import Experiment, Plan
 from bridgemil.errors import BadData, BadUse, plain
 from bridgemil.evaluation.metrics import bootstrap
-from bridgemil.evaluation.protocol import fold_plan
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import GROUPED, Results, subbag_pairs
 from bridgemil.evaluation.statistics import COMPARED
-from bridgemil.methods import BACKBONE, BUDGET
 from bridgemil.report.benchmark import paper
 from bridgemil.runs import AuditWarning, RunStore, merged
 from bridgemil.storage.artifact import file_checksum
@@ -51,22 +50,11 @@ class StudyContext:
         On disk: workers open them by their path.
     out : Path
         The folder of the study's runs (``out / "runs"``), tables and figures.
-    backbone, budget : str
-        How to train.
-    recipe : str or None
-        None is the budget's.
-    seeds : tuple of int
-        Of weights and sampling.
+    protocol : Protocol
+        How to train and evaluate; studies choose the methods themselves. Its ``settings`` are for the methods that have
+        them, and ``split_seeds`` replace its ``split_seed``.
     split_seeds : tuple of int
         Each assigns the subjects to folds; results are pooled over them.
-    folds : int or None
-        The cohort's own number by default.
-    groups : str or None
-        A column of the cohorts; subjects of one group stay in one fold.
-    accept_risk : tuple of str
-        Findings of the quick audit that are accepted; written into every result.
-    changes : mapping
-        The user's settings, for the methods that have them.
     options : mapping
         Of single studies: ``{"vary": …}``.
     truth : Path or None
@@ -75,37 +63,30 @@ class StudyContext:
         This machine's cores by default.
     progress : bool
         Show progress on standard error.
-    used_changes : dict
-        Those of ``changes`` that some method of the study had; filled as its experiments are made.
+    used_settings : dict
+        Those of the protocol's settings that some method of the study had; filled as its experiments are made.
     """
 
     cohorts: tuple[Cohort, ...]
     out: Path
-    backbone: str = BACKBONE
-    recipe: str | None = None
-    budget: str = BUDGET
-    seeds: tuple[int, ...] = (0,)
+    protocol: Protocol = field(default_factory=Protocol)
     split_seeds: tuple[int, ...] = (0,)
-    folds: int | None = None
-    groups: str | None = None
-    accept_risk: tuple[str, ...] = ()
-    changes: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     truth: Path | None = None
     where: Where = field(default_factory=Where)
     progress: bool = True
-    used_changes: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    used_settings: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not (self.cohorts and self.seeds and self.split_seeds):
-            raise BadUse("a study needs at least one cohort, seed and split seed")
+        if not (self.cohorts and self.split_seeds):
+            raise BadUse("a study needs at least one cohort and split seed")
         if any(cohort.path is None for cohort in self.cohorts):
             raise BadUse("workers open a cohort by its path; save a cohort made in memory first: cohort.save(path)")
         if len({cohort.hash for cohort in self.cohorts}) < len(self.cohorts):
             raise BadUse("two of the cohorts hold the same windows; name each once")
-        backbones.check(self.backbone)
+        backbones.check(self.protocol.backbone)
         every = [*methods.names(), *methods.ablations()]
-        for key in methods.flat(self.changes):
+        for key in self._settings:
             if not any(methods.has_setting(name, key) for name in every):
                 raise BadUse(f"no method has a setting {key}")
 
@@ -117,11 +98,16 @@ class StudyContext:
     @property
     def setup(self) -> str:
         """Backbone, recipe and budget, for titles."""
-        return f"{methods.short_name(self.backbone)}, recipe {self._recipe}, budget {self.budget}"
+        name = methods.short_name(self.protocol.backbone)
+        return f"{name}, recipe {self._recipe}, budget {self.protocol.budget}"
 
     @property
     def _recipe(self) -> str:
-        return self.recipe or methods.recipe_for(self.budget)
+        return self.protocol.recipe or methods.recipe_for(self.protocol.budget)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return methods.flat(self.protocol.settings or {})
 
     def title(self, method: str) -> str:
         """A method with how it was trained; a baseline has neither backbone nor budget."""
@@ -141,7 +127,7 @@ class StudyContext:
 
     def split(self, cohort: Cohort, split_seed: int) -> FoldPlan:
         """The assignment of subjects to folds."""
-        return fold_plan(cohort, self.folds, groups=self.groups, split_seed=split_seed)
+        return replace(self.protocol, split_seed=split_seed).fold_plan(cohort)
 
     def splits(self, cohort: Cohort) -> list[FoldPlan]:
         """One for each split seed."""
@@ -150,7 +136,8 @@ class StudyContext:
     @cached_property
     def warnings(self) -> dict[str, tuple[AuditWarning, ...]]:
         """The warnings of the quick audit, by cohort hash; a FAIL that was not accepted is refused."""
-        return guard({cohort: self.splits(cohort) for cohort in self.cohorts}, self.store.root, self.accept_risk)
+        splits = {cohort: self.splits(cohort) for cohort in self.cohorts}
+        return guard(splits, self.store.root, self.protocol.accept_risk)
 
     def experiment(
         self,
@@ -174,18 +161,17 @@ class StudyContext:
         changes
             Settings of the study, in addition to the user's.
         seeds
-            The context's by default.
+            The protocol's by default.
         part, drawn
             Where not all of the split is used: a description, and its folds from those of the split.
         """
-        flat, fixed = methods.flat(self.changes), methods.fixed(method)
-        wanted = {key: flat[key] for key in flat if methods.has_setting(method, key) and key not in fixed}
-        self.used_changes.update(wanted)
-        wanted |= dict(changes or {})
-        settings = methods.for_cohort(cohort, method, self.backbone, self.budget, wanted, recipe=self.recipe)
+        fixed = methods.fixed(method)
+        wanted = {k: v for k, v in self._settings.items() if methods.has_setting(method, k) and k not in fixed}
+        self.used_settings.update(wanted)
+        settings = self.protocol.method_settings(cohort, method, settings=wanted | dict(changes or {}))
         return Experiment(
-            cohort, split or self.split(cohort, self.split_seeds[0]), settings, tuple(seeds or self.seeds), part, drawn,
-            self.warnings[cohort.hash],
+            cohort, split or self.split(cohort, self.split_seeds[0]), settings, tuple(seeds or self.protocol.seed_list),
+            part, drawn, self.warnings[cohort.hash],
         )  # fmt: skip
 
     def perform(self, experiments: Sequence[Experiment]) -> list[Results]:
@@ -212,16 +198,17 @@ class StudyContext:
         theirs = paper()["cohorts"].get(cohort.metadata["source"])
         return (
             theirs is not None
-            and self.backbone == "eegnet"
-            and self._recipe == self.budget == "paper"
+            and self.protocol.backbone == "eegnet"
+            and self._recipe == self.protocol.budget == "paper"
             and sorted(cohort.classes) == theirs["classes"]
             and len(cohort) == theirs["subjects"]
             and not changed_from_preset(cohort.metadata["source"], cohort.metadata.get("settings", {}))
             and abs(cohort.n_windows - theirs["windows"]) <= 0.05 * theirs["windows"]
             and self.split_seeds == (0,)
-            and not self.changes
-            and self.folds in (None, theirs["folds"])
-            and self.groups is None
+            and not self.protocol.settings
+            and self.protocol.folds in (None, theirs["folds"])
+            and self.protocol.groups is None
+            and self.protocol.split is None
         )
 
     def published(self, cohort: Cohort, *keys: Any) -> Any:
@@ -244,9 +231,9 @@ class StudyContext:
             tables |= {"evidence_found": pd.DataFrame(rows)} if rows else {}
         pairs = subbag_pairs(self.experiment(self.cohorts[0], self.option("method", "bridgemil")).settings)
         shared = prose(
-            "shared_notes", cohorts=[(self.name(c), len(c)) for c in self.cohorts], seeds=len(self.seeds),
-            splits=len(self.split_seeds), pairs=pairs, grouped=GROUPED if self.groups else "", used=self.used_changes,
-            unused=[key for key in methods.flat(self.changes) if key not in self.used_changes],
+            "shared_notes", cohorts=[(self.name(c), len(c)) for c in self.cohorts], seeds=len(self.protocol.seed_list),
+            splits=len(self.split_seeds), pairs=pairs, grouped=GROUPED if self.protocol.groups else "",
+            used=self.used_settings, unused=[key for key in self._settings if key not in self.used_settings],
             tests=TESTS if any("p" in table for table in tables.values()) else "",
             paper_seeds=paper()["seeds"] if any("paper" in table for table in tables.values()) else None,
         )  # fmt: skip

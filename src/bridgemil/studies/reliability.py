@@ -341,7 +341,8 @@ def _sentences(name: str, trained: Mapping[Choice, Trained], against: Mapping[Pa
 
 
 def _notes(context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence[Choice]) -> list[str]:
-    ks, unranked = [split.k for _, split in cases], 1 + context.experiment(cases[0][0], VOTE).settings.selects
+    ks, n_seeds = [split.k for _, split in cases], len(context.protocol.seed_list)
+    unranked = 1 + context.experiment(cases[0][0], VOTE).settings.selects
     few = []
     for cohort in context.cohorts:
         counts = np.array([cohort.records[subject].n_windows for subject in cohort.subjects])
@@ -352,7 +353,7 @@ def _notes(context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence
         ]  # fmt: skip
     return prose(
         "reliability_notes", nested=any(choice.weights == "nested" for choice in chosen), few=few,
-        nested_runs=sum(k * (k - unranked) for k in ks) * len(context.seeds), plain_runs=sum(ks) * len(context.seeds),
+        nested_runs=sum(k * (k - unranked) for k in ks) * n_seeds, plain_runs=sum(ks) * n_seeds,
     )  # fmt: skip
 
 

@@ -75,14 +75,15 @@ def perform(context: StudyContext) -> Findings:
     """Run every method on all folds with the first seed, and map the spaces of the first fold."""
     import pandas as pd
 
-    if len(context.seeds) > 1 or len(context.split_seeds) > 1:
+    seeds, backbone = context.protocol.seed_list, context.protocol.backbone
+    if len(seeds) > 1 or len(context.split_seeds) > 1:
         raise BadUse("a representation is of one seed and one split: leave --seeds and --split-seeds out")
-    names = [n for n in dict.fromkeys(s.method for s in SPACES) if not methods.is_senseless(n, context.backbone)]
+    names = [n for n in dict.fromkeys(s.method for s in SPACES) if not methods.is_senseless(n, backbone)]
     planned = {(c.hash, name): context.experiment(c, name) for c in context.cohorts for name in names}
     results = context.run(planned.items())
     rows, sentences, figures, points = list[dict[str, Any]](), list[str](), {}, []
     for cohort in context.cohorts:
-        jobs = {name: planned[cohort.hash, name].jobs(context.seeds[0])[0] for name in names}
+        jobs = {name: planned[cohort.hash, name].jobs(seeds[0])[0] for name in names}
         maps = FirstFold(context, cohort, jobs)
         mine = [_row(maps, space, results[cohort.hash, space.method]) for space in maps.spaces]
         rows += mine
@@ -313,7 +314,7 @@ def _row(maps: FirstFold, space: Space, results: Sequence[Results]) -> dict[str,
 def _title(maps: FirstFold) -> str:
     return (
         f"{maps.context.name(maps.cohort)}, {maps.context.setup}: {maps.test_subjects} of fold 1, "
-        f"{len(maps.test)} windows, seed {maps.context.seeds[0]}"
+        f"{len(maps.test)} windows, seed {maps.context.protocol.seed_list[0]}"
     )
 
 
@@ -330,7 +331,7 @@ def _sentences(maps: FirstFold, rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _notes(context: StudyContext) -> list[str]:
-    front_end = context.backbone if methods.is_senseless("masked", context.backbone) else ""
+    front_end = context.protocol.backbone if methods.is_senseless("masked", context.protocol.backbone) else ""
     return prose(
         "representation_notes", per_subject=PER_SUBJECT, in_all=IN_ALL, permutations=PERMUTATIONS, untrained=UNTRAINED,
         neighbours=NEIGHBOURS, front_end=front_end, paper=any(map(context.matches_paper, context.cohorts)),

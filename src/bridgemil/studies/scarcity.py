@@ -140,7 +140,8 @@ def perform(context: StudyContext) -> Findings:
                 full=score(full.results), chance=full.chance,
             )  # fmt: skip
         sentences += [f"{name}: {next(adjusted).corrected_sentence}" for name in against]
-    if len(context.seeds) * len(context.split_seeds) == 1 and any(row["what"] == SUBJECTS for row in losses):
+    draws = len(context.protocol.seed_list) * len(context.split_seeds)
+    if draws == 1 and any(row["what"] == SUBJECTS for row in losses):
         sentences.append("One seed is one draw of folds: another may show something else; --seeds 5 draws five.")
     return Findings(
         f"Subject and instance scarcity: {context.setup}", sentences,
@@ -154,7 +155,7 @@ def perform(context: StudyContext) -> Findings:
 def _conditions(context: StudyContext) -> tuple[list[Condition], list[tuple[str, str]]]:
     """Everything that was run, and the cohorts and amounts that could not be."""
     planned, left_out = list[Condition](), []
-    draws = [(split_seed, seed) for split_seed in context.split_seeds for seed in context.seeds]
+    draws = [(split_seed, seed) for split_seed in context.split_seeds for seed in context.protocol.seed_list]
     for cohort in context.cohorts:
         k = context.split(cohort, context.split_seeds[0]).k
         for amount in (*fold_amounts(k), *window_amounts()):
