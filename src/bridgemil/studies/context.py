@@ -195,20 +195,18 @@ class StudyContext:
 
     def matches_paper(self, cohort: Cohort) -> bool:
         """Whether cohort, backbone, recipe, budget and split are the paper's, so that its numbers can be compared."""
-        theirs = paper()["cohorts"].get(cohort.metadata["source"])
+        theirs, how = paper()["cohorts"].get(cohort.metadata["source"]), self.protocol
         return (
             theirs is not None
-            and self.protocol.backbone == "eegnet"
-            and self._recipe == self.protocol.budget == "paper"
+            and how.backbone == "eegnet"
+            and self._recipe == how.budget == "paper"
             and sorted(cohort.classes) == theirs["classes"]
             and len(cohort) == theirs["subjects"]
             and not changed_from_preset(cohort.metadata["source"], cohort.metadata.get("settings", {}))
             and abs(cohort.n_windows - theirs["windows"]) <= 0.05 * theirs["windows"]
             and self.split_seeds == (0,)
-            and not self.protocol.settings
-            and self.protocol.folds in (None, theirs["folds"])
-            and self.protocol.groups is None
-            and self.protocol.split is None
+            and how.folds in (None, theirs["folds"])
+            and not any((how.settings, how.groups, how.split, how.leave_out))
         )
 
     def published(self, cohort: Cohort, *keys: Any) -> Any:
