@@ -76,7 +76,9 @@ def found(text: str) -> list[str]:
 
 
 def _documents() -> list[Path]:
-    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    pages = [
+        ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+    ]
     return [
         *pages,
         *sorted((ROOT / "docs").glob("*.md")),
