@@ -76,11 +76,8 @@ def found(text: str) -> list[str]:
 
 
 def _documents() -> list[Path]:
-    pages = [
-        ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
-    ]
     return [
-        *pages,
+        *sorted(ROOT.glob("*.md")),
         *sorted((ROOT / "docs").glob("*.md")),
         *sorted(PACKAGE.rglob("*.j2")),
         PACKAGE / "report" / "templates" / "checklist.yaml",

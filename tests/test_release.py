@@ -52,7 +52,7 @@ def test_the_changelog_has_one_section_per_release_newest_first() -> None:
     heads = re.findall(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(), flags=re.M)
     versions = [tuple(map(int, head.split()[0].split("."))) for head in heads]
     assert versions == sorted(versions, reverse=True)
-    assert versions[0] >= tuple(map(int, bridgemil.__version__.split(".")))
+    assert versions[0] >= tuple(map(int, PROJECT["version"].split(".")))
     assert all(re.fullmatch(r"\d+\.\d+\.\d+ \((unreleased|not released|\d{4}-\d\d-\d\d)\)", head) for head in heads)
 
 
