@@ -23,7 +23,9 @@ def run(
     folds: options.Folds = None,
     split: options.Split = None,
     groups: options.Groups = None,
+    leave_out: options.LeaveOut = None,
     split_seed: options.SplitSeed = 0,
+    adjust: options.Adjust = None,
     device: options.Device = "auto",
     threads: options.Threads = 1,
     jobs: options.Jobs = None,
@@ -47,7 +49,7 @@ def run(
 
     results = evaluate(
         cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,
-        split_seed=split_seed, device=device, threads=threads, jobs=jobs, baselines=baselines, progress=not json,
+        leave_out=leave_out, adjust=options.names(adjust) or (), split_seed=split_seed, device=device, threads=threads, jobs=jobs, baselines=baselines, progress=not json,
         settings=options.settings(set_), accept_risk=accept_risk or (), positive=positive,
         operating_point=operating_point, prevalence=prevalence,
     )  # fmt: skip

@@ -60,6 +60,13 @@ Split = Annotated[Path | None, option(help="Split file, from `bridgemil folds`."
 Groups = Annotated[
     str | None, option(help="Keep subjects with the same value of this column in one fold.", panel=FOLDS)
 ]
+LeaveOut = Annotated[
+    str | None, option(help="Column, such as site: each of its values is the test set once.", panel=FOLDS)
+]
+Adjust = Annotated[
+    str | None,
+    option(help="Remove the linear effect of these columns on the features, estimated on training controls: age,sex."),
+]
 SplitSeed = Annotated[int, option(help="Seed of the assignment of subjects to folds.", panel=FOLDS)]
 # Execution
 Engine = Annotated[str, option(help="local (processes), inline (this process) or ray.", panel=RUNNING)]

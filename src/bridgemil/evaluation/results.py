@@ -37,6 +37,7 @@ BASELINE_KEYS = (
     "npv",
     "per_class",
 )  # of a baseline, in JSON; fmt: skip
+GROUP_SCORES = ("balanced_accuracy", "auroc")
 TOGETHER = -1  # stands for the seed where several are averaged
 GROUPED = (
     "Subjects of one group are in one fold; intervals and tests take them for independent, and are too narrow where "
@@ -148,6 +149,34 @@ class Results:
         """
         return clinical_metrics(self.predictions, self.classes, self.clinical_options)
 
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """One row per group that was left out (``leave_out``), with intervals over its subjects; else empty.
+
+        ``group, n, accuracy, balanced_accuracy, auroc`` and ``…_low``, ``…_high``. Balanced accuracy and AUROC of a group
+        that lacks a class are not defined.
+        """
+        import pandas as pd
+
+        rows = []
+        for fold, name in enumerate(self.split.get("names", ()), 1):
+            own = self.predictions[self.predictions["fold"] == fold]
+            low, high = metrics.accuracy_interval(own)
+            row = {"group": name, "n": own["subject"].nunique(), "accuracy": metrics.accuracy(own),
+                   "accuracy_low": low, "accuracy_high": high}  # fmt: skip
+            if set(own["label"]) == set(self.classes):
+                per_seed = pd.DataFrame([metrics.scores(one, self.classes) for _, one in own.groupby("seed")]).mean()
+                for score, (low, high) in metrics.score_intervals(own, self.classes).items():
+                    row |= {score: per_seed[score], f"{score}_low": low, f"{score}_high": high}
+            rows.append(row)
+        columns = [f"{score}{end}" for score in ("accuracy", *GROUP_SCORES) for end in ("", "_low", "_high")]
+        return pd.DataFrame(rows, columns=["group", "n", *columns])
+
+    @property
+    def adjustment(self) -> str:
+        """How features were adjusted for sites and covariates, as a sentence; empty where they were not."""
+        return adjustment(self.settings, leaves_out=self.split.get("kind") == "leave_out")
+
     @property
     def steady(self) -> bool:
         """Whether every seed says the same of every subject, as of most baselines."""
@@ -229,6 +258,11 @@ class Results:
             "seconds": row["seconds"],
             "warnings": self.warnings,
             "bands_left_out": dict(self.bands_left_out),
+            "adjustment": self.adjustment,
+            "groups": [
+                {key: None if value != value else value for key, value in row.items()}
+                for row in self.groups.to_dict("records")
+            ],
             "missing_baselines": dict(self.missing_baselines),
             "baselines": {
                 name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
@@ -248,6 +282,7 @@ class Results:
             f"  {row['n_subjects']} subjects of {', '.join(self.classes)}, each held out once: "
             f"{self._split_title}, {seeds}; chance {row['chance']:.1%}",
         ]
+        lines += [f"  {self.adjustment}"] if self.adjustment else []
         lines += [f"  {warning_text(warning)}" for warning in self.warnings]
         for baseline in self.baselines.values():
             lines.append(f"  baseline {baseline.name}: {baseline.summary['accuracy'][0]:.1%}")
@@ -307,6 +342,26 @@ def _for_each_seed(results: Results, beside: Results) -> pd.DataFrame:
     if any(member.is_network for member in results.settings.each) or results.seeds > 1:
         return results.predictions
     return pd.concat([results.predictions.assign(seed=seed) for seed in beside.predictions["seed"].unique()])
+
+
+def adjustment(settings: Settings, *, leaves_out: bool) -> str:
+    """How the features of a method are adjusted for sites and covariates, as a sentence; empty if they are not."""
+    chosen, sentences = settings.each[0], []
+    site = chosen.site_column
+    if chosen.site_adjust == "people":
+        sentences.append(f"Features were adjusted for {site} (location and scale, estimated on training subjects).")
+        if leaves_out:
+            sentences.append(f"Transductive: a left-out {site} was adjusted by its own unlabelled test subjects.")
+    if chosen.site_adjust == "controls":
+        sentences.append(f"Features were adjusted for {site} (location and scale, estimated on training controls).")
+        if leaves_out:
+            n = chosen.site_controls
+            sentences.append(
+                f"A left-out {site} was adjusted by {n} of its controls, who were set aside and not scored."
+            )
+    if chosen.adjust:
+        sentences.append(f"Linear effects of {', '.join(chosen.adjust)}, estimated on training controls, were removed.")
+    return " ".join(sentences)
 
 
 def subbag_pairs(settings: Settings) -> int | None:

@@ -353,12 +353,17 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
             for member in chosen.members
             for key, value in changed_from_budget(member, burn_in).items()
         }
+    adjusted = {
+        key: getattr(chosen, key)
+        for key in ("site_adjust", "site_column", "site_controls", "adjust")
+        if getattr(chosen, key) != Settings.model_fields[key].default
+    }
     if not chosen.is_network:
-        return {f"baseline.{key}": value for key, value in (chosen.baseline or {}).items()}
+        return {f"baseline.{key}": value for key, value in (chosen.baseline or {}).items()} | adjusted
     assert chosen.backbone is not None
     assert chosen.budget is not None
     usual = settings(chosen.method, chosen.backbone, chosen.budget, burn_in or 0, recipe=chosen.recipe)
-    plain, changed = usual.model_dump(mode="json"), dict[str, Any]()
+    plain, changed = usual.model_dump(mode="json"), dict[str, Any](adjusted)
     for part, values in chosen.model_dump(mode="json").items():
         if isinstance(values, dict) and isinstance(plain[part], dict):
             changed |= {f"{part}.{k}": v for k, v in values.items() if plain[part].get(k) != v}

@@ -96,6 +96,23 @@ def scores(block: Block) -> list[Sheet]:
     return sheets
 
 
+def left_out_groups(result: Results) -> Sheet:
+    """Results of each group that was left out, with intervals over its subjects."""
+
+    def shown(row: Mapping[str, float], score: str, factor: float = 1.0, digits: int = 3) -> list[str]:
+        value, low, high = (factor * row[f"{score}{end}"] for end in ("", "_low", "_high"))
+        return ["", ""] if value != value else [f"{value:.{digits}f}", f"{low:.{digits}f} - {high:.{digits}f}"]
+
+    column = result.split.get("groups", "group")
+    rows = [
+        [str(row["group"]), str(row["n"]), *shown(row, "accuracy", 100, 1), *shown(row, "balanced_accuracy"),
+         *shown(row, "auroc")]
+        for row in result.groups.to_dict("records")
+    ]  # fmt: skip
+    columns = [f"{column} left out", "n", "accuracy", "95 %", "bal. acc.", "95 %", "AUROC", "95 %"]
+    return Sheet(f"{result.name}: each {column} tested by models of the others", columns, rows)
+
+
 def with_published(block: Block) -> list[Sheet]:
     """Our numbers, the paper's and the difference: one table for each section that has numbers of the paper."""
     columns = ["method", "ours (fold mean)", "paper", "ours - paper"]

@@ -152,8 +152,13 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     print_sheet(console, _scores(rows))
     for result in [*results, *baselines]:
         console.print(f"  {recipe(result)}", markup=False)
+        if result.adjustment:
+            console.print(f"  {result.name}: {result.adjustment}", markup=False)
         if result.bands_left_out:
             console.print(f"  {result.bands_sentence}", markup=False)
+    for result in [*results, *baselines]:
+        if len(result.groups):
+            print_sheet(console, tables.left_out_groups(result))
     facts = results[0].summary.iloc[0]
     console.print(
         f"Chance level (largest class): {facts['chance']:.1%}; 95 % chance interval for n = {facts['n_subjects']}: "
