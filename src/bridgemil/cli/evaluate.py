@@ -49,9 +49,9 @@ def run(
 
     results = evaluate(
         cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,
-        leave_out=leave_out, adjust=options.names(adjust) or (), split_seed=split_seed, device=device, threads=threads, jobs=jobs, baselines=baselines, progress=not json,
-        settings=options.settings(set_), accept_risk=accept_risk or (), positive=positive,
-        operating_point=operating_point, prevalence=prevalence,
+        leave_out=leave_out, adjust=options.names(adjust) or (), split_seed=split_seed, device=device, threads=threads,
+        jobs=jobs, baselines=baselines, progress=not json, settings=options.settings(set_),
+        accept_risk=accept_risk or (), positive=positive, operating_point=operating_point, prevalence=prevalence,
     )  # fmt: skip
     if json:
         options.print_json(results.to_dict() | {"out": str(out)})

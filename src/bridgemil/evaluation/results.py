@@ -153,8 +153,8 @@ class Results:
     def groups(self) -> pd.DataFrame:
         """One row per group that was left out (``leave_out``), with intervals over its subjects; else empty.
 
-        ``group, n, accuracy, balanced_accuracy, auroc`` and ``…_low``, ``…_high``. Balanced accuracy and AUROC of a group
-        that lacks a class are not defined.
+        ``group, n, accuracy, balanced_accuracy, auroc`` and ``…_low``, ``…_high``. Balanced accuracy and AUROC of a
+        group that lacks a class are not defined.
         """
         import pandas as pd
 

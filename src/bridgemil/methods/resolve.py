@@ -76,6 +76,11 @@ class Settings(BaseModel):
         return self.site_adjust != "none" or bool(self.adjust)
 
     @property
+    def harmonisation(self) -> dict[str, Any]:
+        """The settings of the adjustment that are not the defaults, by name."""
+        return self.model_dump(include=set(HARMONISATION), exclude_defaults=True)
+
+    @property
     def recorded(self) -> bool:
         """Whether features were asked for with the recorded reference, not the average reference."""
         return "recorded" in ((self.baseline or {}).get("reference"), self.backbone_options.get("reference"))
@@ -353,11 +358,7 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
             for member in chosen.members
             for key, value in changed_from_budget(member, burn_in).items()
         }
-    adjusted = {
-        key: getattr(chosen, key)
-        for key in ("site_adjust", "site_column", "site_controls", "adjust")
-        if getattr(chosen, key) != Settings.model_fields[key].default
-    }
+    adjusted = {key: value for key, value in chosen.harmonisation.items() if key != "control"}
     if not chosen.is_network:
         return {f"baseline.{key}": value for key, value in (chosen.baseline or {}).items()} | adjusted
     assert chosen.backbone is not None

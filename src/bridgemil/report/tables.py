@@ -5,9 +5,9 @@ Scores, the layout of the paper's Table 1, comparisons and clinical metrics.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.clinical import INTERVALS, TITLES, ClinicalOptions, PerClassMetrics, TwoClassMetrics
@@ -99,7 +99,7 @@ def scores(block: Block) -> list[Sheet]:
 def left_out_groups(result: Results) -> Sheet:
     """Results of each group that was left out, with intervals over its subjects."""
 
-    def shown(row: Mapping[str, float], score: str, factor: float = 1.0, digits: int = 3) -> list[str]:
+    def shown(row: Mapping[Hashable, Any], score: str, factor: float = 1.0, digits: int = 3) -> list[str]:
         value, low, high = (factor * row[f"{score}{end}"] for end in ("", "_low", "_high"))
         return ["", ""] if value != value else [f"{value:.{digits}f}", f"{low:.{digits}f} - {high:.{digits}f}"]
 
