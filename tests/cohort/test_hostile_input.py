@@ -442,7 +442,7 @@ SPLITS = (
     b'{"folds": ["abc", "def", "ghi"]}',
     b'{"folds": [[1.5], ["b"], ["c"]]}',
     b'{"folds": [[[]], ["b"], ["c"]]}',
-    b'{"folds": [["a"], ["b"]]}',
+    b'{"folds": [["a"]]}',
     b'{"folds": [["a"], ["b"], ["b"]]}',
     b'{"folds": [["a"], ["b"], []]}',
     b'{"folds": [["a"], ["b"], ["c"]], "split_seed": [1]}',

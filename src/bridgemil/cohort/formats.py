@@ -10,10 +10,8 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 # MNE reads a few more (its readers are tried on any file that is named); these are the ones looked for in folders.
 FORMATS = {
@@ -24,7 +22,7 @@ FORMATS = {
 FORMATS_READ = "formats that are read: " + ", ".join(f"{name} ({ending})" for ending, name in FORMATS.items())
 ABSENT = "its content is not here (a broken link; `datalad get` or `git annex get` fetches it)"
 IRREGULAR = "is no regular file but a pipe, a device or a socket"
-EDF, BRAINVISION, FIF, EEGLAB = (".edf", ".bdf"), (".vhdr", ".ahdr"), (".fif",), (".set",)
+EDF, BRAINVISION, EEGLAB = (".edf", ".bdf"), (".vhdr", ".ahdr"), (".set",)
 COMPANIONS = (".fdt", ".eeg", ".EEG", ".vmrk", ".VMRK", ".amrk", ".avg", ".dat", ".pos", ".log", ".pnt")
 ANNOTATIONS = ("EDF Annotations", "BDF Annotations")
 MOST_HZ = 1e6  # no recorder is faster
@@ -48,10 +46,7 @@ def finite(value: Any) -> float | None:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether an existing file (or folder, .mff) is by its name the one to open a recording by.
-
-    BrainVision's samples (.eeg beside a .vhdr) and hidden files are no recordings.
-    """
+    """Whether an existing file (or folder, .mff) is by its name a recording; hidden files and samples are not."""
     ending = path.suffix.lower()
     if path.name.startswith(".") or ending not in FORMATS or _is_samples(path):
         return False
@@ -87,35 +82,25 @@ def is_irregular(path: Path) -> bool:
 
 
 def refuse_irregular(path: Path) -> None:
-    """Refuse a pipe, a device or a socket, also one that belongs to the recording: opening it may never return.
-
-    Files of the same name, files that a BrainVision header names, and all files of a folder (.mff) are checked.
-    """
+    """Refuse a pipe, a device or a socket in the place of any file of the recording: opening it may never return."""
     beside = [path.with_suffix(ending) for ending in COMPANIONS] + [path.with_name(f"{path.stem}-1{path.suffix}")]
     for file in (path, *beside, *(path.rglob("*") if path.is_dir() else ())):
         if is_irregular(file):
             raise Unusable(("" if file == path else f"{file.name}, which belongs to it, ") + IRREGULAR)
-    if any(map(is_irregular, _brainvision_files(path))):
-        raise Unusable(f"a file that its header names {IRREGULAR}")
+    header = path.read_bytes() if path.suffix.lower() in BRAINVISION and path.is_file() else b""
+    for match in re.finditer(rb"^\s*(?:Data|Marker)File\s*=\s*([^\r\n]+)", header, re.M | re.I):
+        if is_irregular(path.parent / match[1].decode("utf-8", "replace").strip().replace("$b", path.stem)):
+            raise Unusable(f"a file that its header names {IRREGULAR}")
 
 
-def _brainvision_files(path: Path) -> Iterator[Path]:
-    """The files that a BrainVision header names."""
-    if path.suffix.lower() in BRAINVISION and path.is_file():
-        for match in re.finditer(rb"^\s*(?:Data|Marker)File\s*=\s*([^\r\n]+)", path.read_bytes(), re.M | re.I):
-            yield path.parent / match[1].decode("utf-8", "replace").strip().replace("$b", path.stem)
-
-
-@dataclass(frozen=True)
-class EdfSignal:
+class EdfSignal(NamedTuple):
     """One signal of an EDF or BDF file: its rate in Hz, and why its values cannot be trusted, if so."""
 
     rate: float
     bad: str | None
 
 
-@dataclass(frozen=True)
-class EdfHeader:
+class EdfHeader(NamedTuple):
     """Of an EDF or BDF file: whether it has (or may have) gaps, and its signals in order, annotations left out."""
 
     has_gaps: bool
@@ -137,7 +122,7 @@ def read_edf(path: Path) -> EdfHeader:
         n = _whole(main[252:256], "number of signals")
         if not (n >= 1 and size >= 256 * (n + 1) == _whole(main[184:192], "header's length")):
             raise Unusable("unreadable: the header's length contradicts its number of signals, or the file's size")
-        fields = _signal_fields(stream.read(256 * n), n)
+        fields = {name: [stream.read(width) for _ in range(n)] for name, width in _FIELDS}
     seconds = _number(main[244:252], "duration of a record")
     if seconds <= 0:
         raise Unusable("unreadable: its header says that a record lasts 0 s (or less), so its rate is not known")
@@ -146,7 +131,12 @@ def read_edf(path: Path) -> EdfHeader:
         raise Unusable("unreadable: its header says a number of samples per record that cannot be")
     width = 3 if bdf else 2
     n_records = _whole(main[236:244], "number of records")
-    _check_size(size - 256 * (n + 1), n_records, width * sum(samples))
+    n_bytes, record_bytes = size - 256 * (n + 1), width * sum(samples)
+    stated = f"its header says {n_records} records of {record_bytes} bytes, it has {n_bytes} bytes of samples"
+    if n_records < 0 or n_bytes < n_records * record_bytes:
+        raise Unusable(f"truncated: {stated}")
+    if n_bytes > n_records * record_bytes:
+        raise Unusable(f"its size contradicts its header: {stated}; export it again")
     labels = [text.strip().decode("latin-1") for text in fields["label"]]
     signals = [EdfSignal(samples[i] / seconds, _bad_scale(fields, i, 8 * width))
                for i in range(n) if labels[i] not in ANNOTATIONS]  # fmt: skip
@@ -160,10 +150,7 @@ def read_edf(path: Path) -> EdfHeader:
 
 
 def _record_onsets(path: Path, n_records: int, widths: list[int], labels: list[str]) -> list[float]:
-    """Where the records of an EDF+D file begin, in seconds, by the first annotation of each; fewer if one is silent.
-
-    ``widths`` are the bytes of each signal in a record.
-    """
+    """Where the records of an EDF+D file begin, in seconds; fewer if one does not say. ``widths`` are in bytes."""
     at = next((i for i, label in enumerate(labels) if label in ANNOTATIONS), None)
     onsets: list[float] = []
     with path.open("rb") as stream:
@@ -174,23 +161,6 @@ def _record_onsets(path: Path, n_records: int, widths: list[int], labels: list[s
                 break
             onsets.append(float(stated[1]))
     return onsets
-
-
-def _signal_fields(block: bytes, n: int) -> dict[str, list[bytes]]:
-    fields, start = {}, 0
-    for name, width in _FIELDS:
-        fields[name] = [block[start + width * i : start + width * (i + 1)] for i in range(n)]
-        start += width * n
-    return fields
-
-
-def _check_size(n_bytes: int, records: int, record_bytes: int) -> None:
-    """A file of EDF is as long as its header says, to the byte."""
-    stated = f"its header says {records} records of {record_bytes} bytes"
-    if records < 0 or n_bytes < records * record_bytes:
-        raise Unusable(f"truncated: {stated}, it has {n_bytes} bytes of samples")
-    if n_bytes > records * record_bytes:
-        raise Unusable(f"its size contradicts its header: {stated}, it has {n_bytes} bytes of samples; export it again")
 
 
 def _bad_scale(fields: dict[str, list[bytes]], i: int, bits: int) -> str | None:
@@ -244,12 +214,11 @@ def check_fif(path: Path) -> None:
 
 def check_fdt(data: Path, n_times: int, n_channels: int) -> None:
     """Refuse an EEGLAB data file (.fdt) of another size than its .set states."""
-    if data.suffix.lower() != ".fdt" or not data.is_file() or data.stat().st_size == 4 * n_times * n_channels:
-        return
-    stated = f"its .set says {n_channels} channels of {n_times} samples of 4 bytes"
-    short = data.stat().st_size < 4 * n_times * n_channels
-    what = "truncated" if short else "its size contradicts its header"
-    raise Unusable(f"{what}: {stated}, its .fdt has {data.stat().st_size} bytes")
+    size, expected = data.stat().st_size if data.is_file() else 0, 4 * n_times * n_channels
+    if data.suffix.lower() == ".fdt" and data.is_file() and size != expected:
+        what = "truncated" if size < expected else "its size contradicts its header"
+        stated = f"its .set says {n_channels} channels of {n_times} samples of 4 bytes"
+        raise Unusable(f"{what}: {stated}, its .fdt has {size} bytes")
 
 
 def eeglab_trouble(path: Path, error: Exception) -> str | None:
@@ -264,10 +233,7 @@ def eeglab_trouble(path: Path, error: Exception) -> str | None:
 
 
 def cut_short(path: Path, data: Path, n_times: int, sample_bytes: int) -> str | None:
-    """Why a BrainVision recording, whose data file does not state its length, must have been longer; None if not.
-
-    ``n_times`` are the samples that the reader counts, ``sample_bytes`` the size of one sample of all channels.
-    """
+    """Why a BrainVision recording must have been longer than the reader's ``n_times``; None if it need not."""
     if data.is_file() and data.stat().st_size % sample_bytes != 0:
         return "its data file ends in the middle of a sample"
     stated = re.search(rb"^\s*DataPoints\s*=\s*(\d{1,18})\s*$", path.read_bytes(), re.MULTILINE | re.IGNORECASE)

@@ -22,19 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort import channels, formats
+from bridgemil.cohort import channels, formats, tables
 from bridgemil.cohort.formats import EDF, EdfHeader, Unusable, read_edf
 from bridgemil.cohort.sources import Recording
-from bridgemil.cohort.tables import (
-    NEW_SEGMENT,
-    is_bad_mark,
-    is_boundary,
-    is_missing,
-    marked_events,
-    read_json,
-    sidecar_channels,
-    stated_seconds,
-)  # fmt: skip
 from bridgemil.errors import Problem, plain
 from bridgemil.parallel import machine_memory
 
@@ -114,10 +104,7 @@ class RecordingScan:
         return min((self.rates.get(channel, self.sfreq) for channel in keep), default=self.sfreq)
 
     def add_reference(self, name: str) -> bool:
-        """Let this electrode be the reference, a channel of zeros; False if the file holds a signal of it.
-
-        Subtracting the average of all electrodes then recovers its signal exactly.
-        """
+        """Let this electrode be the reference, a channel of zeros; False if the file holds a signal of it."""
         channel = channels.key(name)
         if channel in self.ambiguous or self.std.get(channel, 0.0) >= FLAT_UV:
             return False
@@ -134,22 +121,23 @@ class RecordingScan:
 
 @contextmanager
 def collected_warnings(into: list[str]) -> Iterator[None]:
-    """Keep the readers' warnings for the record instead of printing them hundreds of times."""
+    """Collect the readers' warnings for the cohort's record instead of printing them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        known, kind = KNOWN_WARNINGS.search(" ".join(str(warning.message).split())), warning.category.__name__
+        known = KNOWN_WARNINGS.search(" ".join(str(warning.message).split()))
+        kind = warning.category.__name__
         text = known[0] if known else f"a warning that is not repeated here, for it may quote the header ({kind})"
         if text not in into:
             into.append(text)
 
 
 def open_raw(path: Path, needed: Sequence[str] = ()) -> BaseRaw:
-    """Open any file MNE has a reader for, without loading its signal.
+    """Open a file with MNE's reader, without loading its signal.
 
-    Where an EDF or BDF file has one of the ``needed`` channels at a lower rate than another channel's, only these are
-    opened: the reader would resample them, record by record, to the highest rate.
+    If the ``needed`` channels of an EDF or BDF file have a lower rate than others, only they are opened: MNE would
+    resample them, record by record, to the highest rate.
     """
     import mne
 
@@ -175,13 +163,13 @@ def scan_recording(recording: Recording) -> RecordingScan:
         if gone := next(filter(formats.is_absent, beside), None):
             scan.error = f"unreadable: {plain(gone.name)}: {formats.ABSENT}"
     except Exception as error:  # any reader may fail in its own way; its message may repeat the header's text
-        reader = formats.FORMATS.get(recording.path.suffix.lower())
+        ending = recording.path.suffix
+        reader = formats.FORMATS.get(ending.lower())
         scan.error = f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
-        if recording.path.suffix.lower() in formats.EEGLAB:
+        if ending.lower() in formats.EEGLAB:
             scan.error = formats.eeglab_trouble(recording.path, error) or scan.error
         if reader is None:
-            ending = plain(recording.path.suffix) or "no ending"
-            scan.error = f"unreadable: {ending} is no known format; {formats.FORMATS_READ}"
+            scan.error = f"unreadable: {plain(ending) or 'no ending'} is no known format; {formats.FORMATS_READ}"
     return scan
 
 
@@ -191,7 +179,7 @@ def _scan(scan: RecordingScan) -> None:
     if path.is_file() and path.stat().st_size == 0:
         raise Unusable("the file is empty (0 bytes)")
     header = read_edf(path) if path.suffix.lower() in EDF else None
-    if path.suffix.lower() in formats.FIF:
+    if path.suffix.lower() == ".fif":
         formats.check_fif(path)
     with collected_warnings(scan.warnings):
         raw = open_raw(path)
@@ -199,7 +187,8 @@ def _scan(scan: RecordingScan) -> None:
         _read_header(raw, scan, header)
     if any("samples set to zero" in text for text in scan.warnings):
         raise Unusable("unreadable: a part of its samples cannot be read, and the reader put zeros there")
-    scan.n_bytes, scan.sha256 = _hash(_files(path, raw))
+    files = _files(path, raw)
+    scan.n_bytes, scan.sha256 = sum(file.stat().st_size for file in files), _hash(files)
     if header is not None and header.has_gaps:
         raise Unusable(
             "discontinuous (EDF+D): it has gaps that the reader closes, or does not say where its records begin; "
@@ -214,7 +203,7 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
     sfreq, n_times = float(raw.info["sfreq"]), int(raw.n_times)
     if not 0 < sfreq <= formats.MOST_HZ:
         raise Unusable(f"unreadable: a sampling rate of {sfreq:g} Hz, by its header, cannot be")
-    stated = stated_seconds(recording.eeg_json)  # a side file that cannot be read is a problem for every format
+    stated = tables.stated_seconds(recording.eeg_json)  # a side file that cannot be read is a problem for every format
     if recording.path.suffix.lower() in formats.EEGLAB:
         formats.check_fdt(Path(raw.filenames[0] or recording.path), n_times, len(raw.ch_names))
     if recording.path.suffix.lower() in formats.BRAINVISION:
@@ -233,7 +222,7 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
 def _read_header(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None) -> None:
     scan.sfreq, scan.n_times, scan.n_channels = float(raw.info["sfreq"]), int(raw.n_times), len(raw.ch_names)
     scan.identity, scan.day = identity_hash(scan.recording.path, raw), recording_day(raw)
-    types, marked_bad = sidecar_channels(scan.recording.channels_tsv)
+    types, marked_bad = tables.sidecar_channels(scan.recording.channels_tsv)
     for name, kind in zip(raw.ch_names, raw.get_channel_types(), strict=True):
         channel = channels.key(name)
         if kind in ("stim", "eog", "ecg", "emg") or types.get(channel, "EEG") not in ("EEG", "MISC", "REF"):
@@ -245,8 +234,8 @@ def _read_header(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None) ->
             if channels.electrode(name) is None:
                 scan.other.append(name)
     scan.reference = channels.reference(scan.spellings.values())
-    stated = read_json(scan.recording.eeg_json).get("EEGReference")
-    scan.stated_reference = plain(stated) if isinstance(stated, str) and not is_missing(stated) else None
+    stated = tables.read_json(scan.recording.eeg_json).get("EEGReference")
+    scan.stated_reference = plain(stated) if isinstance(stated, str) and not tables.is_missing(stated) else None
     signals = dict(zip(raw.ch_names, header.signals, strict=True)) if header is not None else {}
     for channel, name in scan.spellings.items():
         if name in raw.info["bads"] or channel in marked_bad:
@@ -311,19 +300,18 @@ def _levels(signal: NDArray[np.float64], sfreq: float) -> NDArray[np.float64]:
 def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]]:
     """Onset and duration, in seconds, of stretches marked BAD*, EDGE*, boundary or (not at the beginning) New Segment.
 
-    From the annotations and the BIDS events. A boundary is the point where something was removed: its duration, that of
-    what was removed, becomes 0.
+    From the annotations and the BIDS events. The duration of a boundary, that of what was removed, becomes 0.
     """
-    found = list(
-        zip(raw.annotations.onset - raw.first_time, raw.annotations.duration, raw.annotations.description, strict=True)
-    )
-    found += marked_events(events_tsv)
+    marks = raw.annotations
     spans = set()
-    for onset, duration, text in found:
-        begins = text.strip().lower().startswith(NEW_SEGMENT) and onset <= 0
-        if not is_bad_mark(text) or begins:
+    for onset, duration, text in [
+        *zip(marks.onset - raw.first_time, marks.duration, marks.description, strict=True),
+        *tables.marked_events(events_tsv),
+    ]:
+        begins = text.strip().lower().startswith(tables.NEW_SEGMENT) and onset <= 0
+        if not tables.is_bad_mark(text) or begins:
             continue
-        if is_boundary(text):
+        if tables.is_boundary(text):
             duration = 0.0
         if not (np.isfinite(onset) and np.isfinite(duration) and duration >= 0):
             raise Unusable("an annotation marks a bad stretch without an onset and a duration that can be")
@@ -340,22 +328,20 @@ def _files(path: Path, raw: BaseRaw) -> list[Path]:
     return sorted(files.values(), key=lambda file: (file.name, file.resolve()))
 
 
-def _hash(files: list[Path]) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
+def _hash(files: list[Path]) -> str:
+    """The SHA-256 of several files, one after the other."""
+    digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-                size += len(block)
-    return size, digest.hexdigest()
+            hashlib.file_digest(stream, lambda: digest)
+    return digest.hexdigest()
 
 
 def identity_hash(path: Path, raw: BaseRaw) -> str | None:
     """A hash of the person that the header names, to compare recordings by; it stays in memory.
 
-    None where the header names nobody: it is empty, holds fillers ("X X X X"), no more than sex and birthday, or a
-    short code without a birthday ("S1"), which two groups may both have used. Of EDF and BDF the whole patient field is
-    read, of other formats what MNE's reader found.
+    None where the header is empty, holds fillers ("X X X X"), no more than sex and birthday, or a short code without a
+    birthday ("S1"), which two groups may both have used.
     """
     if path.suffix.lower() in EDF:
         with path.open("rb") as stream:
@@ -380,17 +366,14 @@ def _says_nothing(word: str) -> bool:
 def recording_day(raw: BaseRaw) -> int | None:
     """The day a recording began, as ``datetime.date.toordinal``; None where the header does not state it."""
     begun = raw.info["meas_date"]
-    if not isinstance(begun, datetime) or begun.date() in NO_DAYS:
-        return None
-    return begun.date().toordinal()
+    return begun.date().toordinal() if isinstance(begun, datetime) and begun.date() not in NO_DAYS else None
 
 
 def header_records(scans: Sequence[RecordingScan]) -> dict[str, dict[str, Any]]:
     """What a cohort keeps of the headers of its recordings, by the recording's name.
 
-    ``n_channels`` in the file, before any was chosen; ``identity``, a number that recordings of one person share, and
-    ``day``, whole days after the cohort's earliest recording, both None where the header does not state it;
-    ``reference``, where the channels' names state it. The numbers mean something only together.
+    ``n_channels`` of the file; ``identity``, a number that recordings of one person share, and ``day``, days after the
+    cohort's earliest recording (None where the header does not state it); ``reference``, by the channels' names.
     """
     numbers: dict[str, int] = {}
     days = [scan.day for scan in scans if scan.day is not None]
