@@ -31,10 +31,7 @@ def gather(
     folds: int | None,
     burn_in: int,
 ) -> tuple[list[SubjectRecord], dict[str, Any], dict[str, dict[str, Any]], dict[str, Bag]]:
-    """The parts of a cohort in memory: records, metadata, and by subject its columns and its bag.
-
-    Parameters are those of ``Cohort.from_arrays``.
-    """
+    """Records, metadata, and by subject columns and bag of a cohort; parameters as of ``Cohort.from_arrays``."""
     names = _names(bags, labels, subjects)
     for what, given in (("sfreq", sfreq), ("native_sfreq", native_sfreq)):
         if given is not None and not 0 < given < np.inf:
@@ -43,8 +40,8 @@ def gather(
     arrays: dict[str, Bag] = {}
     records: list[SubjectRecord] = []
     for name, label, bag in zip(names, labels, bags, strict=True):
-        pieces, known = _recordings(name, bag)
-        rate, electrodes = known or (None, None)
+        recordings = bag if isinstance(bag, (list, tuple)) else [bag]
+        pieces, rate, electrodes = _arrays([(name, recording) for recording in recordings], f"{name}: its Epochs")
         sfreq = rate if sfreq is None else sfreq
         channels = electrodes if channels is None else [str(channel) for channel in channels]
         if rate not in (None, sfreq) or electrodes not in (None, channels):
@@ -98,12 +95,6 @@ def _by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -
     return known
 
 
-def _recordings(name: str, bag: Any) -> tuple[list[Bag], Known | None]:
-    """The recordings of a bag (an array, ``mne.Epochs``, or a list of these), and what Epochs know."""
-    found = [_array(name, value) for value in (bag if isinstance(bag, (list, tuple)) else [bag])]
-    return [array for array, _ in found], _common([known for _, known in found], f"{name}: its Epochs")
-
-
 def bags_of(X: Any) -> tuple[list[Bag], float | None, list[str] | None]:
     """The bags of a classifier's ``X`` as arrays, and the rate and channels that ``mne.Epochs`` among them have.
 
@@ -123,9 +114,7 @@ def bags_of(X: Any) -> tuple[list[Bag], float | None, list[str] | None]:
         raise BadUse("X must be a list of bags, one per subject; got the Epochs of one: give [epochs]")
     if not hasattr(X, "__len__") or isinstance(X, (str, bytes, Mapping)):
         raise BadUse(f"X must be a list of bags, arrays (n_windows, n_channels, n_times); got {type(X).__name__}")
-    found = [_array(f"X[{place}]", value) for place, value in enumerate(X)]
-    sfreq, channels = _common([known for _, known in found], "the Epochs in X") or (None, None)
-    return [array for array, _ in found], sfreq, channels
+    return _arrays([(f"X[{place}]", value) for place, value in enumerate(X)], "the Epochs in X")
 
 
 def _is_epochs(value: Any) -> bool:
@@ -154,12 +143,14 @@ def _array(name: str, value: Any) -> tuple[Bag, Known | None]:
     return array, known
 
 
-def _common(known: Sequence[Known | None], whose: str) -> Known | None:
-    """The rate and channels that all Epochs share; None if there are no Epochs."""
-    own = [one for one in known if one is not None]
-    if any(one != own[0] for one in own):
+def _arrays(named: Sequence[tuple[str, Any]], whose: str) -> tuple[list[Bag], float | None, list[str] | None]:
+    """Recordings as arrays, and the rate and channels that all Epochs among them share; None without Epochs."""
+    found = [_array(name, value) for name, value in named]
+    known = [one for _, one in found if one is not None]
+    if any(one != known[0] for one in known):
         raise BadUse(f"{whose} differ in their rate, or in their channels or the order of these")
-    return own[0] if own else None
+    sfreq, channels = known[0] if known else (None, None)
+    return [array for array, _ in found], sfreq, channels
 
 
 def warn_of_volts(bags: Sequence[Bag]) -> None:

@@ -68,18 +68,7 @@ def key(name: str) -> str:
 
 
 def reference(names: Iterable[str]) -> str:
-    """What the electrodes of a recording were recorded against, as their names say it: ``Fp1-LE`` gives LE.
-
-    Parameters
-    ----------
-    names
-        The channels' names in the file.
-
-    Returns
-    -------
-    str
-        In capitals, several joined by a plus; '' where no name says it. Only words known to be references are returned.
-    """
+    """The reference that the channels' names state, in capitals, several joined by a plus: ``Fp1-LE`` gives LE."""
     against = {_parts(name)[1] for name in names if electrode(name)}
     return "+".join(sorted(word.upper() for word in against if word and not word.isdigit()))
 
@@ -87,16 +76,8 @@ def reference(names: Iterable[str]) -> str:
 def reference_name(text: str) -> str | None:
     """One name for all spellings of a reference: ``LE``, ``A1-A2``, ``(A1+A2)/2`` are linked ears.
 
-    Parameters
-    ----------
-    text : str
-        From a channel's name or a sidecar (``EEGReference``).
-
-    Returns
-    -------
-    str or None
-        ``linked ears``, ``linked mastoids``, ``average``, electrodes joined by a plus, or else the text in capitals;
-        None for words that name no electrode, such as REF.
+    ``linked ears``, ``linked mastoids``, ``average``, electrodes joined by a plus, or else the text in capitals; None
+    for words that name no electrode, such as REF.
     """
     found = set(re.findall(r"[A-Z]+[0-9]*", text.upper()))
     sides = [number for side, number in _SIDES.items() if side in found]
@@ -113,13 +94,7 @@ def reference_name(text: str) -> str | None:
 
 
 def reference_electrode(text: str) -> str | None:
-    """The electrode, if a statement of the reference (``EEGReference`` of a sidecar) is exactly one electrode's name.
-
-    Parameters
-    ----------
-    text : str
-        ``Cz``; free text, ears, mastoids and averages give None.
-    """
+    """The electrode, if the stated reference is exactly one (``Cz``); None for free text, ears and averages."""
     return None if "-" in text else electrode(text)
 
 

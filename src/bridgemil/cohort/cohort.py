@@ -82,11 +82,9 @@ class Cohort:
         -------
         Cohort
         """
-        path = Path(path)
-        artifact = folder.open_cohort(path)
-        metadata = artifact.json(folder.METADATA)
+        artifact = folder.open_cohort(Path(path))
         records, columns = folder.read_subjects(artifact)
-        cohort = cls(records, metadata, columns, path)
+        cohort = cls(records, artifact.json(folder.METADATA), columns, Path(path))
         cohort._artifact = artifact
         return cohort
 
@@ -183,19 +181,12 @@ class Cohort:
     def signal(self) -> Signal:
         """What all its windows have in common."""
         filters = self.metadata["settings"]
-        notch = tuple(float(frequency) for frequency in filters.get("notch") or ())
-        return Signal(
-            tuple(self.channels), self.sfreq, self.n_times, self.native_sfreq, filters.get("low"), filters.get("high"),
-            notch,
-        )  # fmt: skip
+        edges = filters.get("low"), filters.get("high"), tuple(map(float, filters.get("notch") or ()))
+        return Signal(tuple(self.channels), self.sfreq, self.n_times, self.native_sfreq, *edges)
 
     @property
     def preparation(self) -> dict[str, Any]:
-        """The settings it was prepared by, as ``PrepareSettings`` wrote them in cohort.json; empty for arrays.
-
-        A new recording is prepared the same way with these and the cohort's ``channels`` (``preparation["channels"]``
-        is None where all shared ones were taken).
-        """
+        """The settings it was prepared by (``PrepareSettings``, as in cohort.json); empty for arrays."""
         return copy.deepcopy(dict(self.metadata["settings"]))
 
     @property
@@ -257,20 +248,7 @@ class Cohort:
         return np.concatenate([np.arange(n) for n in lengths]) * self.n_times / self.sfreq
 
     def stretches(self, subject: str) -> list[int]:
-        """How many windows follow one another without a gap, stretch after stretch.
-
-        A stretch ends where a recording does, and where windows were left out (bad marks, boundaries, amplitude).
-
-        Parameters
-        ----------
-        subject
-            Its id.
-
-        Returns
-        -------
-        list of int
-            They sum to the subject's windows.
-        """
+        """Numbers of consecutive windows: a stretch ends with a recording, and where windows were left out."""
         starts, ends = self.window_starts(subject), np.cumsum(self.records[subject].recording_windows)
         step = max(1, round(self.n_times * (1 - self.metadata["settings"].get("overlap", 0.0)))) / self.sfreq
         gaps = 1 + np.flatnonzero(np.diff(starts) > step + 0.5 / self.sfreq)
@@ -278,18 +256,7 @@ class Cohort:
         return lengths
 
     def window_numbers(self, subject: str) -> NDArray[np.int64]:
-        """The number of each window among all windows of the subject.
-
-        Parameters
-        ----------
-        subject
-            Its id.
-
-        Returns
-        -------
-        ndarray, shape (n_windows,)
-            0, 1, 2 and so on, unless this is a subset.
-        """
+        """The number of each window among all windows of the subject: 0, 1, 2 …, unless this is a subset."""
         return np.arange(self._known(subject).n_windows)
 
     def column(self, name: str) -> list[Any]:
@@ -347,9 +314,8 @@ class Cohort:
         std = np.sqrt(squares.sum(axis=0) / counts.sum())
         references = {file.get("reference_electrode") for file in self.metadata.get("files") or ()}
         std[[name in references and value == 0 for name, value in zip(map(key, self.channels), std, strict=True)]] = 1
-        constant = [
-            name for name, value in zip(self.channels, std, strict=True) if value <= 1e-7 * (1 + abs(mean).max())
-        ]
+        smallest = 1e-7 * (1 + abs(mean).max())
+        constant = [name for name, value in zip(self.channels, std, strict=True) if value <= smallest]
         if constant:
             raise BadData(f"channel {', '.join(constant)} is constant over the {len(records)} training subjects")
         return mean, std
@@ -410,7 +376,5 @@ class Cohort:
         return len(self.records)
 
     def __repr__(self) -> str:
-        where = self.path or "memory"
-        return (
-            f"<Cohort {where}: {len(self)} subjects, {self.n_windows} windows of {len(self.channels)} x {self.n_times}>"
-        )
+        windows = f"{self.n_windows} windows of {len(self.channels)} x {self.n_times}"
+        return f"<Cohort {self.path or 'memory'}: {len(self)} subjects, {windows}>"

@@ -17,12 +17,8 @@ Band = tuple[float, float]  # low and high edge in Hz; the high edge belongs to 
 REFERENCES = ("average", "recorded")  # of the electrodes that features are computed from
 NOTCH_WIDTH = 2.0  # Hz that a notch removes, transition included
 CLINICAL_BANDS: dict[str, Band] = {
-    "delta": (1, 4),
-    "theta": (4, 8),
-    "alpha": (8, 13),
-    "beta": (13, 30),
-    "gamma": (30, 45),
-}
+    "delta": (1, 4), "theta": (4, 8), "alpha": (8, 13), "beta": (13, 30), "gamma": (30, 45),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,21 +136,7 @@ def bins(band: Band, signal: Signal) -> range:
 
 
 def band_power(density: NDArray[Any], frequency: NDArray[np.floating[Any]], bands: Iterable[Band]) -> NDArray[Any]:
-    """Power in each band: the sum over the bins with low edge <= frequency < high edge.
-
-    Parameters
-    ----------
-    density : ndarray of shape (..., n_bins)
-        Power spectra.
-    frequency : ndarray of shape (n_bins,)
-        Of the bins, in Hz.
-    bands : iterable of (float, float)
-        Low and high edge of each, in Hz.
-
-    Returns
-    -------
-    ndarray of shape (..., n_bands)
-    """
+    """Power in each band (..., n_bands): the sum of a spectrum (..., n_bins) over low edge <= frequency < high edge."""
     import numpy as np
 
     parts = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in bands]

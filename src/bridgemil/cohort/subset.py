@@ -72,10 +72,9 @@ class CohortSubset(Cohort):
         if subject not in self._rows:
             return self.whole.records[subject]
         if subject not in self._measured:
-            record = self.records[subject]
-            self._measured[subject] = describe(
-                subject, record.label, self.windows(subject), record.recordings, record.recording_windows
-            )
+            own = self.records[subject]
+            args = own.label, self.windows(subject), own.recordings, own.recording_windows
+            self._measured[subject] = describe(subject, *args)
         return self._measured[subject]
 
 

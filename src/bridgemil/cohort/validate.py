@@ -38,14 +38,7 @@ class ValidationReport:
 def validate(listing: Listing, scans: Sequence[RecordingScan], settings: PrepareSettings) -> ValidationReport:
     """The cohort's channels, a plan for every good recording, and every problem of the others.
 
-    Parameters
-    ----------
-    listing : Listing
-        The recordings with their subjects and labels.
-    scans : sequence of RecordingScan
-        One per recording, in the listing's order.
-    settings : PrepareSettings
-        How they are to be segmented.
+    ``scans`` are of the recordings of ``listing``, in its order.
     """
     report = ValidationReport(problems=[*listing.problems], left_out=[*listing.left_out], notes=[*listing.notes])
     usable = [scan for scan in scans if scan.error is None]
