@@ -26,7 +26,9 @@ from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.subset import CohortSubset
 from bridgemil.models import FitCache, Model, fit
 
-PAIRS = {"A-C": {"A": "AD", "C": "HC"}, "F-C": {"F": "FTD", "C": "HC"}, "A-C-F": {"A": "AD", "C": "HC", "F": "FTD"}}
+NAMES = {"A": "AD", "C": "HC", "F": "FTD"}
+PAIRS = {pair: {group: NAMES[group] for group in pair.split("-")} for pair in ("A-C", "F-C", "A-C-F", "A-F")}
+MEMBERS = ("bandpower", "tangent", "bridgemil", "attention")
 SUBJECTS = 40
 Logits = dict[str, np.ndarray]  # by member, of all subjects of the condition (centred): subjects x classes
 
@@ -53,6 +55,7 @@ CANDIDATES = {
     "bandpower": by_probability(bandpower=1),
     "tangent": by_probability(tangent=1),
     "bridgemil": by_probability(bridgemil=1),
+    "attention": by_probability(attention=1),
     **{f"tangent x {w} + bridgemil": by_probability(tangent=w, bridgemil=1) for w in (1, 2, 3, 4, 6)},
     **{f"the same, equal confidence, x {w}": equal_confidence(tangent=w, bridgemil=1) for w in (1, 2, 3, 4, 6)},
     "tangent x 2 + bandpower + bridgemil": by_probability(tangent=2, bandpower=1, bridgemil=1),
@@ -82,7 +85,7 @@ def members(cohort: Cohort, length: int | None, split: int, folder: Path, few: b
         if file.exists():
             logits = dict(np.load(file))
         else:
-            for name in ("bandpower", "tangent", "bridgemil"):
+            for name in MEMBERS:
                 settings = methods.for_cohort(cohort, name, "covariance", budget)
                 model = fit(cohort, list(subjects[train]), [], settings, cache=cache).model
                 values = np.log(np.clip([predicted(model, cohort, s, cache) for s in subjects], 1e-15, 1))
@@ -122,7 +125,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         pairs, parts, budget = (
             PAIRS,
-            (("whole", None), ("30 s", 30), (f"{SUBJECTS} subjects", None)),
+            (("whole", None), ("60 s", 60), ("30 s", 30), (f"{SUBJECTS} subjects", None)),
             "laptop",
         )
         if given.quick:
