@@ -12,7 +12,9 @@ import torch
 from bridgemil import backbones, baselines, methods, models
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, SubjectKFold
+from bridgemil.cohort.unlabelled import Unlabelled
 from bridgemil.errors import BadData
+from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.run import Run
 from bridgemil.learning import checkpoint
 from bridgemil.learning.data import WindowSet
@@ -49,12 +51,18 @@ def first_fold(cohort: Cohort, method: str, recipe: str = "ours") -> Fold:
 
 
 def quantities(
-    cohort: Cohort, subjects: Fold, method: str, folder: Path, backbone: str = "eegnet", recipe: str = "ours"
+    cohort: Cohort,
+    subjects: Fold,
+    method: str,
+    folder: Path,
+    backbone: str = "eegnet",
+    recipe: str = "ours",
+    other: Cohort | None = None,
 ) -> dict[str, Any]:
     """Everything training decides: weights of both stages, curves, the selected epoch."""
     changes = {key: value for key, value in (EPOCHS | STAGE1).items() if methods.has_setting(method, key)}
-    settings = methods.for_cohort(cohort, method, backbone, "demo", changes, recipe=recipe)
-    run = Run(cohort, subjects, settings, seed=0)
+    settings = Protocol(method, backbone, recipe, "demo", changes, pretrain_on=other).method_settings(cohort)
+    run = Run(cohort, subjects, settings, seed=0, pretrain_on=other)
     store = open_store(folder)
     identity = run.perform(store, device_of("cpu"))
     found: dict[str, Any] = dict(checkpoint.read_tensors(store.run(identity) / "model.safetensors"))
@@ -172,6 +180,38 @@ def test_a_planted_leak_of_test_windows_into_stage_1_is_caught(tmp_path: Path, m
     one = quantities(cohort, subjects, "bridgemil", tmp_path / "one")
     found = differing(one, quantities(with_noise(cohort, subjects.test), subjects, "bridgemil", tmp_path / "other"))
     assert any(name.startswith("stage 1 ") for name in found)
+
+
+@pytest.mark.parametrize("backbone", ["eegnet", "covariance"])
+def test_test_subjects_in_the_cohort_to_pretrain_on_change_nothing(backbone: str, tmp_path: Path) -> None:
+    """The second cohort holds everybody of the first, under other names and labels, and three further people."""
+    cohort, further = people(9, windows=4), people(3, classes=("healthy",), seed=5)
+    subjects = first_fold(cohort, "bridgemil")
+    alone = quantities(cohort, subjects, "bridgemil", tmp_path / "alone", backbone)
+    found = []
+    for name, data in (("honest", cohort), ("noisy", with_noise(cohort, subjects.test))):
+        bags = [one.windows(who) for one in (data, further) for who in one.subjects]
+        sizes = [one.records[who].recording_windows for one in (data, further) for who in one.subjects]
+        parts = [np.split(bag, np.cumsum(size)[:-1]) for bag, size in zip(bags, sizes, strict=True)]
+        other = Cohort.from_arrays(parts, ["x"] * 12, sfreq=cohort.sfreq, channels=cohort.channels)
+        found.append(quantities(data, subjects, "bridgemil", tmp_path / name, backbone, other=other))
+    assert not differing(*found)
+    assert "curve" in differing(alone, found[0]), "it is learned from the three"
+
+
+def test_a_planted_leak_of_test_subjects_through_the_second_cohort_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cohort = people(9, windows=4)
+    subjects = first_fold(cohort, "bridgemil")
+    monkeypatch.setattr(
+        Unlabelled, "beside", classmethod(lambda cls, own, other: cls(other, tuple(other.subjects), ()))
+    )
+    one, other = (
+        quantities(data, subjects, "bridgemil", tmp_path / str(i), other=data)
+        for i, data in enumerate((cohort, with_noise(cohort, subjects.test)))
+    )
+    assert any(name.startswith("stage 1 ") for name in differing(one, other))
 
 
 def test_a_round_that_overlaps_is_refused() -> None:

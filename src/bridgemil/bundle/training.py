@@ -18,6 +18,7 @@ from bridgemil.bundle.card import write_card
 from bridgemil.bundle.novelty import make_reference
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
+from bridgemil.cohort.unlabelled import Unlabelled
 from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
 from bridgemil.errors import BridgeMILError
@@ -123,6 +124,8 @@ def train(
     out = Path(out)
     protocol = Protocol(method, backbone, budget=budget, seeds=[seed], **options)
     plan, chosen = protocol.fold_plan(cohort), protocol.method_settings(cohort)
+    second = protocol.second(cohort)
+    unlabelled = None if second is None else Unlabelled.beside(cohort, second)
     identity = digest([chosen.changed, cohort.hash, plan.hash, seed, single])
     earlier = _same_training(out, identity)
     refuse_taken(out, overwrite or earlier is not None)
@@ -132,10 +135,13 @@ def train(
     runs_store = open_store(kept)
     if single:
         with torch_threads(threads):
-            model = _single(cohort, plan, chosen, seed, device_of(device), runs_store)
+            model = _single(cohort, plan, chosen, seed, device_of(device), runs_store, unlabelled)
     else:
         model = _of_folds(cohort, results, chosen, seed, runs_store)
     metadata, calibration = _metadata(cohort, results, name or out.name, identity, single)
+    if unlabelled is not None:
+        metadata["trained"] += f" {unlabelled.sentence}"
+        metadata["provenance"]["pretrain_on"] = unlabelled.for_json()
     metadata |= {"cautions": list(cautions), "recorded_reference": recorded_reference}
     if earlier is not None:
         metadata["created"] = earlier["created"]
@@ -179,7 +185,13 @@ def _of_folds(cohort: Cohort, results: Results, settings: Settings, seed: int, r
 
 
 def _single(
-    cohort: Cohort, plan: FoldPlan, settings: Settings, seed: int, device: torch.device, runs: RunStore
+    cohort: Cohort,
+    plan: FoldPlan,
+    settings: Settings,
+    seed: int,
+    device: torch.device,
+    runs: RunStore,
+    unlabelled: Unlabelled | None,
 ) -> Model:
     """One model on all subjects; the first fold selects the epoch, if any. It resumes like a run."""
     train = tuple(subject for fold in plan.folds[1:] for subject in fold)
@@ -194,7 +206,7 @@ def _single(
             note |= {"settings": member.stage1.model_dump(mode="json"), "backbone": member.backbone}
         return RunCache(runs, identity, stage1_identity(member, cohort.hash, subjects, seed), note)
 
-    model = fit_whole(cohort, train, plan.folds[0], settings, seed, device=device, cache=cache)
+    model = fit_whole(cohort, train, plan.folds[0], settings, seed, device=device, cache=cache, unlabelled=unlabelled)
     for identity in identities:
         runs.checkpoint(identity).unlink(missing_ok=True)
     return model

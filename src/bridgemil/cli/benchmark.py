@@ -26,6 +26,7 @@ def run(
     split: options.Split = None,
     groups: options.Groups = None,
     split_seed: options.SplitSeed = 0,
+    pretrain_on: options.PretrainOn = None,
     set_: options.Set = None,
     vary: options.Vary = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Only list what is done and what remains.")] = False,
@@ -52,8 +53,8 @@ def run(
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
     grid = plan(
         cohorts, options.names(methods) or (), options.names(backbones) or (), seeds, budget, out, recipe=recipe,
-        folds=folds, split=split, groups=groups, split_seed=split_seed, settings=options.settings(set_),
-        vary=options.values(vary), accept_risk=accept_risk or (), progress=not json,
+        folds=folds, split=split, groups=groups, split_seed=split_seed, pretrain_on=pretrain_on,
+        settings=options.settings(set_), vary=options.values(vary), accept_risk=accept_risk or (), progress=not json,
     )  # fmt: skip
     done = len(grid.jobs) - len(grid.todo)
     expected = None if json else expect(grid, where)

@@ -25,6 +25,7 @@ def run(
     groups: options.Groups = None,
     leave_out: options.LeaveOut = None,
     split_seed: options.SplitSeed = 0,
+    pretrain_on: options.PretrainOn = None,
     adjust: options.Adjust = None,
     device: options.Device = "auto",
     threads: options.Threads = 1,
@@ -49,8 +50,9 @@ def run(
 
     results = evaluate(
         cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,
-        leave_out=leave_out, adjust=options.names(adjust) or (), split_seed=split_seed, device=device, threads=threads,
-        jobs=jobs, baselines=baselines, progress=not json, settings=options.settings(set_),
+        leave_out=leave_out, adjust=options.names(adjust) or (), split_seed=split_seed,
+        pretrain_on=pretrain_on, device=device, threads=threads, jobs=jobs, baselines=baselines, progress=not json,
+        settings=options.settings(set_),
         accept_risk=accept_risk or (), positive=positive, operating_point=operating_point, prevalence=prevalence,
     )  # fmt: skip
     if json:

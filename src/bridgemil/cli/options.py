@@ -67,6 +67,10 @@ Adjust = Annotated[
     str | None,
     option(help="Remove the linear effect of these columns on the features, estimated on training controls: age,sex."),
 ]
+PretrainOn = Annotated[
+    Path | None,
+    option(help="Second cohort whose subjects Stage 1 also learns from, without labels.", metavar="COHORT"),
+]
 SplitSeed = Annotated[int, option(help="Seed of the assignment of subjects to folds.", panel=FOLDS)]
 # Execution
 Engine = Annotated[str, option(help="local (processes), inline (this process) or ray.", panel=RUNNING)]

@@ -32,6 +32,7 @@ def run(
     split: options.Split = None,
     groups: options.Groups = None,
     split_seed: options.SplitSeed = 0,
+    pretrain_on: options.PretrainOn = None,
     runs: Annotated[Path | None, typer.Option(help="Folder for the runs.  [default: OUT.runs]")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another model in OUT.")] = False,
     device: options.Device = "auto",
@@ -56,7 +57,8 @@ def run(
 
     trained = train(
         cohort, out, method, backbone, recipe=recipe, budget=budget, seed=seed, single=single, folds=folds,
-        split=split, groups=groups, split_seed=split_seed, runs=runs, name=name, device=device, threads=threads,
+        split=split, groups=groups, split_seed=split_seed, pretrain_on=pretrain_on, runs=runs,
+        name=name, device=device, threads=threads,
         jobs=jobs, baselines=baselines, overwrite=overwrite, progress=not json,
         settings=options.settings(set_),
         accept_risk=accept_risk or (), recorded_reference=recorded_reference, positive=positive, prevalence=prevalence,

@@ -69,7 +69,7 @@ def pool(
     """
     opened = [one if isinstance(one, Cohort) else Cohort.open(one) for one in cohorts]
     members = _members(opened, sites, None if classes is None else _mapping(classes))
-    _refuse_other_signals(members)
+    refuse_other_signals([(member.name, member.cohort) for member in members], "cohorts that are pooled")
     channels = _shared_channels(members)
     out = Path(out)
     recipe = digest([[m.site, m.cohort.hash, m.rows] for m in members])
@@ -184,27 +184,35 @@ def _shown(value: Any) -> str:
     return ",".join(map(_shown, value)) or "none" if isinstance(value, tuple) else str(value or "none")
 
 
-def _refuse_other_signals(members: Sequence[_Member]) -> None:
-    """Refuse cohorts whose windows are not of one kind, and say how to prepare them again."""
-    first, problems = members[0], []
-    wanted = _alike(first.cohort)
-    for member in members[1:]:
-        own = _alike(member.cohort)
+def refuse_other_signals(named: Sequence[tuple[str, Cohort]], what: str) -> None:
+    """Refuse cohorts whose windows are not of one kind, and say how to prepare them again.
+
+    Parameters
+    ----------
+    named : sequence of (str, Cohort)
+        Each with its name; all must be as the first.
+    what : str
+        They are, in the error: ``cohorts that are pooled``.
+    """
+    (first, cohort), problems = named[0], []
+    wanted = _alike(cohort)
+    for name, member in named[1:]:
+        own = _alike(member)
         other = {option: value for option, value in wanted.items() if value != own[option]}
         if not other:
             continue
-        what = ", ".join(f"{option} {_shown(own[option])}, not {_shown(value)}" for option, value in other.items())
+        differing = ", ".join(f"{option} {_shown(own[option])}, not {_shown(value)}" for option, value in other.items())
         if "not known" in (*own.values(), *wanted.values()):
             advice = "a cohort of arrays does not say how it was filtered; prepare both from recordings"
         else:
             # `prepare` has no filter or reference unless it is told to.
             options = [f"{option} {_shown(v)}" for option, v in other.items() if v or option in ("--low", "--high")]
             without = [option for option, value in other.items() if not value and option in ("--notch", "--reference")]
-            command = " ".join(["bridgemil prepare SOURCE", member.name, *options, "--overwrite"])
+            command = " ".join(["bridgemil prepare SOURCE", name, *options, "--overwrite"])
             advice = f"`{command}`" + (f", without {' and '.join(without)}" if without else "")
-        problems.append(Problem(f"{what}: {advice}", member.name))
+        problems.append(Problem(f"{differing}: {advice}", name))
     if problems:
-        raise BadData(f"cohorts that are pooled must be prepared alike; these differ from {first.name}", problems)
+        raise BadData(f"{what} must be prepared alike; these differ from {first}", problems)
 
 
 def _shared_channels(members: Sequence[_Member]) -> list[str]:

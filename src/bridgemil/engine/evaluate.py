@@ -68,8 +68,8 @@ def evaluate(
     progress : bool, default True
         Show the forecast and progress on standard error.
     **options : Any
-        The other fields of ``Protocol``: ``recipe, settings, folds, split, groups, split_seed, accept_risk, positive,
-        operating_point, prevalence``.
+        The other fields of ``Protocol``: ``recipe, settings, folds, split, groups, split_seed, pretrain_on,
+        accept_risk, positive, operating_point, prevalence``.
 
     Returns
     -------
@@ -97,7 +97,8 @@ def cross_validate(
     """Evaluate a method as a protocol says; the other parameters are those of ``evaluate``."""
     where, cohort = where or Where(), cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     protocol.clinical.check(cohort.classes)
-    main = Experiment(cohort, protocol.fold_plan(cohort), protocol.method_settings(cohort), protocol.seed_list)
+    plan, settings, second = protocol.fold_plan(cohort), protocol.method_settings(cohort), protocol.second(cohort)
+    main = Experiment(cohort, plan, settings, protocol.seed_list, pretrain_on=second)
     compared, missing = _baselines(main) if baselines else ({}, {})
     device_of(where.device)  # a device that is not there is better noticed before the audit
     with _store(out) as store:
@@ -139,7 +140,7 @@ def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]
         if {name} != members:
             try:
                 settings = methods.for_cohort(main.cohort, name, changes=changes)
-                compared[name] = replace(main, settings=settings, seeds=(0,))
+                compared[name] = replace(main, settings=settings, seeds=(0,), pretrain_on=None)
             except BadData as error:
                 missing[name] = str(error)
     return compared, missing
@@ -184,7 +185,12 @@ def _settled(work: Plan, where: Where, progress: bool, workers: Pool | None = No
 def _only_here(work: Plan) -> str:
     """Why a worker process could not do these runs; empty if it can."""
     for experiment in work.experiments:
-        if experiment.cohort.path is None or isinstance(experiment.cohort, CohortSubset):
+        second = experiment.pretrain_on
+        if (
+            experiment.cohort.path is None
+            or isinstance(experiment.cohort, CohortSubset)
+            or (second is not None and second.path is None)
+        ):
             return "workers open a cohort by its path; save it first: cohort.save(path)"
         for settings in experiment.settings.each:
             if registered(settings):

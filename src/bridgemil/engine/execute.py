@@ -183,7 +183,8 @@ def _inline(work: Plan, where: Where, display: Display, required: Collection[str
         display.draw([job], len(work.todo) - place)
         kind, message = "done", ""
         try:
-            perform(job, work.cohorts[job.cohort_hash], work.store, device, where.threads, watch)
+            cohort, other = work.cohorts[job.cohort_hash], work.pretrain_on(job)
+            perform(job, cohort, work.store, device, where.threads, watch, other)
         except BridgeMILError as error:
             if job.identity in required:
                 raise
@@ -312,7 +313,8 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
         if cohort.hash != job.cohort_hash:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         _refuse_unknown(job.settings)
-        perform(job, cohort, store, device_of(device), threads, watch)
+        other = _open(job.pretrain_on, _written(Path(job.pretrain_on) / "cohort.json")) if job.pretrain_on else None
+        perform(job, cohort, store, device_of(device), threads, watch, other)
     except BridgeMILError as error:
         return "failed", str(error)
     except OSError as error:
@@ -326,12 +328,18 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
 
 
 def perform(
-    job: Job, cohort: Cohort, store: RunStore, device: torch.device, threads: int, watch: Watch | None = None
+    job: Job,
+    cohort: Cohort,
+    store: RunStore,
+    device: torch.device,
+    threads: int,
+    watch: Watch | None = None,
+    pretrain_on: Cohort | None = None,
 ) -> None:
     """Perform a run with this number of threads: bit-identical in this process and in a worker."""
     from threadpoolctl import threadpool_limits
 
-    run = Run(cohort, job.subjects, job.settings, job.seed, job.split)
+    run = Run(cohort, job.subjects, job.settings, job.seed, job.split, pretrain_on)
     with torch_threads(threads), threadpool_limits(threads):  # numpy's and scikit-learn's
         run.perform(store, device, watch)
 

@@ -71,7 +71,9 @@ class _Pace:
     stage1: float = 0.0  # seconds of Stage 1, a window that is encoded
 
 
-def estimate(cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device) -> Estimate:
+def estimate(
+    cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device, pretrain_on: Cohort | None = None
+) -> Estimate:
     """Measure a small step, and count how many windows the run will put through it.
 
     Parameters
@@ -80,6 +82,8 @@ def estimate(cohort: Cohort, subjects: Fold, settings: Settings, device: torch.d
         Of the run.
     device
         Where it would train.
+    pretrain_on
+        The second cohort of Stage 1, if there is one.
     """
     n = {name: sum(cohort.records[s].n_windows for s in getattr(subjects, name)) for name in ("train", "validation")}
     chosen = settings.stage2
@@ -91,8 +95,9 @@ def estimate(cohort: Cohort, subjects: Fold, settings: Settings, device: torch.d
     pace = _measure(settings.model_dump_json(), cohort.signal, bag, str(device))
     stage1, most = 0.0, 0
     if settings.stage1 is not None:
-        per_epoch, most = settings.stage1.encoded(n["train"])
-        steps = -(-n["train"] // settings.stage1.batch_windows)
+        learned = n["train"] + (0 if pretrain_on is None else pretrain_on.n_windows)
+        per_epoch, most = settings.stage1.encoded(learned)
+        steps = -(-learned // settings.stage1.batch_windows)
         stage1 = with_min_steps(settings.stage1, steps).epochs * per_epoch * pace.stage1
     sizes = [cohort.records[s].n_windows for s in subjects.train]
     if isinstance(chosen, BagSettings):
@@ -285,7 +290,8 @@ def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
         for job in work.todo:
             if job.experiment not in measured:
                 used = subset(work.cohorts[job.cohort_hash], job.subjects.kept)
-                measured[job.experiment] = estimate(used, job.subjects, job.settings, device)
+                other = work.pretrain_on(job)
+                measured[job.experiment] = estimate(used, job.subjects, job.settings, device, other)
     for job in work.jobs:
         if job.identity in finished and job.experiment in measured and job.experiment not in seen:
             took = float(work.store.metadata(job.identity)["seconds"])

@@ -12,6 +12,7 @@ from typing import Any
 from bridgemil import backbones, methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
+from bridgemil.cohort.unlabelled import tag_of
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results, averaged, gather
@@ -33,6 +34,7 @@ class Job:
     subjects: Fold
     split: Mapping[str, Any]
     part: str = ""  # what of the cohort is used, where it is not all
+    pretrain_on: str = ""  # the path of the second cohort for Stage 1, if there is one
 
     @property
     def experiment(self) -> tuple[str, str, str]:
@@ -65,6 +67,8 @@ class Experiment:
         The folds of such a part, from those of the split; all of them by default.
     warnings
         The audit warnings of the cohort and split.
+    pretrain_on
+        The second cohort for Stage 1, where the settings name one.
     """
 
     cohort: Cohort
@@ -74,6 +78,7 @@ class Experiment:
     part: str = ""
     drawn: Callable[[list[Fold]], list[Fold]] | None = None
     warnings: tuple[AuditWarning, ...] = ()
+    pretrain_on: Cohort | None = None
 
     def cv_folds(self, member: Settings | None = None) -> list[Fold]:
         """Who trains, selects and tests in each run of a seed, by an ensemble's member or the method itself.
@@ -87,13 +92,19 @@ class Experiment:
 
     def jobs(self, seed: int) -> list[Job]:
         """The runs of one seed, member after member and fold after fold."""
-        path = "" if self.cohort.path is None else str(self.cohort.path.resolve())  # a worker may stand elsewhere
+        path, other = (
+            "" if one is None or one.path is None else str(one.path.resolve())  # a worker may stand elsewhere
+            for one in (self.cohort, self.pretrain_on)
+        )
         about, made = self.split.metadata | ({"part": self.part} if self.part else {}), []
         for member in self.settings.each:
             for subjects in self.cv_folds(member):
                 identity = run_identity(member, self.cohort.hash, subjects, seed)
                 encoder = stage1_identity(member, self.cohort.hash, subjects, seed)
-                made.append(Job(identity, encoder, path, self.cohort.hash, member, seed, subjects, about, self.part))
+                second = other if member.stage1 is not None and member.stage1.pretrain_on is not None else ""
+                made.append(
+                    Job(identity, encoder, path, self.cohort.hash, member, seed, subjects, about, self.part, second)
+                )
         return made
 
     def results(self, store: RunStore) -> Results:
@@ -151,6 +162,12 @@ class Plan:
             ]
         )
 
+    def pretrain_on(self, job: Job) -> Cohort | None:
+        """The second cohort of a run's Stage 1, if there is one."""
+        named = None if job.settings.stage1 is None else job.settings.stage1.pretrain_on
+        others = (experiment.pretrain_on for experiment in self.experiments)
+        return next((one for one in others if one is not None and tag_of(one) == named), None)
+
     def note(self) -> None:
         """Write down which splits and ensembles the runs belong to."""
         for experiment in self.experiments:
@@ -184,6 +201,8 @@ def grid(
         raise BadUse("a grid needs at least one cohort, method, backbone and seed")
     for name in backbone_names:
         backbones.check(name)
+    if protocol.pretrain_on is not None:
+        methods.refuse_pretraining(method_names)
     changes = methods.flat(protocol.settings or {})
     combinations = [_fitting(method_names, changes | values) for values in _combined(vary or {})]
     experiments = dict[tuple[str, str], Experiment]()
@@ -194,7 +213,8 @@ def grid(
                 for fitting in combinations:
                     made = protocol.method_settings(cohort, method, backbone, fitting[method])
                     # Once is enough: a baseline has no backbone, and a user may name something twice.
-                    experiments.setdefault((cohort.hash, made.hash), Experiment(cohort, plan, made, protocol.seed_list))
+                    experiment = Experiment(cohort, plan, made, protocol.seed_list, pretrain_on=protocol.second(cohort))
+                    experiments.setdefault((cohort.hash, made.hash), experiment)
     return list(experiments.values())
 
 

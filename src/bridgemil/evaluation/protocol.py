@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -11,7 +12,8 @@ from typing import Any
 from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
-from bridgemil.errors import BadData, BadUse
+from bridgemil.cohort.unlabelled import Unlabelled, tag_of
+from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.methods import Settings
 
@@ -41,6 +43,9 @@ class Protocol:
         A column of the cohort, such as the site: all subjects with one value are the test set once.
     adjust : sequence of str, optional
         Columns (age, sex) whose linear effect on the features, estimated on training controls, is removed.
+    pretrain_on : Cohort, str or Path, optional
+        A second cohort, of the same electrodes and prepared alike: Stage 1 learns from its subjects too, without their
+        labels, beside the training subjects of each fold. Subjects of the evaluated cohort are never among them.
     accept_risk : sequence of str, optional
         Names of findings on which the cohort may fail the quick audit that comes first; written into every result.
     positive : str, optional
@@ -65,6 +70,7 @@ class Protocol:
     leave_out: str | None = None
     adjust: Sequence[str] = ()
     split_seed: int = 0
+    pretrain_on: Cohort | str | Path | None = None
     accept_risk: Sequence[str] = ()
     positive: str | None = None
     operating_point: str | None = None
@@ -78,6 +84,14 @@ class Protocol:
         object.__setattr__(self, "clinical", options)
         if self.adjust:
             object.__setattr__(self, "settings", {**(self.settings or {}), "adjust": tuple(self.adjust)})
+        tag, given = None, methods.flat(self.settings or {})
+        if self.pretrain_on is not None:
+            opened = self.pretrain_on if isinstance(self.pretrain_on, Cohort) else Cohort.open(self.pretrain_on)
+            object.__setattr__(self, "pretrain_on", opened)
+            tag = tag_of(opened)
+            object.__setattr__(self, "settings", {**(self.settings or {}), methods.PRETRAIN_ON: tag})
+        if given.get(methods.PRETRAIN_ON, tag) != tag:
+            raise BadUse(f"{methods.PRETRAIN_ON} names the cohort of --pretrain-on; give that instead")
 
     def fold_plan(self, cohort: Cohort) -> FoldPlan:
         """The split of a cohort, saved or new.
@@ -122,8 +136,18 @@ class Protocol:
     ) -> Settings:
         """All settings of the method on a cohort; of another method or backbone, with other changes, where given."""
         changes = self.settings if settings is None else settings
+        if self.pretrain_on is not None and settings is None:
+            methods.refuse_pretraining([method or self.method])
         names = method or self.method, backbone or self.backbone
         return methods.for_cohort(cohort, *names, self.budget, changes, recipe=self.recipe)
+
+    def second(self, cohort: Cohort) -> Cohort | None:
+        """The cohort ``pretrain_on``, if it is given; one from which this cohort's Stage 1 cannot learn is refused."""
+        if not isinstance(self.pretrain_on, Cohort):
+            return None
+        if note := Unlabelled.beside(cohort, self.pretrain_on).note:
+            warnings.warn(note, BridgeMILWarning, stacklevel=3)
+        return self.pretrain_on
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:

@@ -12,6 +12,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.sources import changed_from_preset
 from bridgemil.cohort.subset import subset
+from bridgemil.cohort.unlabelled import Unlabelled
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.models import Fit, LazyBag, Model, Prediction, fit
@@ -43,6 +44,8 @@ class Run:
         Of weights, sampling and dropout.
     split
         What the fold is a part of, to write down: kind, k, split_seed, hash.
+    pretrain_on
+        A second cohort for Stage 1, where the settings name it.
     """
 
     cohort: Cohort
@@ -50,6 +53,7 @@ class Run:
     settings: Settings
     seed: int
     split: Mapping[str, Any] | None = None
+    pretrain_on: Cohort | None = None
 
     def __post_init__(self) -> None:
         for first, second in (("train", "validation"), ("train", "test"), ("validation", "test")):
@@ -65,6 +69,11 @@ class Run:
     def used(self) -> Cohort:
         """The cohort, with those windows only that the fold uses."""
         return subset(self.cohort, self.subjects.kept)
+
+    @cached_property
+    def unlabelled(self) -> Unlabelled | None:
+        """The subjects of the second cohort, without those of this one."""
+        return None if self.pretrain_on is None else Unlabelled.beside(self.cohort, self.pretrain_on)
 
     @property
     def identity(self) -> str:
@@ -87,6 +96,7 @@ class Run:
         fitted = fit(
             self.used, subjects.train, subjects.validation, self.settings, self.seed,
             device=device, cache=cache, watch=watch, sites=subjects.sites, rows=subjects.rows,
+            unlabelled=self.unlabelled,
         )  # fmt: skip
         # Only now are the test subjects' windows read.
         predictions = {subject: self._predict(fitted.model, subject, cache) for subject in subjects.test}
@@ -150,6 +160,8 @@ class Run:
         } | dict(fitted.model.facts.versions)
         if left_out := fitted.model.left_out:
             content["bands_left_out"] = dict(left_out)
+        if self.unlabelled is not None:
+            content["pretrain_on"] = self.unlabelled.for_json()
         if self.subjects.kept:
             content["kept"] = {subject: list(rows) for subject, rows in self.subjects.kept.items()}
         if self.subjects.rows:

@@ -85,7 +85,7 @@ class WindowSet:
     Attributes
     ----------
     y : Tensor, shape (S,)
-        The class of each subject.
+        The class of each subject; -1 of one without a label.
     sizes : tuple of int
         Windows of each subject.
     shape : tuple of int
@@ -103,7 +103,8 @@ class WindowSet:
         records = [cohort.records[subject] for subject in subjects]
         self.subjects, self.n_classes = tuple(subjects), len(cohort.classes)
         self.sizes = tuple(record.n_windows for record in records)
-        self.y = torch.tensor([cohort.classes.index(record.label) for record in records])
+        numbers = {name: number for number, name in enumerate(cohort.classes)}
+        self.y = torch.tensor([numbers.get(record.label, -1) for record in records])
         self.layout = Layout.of([cohort.stretches(subject) for subject in subjects])
         self.shape: tuple[int, ...] = (len(cohort.channels), cohort.n_times)
         if arrays is not None:

@@ -41,6 +41,7 @@ class Stage1Settings(_Settings):
     weight_decay: Weight = 1e-4
     warmup_epochs: Epochs = 5
     min_steps: Steps = 0
+    pretrain_on: str | None = Field(None, description="further cohort whose windows are learned from, as NAME@HASH")
 
     def encoded(self, n: int) -> tuple[int, int]:
         """Windows that are encoded in an epoch of n training windows, and in its largest step."""

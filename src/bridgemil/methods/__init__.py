@@ -13,6 +13,7 @@ from bridgemil.methods.registry import (
     METHODS,
     OURS,
     PAPER,
+    PRETRAIN_ON,
     REFERENCE,
     Method,
     ablations,
@@ -27,11 +28,13 @@ from bridgemil.methods.registry import (
     order,
     recipe_for,
     recipes,
+    refuse_pretraining,
 )
 from bridgemil.methods.resolve import Settings, changed_from_budget, flat, for_cohort, settings, short_name
 
 __all__ = [
-    "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "REFERENCE", "Method", "Settings",
-    "ablations", "budgets", "changed_from_budget", "check", "colour", "entry", "fixed", "flat", "for_cohort",
-    "has_setting", "is_senseless", "names", "order", "recipe_for", "recipes", "settings", "short_name",
+    "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "PRETRAIN_ON", "REFERENCE",
+    "Method", "Settings", "ablations", "budgets", "changed_from_budget", "check", "colour", "entry", "fixed", "flat",
+    "for_cohort", "has_setting", "is_senseless", "names", "order", "recipe_for", "recipes",
+    "refuse_pretraining", "settings", "short_name",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -16,6 +16,7 @@ from bridgemil.registry import OTHER_COLOURS, Entry
 
 HARMONISATION = ("site_adjust", "site_column", "site_controls", "control", "adjust")  # of methods on fixed features
 REFERENCE = "baselines.reference"  # one setting of ``bandpower``, ``tangent`` and ``covariance``
+PRETRAIN_ON = "stage1.pretrain_on"  # a second cohort, of methods whose Stage 1 needs no labels
 JOIN = "+"  # A+B is the ensemble of the methods A and B
 # Where the user names none: what did best on the development data over all its forms (docs/results.md).
 METHOD, BACKBONE, BUDGET = "tangent+bridgemil", "covariance", "laptop"
@@ -185,10 +186,23 @@ def has_setting(method: str, key: str) -> bool:
         return part == "baseline" and name in baselines.get(method).Settings.model_fields
     chosen = (METHODS | ABLATIONS)[method]
     if part == "stage1":
-        return chosen.stage1 is not None and name in STAGE1[chosen.stage1["objective"]].model_fields
+        if chosen.stage1 is None or (key == PRETRAIN_ON and OBJECTIVES[chosen.stage1["objective"]].needs_labels):
+            return False
+        return name in STAGE1[chosen.stage1["objective"]].model_fields
     if part == "stage2":
         return name in STAGE2[chosen.stage2["kind"]].model_fields
     return part == "backbone_options"
+
+
+def refuse_pretraining(methods: Sequence[str]) -> None:
+    """Refuse a second cohort for Stage 1 where none of several methods can learn from subjects without labels."""
+    if any(has_setting(method, PRETRAIN_ON) for method in methods):
+        return
+    chosen = [(METHODS | ABLATIONS).get(name) for method in methods for name in method.split(JOIN)]
+    supervised = any(one is not None and one.stage1 is not None for one in chosen)
+    why = "trains Stage 1 with labels, which a second cohort's subjects do not have" if supervised else "has no Stage 1"
+    possible = ", ".join(name for name in METHODS if has_setting(name, PRETRAIN_ON))
+    raise BadUse(f"{', '.join(methods)} {why}: --pretrain-on is for {possible} and ensembles with them")
 
 
 def fixed(method: str) -> set[str]:

@@ -128,6 +128,8 @@ class Settings(BaseModel):
             content["members"] = [member.changed for member in self.members]
         if self.stage1 is not None:
             content["stage1"]["objective"] = self.stage1.objective
+            if self.stage1.pretrain_on is not None:  # a renamed folder changes nothing
+                content["stage1"]["pretrain_on"] = self.stage1.pretrain_on.rpartition("@")[2]
         if self.stage2 is not None:
             content["stage2"]["kind"] = self.stage2.kind
         return content
@@ -310,6 +312,11 @@ def _tried(cohort: Cohort, chosen: Settings) -> Settings:
                 "hide and predict"
             )
     if chosen.harmonises:
+        if chosen.stage1 is not None and chosen.stage1.pretrain_on is not None:
+            raise BadUse(
+                "sites and covariates of the evaluated cohort are not known of a second one: leave out --pretrain-on, "
+                "or site_adjust and --adjust"
+            )
         chosen = chosen.model_copy(update={"control": _control(cohort, chosen)})
     return chosen if code is None else chosen.model_copy(update={"code": code})
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bridgemil import baselines
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.subset import CohortSubset
+from bridgemil.cohort.unlabelled import ExtendedCohort, Unlabelled
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.harmonisation import Harmonisation, Scale, fit_harmonisation, mapped
@@ -86,6 +87,7 @@ def fit(
     watch: Watch | None = None,
     sites: Mapping[str, Sequence[str]] | None = None,
     rows: Mapping[str, Mapping[str, Any]] | None = None,
+    unlabelled: Unlabelled | None = None,
 ) -> Fit:
     """Fit a network or a baseline on some subjects of a cohort.
 
@@ -108,6 +110,8 @@ def fit(
         Called after every epoch.
     sites, rows : mapping, optional
         Where features are harmonised: of each site the subjects that it is known by, and columns by subject (``Fold``).
+    unlabelled : Unlabelled, optional
+        Subjects of a second cohort for Stage 1, where ``stage1.pretrain_on`` names it.
 
     Returns
     -------
@@ -122,11 +126,16 @@ def fit(
         raise BadUse(
             f"{settings.title} selects nothing, so that its validation subjects would be unused; train on them instead"
         )
+    named = None if settings.stage1 is None else settings.stage1.pretrain_on
+    if named is not None and (unlabelled is None or not unlabelled.is_named(named)):
+        raise BadUse(f"Stage 1 also learns from {named}, which is not given: use --pretrain-on COHORT")
+    further = None if named is None or unlabelled is None else unlabelled.joined(cohort)
     adjust = partial(_harmonisation, cohort, cache, settings, sorted(train), sites or {}, rows or {})
     if settings.is_network:
         import torch
 
-        return _fit_network(cohort, train, validation, facts, device or torch.device("cpu"), cache, adjust, watch)
+        where = device or torch.device("cpu")
+        return _fit_network(cohort, train, validation, facts, where, cache, adjust, watch, further)
     return _fit_baseline(cohort, train, facts, cache, adjust)
 
 
@@ -166,6 +175,7 @@ def fit_whole(
     device: torch.device | None = None,
     cache: Callable[[Settings], FitCache] | None = None,
     watch: Watch | None = None,
+    unlabelled: Unlabelled | None = None,
 ) -> Model:
     """Fit a model, or every member of an ensemble, on all subjects that are given.
 
@@ -176,7 +186,10 @@ def fit_whole(
     fitted = {}
     for member in settings.each:
         kept = shared if cache is None else cache(member)
-        made = fit(cohort, *roles(member, train, validation), member, seed, device=device, cache=kept, watch=watch)
+        made = fit(
+            cohort, *roles(member, train, validation), member, seed, device=device, cache=kept, watch=watch,
+            unlabelled=unlabelled,
+        )  # fmt: skip
         fitted[member.method] = made.model
     if not settings.members:
         return fitted[settings.method]
@@ -242,6 +255,7 @@ def _fit_network(
     cache: FitCache,
     adjust: Adjust,
     watch: Watch | None,
+    further: ExtendedCohort | None,
 ) -> Fit:
     import torch
 
@@ -260,12 +274,18 @@ def _fit_network(
         arrays, harmonisation, scale_of = None, None, None
         if (features := Features.of_encoder(encoder)) is not None:
             prepare_features(cache, features, cohort, [*ids, *sorted(validation)])
+            if further is not None:
+                prepare_features(cache, features, further, further.further)
             arrays = partial(features_of, cache, features, cohort)
             harmonisation, scale_of = adjust(features)
         scale = cohort.normalisation(ids) if arrays is None else None
         training = WindowSet(cohort, ids, scale, arrays, scale_of)
         validating = WindowSet(cohort, sorted(validation), scale, arrays, scale_of) if validation else None
-        before, seconds = _stage1(encoder, training, settings, streams, device, cache, watch)
+        learned = training
+        if further is not None:  # scaled as the training subjects are
+            stored = None if features is None else partial(features_of, cache, features, further)
+            learned = WindowSet(further, [*ids, *further.further], scale, stored)
+        before, seconds = _stage1(encoder, learned, settings, streams, device, cache, watch)
         network, trained = train_network(
             encoder, settings.backbone, training, validating, settings.stage2, streams, device,
             pretrained=settings.stage1 is not None, keep=cache.checkpoint(), watch=watch,

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 class ObjectiveEntry(Entry):
     """A Stage 1 objective; ``settings`` is its class of settings, where it has more than every objective has.
 
-    With ``needs_samples`` it cannot be trained on the features of a front end.
+    With ``needs_samples`` it cannot be trained on the features of a front end, with ``needs_labels`` not on further
+    subjects without a diagnosis.
     """
 
     settings: type[Stage1Settings] = Stage1Settings
     needs_samples: bool = False
+    needs_labels: bool = False
 
 
 OBJECTIVES = Registry("objective", __name__, {
@@ -38,10 +40,13 @@ OBJECTIVES = Registry("objective", __name__, {
         "alignment of nearby windows and of sub-bags", "alignment:Alignment", settings=AlignmentSettings
     ),
     "supcon": ObjectiveEntry(
-        "supervised contrastive learning", "supcon:SupCon", "#c2478b", "triangle", settings=SupConSettings
+        "supervised contrastive learning", "supcon:SupCon", "#c2478b", "triangle", settings=SupConSettings,
+        needs_labels=True,
     ),
     "masked": ObjectiveEntry("masked reconstruction", "masked:Masked", "#6f8f23", "triangle", needs_samples=True),
-    "supervised": ObjectiveEntry("classification of windows with inherited labels", "ablations:Supervised"),
+    "supervised": ObjectiveEntry(
+        "classification of windows with inherited labels", "ablations:Supervised", needs_labels=True
+    ),
     "untrained": ObjectiveEntry("random weights", "ablations:Untrained", settings=UntrainedSettings),
 })  # fmt: skip
 
