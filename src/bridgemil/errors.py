@@ -108,6 +108,12 @@ def one_of(what: str, value: str, known: Iterable[str], more: str = "") -> None:
         raise BadUse(f"{what} must be one of {', '.join(choices)}{more}; got {value!r}{did_you_mean(value, choices)}")
 
 
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more there are: ``a, b and 3 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more or "none"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a sentence that names the known word nearest to a wrong one; empty if none is near."""
     from difflib import get_close_matches

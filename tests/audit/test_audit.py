@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from bridgemil.audit import (
+    CHECKS,
     AuditInput,
     AuditOptions,
     Finding,
     audit,
     cheap,
-    checks,
     fold_membership,
     guard,
     keep,
@@ -106,9 +106,9 @@ def test_a_split_file_is_read_as_evaluate_reads_it(tmp_path: Path) -> None:
 def test_every_check_answers_and_every_finding_can_be_read_back() -> None:
     cohort = made(signals(10, seconds=6, n_channels=3))
     looked = audit(cohort)
-    assert all(check.description for check in checks())
+    assert all(check.description for check in CHECKS)
     for finding in looked.findings:
-        assert finding == Finding.from_dict(json.loads(json.dumps(finding.to_dict())))
+        assert finding == Finding(**json.loads(json.dumps(finding.to_dict())))
         assert finding.message.endswith((".", ")"))
     assert {f.name for f in cheap(cohort)} <= {f.name for f in looked.findings}
 
@@ -138,7 +138,7 @@ def test_a_risk_that_is_not_there_is_a_warning_and_a_name_that_cannot_be_an_erro
 def test_every_finding_has_a_name_that_can_be_accepted(tmp_path: Path) -> None:
     columns = {"person": [f"p{i // 2}" for i in range(12)], "site": ["ab"[i % 2] for i in range(12)]}
     looked = audit(made(signals(12, seconds=4, n_channels=2), ["x", "y"] * 6, columns=columns))
-    possible = [name for check in checks() for name in check.findings or (check.name,)]
+    possible = [name for check in CHECKS for name in check.findings or (check.name,)]
     assert looked.named("groups_person")
     assert [f.name for f in looked.findings if not any(fnmatchcase(f.name, p) for p in possible)] == []
 

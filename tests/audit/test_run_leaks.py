@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bridgemil import methods
-from bridgemil.audit import AuditInput, AuditOptions, audit, checks, provenance, quick, recomputed
+from bridgemil.audit import CHECKS, AuditInput, AuditOptions, audit, provenance, quick, recomputed
 from bridgemil.audit.provenance import fold_of
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
@@ -42,7 +42,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _audited(folder: Path) -> dict[str, str]:
     """The checks of runs only; all runs are computed again."""
     case = AuditInput(Cohort.open(folder / "cohort"), RunStore(folder / "runs"), AuditOptions(sample=20))
-    wanted = [check for check in checks() if check.name in ("fold_membership", "provenance", "recomputed")]
+    wanted = [check for check in CHECKS if check.name in ("fold_membership", "provenance", "recomputed")]
     return {finding.name: finding.status for check in wanted for finding in check.run(case)}
 
 

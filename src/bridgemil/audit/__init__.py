@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from bridgemil.audit import fold_membership
 from bridgemil.audit.findings import Audit, Finding, as_warnings, refuse
 from bridgemil.audit.inputs import AuditInput, AuditOptions
 from bridgemil.cohort.cohort import Cohort
@@ -23,11 +24,11 @@ from bridgemil.runs import AuditWarning, RunStore, find_store
 from bridgemil.storage.artifact import digest
 
 __all__ = [
-    "Audit", "AuditInput", "AuditOptions", "Check", "Finding", "audit", "cheap", "checks", "guard", "keep", "quick",
+    "CHECKS", "Audit", "AuditInput", "AuditOptions", "Check", "Finding", "audit", "cheap", "guard", "keep", "quick",
     "refuse",
 ]  # fmt: skip
 
-VERSION = 4  # of stored quick audits, raised by hand when a check changes
+VERSION = 5  # of stored quick audits, raised by hand when a check changes
 _AUDITED: dict[str, list[Finding]] = {}  # the quick audits of this process, by the key of the cohort
 
 
@@ -58,7 +59,8 @@ CHECKS = (
         ("same_time", "shared_files", "shared_header"),
     ),
     Check(
-        "fold_membership", "subjects and groups on two sides of a split", True, ("folds", "groups_*", "run_subjects")
+        "fold_membership", "subjects and groups on two sides of a split",
+        findings=("folds", "groups_*", "run_subjects"),
     ),
     Check(
         "provenance", "runs that saw their test subjects, by their own records",
@@ -74,11 +76,6 @@ CHECKS = (
     Check("permutation", "a protocol above chance with shuffled labels", by_label=True),
     Check("size", "class balance, and too few subjects for conclusions", True, ("balance", "size"), by_label=True),
 )  # fmt: skip
-
-
-def checks() -> list[Check]:
-    """All checks, in the order in which they are done."""
-    return list(CHECKS)
 
 
 def audit(
@@ -129,34 +126,30 @@ def audit(
     opened = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     if groups is not None:
         opened.column(groups)  # refuses a column that is not there
-    store = None
-    if runs is not None:
-        if not (Path(runs) / "runs").is_dir():
-            raise BadUse(f"{runs}: no folder of runs; name the --out of `bridgemil evaluate`, `benchmark` or `study`")
-        store = find_store(Path(runs))
-    findings = _findings(AuditInput(opened, store, options), CHECKS, watch)
+    if runs is not None and not (Path(runs) / "runs").is_dir():
+        raise BadUse(f"{runs}: no folder of runs; name the --out of `bridgemil evaluate`, `benchmark` or `study`")
+    inputs = AuditInput(opened, None if runs is None else find_store(Path(runs)), options)
+    findings = list[Finding]()
+    for check in CHECKS:
+        if watch is not None:
+            watch(check.description)
+        findings += check.run(inputs)
     name = str(opened.path) if opened.path is not None else "(in memory)"
     return Audit(name, "" if runs is None else str(runs), tuple(findings), time.perf_counter() - begun)
 
 
 def cheap(cohort: Cohort) -> list[Finding]:
-    """The quick part of an audit: copies, shared recordings, shortcuts, acquisition, size."""
-    return _findings(AuditInput(cohort), [check for check in CHECKS if check.cheap])
+    """The checks of a cohort that take seconds: copies, shared recordings, shortcuts, acquisition, size."""
+    inputs = AuditInput(cohort)
+    return [finding for check in CHECKS if check.cheap for finding in check.run(inputs)]
 
 
 def quick(cohort: Cohort, runs: str | Path) -> list[Finding]:
-    """The quick part of an audit, stored or done now, and the checks of the runs' own records; nothing is written.
-
-    Parameters
-    ----------
-    cohort : Cohort
-        What is audited.
-    runs : str or Path
-        A folder of runs; those of other cohorts are ignored.
-    """
+    """The quick audit of a cohort, stored or done now, and the checks of its runs' own records; nothing is written."""
     store = find_store(Path(runs))
+    inputs = AuditInput(cohort, store)
     of_runs = [check for check in CHECKS if check.name in ("fold_membership", "provenance")]
-    return [*_stored(cohort, store.root, cheap), *_findings(AuditInput(cohort, store), of_runs)]
+    return [*_quick(cohort, store.root), *(finding for check in of_runs for finding in check.run(inputs))]
 
 
 def guard(
@@ -165,14 +158,14 @@ def guard(
     accepted: Sequence[str] = (),
     watch: Callable[[str], None] | None = None,
 ) -> dict[str, tuple[AuditWarning, ...]]:
-    """Do the quick audit of cohorts unless it is stored, and refuse those that fail it.
+    """Do the quick audit of cohorts and their splits, and refuse those that fail it.
 
     Parameters
     ----------
     plans : mapping of Cohort to sequence of FoldPlan
         The cohorts to be trained on, each with its splits.
     runs : str or Path, optional
-        The folder of runs, where the findings may be stored; nothing is written there (see ``keep``).
+        The folder of runs, where an audit may be stored; nothing is written there (see ``keep``).
     accepted : sequence of str
         Names of findings whose risk is accepted.
     watch : callable, optional
@@ -183,69 +176,42 @@ def guard(
     dict
         Cohort hash to its warnings, each WARN and each accepted FAIL: to be written into every result.
     """
-    from bridgemil.audit import fold_membership
-
     possible = [name for check in CHECKS for name in check.findings or (check.name,)]
     for name in accepted:
         if not any(fnmatchcase(name, pattern) for pattern in possible):
             raise BadUse(f"--accept-risk {name}: no finding has that name; there are {', '.join(sorted(possible))}")
-
-    def look(cohort: Cohort) -> list[Finding]:
-        if watch is not None:
-            watch("the cohort" if cohort.path is None else cohort.path.name)
-        return cheap(cohort)
-
-    findings = {}
-    for cohort, splits in plans.items():
-        found = _stored(cohort, runs, look)
-        for plan in splits:
-            found += fold_membership.check(AuditInput(cohort, None, AuditOptions(plan=plan)))
-        findings[cohort.hash] = found
-    needed = {name for found in findings.values() for name in refuse(found, accepted)}
+    found = {
+        cohort.hash: _quick(cohort, runs, watch)
+        + [f for plan in splits for f in fold_membership.check(AuditInput(cohort, None, AuditOptions(plan=plan)))]
+        for cohort, splits in plans.items()
+    }
+    needed = {name for findings in found.values() for name in refuse(findings, accepted)}
     for name in sorted(set(accepted) - needed):
         message = f"--accept-risk {name} is not needed: the cohort does not fail it"
         warnings.warn(message, BridgeMILWarning, stacklevel=3)
-    return {key: tuple(as_warnings(found)) for key, found in findings.items()}
-
-
-def _stored(cohort: Cohort, runs: str | Path | None, check: Callable[[Cohort], list[Finding]]) -> list[Finding]:
-    """The quick audit without its findings of splits: of this process, of RUNS/audits, or by ``check``."""
-    key = _key(cohort)
-    if key not in _AUDITED and runs is not None and key in RunStore(Path(runs)).names("audits"):
-        _AUDITED[key] = [Finding.from_dict(finding) for finding in RunStore(Path(runs)).audit(key)]
-    if key not in _AUDITED:
-        _AUDITED[key] = check(cohort)
-    return [found for found in _AUDITED[key] if found.name != "folds" and not found.name.startswith("groups_")]
+    return {key: tuple(as_warnings(findings)) for key, findings in found.items()}
 
 
 def keep(cohort: Cohort, runs: str | Path) -> None:
-    """Store the quick audit of a cohort in the folder of its runs, so that resuming is fast.
-
-    Parameters
-    ----------
-    cohort : Cohort
-        Which may have been audited in this process.
-    runs : str or Path
-        The folder of runs.
-    """
+    """Store the quick audit of a cohort, if this process did it, in the folder of its runs: resuming is then fast."""
     key = _key(cohort)
     if key in _AUDITED:
-        findings = [finding.to_dict() for finding in _AUDITED[key]]
-        RunStore(Path(runs)).note_audit(key, cohort.hash, findings)
+        RunStore(Path(runs)).note_audit(key, cohort.hash, [finding.to_dict() for finding in _AUDITED[key]])
+
+
+def _quick(cohort: Cohort, runs: str | Path | None, watch: Callable[[str], None] | None = None) -> list[Finding]:
+    """The findings of ``cheap``: of this process, of RUNS/audits, or computed now."""
+    key = _key(cohort)
+    if key not in _AUDITED and runs is not None and key in RunStore(Path(runs)).names("audits"):
+        _AUDITED[key] = [Finding(**finding) for finding in RunStore(Path(runs)).audit(key)]
+    if key not in _AUDITED:
+        if watch is not None:
+            watch("the cohort" if cohort.path is None else cohort.path.name)
+        _AUDITED[key] = cheap(cohort)
+    return _AUDITED[key]
 
 
 def _key(cohort: Cohort) -> str:
     """Signals, labels, columns and files decide whether a cohort is the same."""
     rows = [{k: v for k, v in row.items() if k not in ("sums", "centred_squares")} for row in cohort.rows()]
     return digest([VERSION, cohort.hash, json.loads(json.dumps(rows, default=str)), cohort.metadata.get("files")])[:24]
-
-
-def _findings(
-    inputs: AuditInput, chosen: tuple[Check, ...] | list[Check], watch: Callable[[str], None] | None = None
-) -> list[Finding]:
-    findings = []
-    for check in chosen:
-        if watch is not None:
-            watch(check.description)
-        findings += check.run(inputs)
-    return findings

@@ -11,9 +11,11 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding, shortened
+from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.measures import held_top
 from bridgemil.cohort.cohort import Cohort
+from bridgemil.errors import some
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +59,7 @@ def implausible(median_sd: float) -> str:
 def _amplitude(inputs: AuditInput) -> Finding:
     cohort = inputs.cohort
     sd = channel_sd(cohort)
-    peaks = np.array([inputs.measures.subjects[subject].peak for subject in cohort.subjects])
+    peaks = np.array([inputs.measures[subject].peak for subject in cohort.subjects])
     middle, peak = float(np.median(sd)), float(np.median(peaks))
     different = np.flatnonzero((sd > FACTOR * middle) | (sd < middle / FACTOR))
     numbers = {"median_sd": middle, "median_peak": peak, "subjects": [cohort.subjects[i] for i in different]}
@@ -67,58 +69,50 @@ def _amplitude(inputs: AuditInput) -> Finding:
     if not wrong and not lines:
         return Finding("amplitude", "PASS", f"Amplitudes are those of scalp EEG ({summary}).", numbers=numbers)
     message = (
-        f"{len(lines)} subjects have more than {FACTOR:g} times or less than 1/{FACTOR:g} of the cohort's amplitude. "
-        "Their unit or gain is likely wrong."
+        f"{wrong}."
+        if wrong
+        else f"{len(lines)} subjects have more than {FACTOR:g} times or less than 1/{FACTOR:g} of "
+        "the cohort's amplitude. Their unit or gain is likely wrong."
     )
     fix = (
         "compare the unit and the gain in the recordings (physical minimum and maximum of EDF, `units` in "
         "channels.tsv, the amplifier's gain) with the data set's description, correct them, and prepare again"
     )
-    message = f"{wrong}." if wrong else message
-    return Finding("amplitude", "WARN", message, (summary, *shortened(lines)), fix, numbers)
+    return Finding("amplitude", "WARN", message, [summary, *lines], fix, numbers)
 
 
 def _filter_edges(inputs: AuditInput) -> Finding:
     """Look for two groups of subjects by how much the spectrum drops within a few Hz."""
     cohort, measures = inputs.cohort, inputs.measures
-    spectra = np.stack([measures.subjects[subject].spectrum for subject in cohort.subjects]).astype(np.float64)
-    top = min(LAST, measures.top)
+    spectra = np.stack([measures[subject].spectrum for subject in cohort.subjects]).astype(np.float64)
+    top = min(LAST, held_top(cohort))
     drops = _drops(spectra, np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq), top)
     if not drops or len(cohort) < 2 * FEWEST:
         least = FIRST + BELOW + GAP + ABOVE
         message = f"Needs {2 * FEWEST} subjects and a spectrum above {least} Hz (it ends at {top:g})."
         return Finding("filter_edges", "SKIP", message)
     steep = {edge: drop >= split for edge, drop in drops.items() if (split := two_groups(drop)) is not None}
+    differences = {edge: float(drops[edge][own].mean() - drops[edge][~own].mean()) for edge, own in steep.items()}
     if not steep:
         message = f"The spectra have no filter edge that divides the subjects (between {FIRST} and {top:g} Hz)."
         return Finding("filter_edges", "PASS", message)
-    differences = {edge: float(drops[edge][own].mean() - drops[edge][~own].mean()) for edge, own in steep.items()}
     edge = max(differences, key=lambda at: differences[at])
-    return _two_filters(inputs, edge, drops[edge], steep[edge], differences[edge])
-
-
-def _two_filters(inputs: AuditInput, edge: int, drop: Floats, steep: NDArray[np.bool_], difference: float) -> Finding:
-    cohort = inputs.cohort
-    groups, evidence = {}, []
-    for name, members in (("filtered", steep), ("others", ~steep)):
+    groups, evidence, falls = {}, [], []
+    for name, members in (("filtered", steep[edge]), ("others", ~steep[edge])):
         groups[name] = [s for s, inside in zip(cohort.subjects, members, strict=True) if inside]
+        falls.append(drops[edge][members].mean())
         counts = Counter(cohort.records[s].label for s in groups[name])
         classes = ", ".join(f"{counts[label]} {label}" for label in cohort.classes) or "no labels"
-        names = ", ".join(groups[name][:MOST_NAMES])
-        more = f" and {len(groups[name]) - MOST_NAMES} more" if len(groups[name]) > MOST_NAMES else ""
-        evidence.append(
-            f"mean drop {drop[members].mean():.1f} dB: {len(groups[name])} subjects ({classes}): {names}{more}"
-        )
+        of = f"{len(groups[name])} subjects ({classes}): {some(groups[name], MOST_NAMES)}"
+        evidence.append(f"mean drop {falls[-1]:.1f} dB: {of}")
     message = (
         f"Two acquisition filters: from {edge - BELOW}-{edge} to {edge + GAP}-{edge + GAP + ABOVE} Hz the power of "
-        f"{len(groups['filtered'])} subjects drops by {drop[steep].mean():.0f} dB, of {len(groups['others'])} by "
-        f"{drop[~steep].mean():.0f} dB."
+        f"{len(groups['filtered'])} subjects drops by {falls[0]:.0f} dB, of {len(groups['others'])} by "
+        f"{falls[1]:.0f} dB."
     )
-    fix = (
-        f"prepare again with a common low-pass below the edge (`--high {edge - BELOW}`), or leave out one of the groups"
-    )
-    numbers = {"edge": edge, "groups": groups, "difference_db": difference}
-    return Finding("filter_edges", "WARN", message, tuple(evidence), fix, numbers)
+    fix = f"prepare again with a common low-pass below the edge (`--high {edge - BELOW}`), or leave out one group"
+    numbers = {"edge": edge, "groups": groups, "difference_db": differences[edge]}
+    return Finding("filter_edges", "WARN", message, evidence, fix, numbers)
 
 
 def _drops(spectra: Floats, frequencies: NDArray[np.floating], top: float) -> dict[int, Floats]:
@@ -133,14 +127,9 @@ def _drops(spectra: Floats, frequencies: NDArray[np.floating], top: float) -> di
 
 
 def two_groups(values: Floats) -> float | None:
-    """The smallest value of the upper of two separate groups; None where there is one group.
+    """The smallest of the upper of two separate groups of subjects' values, in dB; None where there is one group.
 
     The split is Otsu's: the one with the largest variance between the groups.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_subjects,)
-        In dB.
     """
     ordered, n = np.sort(values), len(values)
     fewest = max(FEWEST, int(np.ceil(SHARE * n)))

@@ -12,7 +12,7 @@ from bridgemil.runs import AuditWarning, merged
 
 Status = Literal["PASS", "INFO", "WARN", "FAIL", "SKIP"]
 STATUSES: tuple[Status, ...] = ("FAIL", "WARN", "INFO", "SKIP", "PASS")  # in the order of reports
-MOST_EVIDENCE = 8  # lines that a finding shows
+MOST_EVIDENCE = 8  # lines of evidence that are kept; one more says how many there were
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Finding:
         ``PASS``, ``INFO`` (a number to know), ``WARN``, ``FAIL``, or ``SKIP`` where it could not be checked.
     message : str
         What was found, a sentence; of a SKIP, why it could not be checked.
-    evidence : tuple of str
-        The data behind it, one line each.
+    evidence : sequence of str
+        The data behind it, one line each; of many lines the first.
     fix : str
         What to do about it; empty where nothing is to be done.
     numbers : mapping
@@ -38,47 +38,27 @@ class Finding:
     name: str
     status: Status
     message: str
-    evidence: tuple[str, ...] = ()
+    evidence: Sequence[str] = ()
     fix: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self) | {"evidence": list(self.evidence), "numbers": dict(self.numbers)}
+    def __post_init__(self) -> None:
+        more = len(self.evidence) - MOST_EVIDENCE
+        lines = self.evidence if more < 2 else [*self.evidence[:MOST_EVIDENCE], f"and {more} more"]
+        object.__setattr__(self, "evidence", tuple(lines))
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Finding:
-        """Inverse of ``to_dict``."""
-        return cls(**{**content, "evidence": tuple(content["evidence"])})
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it; ``Finding(**content)`` is the inverse."""
+        return asdict(self) | {"evidence": list(self.evidence)}
 
 
 def pass_or_fail(
-    name: str, problems: Sequence[str], success: str, failure: str, fix: str, numbers: Mapping[str, Any] | None = None
+    name: str, problems: Sequence[str], success: str, failure: str, fix: str, numbers: Mapping[str, Any]
 ) -> Finding:
-    """FAIL with the problems as evidence, or PASS where there is none.
-
-    Parameters
-    ----------
-    name : str
-        Of the finding.
-    problems : sequence of str
-        One line each.
-    success, failure : str
-        The message of either.
-    fix : str
-        What to do about the problems.
-    numbers : mapping, optional
-        Of both.
-    """
+    """FAIL with the problems as evidence, or PASS where there is none."""
     if problems:
-        return Finding(name, "FAIL", failure, shortened(problems), fix, numbers or {})
-    return Finding(name, "PASS", success, numbers=numbers or {})
-
-
-def shortened(lines: Sequence[str], most: int = MOST_EVIDENCE) -> tuple[str, ...]:
-    """The first lines, and how many more there are."""
-    more = (f"and {len(lines) - most} more",) if len(lines) > most else ()
-    return (*lines[:most], *more)
+        return Finding(name, "FAIL", failure, problems, fix, numbers)
+    return Finding(name, "PASS", success, numbers=numbers)
 
 
 @dataclass(frozen=True)
@@ -123,30 +103,13 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return {
-            "cohort": self.cohort,
-            "runs": self.runs or None,
-            "passed": not self.failed,
-            "counts": self.counts,
-            "seconds": round(self.seconds, 2),
-            "findings": [finding.to_dict() for finding in self.findings],
-        }
+            "cohort": self.cohort, "runs": self.runs or None, "passed": not self.failed, "counts": self.counts,
+            "seconds": round(self.seconds, 2), "findings": [finding.to_dict() for finding in self.findings],
+        }  # fmt: skip
 
 
 def refuse(findings: Sequence[Finding], accepted: Sequence[str] = ()) -> list[str]:
-    """Raise ``BadData`` if a check failed, unless its risk was accepted by name.
-
-    Parameters
-    ----------
-    findings : sequence of Finding
-        Of an audit.
-    accepted : sequence of str
-        Names of findings whose FAIL the user accepts.
-
-    Returns
-    -------
-    list of str
-        The accepted names that did fail, sorted.
-    """
+    """Raise ``BadData`` if a check failed whose name is not ``accepted``; returns the accepted names that did fail."""
     failed = [finding for finding in findings if finding.status == "FAIL"]
     open_ = [finding for finding in failed if finding.name not in accepted]
     if open_:

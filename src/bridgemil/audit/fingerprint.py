@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.shortcuts import stratified_folds
+from bridgemil.cohort.signal import evenly
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,49 +27,37 @@ FOLDS = 5
 
 def check(inputs: AuditInput) -> list[Finding]:
     """Identify subjects by their windows, then classify windows under both kinds of splits."""
-    cohort, measures = inputs.cohort, inputs.measures.subjects
+    cohort, measures = inputs.cohort, inputs.measures
     y, k = cohort.y, len(cohort.classes)
     smallest = int(np.bincount(y, minlength=k).min())
     if smallest < 2 or min(len(measures[s].powers) for s in cohort.subjects) < FEWEST:
         message = f"Needs 2 subjects of each class, and {FEWEST} windows of every subject."
         return [Finding(NAME, "SKIP", message)]
-    most = max(FEWEST, MOST_WINDOWS // len(cohort))
-    powers = [_spread(measures[s].powers, most).astype(np.float64) for s in cohort.subjects]
+    n, most = len(cohort), max(FEWEST, MOST_WINDOWS // len(cohort))
+    bags = [measures[s].powers for s in cohort.subjects]
+    powers = [bag[evenly(len(bag), most)].astype(np.float64) for bag in bags]
     identified, identified_n = _identify(powers)
-    n = len(cohort)
     rows = np.concatenate(powers)
     owner = np.repeat(np.arange(n), [len(part) for part in powers])
     rng = np.random.default_rng(inputs.options.seed)
     folds = min(FOLDS, smallest)
     by_window = _accuracies(rows, owner, y, rng.permutation(len(rows)) % folds, k)
     by_subject = _accuracies(rows, owner, y, stratified_folds(y, folds, rng, continued=False)[owner], k)
+    leaks = {name: by_window[name] - by_subject[name] for name in by_window}
     numbers = {
         "identification": identified, "chance": 1 / n, "windows": identified_n,
-        "by_window": by_window, "by_subject": by_subject, "leak": {m: by_window[m] - by_subject[m] for m in by_window},
+        "by_window": by_window, "by_subject": by_subject, "leak": leaks,
     }  # fmt: skip
-    nearest = (
-        f"the label of the most similar subject: {_points(by_window['nearest'])} and {_points(by_subject['nearest'])}"
-    )
     message = (
-        f"Subject identification from one window: {100 * identified:.1f} % of windows among {n} subjects (chance "
-        f"{100 / n:.1f} %). Split by window, a logistic regression on band power would show "
-        f"{_points(by_window['logistic'])} balanced accuracy of windows; split by subject, "
-        f"it has {_points(by_subject['logistic'])} ({nearest})."
-    )
-    leak = max(by_window[m] - by_subject[m] for m in by_window)
-    evidence = (f"the leak of a split by window: up to {100 * leak:.1f} points; bridgemil never splits by window",)
+        f"Subject identification from one window: {identified:.1%} of windows among {n} subjects (chance {1 / n:.1%}). "
+        f"Split by window, a logistic regression on band power would show {by_window['logistic']:.1%} balanced "
+        f"accuracy of windows; split by subject, it has {by_subject['logistic']:.1%} (the label of the most similar "
+        f"subject: {by_window['nearest']:.1%} and {by_subject['nearest']:.1%})."
+    ).replace("%", " %")
+    leak = max(leaks.values())
+    evidence = [f"the leak of a split by window: up to {100 * leak:.1f} points; bridgemil never splits by window"]
     fix = "compare only with published numbers whose split is known to be by subject" if leak > 0.05 else ""
     return [Finding(NAME, "INFO", message, evidence, fix, numbers)]
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def _spread(rows: NDArray[np.float32], most: int) -> NDArray[np.float32]:
-    places = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int))
-    chosen: NDArray[np.float32] = rows[places]
-    return chosen
 
 
 def _identify(powers: list[Floats]) -> tuple[float, int]:

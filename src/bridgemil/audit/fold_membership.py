@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from bridgemil.audit.findings import Finding, pass_or_fail, shortened
+from bridgemil.audit.findings import Finding, pass_or_fail
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.tables import is_missing
+from bridgemil.errors import some
 
 PERSONS = ("person", "patient", "participant", "individual", "family", "twin", "household")
 FLAGS = {"0", "1", "0.0", "1.0", "yes", "no", "y", "n", "true", "false"}  # say whether, not who
@@ -25,105 +26,88 @@ def check(inputs: AuditInput) -> list[Finding]:
 def _splits(inputs: AuditInput) -> Finding:
     n = len(inputs.splits) + len(inputs.refused_splits)
     if not n:
-        message = (
-            "No split was given (--split) and none is recorded with runs; `evaluate` assigns each subject to one fold."
-        )
+        message = "No split was given (--split) or recorded with runs; `evaluate` assigns each subject to one fold."
         return Finding("folds", "SKIP", message)
     others, subjects = [], set(inputs.cohort.subjects)
     for name, plan in inputs.splits.items():
         planned = {subject for fold in plan.folds for subject in fold}
         if planned != subjects:
             absent, strange = sorted(subjects - planned), sorted(planned - subjects)
-            others.append(f"{name}: not in the split: {_some(absent)}; not in the cohort: {_some(strange)}")
+            others.append(f"{name}: not in the split: {some(absent)}; not in the cohort: {some(strange)}")
     checked, numbers = f"({n} split{'s' if n > 1 else ''} checked)", {"splits": n}
     if others and not inputs.refused_splits:
         message = f"A split has other subjects than the cohort {checked}."
-        return Finding("folds", "WARN", message, shortened(others), NEW_SPLIT, numbers)
-    return pass_or_fail(
-        "folds",
-        [*inputs.refused_splits, *others],
-        f"Every subject is in one fold {checked}.",
-        f"A split is invalid {checked}: test subjects may have been trained on.",
-        f"{NEW_SPLIT}, and delete the runs of this one",
-        numbers,
-    )
+        return Finding("folds", "WARN", message, others, NEW_SPLIT, numbers)
+    success = f"Every subject is in one fold {checked}."
+    failure = f"A split is invalid {checked}: test subjects may have been trained on."
+    fix = f"{NEW_SPLIT}, and delete the runs of this one"
+    return pass_or_fail("folds", [*inputs.refused_splits, *others], success, failure, fix, numbers)
 
 
 def _run_lists(inputs: AuditInput) -> list[Finding]:
     """Whether a run's own lists share a subject, or the folds of one experiment test a subject twice."""
     if not inputs.runs:
         return []
-    problems, tested = [], dict[tuple[Any, ...], Counter[str]]()
+    problems, tested = [], defaultdict[tuple[Any, ...], Counter[str]](Counter)
     for identity, metadata in inputs.runs.items():
         for first, second in combinations(SIDES, 2):
             both = sorted(set(metadata.get(first) or ()) & set(metadata.get(second) or ()))
             if both:
-                problems.append(f"run {identity}: {_some(both)} in {first} and {second}")
+                problems.append(f"run {identity}: {some(both)} in {first} and {second}")
         split = metadata.get("split") or {}
         if "part" not in split and split.get("hash") is not None:
-            key = (metadata.get("settings_hash"), split["hash"], metadata["seed"])
-            tested.setdefault(key, Counter()).update(metadata["test"])
+            tested[metadata.get("settings_hash"), split["hash"], metadata["seed"]].update(metadata["test"])
     problems += [
-        f"settings {str(settings)[:8]}, split {split}, seed {seed}: {_some(names)} tested in two folds"
+        f"settings {str(settings)[:8]}, split {split}, seed {seed}: {some(names)} tested in two folds"
         for (settings, split, seed), counts in tested.items()
         if (names := sorted(subject for subject, count in counts.items() if count > 1))
     ]
     n = len(inputs.runs)
-    return [
-        pass_or_fail(
-            "run_subjects",
-            problems,
-            f"No run trains, selects and tests on a common subject ({n} runs checked).",
-            f"Runs have a subject on two sides of their split ({n} runs checked).",
-            "delete these runs and run them again on a split of `bridgemil folds`",
-            {"runs": n},
-        )
-    ]
+    success = f"No run trains, selects and tests on a common subject ({n} runs checked)."
+    failure = f"Runs have a subject on two sides of their split ({n} runs checked)."
+    fix = "delete these runs and run them again on a split of `bridgemil folds`"
+    return [pass_or_fail("run_subjects", problems, success, failure, fix, {"runs": n})]
 
 
 def _groups(inputs: AuditInput) -> list[Finding]:
     """Whether subjects that belong together (one person, a family, or the given column) stay in one fold."""
-    columns = related_columns(inputs)
-    findings = [_doubtful(column) for column in _named_alike(inputs) if column not in columns]
+    columns, findings = related_columns(inputs), []
+    for column in _named_alike(inputs):
+        if column not in columns:
+            message = (
+                f"The column {column!r}, named like an identity, is not used: its values are few or shared by many."
+            )
+            fix = f"if it does say who belongs together, keep them in one fold: --groups {column}"
+            findings.append(Finding(f"groups_{column}", "INFO", message, (), fix, {"column": column}))
     for column in columns:
         shared = {group: names for group, names in _members(inputs, column).items() if len(names) > 1}
-        if not shared:
-            continue
-        divided = [
-            f"{name}: {column} {group} in folds {', '.join(map(str, folds))} ({_some(members)})"
-            for name, plan in inputs.splits.items()
-            for group, members in shared.items()
-            if len(folds := [i for i, fold in enumerate(plan.folds, 1) if set(fold) & set(members)]) > 1
-        ]
-        divided += [
-            f"run {identity}: {column} {group} trains and tests ({_some(members)})"
-            for identity, metadata in inputs.runs.items()
-            for group, members in shared.items()
-            if set(members) & set(metadata["test"]) and set(members) & set(metadata["train"])
-        ]
-        findings.append(_group_finding(inputs, column, shared, divided))
+        if shared:
+            findings.append(_group_finding(inputs, column, shared))
     return findings
 
 
-def _group_finding(
-    inputs: AuditInput, column: str, shared: Mapping[str, Sequence[str]], divided: Sequence[str]
-) -> Finding:
+def _group_finding(inputs: AuditInput, column: str, shared: Mapping[str, Sequence[str]]) -> Finding:
     n = sum(map(len, shared.values()))
     summary = f"{n} subjects share their {column!r} with another one ({len(shared)} groups)"
     numbers = {"column": column, "groups": len(shared), "subjects": n}
     fix = f"keep them in one fold: `bridgemil evaluate … --groups {column}` (or `bridgemil folds … --groups {column}`)"
-    name = f"groups_{column}"
     if not inputs.splits and not inputs.runs:
-        lines = [f"{column} {group}: {_some(members)}" for group, members in shared.items()]
-        return Finding(name, "WARN", f"{summary}; no split was given to check.", shortened(lines), fix, numbers)
+        lines = [f"{column} {group}: {some(members)}" for group, members in shared.items()]
+        return Finding(f"groups_{column}", "WARN", f"{summary}; no split was given to check.", lines, fix, numbers)
+    divided = [
+        f"{name}: {column} {group} in folds {', '.join(map(str, folds))} ({some(members)})"
+        for name, plan in inputs.splits.items()
+        for group, members in shared.items()
+        if len(folds := [i for i, fold in enumerate(plan.folds, 1) if set(fold) & set(members)]) > 1
+    ]
+    divided += [
+        f"run {identity}: {column} {group} trains and tests ({some(members)})"
+        for identity, metadata in inputs.runs.items()
+        for group, members in shared.items()
+        if set(members) & set(metadata["test"]) and set(members) & set(metadata["train"])
+    ]
     success, failure = f"{summary}; each group stays in one fold.", f"{summary}, and are divided between folds."
-    return pass_or_fail(name, divided, success, failure, fix, numbers)
-
-
-def _doubtful(column: str) -> Finding:
-    message = f"The column {column!r} is named like an identity, but its values are few or shared by many: not used."
-    fix = f"if it does say who belongs together, keep them in one fold: --groups {column}"
-    return Finding(f"groups_{column}", "INFO", message, (), fix, {"column": column})
+    return pass_or_fail(f"groups_{column}", divided, success, failure, fix, numbers)
 
 
 def related_columns(inputs: AuditInput) -> list[str]:
@@ -154,8 +138,3 @@ def _members(inputs: AuditInput, column: str) -> dict[str, list[str]]:
         if not is_missing(value):
             members[str(value)].append(subject)
     return members
-
-
-def _some(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more or "none"

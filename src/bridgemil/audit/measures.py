@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_power, held_bands
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_power, evenly, held_bands
 
 LINES = (50, 60)  # Hz
 FLAT = 0.02  # a window's channel is flat below this share of the channel's usual standard deviation
@@ -34,15 +34,6 @@ class SubjectMeasures:
     codes: NDArray[np.int32]  # n x TABLES: equal for windows that are equal but for scale and sign; -1 if flat
 
 
-@dataclass(frozen=True)
-class Measures:
-    """Of all subjects."""
-
-    subjects: dict[str, SubjectMeasures]
-    lines: tuple[int, ...]  # line frequencies that the signal holds, in Hz
-    top: float  # the highest frequency that rate and low-pass have left in the signal, in Hz
-
-
 def match_bins(cohort: Cohort) -> NDArray[np.intp]:
     """The bins of a window's spectrum in which copies are looked for."""
     frequencies = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
@@ -53,19 +44,11 @@ def match_bins(cohort: Cohort) -> NDArray[np.intp]:
 
 def match_channels(cohort: Cohort, most: int = MOST_MATCH_CHANNELS) -> list[int]:
     """Channels spread over the cohort's."""
-    n = len(cohort.channels)
-    return sorted(set(np.linspace(0, n - 1, min(n, most)).round().astype(int).tolist()))
+    return [int(channel) for channel in evenly(len(cohort.channels), most)]
 
 
 def differences(values: NDArray[Any], channels: list[int]) -> NDArray[Any]:
-    """Differences of neighbours among these channels, which do not depend on the reference.
-
-    Parameters
-    ----------
-    values : ndarray of shape (..., n_channels, n_samples or n_bins)
-    channels : list of int
-        From ``match_channels``; a single one is returned unchanged.
-    """
+    """Differences of neighbours among some channels of (..., n_channels, n), which do not depend on the reference."""
     chosen: NDArray[Any] = values[..., channels, :]
     return np.diff(chosen, axis=-2) if len(channels) > 1 else chosen
 
@@ -101,28 +84,19 @@ def unit_phases(spectrum: NDArray[np.complex64]) -> NDArray[np.float32]:
     return np.concatenate([flat.real, flat.imag], axis=1).astype(np.float32)
 
 
-def measure(cohort: Cohort) -> Measures:
+def measure(cohort: Cohort) -> dict[str, SubjectMeasures]:
     """Measure all subjects of a cohort; each window is read once."""
-    lines = held_lines(cohort)
-    bins, channels = match_bins(cohort), match_channels(cohort)
-    size = 2 * len(bins) * max(1, len(channels) - 1)
+    size = 2 * len(match_bins(cohort)) * max(1, len(match_channels(cohort)) - 1)
     planes = np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)
-    subjects = {subject: _subject(cohort, subject, lines, bins, channels, planes) for subject in cohort.subjects}
-    return Measures(subjects, lines, held_top(cohort))
+    return {subject: _measure(cohort, subject, planes) for subject in cohort.subjects}
 
 
-def _subject(
-    cohort: Cohort,
-    subject: str,
-    lines: tuple[int, ...],
-    bins: NDArray[np.intp],
-    channels: list[int],
-    planes: NDArray[np.float32],
-) -> SubjectMeasures:
+def _measure(cohort: Cohort, subject: str, planes: NDArray[np.float32]) -> SubjectMeasures:
+    lines, bins, channels = held_lines(cohort), match_bins(cohort), match_channels(cohort)
     bag = cohort.windows(subject)
     frequencies = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
     bands, _ = held_bands(CLINICAL_BANDS, cohort.signal)
-    chosen = np.unique(np.linspace(0, len(bag) - 1, min(len(bag), MOST_POWERS)).round().astype(int))
+    chosen = evenly(len(bag), MOST_POWERS)
     stds, codes, powers, logs, peak, total, at_line = [], [], [], [], 0.0, 0.0, dict.fromkeys(lines, 0.0)
     for first in range(0, len(bag), BLOCK):
         part = np.array(bag[first : first + BLOCK], dtype=np.float32)

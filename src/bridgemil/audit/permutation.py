@@ -31,8 +31,7 @@ def check(inputs: AuditInput) -> list[Finding]:
     """
     options, cohort, method = inputs.options, inputs.cohort, inputs.options.permute
     if method is None:
-        message = "Not requested: --permute bandpower runs a method with shuffled labels."
-        return [Finding(NAME, "SKIP", message)]
+        return [Finding(NAME, "SKIP", "Not requested: --permute bandpower runs a method with shuffled labels.")]
     settings = methods.for_cohort(cohort, method, BACKBONE, BUDGET)
     folds = min(cohort.folds, 5)
     try:
@@ -56,23 +55,11 @@ def check(inputs: AuditInput) -> list[Finding]:
 
 
 def judge(scores: Sequence[float] | NDArray[np.float64], n_classes: int, method: str) -> Finding:
-    """Compare balanced accuracies with shuffled labels with chance.
-
-    Parameters
-    ----------
-    scores : array-like of shape (n_shuffles,)
-        Balanced accuracies.
-    n_classes : int
-        K; chance is 1/K.
-    method : str
-        Its name.
-    """
+    """Compare balanced accuracies of a method with shuffled labels (one per shuffle) with chance, 1/K."""
     values = np.asarray(scores, dtype=np.float64)
     mean, error, guess = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))), 1 / n_classes
-    line = (
-        f"{method}, {len(values)} shuffles: balanced accuracy {mean:.3f} ± {error:.3f} (standard error), chance "
-        f"{guess:.3f}"
-    )
+    accuracy = f"balanced accuracy {mean:.3f} ± {error:.3f} (standard error)"
+    line = f"{method}, {len(values)} shuffles: {accuracy}, chance {guess:.3f}"
     numbers = {"mean": mean, "standard_error": error, "chance": guess, "shuffles": len(values), "method": method}
     if mean > guess + ERRORS * error:
         message = "With shuffled labels the protocol is above chance: labels of test subjects reach the training."
@@ -109,7 +96,5 @@ def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Gen
 
 def cached_probabilities(model: Model, cohort: Cohort, subject: str, cache: FitCache) -> NDArray[np.float64]:
     """A model's probabilities for one subject (K,), from cached features where there are any."""
-    signal_hash = cohort.records[subject].signal_hash
-    return model.predict(
-        cohort.windows(subject), lambda key, compute: cache.features(key, signal_hash, compute)
-    ).probabilities
+    signal_hash, bag = cohort.records[subject].signal_hash, cohort.windows(subject)
+    return model.predict(bag, lambda key, compute: cache.features(key, signal_hash, compute)).probabilities

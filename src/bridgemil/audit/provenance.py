@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridgemil.audit.findings import Finding, pass_or_fail, shortened
+from bridgemil.audit.findings import Finding, pass_or_fail
 from bridgemil.audit.inputs import AuditInput, first_line
 from bridgemil.cohort.folds import Fold
 from bridgemil.errors import BadData
@@ -23,7 +23,7 @@ def check(inputs: AuditInput) -> list[Finding]:
     if inputs.damage:  # of this cohort or another: nobody knows
         message = f"{len(inputs.damage)} records in the folder of runs cannot be read; the others were checked."
         fix, numbers = "delete these and run the same command again", {"damaged": len(inputs.damage)}
-        damaged = [Finding("damaged_runs", "FAIL", message, shortened(inputs.damage), fix, numbers)]
+        damaged = [Finding("damaged_runs", "FAIL", message, inputs.damage, fix, numbers)]
     if not inputs.runs:
         n = len(inputs.store.finished())
         message = f"None of the {n} runs there is of this cohort." if n else "There are no finished runs."
@@ -60,14 +60,9 @@ def _predicted(inputs: AuditInput) -> Finding:
         if metadata.get("results_version") == RESULTS_VERSION and _edited(inputs, identity, metadata):
             problems.append(f"run {identity}: its lists or settings were changed after it was run")
     n = len(inputs.runs)
-    return pass_or_fail(
-        "provenance",
-        problems,
-        f"Every run's predictions are of its own test subjects, and its record is unchanged ({n} runs).",
-        f"Records of runs contradict themselves ({n} checked).",
-        AGAIN,
-        {"runs": n},
-    )
+    success = f"Every run's predictions are of its own test subjects, and its record is unchanged ({n} runs)."
+    failure = f"Records of runs contradict themselves ({n} checked)."
+    return pass_or_fail("provenance", problems, success, failure, AGAIN, {"runs": n})
 
 
 def _edited(inputs: AuditInput, identity: str, metadata: Mapping[str, Any]) -> bool:
@@ -99,14 +94,10 @@ def _selection(inputs: AuditInput) -> Finding:
         sentences = [f"Epochs were selected on validation subjects, none of whom is tested by the same run ({n} runs)"]
     if last:
         sentences.append(f"{len(last)} runs used their last epoch, which needs no validation subjects")
-    return pass_or_fail(
-        "selection",
-        problems,
-        "; ".join(sentences) + ".",
-        "Epochs were selected on test subjects.",
-        "delete these runs and run them again on a split of `bridgemil folds`",
-        {"runs": len(trained), "last_epoch": len(last)},
-    )
+    success, failure = f"{'; '.join(sentences)}.", "Epochs were selected on test subjects."
+    fix = "delete these runs and run them again on a split of `bridgemil folds`"
+    numbers = {"runs": len(trained), "last_epoch": len(last)}
+    return pass_or_fail("selection", problems, success, failure, fix, numbers)
 
 
 def _stage1(inputs: AuditInput) -> Finding:
@@ -138,11 +129,8 @@ def _stage1(inputs: AuditInput) -> Finding:
     gone = f"; of {absent} runs the encoder is no longer there" if absent else ""
     if not checked:
         return Finding("stage1", "SKIP", f"No run has a Stage 1 encoder to check{gone}.")
-    return pass_or_fail(
-        "stage1",
-        [*problems, *damaged],
-        f"Every Stage 1 encoder was trained on its run's training subjects only ({checked} runs{gone}).",
-        "Stage 1 encoders saw others than training subjects." if problems else "Stage 1 encoders are damaged.",
-        "delete these runs and their encoders (RUNS/stage1) and run the same command again",
-        {"runs": checked, "absent": absent},
-    )
+    success = f"Every Stage 1 encoder was trained on its run's training subjects only ({checked} runs{gone})."
+    failure = "Stage 1 encoders saw others than training subjects." if problems else "Stage 1 encoders are damaged."
+    fix = "delete these runs and their encoders (RUNS/stage1) and run the same command again"
+    numbers = {"runs": checked, "absent": absent}
+    return pass_or_fail("stage1", [*problems, *damaged], success, failure, fix, numbers)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding, shortened
+from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput, first_line
 from bridgemil.audit.permutation import cached_probabilities
 from bridgemil.audit.provenance import fold_of
@@ -20,7 +20,6 @@ from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models import BaselineModel, NetworkModel, fit
 from bridgemil.models.fitting import FitCache
-from bridgemil.models.model import Features
 from bridgemil.runs import RESULTS_VERSION, RunStore, read_features
 
 NAME = "recomputed"
@@ -43,7 +42,7 @@ def check(inputs: AuditInput) -> list[Finding]:
     problems, notes, done, cache = [], list[str](), dict.fromkeys(PARTS, 0), _StoredFeatures(inputs.store)
     for identity in drawn:
         try:
-            for part, found in _Run(inputs.cohort, inputs.store, identity, inputs.runs[identity], cache).compare():
+            for part, found in _compare(inputs.cohort, inputs.store, identity, inputs.runs[identity], cache):
                 done[part] += 1
                 problems += [f"run {identity}: {found}"] if found else []
         except BadUse as error:  # such as a user's own code, which a folder never runs
@@ -56,11 +55,11 @@ def check(inputs: AuditInput) -> list[Finding]:
     if problems:
         fix = "delete these runs (and RUNS/features if features differ) and run the same command again"
         message = f"Recomputed, runs differ from what is stored ({how})."
-        return [Finding(NAME, "FAIL", message, shortened(problems + notes), fix, numbers)]
+        return [Finding(NAME, "FAIL", message, problems + notes, fix, numbers)]
     if not counted:
-        return [Finding(NAME, "SKIP", f"Nothing could be recomputed ({how}).", shortened(notes))]
+        return [Finding(NAME, "SKIP", f"Nothing could be recomputed ({how}).", notes)]
     message = f"Recomputed from training subjects alone, nothing differs ({how})."
-    return [Finding(NAME, "PASS", message, shortened(notes), numbers=numbers)]
+    return [Finding(NAME, "PASS", message, notes, numbers=numbers)]
 
 
 def _drawn(rng: np.random.Generator, names: list[str], most: int) -> list[str]:
@@ -80,52 +79,38 @@ class _StoredFeatures(FitCache):
         return read_features(folder) if folder.is_dir() else super().features(key, signal_hash, compute)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A stored run, compared with what its training subjects give."""
-
-    cohort: Cohort
-    store: RunStore
-    identity: str
-    metadata: Mapping[str, Any]
-    cache: FitCache
-
-    def compare(self) -> Iterator[tuple[str, str]]:
-        """What was compared (of ``PARTS``), and the difference; empty where there is none."""
-        fold, model = fold_of(self.metadata), self.store.model(self.identity)
-        used = subset(self.cohort, fold.kept)
-        columns = [f"p_{name}" for name in self.cohort.classes]
-        stored = self.store.predictions(self.identity).set_index("subject")[columns]
-        if isinstance(model, NetworkModel) and model.scale is not None:
-            yield "scale", _scale(used, fold, model.scale)
-        if model.features is not None and not fold.kept:
-            yield from self._features(model.features, fold.test[:MOST_SUBJECTS])
-        for subject in fold.test[:MOST_SUBJECTS]:
-            bound = model.for_subject(fold.rows.get(subject, {}))
-            p, before = bound.predict(used.windows(subject)).probabilities, stored.loc[subject].to_numpy(dtype=float)
-            same = np.allclose(p, before, atol=10 * CLOSE)
-            yield "predictions", "" if same else f"its model gives {_p(p)} for {subject}, its predictions {_p(before)}"
-        if isinstance(model, BaselineModel) and self._can_refit(model, fold):
-            settings, seed = Settings.model_validate(self.metadata["settings"]), int(self.metadata["seed"])
-            again = fit(used, fold.train, fold.validation, settings, seed, cache=self.cache).model
-            p = np.stack([cached_probabilities(again, used, subject, self.cache) for subject in fold.test])
-            same = np.allclose(p, stored.loc[list(fold.test)].to_numpy(dtype=float), atol=100 * CLOSE)
-            yield "fit", "" if same else "fitted again on its training subjects alone, it predicts something else"
-
-    def _features(self, features: Features, subjects: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """The stored features of a subject are those of its windows alone."""
-        for subject in subjects:
-            folder = self.store.features(features.key, self.cohort.records[subject].signal_hash)
-            if folder.is_dir():
-                before, again = read_features(folder), features.compute(self.cohort.windows(subject))
-                same = before.shape == again.shape and np.allclose(before, again, rtol=1e-3, atol=1e-3)
-                yield "features", "" if same else f"the stored features of {subject} are not those of its windows"
-
-    def _can_refit(self, model: BaselineModel, fold: Fold) -> bool:
-        """Whether a fit is fast: its features are stored, or are quickly computed."""
-        key = model.features.key
-        folders = [self.store.features(key, self.cohort.records[who].signal_hash) for who in (*fold.train, *fold.test)]
-        return model.baseline.front_end is None or (not fold.kept and all(folder.is_dir() for folder in folders))
+def _compare(
+    cohort: Cohort, store: RunStore, identity: str, metadata: Mapping[str, Any], cache: FitCache
+) -> Iterator[tuple[str, str]]:
+    """What of a run was compared (of ``PARTS``), and the difference; empty where there is none."""
+    fold, model = fold_of(metadata), store.model(identity)
+    used, some = subset(cohort, fold.kept), fold.test[:MOST_SUBJECTS]
+    columns = [f"p_{name}" for name in cohort.classes]
+    stored = store.predictions(identity).set_index("subject")[columns].astype(float)
+    if isinstance(model, NetworkModel) and model.scale is not None:
+        yield "scale", _scale(used, fold, model.scale)
+    features, on_disk = model.features, dict[str, Path]()
+    if features is not None and not fold.kept:
+        everyone = (*fold.train, *fold.test)
+        on_disk = {who: store.features(features.key, cohort.records[who].signal_hash) for who in everyone}
+        on_disk = {who: folder for who, folder in on_disk.items() if folder.is_dir()}
+        for subject in filter(on_disk.__contains__, some):
+            before, again = read_features(on_disk[subject]), features.compute(cohort.windows(subject))
+            same = before.shape == again.shape and np.allclose(before, again, rtol=1e-3, atol=1e-3)
+            yield "features", "" if same else f"the stored features of {subject} are not those of its windows"
+    for subject in some:
+        p = model.for_subject(fold.rows.get(subject, {})).predict(used.windows(subject)).probabilities
+        expected = stored.loc[subject].to_numpy()
+        same = np.allclose(p, expected, atol=10 * CLOSE)
+        yield "predictions", "" if same else f"its model gives {_p(p)} for {subject}, its predictions {_p(expected)}"
+    # A fit is fast if its features are stored, or quickly computed.
+    is_fast = len(on_disk) == len(fold.train) + len(fold.test)
+    if isinstance(model, BaselineModel) and (is_fast or model.baseline.front_end is None):
+        settings, seed = Settings.model_validate(metadata["settings"]), int(metadata["seed"])
+        refitted = fit(used, fold.train, fold.validation, settings, seed, cache=cache).model
+        p = np.stack([cached_probabilities(refitted, used, subject, cache) for subject in fold.test])
+        same = np.allclose(p, stored.loc[list(fold.test)].to_numpy(), atol=100 * CLOSE)
+        yield "fit", "" if same else "fitted again on its training subjects alone, it predicts something else"
 
 
 def _scale(cohort: Cohort, fold: Fold, scale: tuple[Any, Any]) -> str:

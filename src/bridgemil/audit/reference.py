@@ -20,7 +20,7 @@ from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.shortcuts import WARN_FROM, auroc, separation, stratified_folds
 from bridgemil.audit.traits import Trait
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import Band, band_name
+from bridgemil.cohort.signal import Band, band_name, band_power, evenly
 from bridgemil.errors import BadData
 from bridgemil.evaluation.statistics import holm
 
@@ -47,47 +47,33 @@ def check(inputs: AuditInput) -> list[Finding]:
         return [Finding(NAME, "PASS", "The recordings were re-referenced to the average of their electrodes.")]
     smallest = int(np.bincount(cohort.y, minlength=len(cohort.classes)).min())
     if smallest < FOLDS or len(cohort.channels) < 3:
-        message = f"Needs {FOLDS} subjects of each class and 3 electrodes: the reference cannot be tested."
-        return [Finding(NAME, "SKIP", message)]
+        why = f"Needs {FOLDS} subjects of each class and 3 electrodes: the reference cannot be tested."
+        return [Finding(NAME, "SKIP", why)]
     try:
-        features = _features(cohort)
+        shares, (common, powers, recorded, average) = _features(cohort)
     except BadData as error:
         return [Finding(NAME, "SKIP", f"The reference cannot be tested: {error}")]
     rng = np.random.default_rng(inputs.options.seed)
     folds = stratified_folds(cohort.y, FOLDS, rng)
     tested = [
         separation(Trait(band, band, values), cohort.y, len(cohort.classes), folds, PERMUTATIONS, rng)
-        for band, values in features.shares.items()
+        for band, values in shares.items()
     ]
-    powers = _paired(features.common_power, features.average_power, cohort.y, folds, rng)
-    covariances = _paired(features.recorded, features.average, cohort.y, folds, rng)
-    *p_shares, p_powers, p_covariances = holm([*(p for _, _, p in tested), powers.p, covariances.p])
-    shares = {band: (area, p) for band, (area, _, _), p in zip(features.shares, tested, p_shares, strict=True)}
+    of_powers = _paired(common, powers, cohort.y, folds, rng)
+    of_covariances = _paired(recorded, average, cohort.y, folds, rng)
+    *p_shares, p_powers, p_covariances = holm([*(p for _, _, p in tested), of_powers.p, of_covariances.p])
+    areas = {band: (area, p) for band, (area, _, _), p in zip(shares, tested, p_shares, strict=True)}
     enough = smallest >= FAIL_SUBJECTS and len(cohort.channels) >= FAIL_ELECTRODES
-    return [_finding(enough, shares, replace(powers, p=p_powers), replace(covariances, p=p_covariances))]
-
-
-@dataclass(frozen=True)
-class _Features:
-    """Means over windows; one row per subject."""
-
-    shares: dict[str, Floats]  # by band, log share of the mean over electrodes in the electrodes' power
-    common_power: Floats  # log relative band powers of the mean over electrodes
-    average_power: Floats  # log relative band powers of the electrodes, average reference
-    recorded: Floats  # log-covariances, recorded reference
-    average: Floats  # log-covariances, average reference
+    return [_finding(enough, areas, replace(of_powers, p=p_powers), replace(of_covariances, p=p_covariances))]
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """What the reference adds: AUROC over held-out subjects with and without it, and the one-sided p of the gain.
-
-    ``p`` is corrected for all tests of this check (Holm).
-    """
+    """AUROC over held-out subjects with the recorded and the average reference, and the one-sided p of the gain."""
 
     recorded: float
     average: float
-    p: float
+    p: float  # Holm-corrected over all tests of this check
 
     @property
     def better(self) -> bool:
@@ -98,7 +84,12 @@ class _Comparison:
         return f"{self.recorded:.2f} against {self.average:.2f} (paired over subjects, p = {self.p:.3f})"
 
 
-def _features(cohort: Cohort) -> _Features:
+def _features(cohort: Cohort) -> tuple[dict[str, Floats], list[Floats]]:
+    """Means over windows, one row per subject.
+
+    By band the log share of the mean over electrodes in the electrodes' power; log relative band powers of that mean,
+    and of the electrodes with average reference; log-covariances with recorded and with average reference.
+    """
     import torch
 
     from bridgemil.backbones.covariance import FrontEnd
@@ -109,39 +100,25 @@ def _features(cohort: Cohort) -> _Features:
     rows: list[tuple[Floats, ...]] = []
     for subject in cohort.subjects:
         bag = cohort.windows(subject)
-        some = np.unique(np.linspace(0, len(bag) - 1, min(WINDOWS, len(bag))).round().astype(int))
-        windows = np.asarray(bag[some], dtype=np.float32)
+        windows = np.asarray(bag[evenly(len(bag), WINDOWS)], dtype=np.float32)
         tensor = torch.from_numpy(windows)
         with_reference, without = (end(tensor).numpy().mean(axis=0, dtype=np.float64) for end in (recorded, average))
         shares, powers = common_signal(windows[:, list(recorded.used)], recorded.bands, cohort.sfreq)
         covariance = recorded.covariance
         rows.append((shares, powers, without[average.power], with_reference[covariance], without[covariance]))
-    shares, *others = (np.array(column) for column in zip(*rows, strict=True))
-    return _Features(dict(zip(map(band_name, recorded.bands), shares.T, strict=True)), *others)
+    of_bands, *others = (np.array(column) for column in zip(*rows, strict=True))
+    return dict(zip(map(band_name, recorded.bands), of_bands.T, strict=True)), others
 
 
 def common_signal(windows: NDArray[np.float32], bands: Sequence[Band], sfreq: float) -> tuple[Floats, Floats]:
-    """What the mean over electrodes holds: its share of the electrodes' power, and its relative band powers.
+    """What the mean over electrodes holds, by band: its log share of the electrodes' power, its log relative power.
 
-    Parameters
-    ----------
-    windows : ndarray of shape (n_windows, n_channels, n_times)
-        In any unit.
-    bands : sequence of (float, float)
-        Low and high edge of each, in Hz.
-    sfreq : float
-        Sampling rate, in Hz.
-
-    Returns
-    -------
-    shares, powers : ndarray of shape (n_bands,)
-        Logarithms, averaged over windows.
+    Means over windows (n_windows, n_channels, n_times) in any unit; bands and sampling rate are in Hz.
     """
     centred = (windows - windows.mean(axis=2, keepdims=True)) * np.hanning(windows.shape[2])
     spectrum, frequencies = np.fft.rfft(centred), np.fft.rfftfreq(windows.shape[2], 1 / sfreq)
-    inside = [(frequencies >= low) & (frequencies < high) for low, high in bands]
-    whole = np.stack([np.square(np.abs(spectrum[..., at])).mean(axis=1).sum(axis=1) for at in inside], axis=1)
-    common = np.stack([np.square(np.abs(spectrum[..., at].mean(axis=1))).sum(axis=1) for at in inside], axis=1)
+    whole = band_power(np.square(np.abs(spectrum)).mean(axis=1), frequencies, bands)
+    common = band_power(np.square(np.abs(spectrum.mean(axis=1))), frequencies, bands)
     shares = np.log((common + TINY) / (whole + TINY))  # windows x bands
     powers = np.log((common + TINY) / (common + TINY).sum(axis=1, keepdims=True))
     return shares.mean(axis=0), powers.mean(axis=0)
@@ -177,12 +154,12 @@ def _finding(
     enough: bool, shares: dict[str, tuple[float, float]], powers: _Comparison, covariances: _Comparison
 ) -> Finding:
     parts = [f"{band} {area:.2f} (p = {p:.3f})" for band, (area, p) in shares.items()]
-    evidence = (
+    evidence = [
         f"AUROC of covariances, recorded against average reference: {covariances}",
         f"AUROC of band powers, mean over electrodes against average-referenced electrodes: {powers}",
         f"AUROC of the share of variance common to all electrodes: {', '.join(parts)}",
         "all p one-sided, over held-out subjects, Holm-corrected",
-    )
+    ]
     numbers = {
         "covariances": asdict(covariances), "powers": asdict(powers),
         "common": {band: {"auroc": area, "p_holm": p} for band, (area, p) in shares.items()},

@@ -40,12 +40,7 @@ def referenced_to_median(values: NDArray[Any], channels: list[int]) -> NDArray[A
 def without_artefacts(line: NDArray[np.float32], sfreq: float) -> Cleaned:
     """Remove pops and drifts: differences of successive samples, which whiten EEG, without the extreme ones.
 
-    Parameters
-    ----------
-    line : ndarray of shape (n_channels, n_samples)
-        Zero in gaps.
-    sfreq : float
-        In Hz.
+    ``line`` is a signal (channels x samples), zero in gaps.
     """
     from scipy.fft import irfft, next_fast_len, rfft
     from scipy.ndimage import maximum_filter1d
@@ -81,14 +76,7 @@ def window_correlation(a: NDArray[np.float32], b: NDArray[np.float32], sfreq: fl
 def best_lag(a: Cleaned, b: Cleaned, lag: int, sfreq: float) -> float | None:
     """The offset in samples near ``lag`` at which most pieces agree; None if no piece agrees at any offset.
 
-    Parameters
-    ----------
-    a, b : Cleaned
-        Two timelines.
-    lag : int
-        Samples by which b may be later, to within half a period of the highest frequency.
-    sfreq : float
-        In Hz.
+    By ``lag``, b is later than a, to within half a period of the highest frequency.
     """
     near = round(sfreq / (2 * MATCH_BAND[1]))
     lags = [lag + step / 2 for step in range(-2 * near, 2 * near + 1)]  # half samples: it may have been resampled

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding, shortened
+from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.measures import (
     MATCH_BAND,
@@ -59,33 +59,29 @@ def check(inputs: AuditInput) -> list[Finding]:
     """Look for windows and stretches that two subjects share, whatever their scale, sign or offset."""
     cohort = inputs.cohort
     by_pair: dict[tuple[str, str], Copy] = {}
-    for copy in [*overlapping(cohort), *same_windows(cohort, inputs.measures.subjects)]:
+    for copy in [*overlapping(cohort), *same_windows(cohort, inputs.measures)]:
         earlier = by_pair.setdefault((copy.first, copy.second), copy)
         if copy.seconds > 1.5 * earlier.seconds:
             by_pair[copy.first, copy.second] = copy
-    n = len(cohort)
+    n_pairs = len(cohort) * (len(cohort) - 1) // 2
     if not by_pair:
-        message = f"No duplicate signals across subjects ({n * (n - 1) // 2} pairs compared{_how(cohort)}). {LIMITS}"
-        return [Finding(NAME, "PASS", message, numbers={"pairs": n * (n - 1) // 2, "copies": []})]
+        message = f"No duplicate signals across subjects ({n_pairs} pairs compared{_how(cohort)}). {LIMITS}"
+        return [Finding(NAME, "PASS", message, numbers={"pairs": n_pairs, "copies": []})]
     copies = sorted(by_pair.values(), key=lambda copy: -copy.seconds)
-    labels = {subject: record.label for subject, record in cohort.records.items()}
-    lines = [f"{c} [{labels[c.first]} / {labels[c.second]}]" for c in copies]
+    lines = [f"{c} [{cohort.records[c.first].label} / {cohort.records[c.second].label}]" for c in copies]
     long = [copy for copy in copies if copy.seconds >= _long(cohort, copy)]
     subjects = sorted({subject for copy in long or copies for subject in (copy.first, copy.second)})
     numbers = {"subjects": subjects, "copies": [vars(copy) for copy in copies]}
-    if not long:
-        message = f"{len(subjects)} subjects share under {LONG:g} s of signal with another subject."
-        fix = (
-            "look at these windows in the recordings: mark calibration signals and artefacts as BAD and prepare again; "
-            "if they are EEG, find out whose, and keep one of the subjects"
-        )
-        return [Finding(NAME, "WARN", message, shortened(lines), fix, numbers)]
-    message = (
-        f"{len(subjects)} subjects share signal with another subject, which leaks test data into training when split "
-        "across folds."
+    if long:
+        message = f"{len(subjects)} subjects share signal with another subject, which leaks test data into training"
+        fix = "find out whose signal it is, remove or merge these subjects (one subject per person), and prepare again"
+        return [Finding(NAME, "FAIL", f"{message} when split across folds.", lines, fix, numbers)]
+    message = f"{len(subjects)} subjects share under {LONG:g} s of signal with another subject."
+    fix = (
+        "look at these windows in the recordings: mark calibration signals and artefacts as BAD and prepare again; "
+        "if they are EEG, find out whose, and keep one of the subjects"
     )
-    fix = "find out whose signal it is, remove or merge these subjects (one subject per person), and prepare again"
-    return [Finding(NAME, "FAIL", message, shortened(lines), fix, numbers)]
+    return [Finding(NAME, "WARN", message, lines, fix, numbers)]
 
 
 def _how(cohort: Cohort) -> str:
@@ -216,23 +212,9 @@ def timeline(
     seconds: float = MOST_SECONDS,
     reference_free: Callable[[NDArray[np.float32], list[int]], NDArray[np.float32]] = differences,
 ) -> NDArray[np.float32]:
-    """A subject's recordings, one after the other; zero where there is no window.
+    """A subject's recordings, one after the other (rows x samples, at least a window); zero where there is no window.
 
-    Parameters
-    ----------
-    cohort, subject
-        Whose signal.
-    channels : list of int
-        Numbers of the channels.
-    seconds : float
-        Length at most; at least a window.
-    reference_free : callable
-        Removes the reference: ``differences`` of neighbours, or ``referenced_to_median``.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_samples)
-        The output of ``reference_free`` for these channels.
+    The rows are what ``reference_free`` gives for these channels: ``differences``, or ``referenced_to_median``.
     """
     begins = _begins(cohort, subject)
     most = round(seconds * cohort.sfreq)
@@ -249,9 +231,7 @@ def _begins(cohort: Cohort, subject: str) -> NDArray[np.int64]:
     """The sample of the timeline at which each window begins."""
     starts = np.round(cohort.window_starts(subject) * cohort.sfreq).astype(np.int64)
     begins, at, row = np.empty_like(starts), 0, 0
-    for size in filter(
-        None, cohort.records[subject].recording_windows
-    ):  # all windows of a recording may have been left out
+    for size in filter(None, cohort.records[subject].recording_windows):  # of some recordings no window is left
         part = starts[row : row + size]
         begins[row : row + size] = part - part.min() + at
         at, row = int(begins[row : row + size].max()) + cohort.n_times, row + size
@@ -293,13 +273,9 @@ def _candidates(cohort: Cohort) -> list[tuple[str, str, int]]:
 
 
 def all_phases(cohort: Cohort) -> tuple[NDArray[np.complex64], int, int, int]:
-    """Phases of all timelines, in at most ``ROOM`` bytes.
+    """Phases of all timelines (subjects x differences x bins), in at most ``ROOM`` bytes.
 
-    Returns
-    -------
-    phases : ndarray of shape (n_subjects, n_differences, high - low)
-    n, low, high : int
-        The length of the transform in samples, and the bins between which the phases are.
+    With the length of the transform in samples, and the first and the last bin (exclusive).
     """
     from scipy.fft import next_fast_len
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding, Status, pass_or_fail, shortened
+from bridgemil.audit.findings import Finding, Status, pass_or_fail
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.cohort import Cohort
 
@@ -61,11 +61,9 @@ def _spans(cohort: Cohort) -> dict[str, dict[str, NDArray[np.float64]]]:
     first_name: dict[str, str] = {}
     spans: dict[str, dict[str, NDArray[np.float64]]] = defaultdict(dict)
     for subject, record in cohort.records.items():
-        starts, at = cohort.window_starts(subject), 0
-        for name, size in zip(record.recordings, record.recording_windows, strict=True):
-            recording = first_name.setdefault(content.get((subject, name)) or name, name)
-            spans[recording][subject] = starts[at : at + size]
-            at += size
+        parts = np.split(cohort.window_starts(subject), np.cumsum(record.recording_windows)[:-1])
+        for name, starts in zip(record.recordings, parts, strict=True):
+            spans[first_name.setdefault(content.get((subject, name)) or name, name)][subject] = starts
     return spans
 
 
@@ -73,44 +71,37 @@ def _same_bytes(files: Sequence[Mapping[str, Any]]) -> Finding:
     owners = _owners(files, "sha256")
     if not owners:
         return Finding("shared_files", "SKIP", "The cohort records no hash of its files.")
-    twice = {digest: names for digest, names in owners.items() if len(names) > 1}
-    return pass_or_fail(
-        "shared_files",
-        [f"{', '.join(sorted(names))}: one file ({digest[:12]})" for digest, names in twice.items()],
-        f"No file is shared by two subjects ({len(owners)} different files).",
-        f"{len(twice)} files are identical under several subjects.",
-        "keep one of each, under the subject it belongs to, and prepare again",
-        {"files": len(twice or owners)},
-    )
+    twice = [f"{', '.join(sorted(of))}: one file ({digest[:12]})" for digest, of in owners.items() if len(of) > 1]
+    success = f"No file is shared by two subjects ({len(owners)} different files)."
+    failure = f"{len(twice)} files are identical under several subjects."
+    fix = "keep one of each, under the subject it belongs to, and prepare again"
+    return pass_or_fail("shared_files", twice, success, failure, fix, {"files": len(twice or owners)})
 
 
 def _header(files: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    present = [key for key in HEADER if any(file.get(key) not in (None, "", [], {}) for file in files)]
-    if not present:
+    """Subjects with equal headers; their content may name a person, so it is not shown."""
+    fields = {key: owners for key in HEADER if (owners := _owners(files, key))}
+    if not fields:
         message = "No header names its subject: the files are anonymised, or of a format without such a field."
         return [Finding("shared_header", "SKIP", message)]
-    n_subjects = len({file.get("subject") for file in files})
+    most = max(MOST_OF_ONE, SHARE_OF_ONE * len({file.get("subject") for file in files}))
     findings = []
-    for key in present:
-        twice = [names for names in _owners(files, key).values() if len(names) > 1]
+    for key, owners in fields.items():
+        twice = [names for names in owners.values() if len(names) > 1]
         # One text in the headers of many subjects is an unedited template rather than a person.
-        few = [names for names in twice if len(names) <= max(MOST_OF_ONE, SHARE_OF_ONE * n_subjects)]
-        many = [names for names in twice if names not in few]
-        findings += [_shared(key, few, "FAIL" if HEADER[key] else "WARN")] if few else []
-        findings += [_shared(key, many, "WARN")] if many else []
-    passed = Finding("shared_header", "PASS", f"No two subjects share {', '.join(present)} of their files' headers.")
+        few, many = [of for of in twice if len(of) <= most], [of for of in twice if len(of) > most]
+        certain: Status = "FAIL" if HEADER[key] else "WARN"
+        for status, groups in ((certain, few), ("WARN", many)):
+            lines = [f"{', '.join(sorted(names))}: the same {key}" for names in groups]
+            fix = "find out whether they are one person; if so, merge them into one subject and prepare again"
+            message = f"{sum(map(len, groups))} subjects share the {key} of their files' headers with another one."
+            findings += [Finding("shared_header", status, message, lines, fix)] if groups else []
+    passed = Finding("shared_header", "PASS", f"No two subjects share {', '.join(fields)} of their files' headers.")
     return findings or [passed]
 
 
-def _shared(key: str, groups: Sequence[set[str]], status: Status) -> Finding:
-    """Subjects with equal headers; their content may name a person, so it is not shown."""
-    lines = [f"{', '.join(sorted(names))}: the same {key}" for names in groups]
-    fix = "find out whether they are one person; if so, merge them into one subject and prepare again"
-    message = f"{sum(map(len, groups))} subjects share the {key} of their files' headers with another one."
-    return Finding("shared_header", status, message, shortened(lines), fix)
-
-
 def _owners(files: Sequence[Mapping[str, Any]], key: str) -> dict[str, set[str]]:
+    """The subjects of each value that a field has."""
     owners: dict[str, set[str]] = defaultdict(set)
     for file in files:
         if file.get(key) not in (None, "", [], {}):

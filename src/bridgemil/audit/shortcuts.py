@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bridgemil.audit.findings import Finding, Status
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.audit.traits import Trait, Untested, traits
+from bridgemil.audit.traits import Trait, traits
 from bridgemil.evaluation.statistics import holm
 
 Floats = NDArray[np.float64]
@@ -34,31 +34,27 @@ def check(inputs: AuditInput) -> list[Finding]:
     y, k = inputs.cohort.y, len(inputs.cohort.classes)
     smallest = int(np.bincount(y, minlength=k).min())
     if smallest < 2:
-        message = "A class has fewer than 2 subjects: shortcuts cannot be tested."
-        return [Finding(NAME, "SKIP", message)]
-    every = traits(inputs)
-    given = [trait for trait in every if isinstance(trait, Trait)]
-    untested = [trait for trait in every if isinstance(trait, Untested) and not trait.constant]
-    constant = [trait.name for trait in every if isinstance(trait, Untested) and trait.constant]
+        return [Finding(NAME, "SKIP", "A class has fewer than 2 subjects: shortcuts cannot be tested.")]
+    found = traits(inputs)
     rng = np.random.default_rng(inputs.options.seed)
     folds = stratified_folds(y, min(FOLDS, smallest), rng)
     # Holm multiplies by the number of traits: the smallest possible p must still be below the level.
-    n_shuffles = max(PERMUTATIONS, 40 * len(given))
-    tested = [separation(trait, y, k, folds, n_shuffles, rng) for trait in given]
+    n_shuffles = max(PERMUTATIONS, 40 * len(found.tested))
+    tested = [separation(trait, y, k, folds, n_shuffles, rng) for trait in found.tested]
     corrected = holm([p for _, _, p in tested])
     findings, quiet = [], []
-    for trait, (auroc, best, p), p_holm in zip(given, tested, corrected, strict=True):
+    for trait, (auroc, best, p), p_holm in zip(found.tested, tested, corrected, strict=True):
         if p_holm < LEVEL and auroc > WARN_FROM:
             findings.append(_flagged(inputs, trait, auroc, best, p_holm))
         else:
             quiet.append(f"{trait.name} {auroc:.2f} (p {p:.3f})")
-    if quiet or constant:
+    if quiet or found.constant:
         parts = [f"Do not predict the label (AUROC over held-out subjects): {', '.join(quiet)}."] if quiet else []
-        parts += [f"The same for all subjects: {', '.join(constant)}."] if constant else []
-        message = " ".join(parts)
-        findings.append(Finding(NAME, "PASS", message, numbers={"permutations": n_shuffles, "traits": len(given)}))
-    if untested:
-        message = "Not tested: " + "; ".join(f"{trait.name} ({trait.reason})" for trait in untested) + "."
+        parts += [f"The same for all subjects: {', '.join(found.constant)}."] if found.constant else []
+        numbers = {"permutations": n_shuffles, "traits": len(found.tested)}
+        findings.append(Finding(NAME, "PASS", " ".join(parts), numbers=numbers))
+    if found.untested:
+        message = "Not tested: " + "; ".join(f"{name} ({reason})" for name, reason in found.untested) + "."
         findings.append(Finding(NAME, "SKIP", message))
     return findings
 
@@ -181,18 +177,7 @@ def _frequencies(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int6
 
 
 def auroc(probabilities: Floats, y: NDArray[np.int64]) -> Floats:
-    """AUROC of each class against the rest.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (n_shuffles, n_subjects, n_classes)
-    y : ndarray of shape (n_subjects,)
-        Class numbers.
-
-    Returns
-    -------
-    ndarray of shape (n_shuffles, n_classes)
-    """
+    """AUROC of each class against the rest (shuffles x classes), from probabilities (shuffles x subjects x classes)."""
     from scipy.stats import rankdata
 
     k = probabilities.shape[2]

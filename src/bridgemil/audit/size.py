@@ -7,7 +7,7 @@ from collections import Counter
 
 from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.evaluation.metrics import chance
+from bridgemil.evaluation.metrics import chance, wilson
 
 DISCORDANT = 0.2  # share of subjects on whom two methods disagree, as in most comparisons
 USUAL_DIFFERENCE = 5.0  # points of accuracy, where the user names none
@@ -48,38 +48,27 @@ def _size(inputs: AuditInput) -> Finding:
     needed, width = subjects_needed(difference / 100), half_width(n)
     numbers = {"n": n, "smallest_class": counts[smallest], "hope": difference, "needed": needed,
                "interval_half_width": width, "discordant": DISCORDANT}  # fmt: skip
-    interval = (
-        f"an accuracy of {100 * USUAL_ACCURACY:.0f} % over {n} subjects has a 95 % interval of ± {100 * width:.1f} "
-        "points"
-    )
+    share = f"{100 * USUAL_ACCURACY:.0f} %"
+    interval = f"an accuracy of {share} over {n} subjects has a 95 % interval of ± {100 * width:.1f} points"
     power = f"a difference of {difference:g} points between two methods needs about {needed} subjects"
-    evidence = (
-        f"{power} (McNemar's test, 5 %, power 80 %, methods that disagree on {100 * DISCORDANT:.0f} % of subjects)",
-    )
-    fix = "add subjects, compare methods on the same subjects, and claim no difference smaller than the interval"
+    disagree = f"methods that disagree on {100 * DISCORDANT:.0f} % of subjects"
+    evidence = [f"{power} (McNemar's test, 5 %, power 80 %, {disagree})"]
     if counts[smallest] < FEW:
-        message = (
-            f"Only {counts[smallest]} subjects of class {smallest}, too few to estimate its sensitivity; {interval}."
-        )
-        return Finding("size", "WARN", message, evidence, fix, numbers)
-    if hope is not None and n < needed:
-        message = f"Too few subjects to show a difference of {hope:g} points: {interval}."
-        return Finding("size", "WARN", message, evidence, fix, numbers)
-    message = f"{FEW} or more subjects of each class: {interval}; {power}."
-    return Finding("size", "PASS", message, evidence, numbers=numbers)
+        few = f"Only {counts[smallest]} subjects of class {smallest}, too few to estimate its sensitivity;"
+    elif hope is not None and n < needed:
+        few = f"Too few subjects to show a difference of {hope:g} points:"
+    else:
+        message = f"{FEW} or more subjects of each class: {interval}; {power}."
+        return Finding("size", "PASS", message, evidence, numbers=numbers)
+    fix = "add subjects, compare methods on the same subjects, and claim no difference smaller than the interval"
+    return Finding("size", "WARN", f"{few} {interval}.", evidence, fix, numbers)
 
 
 def subjects_needed(difference: float, discordant: float = DISCORDANT) -> int:
     """Subjects needed to show that one method is correct more often than another on the same subjects.
 
-    McNemar's test, two-sided 5 %, power 80 %, normal approximation (Connor, 1987).
-
-    Parameters
-    ----------
-    difference : float
-        Of the two accuracies, as a share.
-    discordant : float
-        Share of subjects whom exactly one method classifies correctly.
+    McNemar's test, two-sided 5 %, power 80 %, normal approximation (Connor, 1987). ``difference`` of the accuracies and
+    ``discordant``, who exactly one method classifies correctly, are shares of the subjects.
     """
     discordant = max(discordant, difference)
     root = 1.96 * math.sqrt(discordant) + 0.8416 * math.sqrt(max(discordant - difference**2, 0.0))
@@ -88,5 +77,5 @@ def subjects_needed(difference: float, discordant: float = DISCORDANT) -> int:
 
 def half_width(n: int, accuracy: float = USUAL_ACCURACY) -> float:
     """Half the width of Wilson's 95 % interval of an accuracy over n subjects."""
-    z = 1.96
-    return z * math.sqrt(accuracy * (1 - accuracy) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    low, high = wilson(accuracy, n)
+    return (high - low) / 2

@@ -124,6 +124,13 @@ def some_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Ban
     return held, left_out
 
 
+def evenly(n: int, most: int) -> NDArray[np.intp]:
+    """Numbers of at most ``most`` of n windows, evenly spaced."""
+    import numpy as np
+
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+
+
 def band_name(band: Band) -> str:
     """A band as text: ``8-13 Hz``."""
     return f"{band[0]:g}-{band[1]:g} Hz"
