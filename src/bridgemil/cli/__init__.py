@@ -25,7 +25,7 @@ VERBS = [
     importlib.import_module(f"bridgemil.cli.{verb}")
     for verb in (
         "demo synth datasets download manifest prepare pool inspect folds verify audit evaluate benchmark report "
-        "study explain train predict clean"
+        "study reproduce explain train predict clean"
     ).split()
 ]
 for verb in VERBS:

@@ -1,0 +1,171 @@
+"""``bridgemil reproduce``: the paper's tables and studies, from its public data sets to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bridgemil.cli import options
+
+if TYPE_CHECKING:
+    from bridgemil.cohort.cohort import Cohort
+    from bridgemil.engine.plan import Plan
+    from bridgemil.studies import StudyContext
+
+NAME = "reproduce"
+PRESETS = ("adftd", "mumtaz2017", "rockhill2021")
+TABLE = "table1"
+STUDIES = {  # of the paper, and the cohorts it used
+    "reliability": PRESETS,
+    "scarcity": ("adftd",),
+    "representation": ("rockhill2021",),
+    "ablation": PRESETS,
+    "sensitivity": ("adftd",),
+}
+BACKBONES = "eegnet,conformer,lcadnet,dsainet,mtdnet"
+
+
+def run(
+    data: Annotated[Path, typer.Option(help=f"Folder that holds {', '.join(PRESETS)}, or some of them.")],
+    out: Annotated[Path, typer.Option(help="Folder for cohorts, runs, tables and figures; what is done is reused.")],
+    only: Annotated[
+        str | None, typer.Option(help=f"Parts, comma-separated: {', '.join((TABLE, *STUDIES))}.  [default: all]")
+    ] = None,
+    methods: Annotated[str, typer.Option(help="Methods of Table 1, comma-separated.")] = options.ALL_METHODS,
+    backbones: Annotated[str, typer.Option(help="Backbones of Table 1, comma-separated.")] = BACKBONES,
+    seeds: options.Seeds = 5,
+    budget: options.Budget = "paper",
+    folds: options.Folds = None,
+    plan_only: Annotated[bool, typer.Option("--plan", help="Prepare, then only print the plan.")] = False,
+    engine: options.Engine = "local",
+    jobs: options.Jobs = None,
+    threads: options.Threads = 1,
+    gpus_per_run: options.Gpus = 1.0,
+    device: options.Device = "auto",
+    address: options.Address = None,
+    accept_risk: options.AcceptRisk = None,
+) -> None:
+    """Prepare the paper's data sets, run its table and studies with its recipe, and write a report.
+
+    Example: `bridgemil reproduce --data data --out reproduced --plan`
+
+    Each data set is in a folder of its name, as `bridgemil download adftd data/adftd` leaves it. The plan has the hours
+    that remain, from steps of every network timed on this machine. Interrupted or killed, the same command resumes.
+    """
+    from bridgemil.cli import report
+    from bridgemil.engine.benchmark import benchmark, plan
+    from bridgemil.engine.execute import Where
+    from bridgemil.errors import BadUse
+    from bridgemil.evaluation.protocol import Protocol
+    from bridgemil.studies import StudyContext, study
+
+    parts = options.names(only) or (TABLE, *STUDIES)
+    if unknown := [part for part in parts if part not in (TABLE, *STUDIES)]:
+        raise BadUse(f"--only: {', '.join(unknown)}; expected some of {', '.join((TABLE, *STUDIES))}")
+    where = Where(engine, jobs, threads, device, gpus_per_run, address)
+    how: dict[str, Any] = {
+        "seeds": seeds, "budget": budget, "recipe": "paper", "folds": folds, "accept_risk": accept_risk or ()
+    }  # fmt: skip
+    cohorts = _prepared(data, out)
+    table = plan(
+        list(cohorts.values()), options.names(methods) or (), options.names(backbones) or (), out=out / "runs", **how
+    )
+    protocol = Protocol(backbone="eegnet", **how)
+    contexts = {
+        name: StudyContext(tuple(used), out, protocol, where=where)
+        for name, presets in STUDIES.items()
+        if name in parts and (used := [cohorts[preset] for preset in presets if preset in cohorts])
+    }
+    _print_plan(table if TABLE in parts else None, contexts, where)
+    if plan_only:
+        return
+    if TABLE in parts and (failed := benchmark(table, where).failed):
+        raise typer.Exit(_failed(len(failed), out))
+    for name, context in contexts.items():
+        typer.echo(f"\n{name}")
+        for sentence in study(name, context).sentences:
+            typer.echo(f"  {sentence}")
+    report.run(out / "runs", html=True)
+    studies = "".join(f", {out / name / 'findings.md'}" for name in contexts)
+    typer.echo(f"\nReport: {out / 'runs' / 'report' / 'report.html'}{studies}")
+
+
+def _prepared(data: Path, out: Path) -> dict[str, Cohort]:
+    """The cohorts of the data sets that are there; those that are not are named."""
+    from bridgemil.cohort.prepare import prepare
+    from bridgemil.errors import NotFound
+
+    found = [preset for preset in PRESETS if (data / preset).is_dir()]
+    if not found:
+        raise NotFound(
+            f"{data}: holds none of {', '.join(PRESETS)}; fetch them with `bridgemil download adftd {data / 'adftd'}`"
+        )
+    for preset in PRESETS:
+        if preset not in found:
+            typer.echo(f"not in {data}: {preset}; its columns and studies are left out", err=True)
+    return {name: prepare(data / name, out / f"{name}.cohort", preset=name) for name in found}
+
+
+def _print_plan(table: Plan | None, contexts: dict[str, StudyContext], where: Any) -> None:
+    """Runs that remain of every part, with hours on the processor and, where there is one, on the GPU."""
+    import torch
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from bridgemil.engine.forecast import forecast
+
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    rows = Table("part", "cohorts", "runs", "to do", *(f"{name.upper()} hours" for name in devices), box=SIMPLE_HEAD)
+    planned = {TABLE: table} if table is not None else {}
+    planned |= {name: plan for name, context in contexts.items() if (plan := _first_runs(name, context)) is not None}
+    seen: set[str] = set()
+    for name, plan in planned.items():
+        plan.todo = [job for job in plan.todo if job.identity not in seen]
+        seen |= {job.identity for job in plan.todo}
+        hours = [
+            f"{forecast(plan, torch.device(device), where.threads).left() / 3600:.1f}" if plan.todo else "0"
+            for device in devices
+        ]
+        names = ", ".join(sorted({Path(job.cohort).stem for job in plan.jobs}))
+        rows.add_row(name, names, str(len(plan.jobs)), str(len(plan.todo)), *hours)
+    console = Console(highlight=False)
+    console.print(rows)
+    console.print("Hours of one run at a time. Runs that parts share are counted once.")
+    console.print("Of a study only the first runs are known; later ones depend on their results.")
+    if "cuda" not in devices:
+        console.print("No GPU here: hours on one are not estimated.")
+
+
+class _PlannedError(Exception):
+    """Ends a study when its first runs are known."""
+
+
+def _first_runs(name: str, context: StudyContext) -> Plan | None:
+    """The runs that a study asks for first."""
+    from bridgemil.engine.plan import Experiment, Plan
+    from bridgemil.evaluation.results import Results
+    from bridgemil.studies import STUDIES as REGISTRY
+    from bridgemil.studies import StudyContext
+
+    asked: list[Experiment] = []
+
+    class Planning(StudyContext):
+        def perform(self, experiments: Sequence[Experiment]) -> list[Results]:
+            asked.extend(experiments)
+            raise _PlannedError
+
+    with suppress(_PlannedError):
+        REGISTRY.load(name).perform(Planning(context.cohorts, context.out, context.protocol))
+    return Plan(asked, context.store) if asked else None
+
+
+def _failed(n: int, out: Path) -> int:
+    typer.echo(
+        f"{n} runs failed; their errors are in {out / 'runs' / 'failed'}, the same command repeats them", err=True
+    )
+    return 1
