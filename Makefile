@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 LONG := -o timeout=0 -o faulthandler_timeout=0  # tests that may take minutes each
 
-.PHONY: demo test fuzz test-real browser lint bench clean
+.PHONY: demo test fuzz test-real browser lint bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -58,5 +58,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/first_use_check.py
 	$(BIN)/python benchmarks/copy_limits.py
 
+# The site with its executed gallery, in docs/_build; `make test` builds it without running the examples.
+docs: $(STAMP)
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+
 clean:
-	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv demo build dist docs/_build docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,77 @@
+"""
+From a BIDS folder to a report
+==============================
+
+A folder in BIDS with a diagnosis in ``participants.tsv`` becomes a cohort, is evaluated and reported. The same
+steps from the
+command line: ``bridgemil prepare``, ``audit``, ``evaluate``, ``report``.
+"""
+
+# %%
+# The folder
+# ----------
+# The package contains one: 19 electrodes, one minute per subject, patients with Alzheimer's disease (A) and
+# healthy controls (C).
+
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+import bridgemil
+
+source = Path(str(files("bridgemil.recordings") / "adftd-60s"))
+folder = Path(tempfile.mkdtemp())
+print(*(source / "participants.tsv").read_text().splitlines()[:4], sep="\n")
+
+# %%
+# A cohort
+# --------
+# Every file is validated, filtered, resampled and segmented into windows of one second.
+
+cohort = bridgemil.prepare(
+    source, folder / "my.cohort", label="Group", classes={"A": "Alzheimer", "C": "healthy"}, progress=False
+)
+cohort
+
+# %%
+# The windows of a subject are an array in microvolts: windows x channels x time.
+
+cohort.windows(cohort.subjects[0]).shape
+
+# %%
+# Cross-validation over subjects
+# ------------------------------
+# ``tangent`` takes seconds; the default method, ``tangent+bridgemil``, takes minutes. The second baseline is
+# evaluated on the same folds.
+
+results = bridgemil.evaluate(cohort, "tangent", out=folder / "runs", progress=False)
+results
+
+# %%
+# Audit warnings precede the scores. Every held-out subject has its probabilities:
+
+results.predictions.head()
+
+# %%
+# Is the difference to the other baseline significant?
+
+print(results.compare(results.baselines["bandpower"]).sentence)
+
+# %%
+# A picture
+# ---------
+# Probabilities of all held-out subjects by diagnosis.
+
+fig, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
+for row, (_, rows) in enumerate(results.predictions.groupby("label")):
+    ax.scatter(rows["p_Alzheimer"], [row] * len(rows), alpha=0.6)
+ax.axvline(0.5, color="grey", lw=1)
+ax.set(
+    yticks=[0, 1], yticklabels=cohort.classes, ylim=(-0.6, 1.6), xlabel="predicted probability of Alzheimer's disease"
+)
+
+# %%
+# ``bridgemil report runs --html`` writes a page with intervals, comparisons, confusion matrices, calibration and
+# a methods section.
