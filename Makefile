@@ -40,6 +40,7 @@ test-real: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/backbones_speed.py
 	$(BIN)/python benchmarks/fold_speed.py
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/reading_speed.py
 	$(BIN)/python benchmarks/prepare_speed.py
 	$(BIN)/python benchmarks/synthetic_acceptance.py

@@ -49,7 +49,7 @@ bridgemil.backbones.create(address, 19, 200, width=8)
 
 from bridgemil.cohort.synthetic import SynthSettings, synthesise
 
-recordings = synthesise(folder / "recordings", SynthSettings(subjects=16, seconds=30), progress=False)
+recordings = synthesise(folder / "recordings", SynthSettings(subjects=16, seconds=60), progress=False)
 cohort = bridgemil.prepare(recordings, folder / "cohort", label="group", progress=False)
 results = bridgemil.evaluate(
     cohort, "attention", address, budget="demo", folds=3, settings={"backbone_options.width": 8},
