@@ -106,7 +106,8 @@ class FoldPlan:
     def metadata(self) -> dict[str, Any]:
         """A short description of the split, as a run stores it."""
         metadata = {"kind": self.kind, "k": self.k, "split_seed": self.split_seed, "hash": self.hash[:12]}
-        return metadata | self._groups | ({"names": list(self.names)} if self.names else {})
+        further = {"groups": self.column, "names": list(self.names)}
+        return metadata | {name: value for name, value in further.items() if value}
 
     @property
     def title(self) -> str:
@@ -115,10 +116,11 @@ class FoldPlan:
             return f"leave one {self.column or 'group'} out: {', '.join(self.names) or self.k}"
         if self.tested:
             return f"test set of {sum(len(self.folds[i - 1]) for i in self.tested)} subjects, split {self.hash[:6]}"
-        seed = "" if self.split_seed is None else f", split seed {self.split_seed}"
+        if self.split_seed is None:
+            return f"{self.k} folds, split {self.hash[:6]}"
         groups = f", by groups of {self.column}" if self.column else ", by groups"
-        how = {"array_split": "", "groups": groups, "sklearn": ", scikit-learn's"}.get(self.kind, "")
-        return f"{self.k} folds{seed}{how}" if seed else f"{self.k} folds, split {self.hash[:6]}"
+        how = {"groups": groups, "sklearn": ", scikit-learn's"}.get(self.kind, "")
+        return f"{self.k} folds, split seed {self.split_seed}{how}"
 
     def cv_folds(self, selects: bool = True) -> list[Fold]:
         """Training, validation and test subjects of all k folds.
@@ -142,9 +144,7 @@ class FoldPlan:
 
     def _rotation(self, selects: bool) -> list[Fold]:
         folds = []
-        for i in range(self.k):
-            if self.tested and i + 1 not in self.tested:
-                continue
+        for i in sorted({number - 1 for number in self.tested}) or range(self.k):
             validation = self.folds[(i + 1) % self.k] if selects else ()
             apart = {*self.folds[i], *validation}
             train = tuple(s for fold in self.folds for s in fold if s not in apart)
@@ -161,11 +161,9 @@ class FoldPlan:
         """
         planned, known = {s for fold in self.folds for s in fold}, set(subjects)
         if planned != known:
-            absent, strange = sorted(known - planned), sorted(planned - known)
-            raise BadData(
-                f"the split is for other subjects: not in the split: {', '.join(absent) or 'none'}; "
-                f"not in the cohort: {', '.join(strange) or 'none'}"
-            )
+            absent, strange = ", ".join(sorted(known - planned)), ", ".join(sorted(planned - known))
+            outside = f"not in the split: {absent or 'none'}; not in the cohort: {strange or 'none'}"
+            raise BadData(f"the split is for other subjects: {outside}")
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON.
@@ -179,15 +177,11 @@ class FoldPlan:
 
     def for_json(self) -> dict[str, Any]:
         """As a split file holds it."""
-        further = {"names": list(self.names), "tested": list(self.tested)}
-        return (
-            {"split_seed": self.split_seed, "kind": self.kind, **self._groups, "folds": [*map(list, self.folds)]}
-            | {name: values for name, values in further.items() if values}
-        )  # fmt: skip
-
-    @property
-    def _groups(self) -> dict[str, str]:
-        return {} if self.column is None else {"groups": self.column}
+        content = {
+            "split_seed": self.split_seed, "kind": self.kind, "groups": self.column, "folds": [*map(list, self.folds)],
+            "names": list(self.names), "tested": list(self.tested),
+        }  # fmt: skip
+        return {name: value for name, value in content.items() if value or name == "split_seed"}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> FoldPlan:
@@ -354,9 +348,7 @@ class SubjectKFold:
             rounds = splitter(self.n_splits, shuffle=True, random_state=self.split_seed).split(labels, labels, groups)
             parts = [np.asarray(test, dtype=np.intp) for _, test in rounds]
             if not all(len(part) for part in parts):
-                raise BadData(
-                    f"the groups cannot be divided into {self.n_splits} folds without an empty one; use fewer folds"
-                )
+                raise BadData(f"the groups cannot be divided into {self.n_splits} folds: one is empty; use fewer folds")
             return parts
         rng = np.random.default_rng(self.split_seed)
         parts_of: list[list[NDArray[np.intp]]] = [[] for _ in range(self.n_splits)]
@@ -367,20 +359,16 @@ class SubjectKFold:
         return [np.sort(np.concatenate(fold)) for fold in parts_of]
 
     def _check_sizes(self, labels: NDArray[Any], groups: Sequence[Any] | None) -> None:
+        kind = "subject" if groups is None else "group"
         for label in np.unique(labels):
             members = np.flatnonzero(labels == label)
             units = len(members) if groups is None else len({groups[int(i)] for i in members})
-            kind = "subject" if groups is None else "group"
+            counted = f"class {str(label)!r} has {units} {kind}{'' if units == 1 else 's'}"
             if units < 3:
-                raise BadData(
-                    f"class {str(label)!r} has {units} {kind}{'' if units == 1 else 's'}; at least 3 are needed in "
-                    "every class (training, validation, test)"
-                )
+                needed = "at least 3 are needed in every class (training, validation, test)"
+                raise BadData(f"{counted}; {needed}")
             if units < self.n_splits:
-                raise BadData(
-                    f"class {str(label)!r} has {units} {kind}s, fewer than the {self.n_splits} folds; use at most "
-                    f"--folds {units}"
-                )
+                raise BadData(f"{counted}, fewer than the {self.n_splits} folds; use at most --folds {units}")
         if self.n_splits < 3:
             raise BadUse(f"at least 3 folds are needed (training, validation, test), not {self.n_splits}")
 

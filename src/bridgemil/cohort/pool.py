@@ -7,6 +7,7 @@ prepared alike.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -68,7 +69,7 @@ def pool(
         If the cohorts differ in what windows must share; says how to prepare them again.
     """
     opened = [one if isinstance(one, Cohort) else Cohort.open(one) for one in cohorts]
-    members = _members(opened, sites, None if classes is None else _mapping(classes))
+    members = _members(opened, sites, classes)
     refuse_other_signals([(member.name, member.cohort) for member in members], "cohorts that are pooled")
     channels = _shared_channels(members)
     out = Path(out)
@@ -78,8 +79,9 @@ def pool(
             return Cohort.open(out)
         raise BadUse(f"{out}: exists and is not this pool; choose another OUT")
     with new_folder(out.absolute()) as partial:
-        tasks = [_Task(partial, member, subject, channels) for member in members for subject in member.labels]
-        records = [record for _, record in each(_store, tasks, jobs=1, label="pooling", show=progress)]
+        tasks = [(member, subject) for member in members for subject in member.labels]
+        store = functools.partial(_store, partial, channels)
+        records = [record for _, record in each(store, tasks, jobs=1, label="pooling", show=progress)]
         metadata = _metadata(members, channels, [record.label for record in records]) | {"recipe": recipe}
         whole = Cohort(records, metadata, _columns(members), out)
         folder.write_cohort(partial, metadata | {"hash": whole.hash}, whole.rows())
@@ -93,7 +95,6 @@ class _Member:
     site: str
     cohort: Cohort
     labels: Mapping[str, str]
-    left_out: tuple[tuple[str, str], ...]  # subject and class
 
     def subject(self, own: str) -> str:
         """The subject's id in the pool."""
@@ -112,20 +113,16 @@ class _Member:
     def rows(self) -> list[dict[str, Any]]:
         """What is known of the subjects that are kept, beside their records; with the new label."""
         own = SubjectRecord.__dataclass_fields__
-        rows = [row for row in self.cohort.rows() if row["subject"] in self.labels]
         return [
             {"subject": row["subject"], "label": self.labels[row["subject"]]}
             | {name: value for name, value in row.items() if name not in own}
-            for row in rows
+            for row in self.cohort.rows()
+            if row["subject"] in self.labels
         ]
 
 
-def _mapping(classes: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
-    return dict(classes) if isinstance(classes, Mapping) else {name: name for name in classes}
-
-
 def _members(
-    cohorts: Sequence[Cohort], sites: Sequence[str] | None, classes: Mapping[str, str] | None
+    cohorts: Sequence[Cohort], sites: Sequence[str] | None, classes: Mapping[str, str] | Iterable[str] | None
 ) -> list[_Member]:
     """The cohorts under their sites' names, with the subjects that are kept."""
     if len(cohorts) < 2:
@@ -138,22 +135,18 @@ def _members(
     if "" in found and found != {""}:
         bare = ", ".join(name for name, cohort in zip(names, cohorts, strict=True) if "" in cohort.labels)
         raise BadData(f"{bare}: has no labels and the others do; prepare it again with --label")
-    if classes and (unknown := sorted(set(classes) - found)):
+    new = dict(classes) if isinstance(classes, Mapping) else {label: label for label in classes or found}
+    if unknown := sorted(set(new) - found):
         raise BadUse(f"--classes names {', '.join(map(repr, unknown))}, but the labels are {', '.join(sorted(found))}")
-    mapping = classes or {label: label for label in found}
-    for label, usual in respelt(mapping.values()).items():
-        raise BadData(
-            f"the labels {label!r} and {usual!r} differ only in capitals or spaces; --classes {label}={usual},... "
-            "joins them"
-        )
+    for label, usual in respelt(new.values()).items():
+        how = f"--classes {label}={usual},... joins them"
+        raise BadData(f"the labels {label!r} and {usual!r} differ only in capitals or spaces; {how}")
     members = []
     for site, cohort in zip(names, cohorts, strict=True):
-        pairs = list(zip(cohort.subjects, cohort.labels, strict=True))
-        kept = {subject: mapping[label] for subject, label in pairs if label in mapping}
-        dropped = tuple((subject, label) for subject, label in pairs if label not in mapping)
+        kept = {subject: new[record.label] for subject, record in cohort.records.items() if record.label in new}
         if not kept:
             raise BadData(f"{site}: no subject is of the classes asked for; its labels are {', '.join(cohort.classes)}")
-        members.append(_Member(site, cohort, kept, dropped))
+        members.append(_Member(site, cohort, kept))
     ids = Counter(member.subject(subject) for member in members for subject in member.labels)
     if twice := [subject for subject, count in ids.items() if count > 1]:
         raise BadUse(f"two subjects would be called {twice[0]}; name the sites otherwise with --sites")
@@ -169,12 +162,10 @@ def _alike(cohort: Cohort) -> dict[str, Any]:
     prepared, signal = cohort.preparation, cohort.signal
     filters = {"--low": signal.low, "--high": signal.high, "--notch": signal.notch}
     return {
-        "--sfreq": signal.sfreq,
-        "--window": signal.n_times / signal.sfreq,
-        "--overlap": prepared.get("overlap", 0.0),
+        "--sfreq": signal.sfreq, "--window": signal.n_times / signal.sfreq, "--overlap": prepared.get("overlap", 0.0),
         "--reference": tuple(prepared.get("reference") or ()),
         **(filters if prepared else dict.fromkeys(filters, "not known")),
-    }
+    }  # fmt: skip
 
 
 def _shown(value: Any) -> str:
@@ -185,15 +176,7 @@ def _shown(value: Any) -> str:
 
 
 def refuse_other_signals(named: Sequence[tuple[str, Cohort]], what: str) -> None:
-    """Refuse cohorts whose windows are not of one kind, and say how to prepare them again.
-
-    Parameters
-    ----------
-    named : sequence of (str, Cohort)
-        Each with its name; all must be as the first.
-    what : str
-        They are, in the error: ``cohorts that are pooled``.
-    """
+    """Refuse cohorts, each with its name, whose windows are unlike the first's, and say how to prepare them again."""
     (first, cohort), problems = named[0], []
     wanted = _alike(cohort)
     for name, member in named[1:]:
@@ -219,57 +202,41 @@ def _shared_channels(members: Sequence[_Member]) -> list[str]:
     """Electrodes that all have, in the order and spelling of the first."""
     shared = [name for name in members[0].keys if all(name in member.keys for member in members)]
     if not shared:
-        raise BadData(
-            "the cohorts have no electrode in common: "
-            + "; ".join(f"{member.site} has {' '.join(member.cohort.channels)}" for member in members)
-        )
+        own = "; ".join(f"{member.site} has {' '.join(member.cohort.channels)}" for member in members)
+        raise BadData(f"the cohorts have no electrode in common: {own}")
     return display(shared, members[0].cohort.channels)
 
 
-@dataclass(frozen=True)
-class _Task:
-    """One subject to write."""
-
-    out: Path
-    member: _Member
-    subject: str
-    channels: Sequence[str]
-
-
-def _store(task: _Task) -> SubjectRecord:
+def _store(out: Path, channels: Sequence[str], task: tuple[_Member, str]) -> SubjectRecord:
     """Write one subject; its windows are linked where no electrode is left out or moved."""
-    member, cohort = task.member, task.member.cohort
-    wanted, own = [key(name) for name in task.channels], member.keys
+    member, subject = task
+    cohort, wanted, own = member.cohort, [key(name) for name in channels], member.keys
+    names = tuple(f"{member.site}/{name}" for name in cohort.records[subject].recordings)
     record = replace(
-        cohort.records[task.subject],
-        subject=member.subject(task.subject),
-        label=member.labels[task.subject],
-        recordings=tuple(f"{member.site}/{name}" for name in cohort.records[task.subject].recordings),
+        cohort.records[subject], subject=member.subject(subject), label=member.labels[subject], recordings=names
     )
     if wanted == own and type(cohort) is Cohort and cohort.path is not None:
-        folder.link_subject(task.out, folder.open_subject(cohort.path, task.subject), asdict(record))
+        folder.link_subject(out, folder.open_subject(cohort.path, subject), asdict(record))
         return record
-    windows = cohort.windows(task.subject)[:, [own.index(name) for name in wanted]]
-    record = folder.describe(record.subject, record.label, windows, record.recordings, record.recording_windows)
-    folder.write_subject(task.out, record.subject, windows, cohort.window_starts(task.subject), asdict(record))
+    windows = cohort.windows(subject)[:, [own.index(name) for name in wanted]]
+    record = folder.describe(record.subject, record.label, windows, names, record.recording_windows)
+    folder.write_subject(out, record.subject, windows, cohort.window_starts(subject), asdict(record))
     return record
 
 
 def _columns(members: Sequence[_Member]) -> dict[str, dict[str, Any]]:
     """What else is known of each subject by its new id, under one name for one thing, and its site."""
-    names: dict[str, str] = {}  # folded to the spelling of the first cohort that has it
+    titles: dict[str, str] = {}  # folded to the spelling of the first cohort that has it
     columns: dict[str, dict[str, Any]] = {}
     for member in members:
         for row in member.rows:
-            known: dict[str, Any] = {SITE: member.site}
+            known = columns[member.subject(row.pop("subject"))] = {SITE: member.site}
+            row.pop("label")
             for name, value in row.items():
-                if name in ("subject", "label"):
-                    continue
                 common = "age" if folded(name) in AGE else "sex" if folded(name) in SEX else folded(name)
-                title = names.setdefault(common, common if common in ("age", "sex") else name)
+                title = titles.setdefault(common, common if common in ("age", "sex") else name)
                 title = f"{name}_source" if title == SITE else name if title in known else title
                 known[title] = _sex(value) if title == "sex" else None if is_missing(value) else value
-            columns[member.subject(row["subject"])] = known
     for name in {name for known in columns.values() for name in known}:
         if len({type(known[name]) for known in columns.values() if known.get(name) is not None}) > 1:
             for known in columns.values():  # a column of a table has one type
@@ -285,25 +252,25 @@ def _sex(value: Any) -> Any:
 
 def _metadata(members: Sequence[_Member], channels: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
     """The content of cohort.json, but for what identifies the pool."""
-    first = members[0].cohort
+    first, wanted = members[0].cohort, [key(name) for name in channels]
     notes, left_out, files, skipped = list[str](), list[dict[str, str]](), list[dict[str, Any]](), list[str]()
-    wanted = {key(name) for name in channels}
     for member in members:
-        known = member.cohort.metadata
+        site, cohort, known = member.site, member.cohort, member.cohort.metadata
         counts = Counter(member.labels.values())
         classes = ", ".join(f"{n} {label or 'without a label'}" for label, n in sorted(counts.items()))
-        notes.append(f"site {member.site}: {classes} (from {member.name})")
+        notes.append(f"site {site}: {classes} (from {member.name})")
         left_out += [
-            {"what": member.subject(subject), "why": f"class {label!r} is not among the classes asked for"}
-            for subject, label in member.left_out
+            {"what": member.subject(subject), "why": f"class {record.label!r} is not among the classes asked for"}
+            for subject, record in cohort.records.items()
+            if subject not in member.labels
         ]
-        absent = [name for name in member.cohort.channels if key(name) not in wanted]
+        absent = [name for name in cohort.channels if key(name) not in wanted]
         if absent:
-            left_out.append({"what": f"{member.site}: {' '.join(absent)}", "why": "not an electrode of all cohorts"})
-        left_out += [item | {"what": f"{member.site}: {item['what']}"} for item in known["left_out"]]
-        own = [*one_class(member.cohort.labels), *folder.too_small(member.cohort.labels)]  # another may have more
-        notes += [f"{member.site}: {note}" for note in known["notes"] if note not in own]
-        skipped += [f"{member.site}: {text}" for text in known.get("skipped", [])]
+            left_out.append({"what": f"{site}: {' '.join(absent)}", "why": "not an electrode of all cohorts"})
+        left_out += [item | {"what": f"{site}: {item['what']}"} for item in known["left_out"]]
+        own = [*one_class(cohort.labels), *folder.too_small(cohort.labels)]  # another may have more
+        notes += [f"{site}: {note}" for note in known["notes"] if note not in own]
+        skipped += [f"{site}: {text}" for text in known.get("skipped", [])]
         files += _files(member, max((file.get("identity") or 0 for file in files), default=0))
     for name in NOTED:
         values = {member.site: member.cohort.preparation.get(name) for member in members}
@@ -314,22 +281,20 @@ def _metadata(members: Sequence[_Member], channels: Sequence[str], labels: Seque
     if settings:
         settings |= {"channels": list(channels), "folds": None, "burn_in": first.burn_in}
         settings.pop("recorded_reference", None)  # of each file, where it has one
+    origins = [
+        {
+            "site": m.site, "cohort": m.name, "hash": m.cohort.hash, "source": m.cohort.metadata["source"],
+            "subjects": len(m.labels), "same_channels": m.keys == wanted, "settings": m.cohort.preparation,
+            "versions": m.cohort.metadata.get("versions", {}),
+        }
+        for m in members
+    ]  # fmt: skip
     return {
-        "source": "pool",
-        "channels": list(channels),
-        "sfreq": first.sfreq,
-        "native_sfreq": min(rates, default=None),
-        "n_times": first.n_times,
-        "folds": folder.default_folds(labels),
-        "burn_in": first.burn_in,
-        "settings": settings,
-        "versions": {"bridgemil": __version__},
-        "pooled": [_origin(member, channels) for member in members],
-        "left_out": left_out,
-        "skipped": skipped,
-        "notes": notes + one_class(labels) + folder.too_small(labels),
-        "files": files,
-    }
+        "source": "pool", "channels": list(channels), "sfreq": first.sfreq, "native_sfreq": min(rates, default=None),
+        "n_times": first.n_times, "folds": folder.default_folds(labels), "burn_in": first.burn_in,
+        "settings": settings, "versions": {"bridgemil": __version__}, "pooled": origins, "left_out": left_out,
+        "skipped": skipped, "notes": notes + one_class(labels) + folder.too_small(labels), "files": files,
+    }  # fmt: skip
 
 
 def _files(member: _Member, identities: int) -> list[dict[str, Any]]:
@@ -345,18 +310,3 @@ def _files(member: _Member, identities: int) -> list[dict[str, Any]]:
         for file in member.cohort.metadata["files"]
         if file["subject"] in member.labels
     ]
-
-
-def _origin(member: _Member, channels: Sequence[str]) -> dict[str, Any]:
-    """Where a site's subjects come from."""
-    cohort = member.cohort
-    return {
-        "site": member.site,
-        "cohort": member.name,
-        "hash": cohort.hash,
-        "source": cohort.metadata["source"],
-        "subjects": len(member.labels),
-        "same_channels": member.keys == [key(name) for name in channels],
-        "settings": cohort.preparation,
-        "versions": cohort.metadata.get("versions", {}),
-    }
