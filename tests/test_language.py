@@ -125,9 +125,9 @@ def test_help_texts_of_every_verb() -> None:
 
     runner = CliRunner()
     for verb in VERBS:
-        shown = runner.invoke(app, [verb.NAME, "--help"], env={"COLUMNS": "200"})
+        shown = runner.invoke(app, [verb, "--help"], env={"COLUMNS": "200"})
         assert shown.exit_code == 0
-        assert not found(re.sub(r"[│╭╮╰╯─]", " ", shown.output)), verb.NAME
+        assert not found(re.sub(r"[│╭╮╰╯─]", " ", shown.output)), verb
 
 
 def test_a_planted_phrase_is_found_and_code_is_not() -> None:

@@ -21,15 +21,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Subject-level diagnosis from EEG: from recordings to an evaluated, calibrated model.",
 )
-VERBS = [
-    importlib.import_module(f"bridgemil.cli.{verb}")
-    for verb in (
-        "demo synth datasets download manifest prepare pool inspect folds verify audit evaluate benchmark report "
-        "study reproduce explain train predict clean"
-    ).split()
-]
+VERBS = (
+    "demo synth datasets download manifest prepare pool inspect folds verify audit evaluate benchmark report study "
+    "reproduce explain train predict clean"
+).split()
 for verb in VERBS:
-    app.command(verb.NAME, no_args_is_help=verb.NAME not in ("demo", "datasets"))(verb.run)
+    module = importlib.import_module(f"bridgemil.cli.{verb}")
+    app.command(verb, no_args_is_help=verb not in ("demo", "datasets"))(module.run)
 
 
 @app.callback(invoke_without_command=True)

@@ -9,7 +9,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "audit"
 PERMUTE = "Cross-validate this method with permuted labels: bandpower takes seconds, tangent longer."
 HOPE = "Difference in accuracy to be shown, in points: WARN if it needs more subjects."
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bridgemil.cli import options
-
-NAME = "benchmark"
 
 
 def run(
@@ -65,8 +63,7 @@ def run(
             typer.echo(f"{before} of them failed before and are repeated", err=True)
     if not json:
         print_warnings(grid.warnings)
-    content: dict[str, Any] = {"runs": len(grid.jobs), "done": done, "todo": len(grid.todo), "out": str(out)}
-    content["warnings"] = grid.warnings
+    content = {"runs": len(grid.jobs), "done": done, "todo": len(grid.todo), "out": str(out), "warnings": grid.warnings}
     if plan_only:
         if json:
             options.print_json(content)
@@ -83,8 +80,7 @@ def run(
     else:
         if grid.todo:
             typer.echo(f"{outcome.done} runs done in {duration(outcome.seconds)}, {len(failed)} failed")
-        if failed:
-            _print_failures(failed, out)
+        _print_failures(failed, out)
         if done + outcome.done:
             typer.echo(f"\nNext: bridgemil report {out}")
     if failed:
@@ -99,4 +95,5 @@ def _print_failures(failed: list[dict[str, str]], out: Path) -> None:
     for message, runs in errors.items():
         more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
         typer.echo(f"  failed: {runs[0]}{more}: {message}", err=True)
-    typer.echo(f"Errors are stored in {out / 'failed'}; the same command repeats these runs.", err=True)
+    if failed:
+        typer.echo(f"Errors are stored in {out / 'failed'}; the same command repeats these runs.", err=True)

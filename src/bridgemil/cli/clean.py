@@ -8,8 +8,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "clean"
-
 
 def run(
     runs: options.RunsFolder,

@@ -11,8 +11,6 @@ from bridgemil.cli import options
 if TYPE_CHECKING:
     from bridgemil.datasets import DatasetCard
 
-NAME = "datasets"
-
 
 def run(
     name: Annotated[str | None, typer.Argument(help="Show one card in full.", metavar="NAME")] = None,
@@ -43,9 +41,8 @@ def _table(cards: list[DatasetCard]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=SIMPLE)
-    for heading in ("name", "condition", "subjects", "electrodes", "rate", "download", "defects"):
-        table.add_column(heading, no_wrap=heading == "name")
+    table = Table("name", "condition", "subjects", "electrodes", "rate", "download", "defects", box=SIMPLE)
+    table.columns[0].no_wrap = True
     for card in cards:
         facts = [card.rows()[key] for key in ("Subjects", "Electrodes", "Rate")]
         table.add_row(card.name, card.condition, *facts, "yes" if card.host else "login", str(len(card.defects)))
@@ -60,9 +57,7 @@ def _card(card: DatasetCard) -> None:
     if card.access:
         typer.echo(f"  {'Access':<11} {card.access}")
     if card.defects:
-        typer.echo("\nKnown defects")
-        for defect in card.defects:
-            typer.echo(f"  - {defect}")
+        typer.echo("\n  - ".join(["\nKnown defects", *card.defects]))
     if card.note:
         typer.echo(f"\nNote: {card.note}")
     typer.echo()

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bridgemil.evaluation.results import Results
     from bridgemil.report.pages.charts import Chart
 
-NAME = "demo"
 DEFAULT = "tangent+bridgemil"  # the default of `evaluate` and `train`
 METHODS = ("bandpower", "tangent", "majority_vote", "attention", "bridgemil", DEFAULT)
 BACKBONE, RECIPE = "covariance", "ours"

@@ -10,8 +10,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "download"
-
 
 def run(
     name: Annotated[str, typer.Argument(help="Data set, one of `bridgemil datasets`.")],

@@ -8,8 +8,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "evaluate"
-
 
 def run(
     cohort: options.CohortFolder,
@@ -44,17 +42,12 @@ def run(
     Each subject is held out once; normalisation, Stage 1 and model selection do not use it. If interrupted, the same
     command resumes, also within a fold.
     """
+    given = options.arguments(locals(), adjust=options.names(adjust) or ())
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.parallel import peak_memory
     from bridgemil.report.terminal import print_results
 
-    results = evaluate(
-        cohort, method, backbone, seeds, budget, out, recipe=recipe, folds=folds, split=split, groups=groups,
-        leave_out=leave_out, adjust=options.names(adjust) or (), split_seed=split_seed,
-        pretrain_on=pretrain_on, device=device, threads=threads, jobs=jobs, baselines=baselines, progress=not json,
-        settings=options.settings(set_),
-        accept_risk=accept_risk or (), positive=positive, operating_point=operating_point, prevalence=prevalence,
-    )  # fmt: skip
+    results = evaluate(**given)
     if json:
         options.print_json(results.to_dict() | {"out": str(out)})
         return

@@ -13,7 +13,6 @@ from bridgemil.cli.predict import print_cautions, print_prediction
 if TYPE_CHECKING:
     from bridgemil.report.explanation import Explanation
 
-NAME = "explain"
 RUN = "The run, by the beginning of its name, if the method is not sufficient."
 COHORT = "The cohort, if it has been moved since the run."
 OUT = "The page.  [default: RUNS/explain/SUBJECT[-METHOD][-RUN].html; of a recording NAME.html]"
@@ -44,15 +43,17 @@ def run(
     """
     from bridgemil.bundle.bundle import SHIPPED
     from bridgemil.errors import BadUse, NotFound
+    from bridgemil.report.templating import RESEARCH
 
+    of_runs = {"--subject": subject, "--method": method, "--run": run_, "--cohort": cohort}
+    of_recordings = {"--bad-channels": bad_channels, "--recorded-reference": recorded_reference}
     if (runs / "bundle.json").is_file() or (not runs.exists() and str(runs) in SHIPPED):
         if recording is None:
             raise BadUse(f"{runs} is a model: name a recording, `bridgemil explain {runs} RECORDING`")
-        for name, value in (("--subject", subject), ("--method", method), ("--run", run_), ("--cohort", cohort)):
-            if value is not None:
-                raise BadUse(f"{name} is for folders of runs, and {runs} is a model")
-        how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference}
-        _explain_recording(runs, recording, out, csv, json, backbone, **how)
+        if given := [name for name, value in of_runs.items() if value is not None]:
+            raise BadUse(f"{given[0]} is for folders of runs, and {runs} is a model")
+        found = _recording(runs, recording, out, backbone, bad_channels, recorded_reference, show=not json)
+        _finish(*found, csv, json)
         return
     if (runs / "model.json").is_file():
         raise BadUse(f"{runs}: is the model of one run, not a folder of runs; `bridgemil train` makes a model for "
@@ -61,21 +62,20 @@ def run(
         raise NotFound(f"{runs}: no such folder, and no model of the package ({', '.join(SHIPPED)})")
     if recording is not None or subject is None:
         raise BadUse(f"{runs} is a folder of runs, not a model: give --subject ID, and no recording")
-    for name, value in (("--bad-channels", bad_channels), ("--recorded-reference", recorded_reference)):
-        if value is not None:
-            raise BadUse(f"{name} is for new recordings, and {runs} is a folder of runs")
+    if given := [name for name, value in of_recordings.items() if value is not None]:
+        raise BadUse(f"{given[0]} is for new recordings, and {runs} is a folder of runs")
     choice = {"method": method, "run": run_, "cohort": cohort}
-    _explain_subject(runs, subject, out, csv, json, backbone=backbone, **choice)
+    _finish(*_subject(runs, subject, out, backbone, choice, show=not json), csv, json, RESEARCH)
 
 
-def _explain_subject(
-    runs: Path, subject: str, out: Path | None, csv: Path | None, json: bool, *, backbone: str | None, **choice: Any
-) -> None:
-    """Explain the prediction of a held-out subject."""
+def _subject(
+    runs: Path, subject: str, out: Path | None, backbone: str | None, choice: dict[str, Any], show: bool
+) -> tuple[Explanation, Path, dict[str, Any]]:
+    """Explain the prediction of a held-out subject: the explanation, its page, and what else there is for programs."""
     from bridgemil.report.explanation import explain
     from bridgemil.report.held_out import compare_bands, find, observed_frequency, reliability_warnings
     from bridgemil.report.pages.subject import subject_page
-    from bridgemil.report.templating import RESEARCH, write
+    from bridgemil.report.templating import write
     from bridgemil.report.terminal import print_warnings
     from bridgemil.runs import find_store
 
@@ -102,9 +102,7 @@ def _explain_subject(
         audit_warnings=held.warnings,
     )
     write(page, text)
-    more: dict[str, Any] = {"model": held.title, "run": held.identity, "warnings": warnings}
-    more |= {"fold": metadata["fold"], "seed": metadata["seed"], "audit_warnings": held.warnings}
-    if not json:
+    if show:
         print_warnings(held.warnings)
         for line in warnings:
             typer.echo(f"WARNING: {line}")
@@ -113,18 +111,18 @@ def _explain_subject(
             typer.echo(f"Also held out by: {'; '.join(held.others)}")
         shares = ", ".join(f"{name} {p:.1%}" for name, p in explanation.to_dict()["probabilities"].items())
         typer.echo(f"Predicted: {predicted} ({shares}); recorded diagnosis: {held.person.label}.")
-    _finish(explanation, page, csv, more, json, RESEARCH)
+    more = {"model": held.title, "run": held.identity, "warnings": warnings}
+    return (
+        explanation,
+        page,
+        more | {key: metadata[key] for key in ("fold", "seed")} | {"audit_warnings": held.warnings},
+    )
 
 
-def _explain_recording(
-    model: Path,
-    recording: Path,
-    out: Path | None,
-    csv: Path | None,
-    json: bool,
-    backbone: str | None,
-    **how: str | None,
-) -> None:
+def _recording(
+    model: Path, recording: Path, out: Path | None, backbone: str | None, bad_channels: str | None,
+    recorded_reference: str | None, show: bool,
+) -> tuple[Explanation, Path, dict[str, Any]]:  # fmt: skip
     """Explain the prediction of a new recording; the page is that of ``predict --report``."""
     from bridgemil.bundle.bundle import load
     from bridgemil.bundle.page import explain_recording, write_page
@@ -132,7 +130,7 @@ def _explain_recording(
     from bridgemil.errors import BadData, BadUse
 
     bundle, answers = load(model, backbone=backbone), list[RecordingPrediction]()
-    for found in predict(bundle, [recording], **how):
+    for found in predict(bundle, [recording], bad_channels=bad_channels, recorded_reference=recorded_reference):
         if not isinstance(found, RecordingPrediction):
             raise BadData(f"{found.name}: {found.why}")
         answers.append(found)
@@ -142,14 +140,14 @@ def _explain_recording(
     explanation = explain_recording(bundle, found)
     page = out or Path(f"{_file_name(found.recording.path.stem)}.html")
     write_page(page, bundle, found, explanation)
-    if not json:
+    if show:
         print_cautions(bundle)
         print_prediction(found)
-    _finish(explanation, page, csv, found.to_dict(), json)
+    return explanation, page, found.to_dict()
 
 
 def _finish(
-    explanation: Explanation, page: Path, csv: Path | None, more: dict[str, Any], json: bool, notice: str = ""
+    explanation: Explanation, page: Path, more: dict[str, Any], csv: Path | None, json: bool, notice: str = ""
 ) -> None:
     """Write the CSV files and print the explanation."""
     files = [page, *([] if csv is None else explanation.write_csv(csv))]
@@ -160,24 +158,20 @@ def _finish(
     lines = []
     for ranking in explanation.rankings:
         top = ", ".join(f"{row['second']:g} s ({row['value']:.3g})" for row in content["top_windows"][ranking.name])
-        lines += [*ranking.sentences, *([f"Highest: {top}"] if top else [])]
-    lines += [*_strongest(explanation), *explanation.notes, *([notice] if notice else [])]
-    typer.echo("\n".join([*lines, "", f"Files: {', '.join(map(str, files))}"]))
+        lines += [*ranking.sentences, f"Highest: {top}" if top else ""]
+    lines += [*_strongest(explanation), *explanation.notes, notice]
+    typer.echo("\n".join([*filter(None, lines), "", f"Files: {', '.join(map(str, files))}"]))
 
 
 def _strongest(explanation: Explanation, most: int = 3) -> list[str]:
     """The strongest patterns of the predicted class, one line per quantity."""
-    table = explanation.electrodes
-    if table.empty:
-        return []
-    rows = table[table["class"] == explanation.classes[explanation.predicted]]
+    table, lines = explanation.electrodes, list[str]()
     titles = {"own": "Log-variance", "coupling": "Covariance with other electrodes", "power": "Relative band power"}
-    lines = []
-    for name in titles:
-        if name in rows:
-            top = rows.loc[rows[name].abs().sort_values(ascending=False).index[:most]]
-            listed = ", ".join(f"{row['electrode']} {row['band']} ({row[name]:+.3g})" for _, row in top.iterrows())
-            lines.append(f"{titles[name]}, strongest patterns: {listed}")
+    for name in [name for name in titles if name in table and not table.empty]:
+        rows = table[table["class"] == explanation.classes[explanation.predicted]]
+        top = rows.loc[rows[name].abs().sort_values(ascending=False).index[:most]]
+        listed = ", ".join(f"{row['electrode']} {row['band']} ({row[name]:+.3g})" for _, row in top.iterrows())
+        lines.append(f"{titles[name]}, strongest patterns: {listed}")
     return lines
 
 

@@ -9,8 +9,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "folds"
-
 
 def run(
     cohort: options.CohortFolder,

@@ -10,7 +10,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "manifest"
 SHOWN = 5
 
 

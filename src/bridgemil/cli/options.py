@@ -137,6 +137,13 @@ def print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
 
 
+def arguments(given: dict[str, Any], **converted: Any) -> dict[str, Any]:
+    """A verb's options, its ``locals()``, as arguments of the function that it calls; ``converted`` replaces some."""
+    given = given | {"settings": settings(given["set_"]), "accept_risk": given["accept_risk"] or ()}
+    given |= {"progress": not given["json"], **converted}
+    return {name: value for name, value in given.items() if name not in ("set_", "json")}
+
+
 def settings(pairs: list[str] | None) -> dict[str, Any]:
     """``--set stage1.epochs=5`` as a dict; values are YAML (numbers, true, null, strings)."""
     import yaml

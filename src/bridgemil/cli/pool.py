@@ -9,8 +9,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "pool"
-
 
 def run(
     paths: Annotated[

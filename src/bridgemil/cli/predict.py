@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from bridgemil.bundle.bundle import Bundle
     from bridgemil.bundle.prediction import RecordingPrediction
 
-NAME = "predict"
 MODEL = "Model folder, from `bridgemil train`, or a model of the package: alzheimer."
 REPORT = "Write a page about each recording: page.html, page-2.html, …; or into a folder."
 HIGHEST = {
@@ -77,10 +76,8 @@ def run(
     if json:
         options.print_json(rows)
     else:
-        if csv is not None:
-            typer.echo(f"Table: {csv}")
-        for page in pages:
-            typer.echo(f"Page:  {page}")
+        for line in [*([f"Table: {csv}"] if csv else []), *(f"Page:  {page}" for page in pages)]:
+            typer.echo(line)
     if refused:
         for line in grouped(refused):
             typer.echo(f"bridgemil: {line}", err=True)

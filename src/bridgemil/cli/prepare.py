@@ -10,7 +10,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "prepare"
 SOURCE = "BIDS folder, manifest CSV (subject,label,file; see `bridgemil manifest`) or the folder of a preset."
 
 select = partial(options.option, panel="Selection of recordings")

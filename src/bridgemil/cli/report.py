@@ -14,7 +14,6 @@ from bridgemil.cli import options
 if TYPE_CHECKING:
     import pandas as pd
 
-NAME = "report"
 LARGE = 10  # megabytes; the size of larger files is printed
 PAGES = {"--html": ("report.html",), "--checklist": ("checklist.md", "checklist.html")}  # optional files
 
@@ -55,8 +54,12 @@ def run(
     from bridgemil.errors import BadUse, BridgeMILError, NotFound
     from bridgemil.evaluation.clinical import ClinicalOptions
     from bridgemil.report.benchmark import Choice, build
+    from bridgemil.report.checklist import build_checklist, markdown
     from bridgemil.report.files import clinical_table, write_files
+    from bridgemil.report.pages.checks import checklist_page
+    from bridgemil.report.pages.results import report_page
     from bridgemil.report.tables import with_clinical_options
+    from bridgemil.report.templating import write
     from bridgemil.report.terminal import print_report
     from bridgemil.runs import find_store
     from bridgemil.storage.files import refuse_link
@@ -66,11 +69,9 @@ def run(
     if cohort and not checklist:
         raise BadUse("--cohort requires --checklist")
     clinical = ClinicalOptions.of(positive, operating_point, prevalence)
-    chosen = {"methods": methods, "backbones": backbones, "budgets": budget, "recipes": recipe}
-    store = find_store(runs)
-    report = build(
-        store, Choice(**{key: options.names(text) or () for key, text in chosen.items()}, splits=tuple(split or ()))
-    )
+    store, budgets, recipes = find_store(runs), options.names(budget) or (), options.names(recipe) or ()
+    chosen = options.names(methods) or (), options.names(backbones) or (), budgets, recipes, tuple(split or ())
+    report = build(store, Choice(*chosen))
     with_clinical_options(report, clinical)
     folder = out or store.root / "report"
     if out is None:
@@ -79,38 +80,33 @@ def run(
         written = write_files(report, folder, windows)
     except OSError as error:
         raise BridgeMILError(f"{folder}: cannot write the files ({error.strerror}); use --out") from None
+    pages = dict[str, str]()
     if html:
-        from bridgemil.report.pages.results import report_page
-        from bridgemil.report.templating import write
-
-        write(folder / "report.html", report_page(report, store))
-        written.append(folder / "report.html")
+        pages["report.html"] = report_page(report, store)
     if checklist:
-        from bridgemil.report.checklist import build_checklist, markdown
-        from bridgemil.report.pages.checks import checklist_page
-        from bridgemil.report.templating import write
-
         filled = build_checklist(report, cohort or ())
-        for name, text in (("checklist.md", markdown(filled) + "\n"), ("checklist.html", checklist_page(filled))):
-            write(folder / name, text)
-            written.append(folder / name)
+        pages |= {"checklist.md": markdown(filled) + "\n", "checklist.html": checklist_page(filled)}
+    for name, text in pages.items():
+        write(folder / name, text)
+        written.append(folder / name)
     if json:
         from bridgemil.report.splits import over_splits, split_pairs, split_table
 
         averages, remarks = over_splits(report.cells)
-        tables = {"experiments": report.table, "comparisons": report.pairs, "splits": split_table(averages)}
-        tables["split_comparisons"] = split_pairs(averages)
-        content = {name: _rows(_shares(table)) for name, table in tables.items()}
-        content["clinical"] = _rows(clinical_table(report))
-        more: dict[str, Any] = {"warnings": report.warnings}
-        more |= {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
-        options.print_json(content | more)
+        tables = {
+            "experiments": report.table, "comparisons": report.pairs, "splits": split_table(averages),
+            "split_comparisons": split_pairs(averages),
+        }  # fmt: skip
+        content: dict[str, Any] = {name: _rows(_shares(table)) for name, table in tables.items()}
+        content |= {"clinical": _rows(clinical_table(report)), "warnings": report.warnings}
+        content |= {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
+        options.print_json(content)
         return
     print_report(report)  # after the files: a reader such as `head` may close the pipe early
     names = textwrap.fill(", ".join(map(_name_and_size, written)), 78)
     typer.echo(f"Files in {folder}:\n{textwrap.indent(names, '  ')}")
-    for option, pages in PAGES.items():
-        stale = [name for name in pages if (folder / name).is_file() and folder / name not in written]
+    for option, own in PAGES.items():
+        stale = [name for name in own if (folder / name).is_file() and folder / name not in written]
         if stale:
             typer.echo(f"From an earlier report, not updated: {', '.join(stale)} (use {option})")
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from bridgemil.engine.plan import Plan
     from bridgemil.studies import StudyContext
 
-NAME = "reproduce"
 PRESETS = ("adftd", "mumtaz2017", "rockhill2021")
 TABLE = "table1"
 STUDIES = {  # of the paper, and the cohorts it used

@@ -15,8 +15,8 @@ from bridgemil.cli import options
 if TYPE_CHECKING:
     from bridgemil.studies import Findings
 
-NAME = "study"
 
+PANEL = "Of single studies"
 # Kind of a study's own option: its type on the command line, and how its value is parsed
 KINDS: dict[str, tuple[Any, Callable[[Any, str], Any]]] = {
     "text": (str, lambda value, _: value),
@@ -86,16 +86,11 @@ def with_options() -> inspect.Signature:
     """The signature of ``run`` with every study's own options, as typer reads it."""
     parameters = [p for p in _SHARED.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     for name, (option, of) in studies.flags().items():
-        declared = typer.Option(
-            f"--{name.replace('_', '-')}", help=f"{', '.join(of)}: {option.help}", rich_help_panel="Of single studies",
-            min=1 if option.kind == "number" else None,
-        )  # fmt: skip
-        parameters.append(
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=None,
-                annotation=Annotated[KINDS[option.kind][0] | None, declared],
-            )
-        )  # fmt: skip
+        flag, least = f"--{name.replace('_', '-')}", 1 if option.kind == "number" else None
+        text = f"{', '.join(of)}: {option.help}"
+        kind: Any = KINDS[option.kind][0] | None
+        annotation = Annotated[kind, options.option(flag, panel=PANEL, help=text, min=least)]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
     return _SHARED.replace(parameters=parameters)
 
 

@@ -9,8 +9,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "synth"
-
 
 def run(
     out: Annotated[Path, typer.Argument(help="Folder to write the BIDS data set to.")],

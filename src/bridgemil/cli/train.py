@@ -9,7 +9,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "train"
 SINGLE = (
     "Fit one model on all subjects (recipe paper: one fold selects the epoch) instead of averaging the folds' models."
 )
@@ -51,18 +50,12 @@ def run(
     The model is the mean of the folds' models, calibrated on held-out predictions. If interrupted, the same command
     resumes. Research use only.
     """
+    given = options.arguments(locals())
     from bridgemil.bundle.bundle import not_better_than_chance
     from bridgemil.bundle.training import train
     from bridgemil.report.terminal import print_results
 
-    trained = train(
-        cohort, out, method, backbone, recipe=recipe, budget=budget, seed=seed, single=single, folds=folds,
-        split=split, groups=groups, split_seed=split_seed, pretrain_on=pretrain_on, runs=runs,
-        name=name, device=device, threads=threads,
-        jobs=jobs, baselines=baselines, overwrite=overwrite, progress=not json,
-        settings=options.settings(set_),
-        accept_risk=accept_risk or (), recorded_reference=recorded_reference, positive=positive, prevalence=prevalence,
-    )  # fmt: skip
+    trained = train(**given)
     if json:
         keys = ("name", "ensemble", "classes", "performance", "calibration", "notice")
         content = {"model": str(out), "checksum": trained.bundle.checksum, "runs": str(trained.runs)}

@@ -8,8 +8,6 @@ import typer
 
 from bridgemil.cli import options
 
-NAME = "verify"
-
 
 def run(
     path: Annotated[str, typer.Argument(help="Cohort, folder of runs, or model (bundle).")],
@@ -34,7 +32,7 @@ def run(
             typer.echo(f"WRONG  {line}")
         for line in report.remarks:
             typer.echo(f"note   {line}")
-        kind = {"cohort": "cohort", "runs": "folder of runs", "bundle": "bundle"}[report.kind]
+        kind = "folder of runs" if report.kind == "runs" else report.kind
         found = len(report.findings)
         good = "nothing to compare" if report.is_empty else "nothing wrong"
         outcome = good if not found else "1 finding" if found == 1 else f"{found} findings"
