@@ -26,7 +26,7 @@ from bridgemil import methods, models
 from bridgemil.cohort.arrays import bags_of, warn_of_volts
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import is_missing
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, some
 from bridgemil.storage.artifact import Artifact, array_checksum, is_artifact, new_artifact
 from bridgemil.storage.files import write_json
 
@@ -102,17 +102,9 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation: float = 0.2,
         device: str = "auto",
     ) -> None:
-        self.method = method
-        self.backbone = backbone
-        self.recipe = recipe
-        self.budget = budget
-        self.seed = seed
-        self.sfreq = sfreq
-        self.channels = channels
-        self.native_sfreq = native_sfreq
-        self.settings = settings
-        self.validation = validation
-        self.device = device
+        self.method, self.backbone, self.recipe, self.budget, self.seed = method, backbone, recipe, budget, seed
+        self.sfreq, self.channels, self.native_sfreq = sfreq, channels, native_sfreq
+        self.settings, self.validation, self.device = settings, validation, device
 
     def fit(self, X: Sequence[Bag], y: Sequence[Any], groups: Sequence[Any] | None = None) -> Self:
         """Fit the classifier on a list of bags.
@@ -120,8 +112,8 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : list of ndarray or of mne.Epochs, length n
-            Bags of shape (n_windows, n_channels, n_times) in microvolts. A bag may be repeated (a bootstrap) and
-            then has that weight.
+            Bags, one per subject: arrays (n_windows, n_channels, n_times) in microvolts, or ``mne.Epochs``. A bag may
+            be repeated (a bootstrap) and then has that weight.
         y : sequence, length n
             One label per bag.
         groups : sequence, length n, optional
@@ -165,8 +157,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : list of ndarray or of mne.Epochs
-            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
-            ``mne.Epochs``.
+            Bags, as for ``fit``.
 
         Returns
         -------
@@ -182,8 +173,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : list of ndarray or of mne.Epochs
-            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
-            ``mne.Epochs``.
+            Bags, as for ``fit``.
 
         Returns
         -------
@@ -199,8 +189,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : list of ndarray or of mne.Epochs
-            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
-            ``mne.Epochs``.
+            Bags, as for ``fit``.
 
         Returns
         -------
@@ -215,8 +204,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : list of ndarray or of mne.Epochs
-            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
-            ``mne.Epochs``.
+            Bags, as for ``fit``.
 
         Returns
         -------
@@ -231,8 +219,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : list of ndarray or of mne.Epochs
-            A list of bags, one per subject: arrays of shape (n_windows, n_channels, n_times) in microvolts, or
-            ``mne.Epochs``.
+            Bags, as for ``fit``.
 
         Returns
         -------
@@ -253,23 +240,20 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folder = Path(path)
         if folder.exists() and not (folder / METADATA).is_file() and (not folder.is_dir() or any(folder.iterdir())):
             raise BadUse(f"{folder}: exists and is no classifier; choose another place")
-        if self.classes_.dtype.kind not in LABEL_KINDS:
-            raise BadUse(f"labels of type {self.classes_.dtype} cannot be saved; use strings or numbers")
         kind = self.classes_.dtype.kind
+        if kind not in LABEL_KINDS:
+            raise BadUse(f"labels of type {self.classes_.dtype} cannot be saved; use strings or numbers")
+        labels = {"dtype": "object" if kind == "O" else self.classes_.dtype.str, "values": self.classes_.tolist()}
         content = {
             "parameters": self.get_params(deep=False),
-            "classes": {
-                "dtype": "object" if kind == "O" else self.classes_.dtype.str,
-                "values": self.classes_.tolist(),
-            },
+            "classes": labels,
             "validation": self.validation_.tolist(),
         }
         try:
             content = json.loads(json.dumps(content, default=_without_numpy))
         except TypeError as error:
-            raise BadUse(
-                f"a parameter or label cannot be saved ({error}); use plain numbers, strings and lists"
-            ) from None
+            why = f"a parameter or label cannot be saved ({error}); use plain numbers, strings and lists"
+            raise BadUse(why) from None
         with new_artifact(folder, KIND) as partial:
             self.model_.write(partial / MODEL)
             write_json(partial / METADATA, content)
@@ -359,9 +343,7 @@ def _labels(y: Any, n: int) -> NDArray[Any]:
         raise BadUse("this classifier requires y to be passed, but the target y is None")
     missing = [f"y[{place}]" for place, label in enumerate(np.asarray(y, dtype=object).ravel()) if is_missing(label)]
     if missing:
-        raise BadUse(
-            f"no label at {', '.join(missing[:8])}{' …' * (len(missing) > 8)}: give every bag one, or leave it out"
-        )
+        raise BadUse(f"no label at {some(missing, 8)}: give every bag one, or leave it out")
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     if len(labels) != n or not n:
         raise BadUse(f"X has {n} bags, y has {len(labels)} labels: one label per bag is needed, and at least two bags")
