@@ -25,7 +25,6 @@ def gather(
     subjects: Sequence[str] | None,
     sfreq: float | None,
     channels: Sequence[str] | None,
-    *,
     columns: Mapping[str, Sequence[Any]],
     native_sfreq: float | None,
     folds: int | None,
@@ -61,9 +60,8 @@ def gather(
     warn_of_volts(list(arrays.values()))
     metadata = {
         "source": "arrays", "channels": list(channels), "sfreq": float(sfreq), "n_times": next(iter(shapes))[1],
-        "native_sfreq": None if native_sfreq is None else float(native_sfreq),
-        "folds": folds or default_folds([str(label) for label in labels]), "burn_in": burn_in,
-        "settings": {}, "left_out": [], "notes": [], "files": [],
+        "native_sfreq": None if native_sfreq is None else float(native_sfreq), "burn_in": burn_in,
+        "folds": folds or default_folds([*map(str, labels)]), "settings": {}, "left_out": [], "notes": [], "files": [],
     }  # fmt: skip
     return records, metadata, further, arrays
 
@@ -96,20 +94,7 @@ def _by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -
 
 
 def bags_of(X: Any) -> tuple[list[Bag], float | None, list[str] | None]:
-    """The bags of a classifier's ``X`` as arrays, and the rate and channels that ``mne.Epochs`` among them have.
-
-    Parameters
-    ----------
-    X : sequence
-        One entry per subject: an array (n_windows, n_channels, n_times) in microvolts, or ``mne.Epochs``.
-
-    Returns
-    -------
-    bags : list of ndarray
-    sfreq : float or None
-        In Hz; None if there are no Epochs.
-    channels : list of str or None
-    """
+    """The bags of a classifier's ``X`` as arrays; rate (Hz) and channels if there are ``mne.Epochs`` among them."""
     if _is_epochs(X):
         raise BadUse("X must be a list of bags, one per subject; got the Epochs of one: give [epochs]")
     if not hasattr(X, "__len__") or isinstance(X, (str, bytes, Mapping)):

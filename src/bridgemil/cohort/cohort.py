@@ -131,11 +131,9 @@ class Cohort:
         """
         from bridgemil.cohort.arrays import gather
 
-        records, metadata, further, arrays = gather(
-            bags, labels, subjects, sfreq, channels, columns=columns or {}, native_sfreq=native_sfreq, folds=folds,
-            burn_in=burn_in,
-        )  # fmt: skip
-        return cls(records, metadata, further, arrays=arrays)
+        named = columns or {}
+        made = gather(bags, labels, subjects, sfreq, channels, named, native_sfreq, folds, burn_in)
+        return cls(*made[:3], arrays=made[3])
 
     @property
     def subjects(self) -> list[str]:

@@ -63,10 +63,8 @@ def describe(
         values = windows[:, channel].astype(np.float64)
         sums.append(float(values.sum()))
         squares.append(float(np.square(values - sums[-1] / max(values.size, 1)).sum()))
-    return SubjectRecord(
-        subject, label, tuple(recordings), tuple(map(int, recording_windows)), tuple(sums), tuple(squares),
-        array_checksum(windows),
-    )  # fmt: skip
+    lengths, checksum = tuple(map(int, recording_windows)), array_checksum(windows)
+    return SubjectRecord(subject, label, tuple(recordings), lengths, tuple(sums), tuple(squares), checksum)
 
 
 def default_folds(labels: Sequence[str]) -> int:
@@ -77,12 +75,8 @@ def default_folds(labels: Sequence[str]) -> int:
 def too_small(labels: Sequence[str]) -> list[str]:
     """A note on each class that cannot be split."""
     counts = sorted((name, labels.count(name)) for name in set(labels) if name)
-    return [
-        f"class {name!r} has {n} {'subject' if n == 1 else 'subjects'}: no split is possible, at least 3 are needed in "
-        "every class (training, validation, test)"
-        for name, n in counts
-        if n < 3
-    ]
+    needed = "no split is possible, at least 3 are needed in every class (training, validation, test)"
+    return [f"class {name!r} has {n} subject{'' if n == 1 else 's'}: {needed}" for name, n in counts if n < 3]
 
 
 def subject_folder(cohort: Path, subject: str) -> Path:
@@ -100,11 +94,7 @@ def mark(cohort: Path, text: str = "") -> None:
 
 
 def write_subject(
-    cohort: Path,
-    subject: str,
-    windows: NDArray[np.float32],
-    starts: NDArray[np.float64],
-    record: Mapping[str, Any],
+    cohort: Path, subject: str, windows: NDArray[np.float32], starts: NDArray[np.float64], record: Mapping[str, Any]
 ) -> None:
     """Write one subject's folder; it appears complete or not at all."""
     mark(cohort)
@@ -140,10 +130,9 @@ def write_cohort(cohort: Path, metadata: Mapping[str, Any], rows: Sequence[Mappi
 def open_cohort(cohort: Path) -> Artifact:
     """The artifact of a finished cohort."""
     if not is_artifact(cohort):
-        unfinished = (cohort / SUBJECTS).is_dir()
-        advice = "its preparation was not finished: run the same `bridgemil prepare` again" if unfinished else (
-            "make one with `bridgemil prepare SOURCE OUT`"
-        )  # fmt: skip
+        advice = "make one with `bridgemil prepare SOURCE OUT`"
+        if (cohort / SUBJECTS).is_dir():
+            advice = "its preparation was not finished: run the same `bridgemil prepare` again"
         kind = BadData if cohort.exists() else NotFound
         raise kind(f"{cohort}: no cohort there (no {MANIFEST}); {advice}")
     return Artifact.open(cohort, KIND, ADVICE)
@@ -179,10 +168,9 @@ def refuse_foreign(out: Path, listing: Listing) -> None:
     files = [recording.path.resolve() for recording in listing.recordings]
     if any(file.is_relative_to(place) for file in files):
         raise BadUse(f"{out}: holds the recordings themselves; choose another OUT")
-    among = next((file for file in files if place.is_relative_to(file)
-                  or (file.parent != root and place.is_relative_to(file.parent))), None)  # fmt: skip
-    if among is not None:
-        raise BadUse(f"{out}: lies among the recordings ({listing.name(among)}); choose an OUT outside of them")
+    for file in files:
+        if place.is_relative_to(file) or (file.parent != root and place.is_relative_to(file.parent)):
+            raise BadUse(f"{out}: lies among the recordings ({listing.name(file)}); choose an OUT outside of them")
     if out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file():
         raise BadUse(f"{out}: exists and is no cohort; choose another OUT")
     if not os.access(existing, os.W_OK | os.X_OK):

@@ -13,6 +13,8 @@ import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bridgemil.errors import plain
+
 # MNE reads a few more (its readers are tried on any file that is named); these are the ones looked for in folders.
 FORMATS = {
     ".edf": "EDF", ".bdf": "BDF", ".gdf": "GDF", ".vhdr": "BrainVision", ".set": "EEGLAB", ".fif": "FIF", ".mff": "EGI",
@@ -221,15 +223,19 @@ def check_fdt(data: Path, n_times: int, n_channels: int) -> None:
         raise Unusable(f"{what}: {stated}, its .fdt has {size} bytes")
 
 
-def eeglab_trouble(path: Path, error: Exception) -> str | None:
-    """Why the reader failed on a .set file, where that is known."""
-    if isinstance(error, TypeError) and "number of trials" in str(error):
+def trouble(path: Path, error: Exception) -> str:
+    """Why a reader failed on a file, without the reader's own words, which may repeat the header's text."""
+    ending = path.suffix.lower()
+    reader = FORMATS.get(ending)
+    if reader is None:
+        return f"unreadable: {plain(path.suffix) or 'no ending'} is no known format; {FORMATS_READ}"
+    if isinstance(error, TypeError) and ending in EEGLAB and "number of trials" in str(error):
         return "it holds epochs, not a continuous recording; save it as continuous data (or see Cohort.from_arrays)"
-    if isinstance(error, OSError):  # it cannot be opened here either
-        return None
-    with path.open("rb") as stream:
-        is_hdf = stream.read(10) == b"MATLAB 7.3"
-    return "it was saved as MATLAB v7.3, which is not read; save it as v7 or earlier" if is_hdf else None
+    if ending in EEGLAB and not isinstance(error, OSError):  # else it cannot be opened here either
+        with path.open("rb") as stream:
+            if stream.read(10) == b"MATLAB 7.3":
+                return "it was saved as MATLAB v7.3, which is not read; save it as v7 or earlier"
+    return f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
 
 
 def cut_short(path: Path, data: Path, n_times: int, sample_bytes: int) -> str | None:

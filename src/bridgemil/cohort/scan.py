@@ -158,18 +158,12 @@ def scan_recording(recording: Recording) -> RecordingScan:
     except Unusable as problem:
         scan.error = str(problem)
     except FileNotFoundError:
-        scan.error = "unreadable: a file that belongs to it (named in its header, or of the same name) is missing"
         beside = recording.path.parent.glob(f"{glob.escape(recording.path.stem)}.*")
-        if gone := next(filter(formats.is_absent, beside), None):
-            scan.error = f"unreadable: {plain(gone.name)}: {formats.ABSENT}"
+        gone = next(filter(formats.is_absent, beside), None)
+        missing = "a file that belongs to it (named in its header, or of the same name) is missing"
+        scan.error = f"unreadable: {missing if gone is None else f'{plain(gone.name)}: {formats.ABSENT}'}"
     except Exception as error:  # any reader may fail in its own way; its message may repeat the header's text
-        ending = recording.path.suffix
-        reader = formats.FORMATS.get(ending.lower())
-        scan.error = f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
-        if ending.lower() in formats.EEGLAB:
-            scan.error = formats.eeglab_trouble(recording.path, error) or scan.error
-        if reader is None:
-            scan.error = f"unreadable: {plain(ending) or 'no ending'} is no known format; {formats.FORMATS_READ}"
+        scan.error = formats.trouble(recording.path, error)
     return scan
 
 
@@ -254,8 +248,7 @@ def _measure(raw: BaseRaw, scan: RecordingScan) -> None:
     edges = np.linspace(0, scan.n_times, PIECES + 1).astype(int)
     sums, squares, missing = (np.zeros(len(names)) for _ in range(3))
     places = np.linspace(0, scan.n_times - 1, FINGERPRINT_SAMPLES).astype(int)
-    samples, levels = [], []
-    origin = None
+    samples, levels, origin = [], [], None
     for start, stop in itertools.pairwise(edges):
         if start == stop:
             continue
@@ -274,10 +267,10 @@ def _measure(raw: BaseRaw, scan: RecordingScan) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         std = np.sqrt(np.maximum(squares / scan.n_times - (sums / scan.n_times) ** 2, 0))
         level = np.median(np.concatenate(levels, axis=1), axis=1)
-    fingerprint = np.concatenate(samples, axis=1)
+    scan.std = dict(zip(scan.spellings, std.tolist(), strict=True))
+    scan.level = dict(zip(scan.spellings, level.tolist(), strict=True))
+    scan.fingerprint = dict(zip(scan.spellings, np.concatenate(samples, axis=1), strict=True))
     for row, channel in enumerate(scan.spellings):
-        scan.std[channel], scan.level[channel] = float(std[row]), float(level[row])
-        scan.fingerprint[channel] = fingerprint[row]
         if missing[row]:
             scan.bad.setdefault(channel, f"has {missing[row]:.0f} NaN or infinite samples")
         elif std[row] < FLAT_UV:
@@ -302,17 +295,13 @@ def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]
 
     From the annotations and the BIDS events. The duration of a boundary, that of what was removed, becomes 0.
     """
-    marks = raw.annotations
-    spans = set()
-    for onset, duration, text in [
-        *zip(marks.onset - raw.first_time, marks.duration, marks.description, strict=True),
-        *tables.marked_events(events_tsv),
-    ]:
+    notes, spans = raw.annotations, set()
+    marks = [*zip(notes.onset - raw.first_time, notes.duration, notes.description, strict=True)]
+    for onset, duration, text in [*marks, *tables.marked_events(events_tsv)]:
         begins = text.strip().lower().startswith(tables.NEW_SEGMENT) and onset <= 0
         if not tables.is_bad_mark(text) or begins:
             continue
-        if tables.is_boundary(text):
-            duration = 0.0
+        duration = 0.0 if tables.is_boundary(text) else duration
         if not (np.isfinite(onset) and np.isfinite(duration) and duration >= 0):
             raise Unusable("an annotation marks a bad stretch without an onset and a duration that can be")
         spans.add((round(float(onset), 6), float(duration)))
@@ -381,7 +370,6 @@ def header_records(scans: Sequence[RecordingScan]) -> dict[str, dict[str, Any]]:
     for scan in scans:
         number = None if scan.identity is None else numbers.setdefault(scan.identity, len(numbers) + 1)
         day = None if scan.day is None else scan.day - min(days)
-        records[scan.recording.name] = {"n_channels": scan.n_channels, "identity": number, "day": day}
-        if scan.reference:
-            records[scan.recording.name]["reference"] = scan.reference
+        reference = {"reference": scan.reference} if scan.reference else {}
+        records[scan.recording.name] = {"n_channels": scan.n_channels, "identity": number, "day": day} | reference
     return records

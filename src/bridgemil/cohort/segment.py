@@ -6,7 +6,7 @@ are one transform (see ``filters``); concatenated recordings and those too short
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,7 @@ class Segments:
     n_marked: int  # windows that touch a bad stretch, kept or dropped
     n_dropped_marked: int
     n_dropped_amplitude: int
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str]
 
 
 def segment(plan: SegmentPlan) -> Segments:
@@ -79,10 +79,8 @@ def segment(plan: SegmentPlan) -> Segments:
     if settings.reject_uv is not None:
         quiet = np.ptp(windows, axis=2).max(axis=0, initial=0) <= settings.reject_uv
         windows = windows[:, quiet]
-    return Segments(
-        np.ascontiguousarray(windows.transpose(1, 0, 2)), starts[keep][quiet], n_marked=int(marked.sum()),
-        n_dropped_marked=int((~keep).sum()), n_dropped_amplitude=int((~quiet).sum()), warnings=notes,
-    )  # fmt: skip
+    windows, starts = np.ascontiguousarray(windows.transpose(1, 0, 2)), starts[keep][quiet]
+    return Segments(windows, starts, int(marked.sum()), int((~keep).sum()), int((~quiet).sum()), notes)
 
 
 def preprocess(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:

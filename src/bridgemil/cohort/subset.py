@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +34,8 @@ class CohortSubset(Cohort):
     def __init__(self, whole: Cohort, kept: Kept) -> None:
         self.whole = whole
         self._rows = {subject: _checked(whole, subject, rows) for subject, rows in kept.items()}
-        records = [
-            record if subject not in self._rows else _shortened(record, self._rows[subject])
-            for subject, record in whole.records.items()
-        ]
-        super().__init__(records, whole.metadata, whole._columns, whole.path)
+        shortened = {subject: _shortened(whole.records[subject], rows) for subject, rows in self._rows.items()}
+        super().__init__([*(whole.records | shortened).values()], whole.metadata, whole._columns, whole.path)
         self._measured: dict[str, SubjectRecord] = {}
 
     def windows(self, subject: str) -> NDArray[np.float32]:
@@ -72,9 +68,8 @@ class CohortSubset(Cohort):
         if subject not in self._rows:
             return self.whole.records[subject]
         if subject not in self._measured:
-            own = self.records[subject]
-            args = own.label, self.windows(subject), own.recordings, own.recording_windows
-            self._measured[subject] = describe(subject, *args)
+            own, windows = self.records[subject], self.windows(subject)
+            self._measured[subject] = describe(subject, own.label, windows, own.recordings, own.recording_windows)
         return self._measured[subject]
 
 
@@ -100,7 +95,4 @@ def _shortened(record: SubjectRecord, rows: NDArray[np.int64]) -> SubjectRecord:
     lengths = np.diff(np.append(begins, len(rows)))
     digest = hashlib.sha256(f"{record.signal_hash} {rows.tolist()}".encode()).hexdigest()
     names = tuple(record.recordings[i] for i in recording[begins].tolist()) if record.recordings else ()
-    return replace(
-        record, recordings=names, recording_windows=tuple(lengths.tolist()), sums=(), centred_squares=(),
-        signal_hash=digest,
-    )  # fmt: skip
+    return SubjectRecord(record.subject, record.label, names, tuple(lengths.tolist()), (), (), digest)

@@ -41,31 +41,19 @@ def folded(name: str) -> str:
 
 
 def read_table(path: Path, delimiter: str | None = "\t", used: Collection[str] | None = None) -> tuple[list[str], Rows]:
-    """Read a delimited text file (UTF-8) as it is written, or refuse it.
+    """The columns and the numbered rows of a delimited text file (UTF-8), as it is written; '' is a missing value.
 
     Parameters
     ----------
     path
-        The file.
+        The file; ``BadData`` names it, and the line of a row with more cells than there are columns, with a line break
+        in a cell, or with a control character in a column that is used.
     delimiter
         What separates the columns; None takes whichever of comma, semicolon and tab the header has most of. With the
         tab of BIDS a cell ends with it, whatever quotation marks there are; otherwise a quoted cell may hold it.
     used
         Columns whose values decide something (capitals and spaces in their names do not matter): a control character
         or an invisible mark in them is refused, elsewhere it is shown as its code. None refuses it in all.
-
-    Returns
-    -------
-    columns : list of str
-        Their names, in order.
-    rows : list of (int, dict)
-        The line in the file, from 1, and the values by column; '' where a value is missing.
-
-    Raises
-    ------
-    BadData
-        Names the file, and the line of a row with more cells than there are columns, with a line break in a cell, or
-        with a control character in a column that is used.
     """
     lines = _lines(path, delimiter)
     if not lines:
@@ -111,10 +99,8 @@ def _cells(path: Path, stream: IO[str], delimiter: str, **dialect: Any) -> list[
                 lines.append((start, values))
             start = reader.line_num + 1
     except csv.Error:
-        raise BadData(
-            f"{path}, line {start}: is no row of a table: a quotation mark is missing or out of place, or a cell is "
-            "too long"
-        ) from None
+        why = "a quotation mark is missing or out of place, or a cell is too long"
+        raise BadData(f"{path}, line {start}: is no row of a table: {why}") from None
     return lines
 
 
@@ -164,9 +150,9 @@ def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
         if not texts:
             continue
         onset, duration = finite(event["onset"]), finite(event.get("duration") or "0")
-        if (
-            onset is None or duration is None or (duration < 0 and not is_boundary(texts[0]))
-        ):  # a boundary's is not used
+        if duration is not None and duration < 0 and not is_boundary(texts[0]):  # a boundary's duration is not used
+            duration = None
+        if onset is None or duration is None:
             column, more = ("onset", "") if onset is None else ("duration", ", 0 or more, or n/a")
             what = f"marks a bad stretch, and its {column} is not a number of seconds{more}"
             raise Unusable(f"{_name(path)}, line {line}: {what}")

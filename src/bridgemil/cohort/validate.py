@@ -14,7 +14,7 @@ from bridgemil.cohort.scan import FLAT_UV, RecordingScan
 from bridgemil.cohort.segment import SegmentPlan, touching
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import LeftOut, Listing
-from bridgemil.errors import Problem
+from bridgemil.errors import Problem, some
 from bridgemil.parallel import machine_memory
 
 IMPLAUSIBLE_UV = 100_000.0  # no EEG and no electrode drift varies by a tenth of a volt
@@ -101,8 +101,7 @@ def _list_channels(
     present = [_present(scan, settings) for scan in usable]
     anywhere = {channel for scan in usable for channel in scan.spellings}
     if usable and not keep:
-        seen = sorted(anywhere)[:12]
-        what = f"no scalp electrode is shared by all recordings (channels seen: {', '.join(seen)} …)"
+        what = f"no scalp electrode is shared by all recordings (channels seen: {some(sorted(anywhere), 12)})"
         report.problems.append(Problem(f"{what}; name the ones to keep with --channels"))
     for channel in channels.order(anywhere - set(keep)):
         having = [scan for scan, own in zip(usable, present, strict=True) if channel in own]
@@ -115,8 +114,7 @@ def _list_channels(
         elif channels.electrode(channel) is None:
             why = "no scalp electrode"
         else:
-            more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
-            why = f"not usable in every recording (lacking in {', '.join(lacking[:5])}{more})"
+            why = f"not usable in every recording (lacking in {some(lacking, 5)})"
         report.left_out.append(LeftOut(f"channel {name}", f"{why}; in {len(having)} of {len(usable)} recordings"))
     typed = sorted({name for scan in usable for name in scan.other if name not in scan.spellings.values()})
     report.left_out += [LeftOut(f"channel {name}", "not of type EEG") for name in typed]
@@ -186,9 +184,8 @@ def _refusals(scan: RecordingScan, keep: Sequence[str], settings: PrepareSetting
             found.append(f"cannot interpolate {', '.join(unplaced) or 'with fewer than 4 good electrodes'}")
     loud = [scan.spellings[c] for c in keep if c not in scan.bad and not scan.std.get(c, 0) <= IMPLAUSIBLE_UV]  # NaN
     if loud:
-        found.append(
-            f"channel {', '.join(loud)} varies by more than {IMPLAUSIBLE_UV / 1000:g} mV: is the file's unit right?"
-        )
+        limit = f"{IMPLAUSIBLE_UV / 1000:g} mV"
+        found.append(f"channel {', '.join(loud)} varies by more than {limit}: is the file's unit right?")
     nyquist = scan.native_rate(keep) / 2
     if settings.low is not None and settings.low >= nyquist:
         found.append(f"the high-pass edge {settings.low:g} Hz is at or beyond its Nyquist, {nyquist:g} Hz")
@@ -245,28 +242,24 @@ def _duplicates(
     whose they are. With ``keep-first`` the first of copies with one label is kept and the others are listed: whoever
     it is, the label is right. Copies with two labels are always refused.
     """
-    copies = _identical(usable)
-
-    def labels_differ(first: RecordingScan, second: RecordingScan) -> bool:
-        return listing.labels[first.recording.subject] != listing.labels[second.recording.subject]
-
-    unclear = {id(first) for first, second, _ in copies if labels_differ(first, second)}
+    copies, label = _identical(usable), listing.labels
+    differ = {id(b): label[a.recording.subject] != label[b.recording.subject] for a, b, _ in copies}
+    unclear = {id(first) for first, second, _ in copies if differ[id(second)]}
     refused: set[int] = set()
     for first, second, how in copies:
         original, copy = first.recording, second.recording
         whose = "the same subject" if original.subject == copy.subject else original.subject
+        same = f"{how} identical to {original.name} of {whose}"
         refused.add(id(second))
         if settings.duplicates == "keep-first" and id(first) not in unclear:
-            why = f"{how} identical to {original.name} of {whose}, which is kept"
-            report.left_out.append(LeftOut(f"{copy.subject}, {copy.name}", why))
+            report.left_out.append(LeftOut(f"{copy.subject}, {copy.name}", f"{same}, which is kept"))
             report.lost_copies[copy.subject] = original.subject
             continue
         if original.subject != copy.subject:
             refused.add(id(first))
-        advice = ", which has another label" if labels_differ(first, second) else ""
-        if settings.duplicates == "stop" and not advice:
-            advice = " (--duplicates keep-first keeps one)"
-        report.problems.append(second.problem(f"duplicate: {how} identical to {original.name} of {whose}{advice}"))
+        advice = " (--duplicates keep-first keeps one)" if settings.duplicates == "stop" else ""
+        advice = ", which has another label" if differ[id(second)] else advice
+        report.problems.append(second.problem(f"duplicate: {same}{advice}"))
     return refused
 
 
@@ -315,19 +308,18 @@ def _subjects_left(listing: Listing, scans: Sequence[RecordingScan], report: Val
         twin = folded.setdefault(subject.lower(), subject)
         if twin != subject:
             report.plans = [plan for plan in report.plans if plan.recording.subject != subject]
-            report.problems.append(
-                Problem(f"differs from {twin!r} only in capitals; some file systems cannot tell", subject)
-            )
+            what = f"differs from {twin!r} only in capitals; some file systems cannot tell"
+            report.problems.append(Problem(what, subject))
 
 
 def _note_copies(gone: set[str], report: ValidationReport) -> None:
     """Say which of two ids with the same recording is kept, and why."""
+    label = "both have the same label, and one person in two folds leaks test data into training"
     for subject, kept in sorted(report.lost_copies.items()):
-        label = "both have the same label, and one person in two folds leaks test data into training"
         if subject in gone:
-            why = f"its recordings are identical to those of {kept}"
-            report.left_out.append(LeftOut(subject, f"{why}, which is kept"))
-            report.notes.append(f"{subject} is left out: {why}, which is kept as the first of the two ids; {label}")
+            why = f"its recordings are identical to those of {kept}, which is kept"
+            report.left_out.append(LeftOut(subject, why))
+            report.notes.append(f"{subject} is left out: {why} as the first of the two ids; {label}")
         elif subject != kept:
             same = f"{subject} and {kept} share a recording, which is kept with {kept}; are they one person?"
             report.notes.append(f"{same} Then give them one name in a column and use --groups COLUMN")
