@@ -22,6 +22,7 @@ DEFAULT = "tangent+bridgemil"  # the default of `evaluate` and `train`
 METHODS = ("bandpower", "tangent", "majority_vote", "attention", "bridgemil", DEFAULT)
 BACKBONE, RECIPE = "covariance", "ours"
 CLASSES = {"A": "Alzheimer", "C": "healthy"}
+SHOWN = ("probabilities", "predicted", "windows_used", "warnings", "model")  # of a prediction
 KEPT = 3  # subjects of each class that are kept out of training, to be predicted at the end: the last ones by id
 # Simulated patients with isolated sharp waves at known times, to be found in the raw signal.
 TRUTH = {"subjects": 30, "seconds": 60, "evidence": "burst"}
@@ -60,16 +61,17 @@ def run(
     runs = RunStore(out / "runs")
     write(out / "methods.html", report_page(build(runs), runs))
     if json:
-        content: dict[str, Any] = {name: result.to_dict() for name, result in results.items()}
+        content = {name: result.to_dict() for name, result in results.items()}
         evidence = {name: {"mean": one.mean, "ci95": [one.low, one.high]} for name, one in found.items()}
         pages = {"report": str(out / "report.html"), "methods": str(out / "methods.html"), "model": str(out / "model")}
         options.print_json({"results": content, "evidence_found": evidence, **pages, "predicted": held_out})
         return
-    typer.echo("\nOpen in a browser:")
-    typer.echo(f"  {out / 'report.html'}    the results, with a page for each subject kept out of training")
-    typer.echo(f"  {out / 'methods.html'}   all methods in detail, as `bridgemil report RUNS --html` writes it")
-    typer.echo("Research use only: one minute per subject is no basis for a decision about anyone.")
-    typer.echo(f"Next, with your own recordings: bridgemil prepare FOLDER {out / 'mine.cohort'} --label COLUMN")
+    typer.echo(f"""
+Open in a browser:
+  {out / "report.html"}    the results, with a page for each subject kept out of training
+  {out / "methods.html"}   all methods in detail, as `bridgemil report RUNS --html` writes it
+Research use only: one minute per subject is no basis for a decision about anyone.
+Next, with your own recordings: bridgemil prepare FOLDER {out / "mine.cohort"} --label COLUMN""")
 
 
 def _subjects() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -80,13 +82,11 @@ def _subjects() -> tuple[pd.DataFrame, pd.DataFrame]:
 
     folder = Path(str(files("bridgemil.recordings") / "adftd-60s"))
     table = pd.read_csv(folder / "participants.tsv", sep="\t", dtype=str).sort_values("participant_id")
-    ids = table["participant_id"]
-    table = table.assign(
-        subject=ids, file=[str(folder / who / "eeg" / f"{who}_task-eyesclosed_eeg.edf") for who in ids]
-    )
+    table = table.rename(columns={"participant_id": "subject"})
+    table["file"] = [str(folder / who / "eeg" / f"{who}_task-eyesclosed_eeg.edf") for who in table["subject"]]
+    table = table[["subject", "Group", "file", "Age", "Gender"]]
     kept = table.groupby("Group").tail(KEPT)
-    columns = ["subject", "Group", "file", "Age", "Gender"]
-    return table.drop(kept.index)[columns], kept[columns]
+    return table.drop(kept.index), kept
 
 
 def _manifest(path: Path) -> Path:
@@ -132,8 +132,7 @@ def _predict(out: Path, cohort: Cohort, method: str, how: dict[str, Any], show: 
         (found,) = predict(bundle, [Path(file)])
         assert isinstance(found, RecordingPrediction), found
         write_page(out / f"{who}.html", bundle, found)
-        content = found.to_dict()
-        shown = {name: content[name] for name in ("probabilities", "predicted", "windows_used", "warnings", "model")}
+        shown = {name: found.to_dict()[name] for name in SHOWN}
         rows.append({"subject": who, "label": CLASSES[group], "page": f"{who}.html"} | shown)
     if show:
         _print_predictions(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -31,11 +32,11 @@ def run(
     subjects, unlabelled = template.files(), template.unlabelled
     labelled = len(template.rows) - len(unlabelled)
     if json:
-        content = {"manifest": str(path), "n_recordings": len(template.rows), "n_subjects": len(subjects)}
-        rows = [row._asdict() for row in template.rows]
-        left_out = [{"what": item.what, "why": item.why} for item in template.left_out]
-        more = {"unlabelled": unlabelled, "rows": rows, "left_out": left_out, "notes": template.notes}
-        options.print_json(content | {"n_labelled": labelled} | more)
+        options.print_json({
+            "manifest": str(path), "n_recordings": len(template.rows), "n_subjects": len(subjects),
+            "n_labelled": labelled, "unlabelled": unlabelled, "rows": [row._asdict() for row in template.rows],
+            "left_out": [asdict(item) for item in template.left_out], "notes": template.notes,
+        })  # fmt: skip
         return
     typer.echo(f"{path}: {len(template.rows)} recordings of {len(subjects)} subjects, inferred from names")
     for subject, files in list(subjects.items())[:SHOWN]:
@@ -53,7 +54,8 @@ def run(
         for file in unlabelled:
             typer.echo(f"    {file}")
         labels += ", and fill in the rest"
-    typer.echo("\nNext, in a spreadsheet or an editor:")
-    typer.echo("  1. check the column subject: all recordings of one person need one id")
-    typer.echo(f"  2. {labels}: one diagnosis per subject")
-    typer.echo(f"  3. bridgemil prepare {shlex.quote(str(path))} {shlex.quote(folder.resolve().name + '.cohort')}")
+    typer.echo(f"""
+Next, in a spreadsheet or an editor:
+  1. check the column subject: all recordings of one person need one id
+  2. {labels}: one diagnosis per subject
+  3. bridgemil prepare {shlex.quote(str(path))} {shlex.quote(folder.resolve().name + ".cohort")}""")

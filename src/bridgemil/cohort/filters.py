@@ -76,21 +76,10 @@ class Grid:
 
 
 def filter_and_resample(signal: Signal, taps: Signal, grid: Grid, scale: float = 1.0) -> NDArray[np.float32]:
-    """Filter and resample a recording.
+    """Filter (taps of ``kernel``), resample and scale a recording (channels x samples).
 
-    Parameters
-    ----------
-    signal : ndarray of shape (n_channels, grid.n)
-    taps : ndarray of shape (2 * half + 1,)
-        From ``kernel``; ``grid.has_room(half)`` must hold.
-    grid : Grid
-    scale : float
-        Multiplies the result: 1e6 turns volts into microvolts.
-
-    Returns
-    -------
-    ndarray of shape (n_channels, grid.n_out)
-        Within 1e-3 of what MNE's steps give in the result's unit, for signals up to some 10,000 of it.
+    Within 1e-3 of what MNE's steps give in the result's unit, for signals up to some 10,000 of it. The recording must
+    lie far enough from the seam: ``grid.has_room``.
     """
     from scipy.fft import irfft, rfft
 

@@ -70,25 +70,11 @@ class Signal:
 
 
 def held_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Band], dict[str, str]]:
-    """The bands that rates, filters and window length hold, and those that they do not, each with the reason.
+    """The bands (Hz, by name) that rates, filters and window length hold; of the others the reason.
 
     A band is narrowed to what the high-pass, the low-pass and half of either sampling rate let through, and is held if
     at least half of its width remains, notches taken off: what is left is then mostly EEG. Less of it is mostly the
     filter's residue, which standardisation would raise to full weight.
-
-    Parameters
-    ----------
-    bands
-        Low and high edge of each by name, in Hz.
-    signal
-        Of the windows.
-
-    Returns
-    -------
-    held : dict
-        By name, narrowed where they had to be.
-    left_out : dict
-        The reason by name, of the others.
     """
     tops = [(signal.sfreq / 2, f"windows sampled at {signal.sfreq:g} Hz hold nothing above {signal.sfreq / 2:g} Hz")]
     if signal.native_sfreq is not None:
@@ -160,17 +146,7 @@ def relative_band_power(
 
 
 def rereferenced(windows: NDArray[Any], reference: str = "average") -> NDArray[Any]:
-    """Windows with the average of their electrodes subtracted; one electrode alone, or ``recorded``, stays as it is.
-
-    Parameters
-    ----------
-    windows : ndarray of shape (n_windows, n_channels, n_times)
-    reference : {"average", "recorded"}
-
-    Returns
-    -------
-    ndarray of shape (n_windows, n_channels, n_times)
-    """
+    """Windows (n x channels x time) minus the average of their electrodes; one alone, or ``recorded``, as it is."""
     if reference == "recorded" or windows.shape[1] == 1:
         return windows
     average: NDArray[Any] = windows - windows.mean(axis=1, keepdims=True)
@@ -178,21 +154,7 @@ def rereferenced(windows: NDArray[Any], reference: str = "average") -> NDArray[A
 
 
 def window_band_power(windows: NDArray[Any], sfreq: float, bands: Iterable[Band]) -> NDArray[Any]:
-    """Relative band power of each window and channel, from periodograms with a Hann window.
-
-    Parameters
-    ----------
-    windows : ndarray of shape (n_windows, n_channels, n_times)
-        In microvolts.
-    sfreq : float
-        Sampling rate, in Hz.
-    bands : iterable of (float, float)
-        Low and high edge of each, in Hz.
-
-    Returns
-    -------
-    ndarray of shape (n_windows, n_channels, n_bands)
-    """
+    """Relative band power (n x channels x bands) of windows (n x channels x time), by Hann-windowed periodograms."""
     from scipy.signal import periodogram
 
     frequency, density = periodogram(windows, sfreq, window="hann", axis=-1)
