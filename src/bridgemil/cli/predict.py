@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,14 +89,10 @@ def run(
 
 def _page(report: Path, written: list[Path], recording: Path) -> Path:
     """Path of the next page: the file itself, then page-2.html; or in the folder, by the recording's name."""
-    if report.suffix.lower() in (".html", ".htm") and not report.is_dir():
-        first, more = report, len(written) + 1
-        return first if more == 1 else first.with_name(f"{first.stem}-{more}{first.suffix}")
-    first = report / f"{recording.stem}.html"
-    more = 2
-    while first in written:
-        first, more = report / f"{recording.stem}-{more}.html", more + 1
-    return first
+    is_file = report.suffix.lower() in (".html", ".htm") and not report.is_dir()
+    first = report if is_file else report / f"{recording.stem}.html"
+    more = (first.with_name(f"{first.stem}-{number}{first.suffix}") for number in itertools.count(2))
+    return next(page for page in itertools.chain([first], more) if page not in written)
 
 
 def print_cautions(bundle: Bundle) -> None:

@@ -314,10 +314,8 @@ class SubjectKFold:
 
         Parameters
         ----------
-        subjects : sequence of str, length n
-            Ids.
-        labels : sequence of str, length n
-            Diagnoses.
+        subjects, labels : sequence of str, length n
+            Ids and diagnoses.
         groups : sequence, length n, optional
             Subjects of one group stay in one fold.
         column : str, optional
