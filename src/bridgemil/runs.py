@@ -31,13 +31,14 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, Model, build_encoder, read_model
+from bridgemil.models.features import Encoder
 from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
 from bridgemil.storage.files import Taken, lock, refuse_link, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import nn
 
     from bridgemil.cohort.signal import Signal
 
@@ -205,7 +206,7 @@ class RunStore:
         artifact.path(WEIGHTS)
         return artifact.json(NOTE)
 
-    def encoder_tensors(self, identity: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def encoder_tensors(self, identity: str) -> Encoder:
         """The weights of a Stage 1 encoder, and its metadata: seconds, curve, training subjects."""
         from bridgemil.learning.checkpoint import read_tensors
 
@@ -322,9 +323,7 @@ class RunCache(FitCache):
         """Where the run resumes from."""
         return self.store.checkpoint(self.identity)
 
-    def stage1(
-        self, train: Callable[[Path | None], tuple[dict[str, Tensor], dict[str, Any]]]
-    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
         """The stored encoder; whoever comes first trains it while the others wait."""
         from bridgemil.learning.checkpoint import write_tensors
 

@@ -19,7 +19,7 @@ from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models import BaselineModel, NetworkModel, fit
-from bridgemil.models.fitting import FitCache
+from bridgemil.models.features import FitCache
 from bridgemil.runs import RESULTS_VERSION, RunStore, read_features
 
 NAME = "recomputed"

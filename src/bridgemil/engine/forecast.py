@@ -22,6 +22,7 @@ from bridgemil.errors import plain
 from bridgemil.learning.settings import BagSettings, with_min_steps
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, encoder_for, fit
+from bridgemil.models.features import Encoder
 from bridgemil.parallel import torch_threads
 
 if TYPE_CHECKING:
@@ -116,9 +117,7 @@ class _Trial(FitCache):
         """The rows; nothing is computed."""
         return self.rows
 
-    def stage1(
-        self, train: Callable[[Path | None], tuple[dict[str, Tensor], dict[str, Any]]]
-    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
         """Train, and note how long it took."""
         tensors, made = train(None)
         self.seconds = made["seconds"]

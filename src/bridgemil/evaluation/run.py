@@ -104,10 +104,8 @@ class Run:
 
     def _predict(self, model: Model, subject: str, cache: RunCache) -> Prediction:
         """With the features of this subject that other runs have computed, if any."""
-        record, signal = self.used.records[subject], self.used.signal
-        bag = LazyBag((record.n_windows, signal.n_channels, signal.n_times), lambda: self.used.windows(subject))
         model = model.for_subject(self.subjects.rows.get(subject, {}))
-        return model.predict(bag, lambda key, compute: cache.features(key, record.signal_hash, compute))
+        return model.predict(LazyBag.of_subject(self.used, subject, cache))
 
     def _record(self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device) -> None:
         import pandas as pd
