@@ -31,7 +31,7 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, Model, build_encoder, read_model
-from bridgemil.models.features import Encoder
+from bridgemil.models.features import Encoder, Stage1
 from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
 from bridgemil.storage.files import Taken, lock, refuse_link, write_json
 
@@ -323,7 +323,8 @@ class RunCache(FitCache):
         """Where the run resumes from."""
         return self.store.checkpoint(self.identity)
 
-    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
+    @contextmanager
+    def stage1(self) -> Iterator[Stage1]:
         """The stored encoder; whoever comes first trains it while the others wait."""
         from bridgemil.learning.checkpoint import write_tensors
 
@@ -332,12 +333,13 @@ class RunCache(FitCache):
         place = self.store.stage1(identity)
         refuse_link(place.parent, place)
         with self.store.lock(identity):
-            if not place.exists():
-                tensors, made = train(self.store.checkpoint(identity))
+            there = place.exists()
+            kept = Stage1(self.store.encoder_tensors(identity) if there else None, self.store.checkpoint(identity))
+            yield kept
+            if not there and kept.encoder is not None:
                 with self.store.writing("stage1", identity) as folder:
-                    write_tensors(folder / WEIGHTS, tensors)
-                    write_json(folder / NOTE, dict(self.note) | made)
-        return self.store.encoder_tensors(identity)
+                    write_tensors(folder / WEIGHTS, kept.encoder[0])
+                    write_json(folder / NOTE, dict(self.note) | kept.encoder[1])
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """Computed once per subject, stored as an array that is memory-mapped; a second process waits for the first."""

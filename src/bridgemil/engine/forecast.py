@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ from bridgemil.errors import plain
 from bridgemil.learning.settings import BagSettings, with_min_steps
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, encoder_for, fit
-from bridgemil.models.features import Encoder
+from bridgemil.models.features import Stage1
 from bridgemil.parallel import torch_threads
 
 if TYPE_CHECKING:
@@ -107,21 +107,25 @@ def estimate(
 
 
 class _Trial(FitCache):
-    """Every subject has the same features, and the seconds of Stage 1 are noted."""
+    """Every subject has the same features; the Stage 1 encoder is kept."""
 
     def __init__(self, rows: NDArray[np.float32]) -> None:
         super().__init__()
-        self.rows, self.seconds = rows, 0.0
+        self.rows, self.kept = rows, Stage1()
+
+    @property
+    def seconds(self) -> float:
+        """Of Stage 1."""
+        return 0.0 if self.kept.encoder is None else float(self.kept.encoder[1]["seconds"])
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """The rows; nothing is computed."""
         return self.rows
 
-    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
-        """Train, and note how long it took."""
-        tensors, made = train(None)
-        self.seconds = made["seconds"]
-        return tensors, made
+    @contextmanager
+    def stage1(self) -> Iterator[Stage1]:
+        """The encoder to train."""
+        yield self.kept
 
 
 @cache

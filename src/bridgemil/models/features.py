@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 Encoder = tuple[dict[str, "Tensor"], dict[str, Any]]  # weights, and what is known beside them: curve, seconds
 
 
+@dataclass
+class Stage1:
+    """The Stage 1 encoder of a fit, while nobody else trains it: there already, or to be trained and put here."""
+
+    encoder: Encoder | None = None
+    checkpoint: Path | None = None  # to resume from
+
+
 class FitCache:
     """Checkpoints, Stage 1 encoders and features that fits share. This one keeps features only, in memory."""
 
@@ -35,9 +43,10 @@ class FitCache:
         """Where an unfinished fit keeps its checkpoint."""
         return None
 
-    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
-        """The Stage 1 encoder; ``train`` trains it (with a checkpoint to resume from)."""
-        return train(None)
+    @contextmanager
+    def stage1(self) -> Iterator[Stage1]:
+        """The Stage 1 encoder; the caller trains it if it is not there."""
+        yield Stage1()
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """An array computed from one subject's windows alone; ``key`` names how."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.unlabelled import ExtendedCohort, Unlabelled
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models.features import Encoder, Features, FitCache, features_of, prepare_features
+from bridgemil.models.features import Features, FitCache, features_of, prepare_features
 from bridgemil.models.harmonisation import Harmonisation, fit_harmonisation, mapped
 from bridgemil.models.loading import encoder_for, refuse_changed_code
 from bridgemil.models.model import (
@@ -239,17 +238,20 @@ def _stage1(
     watch: Watch | None,
 ) -> tuple[Curve, float]:
     """Load the Stage 1 encoder from the cache, training it first if it is not there; its curve and seconds."""
-    from bridgemil.learning.objectives import train_encoder
+    from bridgemil.learning.loop import train
+    from bridgemil.learning.objectives import create
 
     stage1, backbone = settings.stage1, settings.backbone
     if stage1 is None or backbone is None:
         return [], 0.0
 
-    def train(keep: Path | None) -> Encoder:
-        trained = train_encoder(encoder, backbone, training, stage1, streams, device, keep=keep, watch=watch)
-        return encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
-
-    tensors, note = cache.stage1(train)
+    with cache.stage1() as kept:
+        if kept.encoder is None:
+            streams.start("stage 1 head")
+            learner = create(encoder, backbone, training, stage1, device)
+            trained = train(learner, streams, keep=kept.checkpoint, watch=watch)
+            kept.encoder = encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
+    tensors, note = kept.encoder
     try:
         encoder.load_state_dict(tensors)
     except RuntimeError as error:
