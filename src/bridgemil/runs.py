@@ -81,6 +81,14 @@ def _ids(subjects: Fold, *parts: Sequence[str]) -> list[Any]:
     return ids
 
 
+def fold_of(metadata: Mapping[str, Any]) -> Fold:
+    """The training, validation and test subjects of a run, from the content of its run.json."""
+    kept = {subject: tuple(rows) for subject, rows in (metadata.get("kept") or {}).items()}
+    train, validation, test = (tuple(metadata.get(side) or ()) for side in ("train", "validation", "test"))
+    sites = {site: tuple(own) for site, own in (metadata.get("sites") or {}).items()}
+    return Fold(int(metadata.get("fold") or 1), train, validation, test, kept, sites, metadata.get("rows") or {})
+
+
 # Audit warnings stay with results: each WARN of a cohort's quick audit, and each FAIL that was accepted. They belong to
 # a cohort and a split, not to a run: a finished run is not run again when an audit learns something new.
 AuditWarning = dict[str, str]  # check, level (WARN or FAIL) and message; where several cohorts are shown, cohort

@@ -48,18 +48,7 @@ def absolute(address: str) -> str:
 
 
 def load(address: str) -> Callable[..., Any]:
-    """Import the class or function at an address, from its source as it is now.
-
-    Parameters
-    ----------
-    address
-        ``path/to/file.py:NAME`` or ``package.module:NAME``.
-
-    Raises
-    ------
-    BadUse
-        If the file, the module or the name is missing, the name cannot be called, or the code fails on import.
-    """
+    """Import the class or function at an address, from its source as it is now; ``BadUse`` if that fails."""
     attribute = address.rpartition(":")[2]
     module = _import(address)
     if not hasattr(module, attribute):
@@ -77,10 +66,9 @@ def fingerprint(thing: str | object) -> str:
     Parameters
     ----------
     thing
-        An address, or a class or function. A class or function at the top level of a file has the fingerprint of its
-        source. Others (a closure, a ``partial``, an object of a notebook) may depend on values that are not in any
-        source: they get a fingerprint that holds in this process only, with a warning, so that no stored result of
-        another process is used as theirs.
+        An address, or a class or function. One at the top level of a file has the fingerprint of its source. Others (a
+        closure, a ``partial``, an object of a notebook) may depend on values that are not in any source: they get a
+        fingerprint that holds in this process only, with a warning.
     """
     if isinstance(thing, str):
         if not is_address(thing):
