@@ -24,7 +24,7 @@ from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.subset import CohortSubset
-from bridgemil.models import FitCache, Model, fit
+from bridgemil.models import FitCache, LazyBag, Model, fit
 
 NAMES = {"A": "AD", "C": "HC", "F": "FTD"}
 PAIRS = {pair: {group: NAMES[group] for group in pair.split("-")} for pair in ("A-C", "F-C", "A-C-F", "A-F")}
@@ -96,9 +96,7 @@ def members(cohort: Cohort, length: int | None, split: int, folder: Path, few: b
 
 
 def predicted(model: Model, cohort: Cohort, subject: str, cache: FitCache) -> np.ndarray:
-    signal_hash = cohort.records[subject].signal_hash
-    bag = cohort.windows(subject)
-    return model.predict(bag, lambda key, compute: cache.features(key, signal_hash, compute)).probabilities
+    return model.predict(LazyBag.of_subject(cohort, subject, cache)).probabilities
 
 
 def scores(folds: list[tuple[Logits, np.ndarray, np.ndarray, np.ndarray]]) -> dict[str, tuple[float, float, float]]:

@@ -147,7 +147,7 @@ def used(folder: Path) -> None:
         for identity in store.finished():
             store.model(identity)
         for name in store.names("audits"):
-            store.audit(name)
+            store.record("audits", name)
         store.splits()
 
 

@@ -58,10 +58,10 @@ def machine_memory() -> int | None:
 
 
 def idle_cores() -> int:
-    """The cores this process may use that nobody else keeps busy now; never less than two, where there are two.
+    """The cores this process may use that nobody else keeps busy now (sampled on Linux; all cores elsewhere).
 
-    Sampled over a moment where the system counts it (Linux), all cores elsewhere. Two workers of one thread each take
-    no more than their share of a busy machine, and one alone would leave half of that share unused.
+    Never less than two, where there are two: two workers of one thread each take no more than their share of a busy
+    machine, and one alone would leave half of that share unused.
     """
     most = cores()
     if most <= 2 or (before := _busy_seconds()) is None:
@@ -158,12 +158,8 @@ class Pool:
 
     Parameters
     ----------
-    size
-        How many processes.
-    environments
-        Variables of each process, by its number.
-    setup
-        Called in each process before its first task: imports.
+    size, environments, setup
+        How many processes; variables of each; what each calls before its first task (imports).
     script
         Whether processes import the calling script, which then needs a ``__main__`` guard: only what it registers at
         its top needs that.
@@ -300,12 +296,7 @@ def _end_with_parent() -> None:
 
 
 def each(
-    function: Callable[[Item], Result],
-    items: Sequence[Item],
-    *,
-    jobs: int,
-    label: str,
-    show: bool = True,
+    function: Callable[[Item], Result], items: Sequence[Item], *, jobs: int, label: str, show: bool = True
 ) -> Iterator[tuple[Item, Result]]:
     """Yield ``(item, function(item))`` as results come in, in no fixed order; the first exception stops the rest."""
     from rich.console import Console

@@ -19,26 +19,26 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
 
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
+from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, Model, build_encoder, read_model
+from bridgemil.models.features import Encoder, Stage1
 from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
 from bridgemil.storage.files import Taken, lock, refuse_link, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import nn
 
     from bridgemil.cohort.signal import Signal
 
@@ -56,9 +56,7 @@ ADVICE = "delete the folder it lies in and run again"
 
 def run_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str:
     """Everything that decides a run's result; not the device, threads, paths or the fold's number."""
-    ids: list[Any] = [sorted(subjects.train), sorted(subjects.validation), sorted(subjects.test)]
-    ids += _kept(subjects, {*subjects.train, *subjects.validation, *subjects.test})
-    ids += _harmonised(subjects)
+    ids = _ids(subjects, subjects.train, subjects.validation, subjects.test)
     return digest([settings.changed, cohort_hash, ids, seed, RESULTS_VERSION])[:24]
 
 
@@ -68,20 +66,27 @@ def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: 
         return None
     changed = settings.changed
     network = [changed["backbone"], settings.backbone_options, settings.code]
-    ids: list[Any] = [sorted(subjects.train), *_kept(subjects, set(subjects.train)), *_harmonised(subjects)]
+    ids = _ids(subjects, subjects.train)
     return digest([changed["stage1"], network, cohort_hash, *ids, seed, RESULTS_VERSION])[:24]
 
 
-def _harmonised(subjects: Fold) -> list[Any]:
-    """Who and what decides the harmonisation of features; nothing where there is none."""
-    sites = {site: sorted(own) for site, own in subjects.sites.items()}
-    return [sites, {subject: dict(row) for subject, row in subjects.rows.items()}] if subjects.rows else []
+def _ids(subjects: Fold, *parts: Sequence[str]) -> list[Any]:
+    """These subjects; which of their windows are used, where not all are; what decides a harmonisation of features."""
+    used = {subject for part in parts for subject in part}
+    kept = {subject: list(rows) for subject, rows in subjects.kept.items() if subject in used}
+    ids: list[Any] = [*map(sorted, parts), *([kept] if kept else [])]
+    if subjects.rows:
+        ids.append({site: sorted(own) for site, own in subjects.sites.items()})
+        ids.append({subject: dict(row) for subject, row in subjects.rows.items()})
+    return ids
 
 
-def _kept(subjects: Fold, ids: set[str]) -> list[Any]:
-    """Which windows of these subjects are used; nothing where all are."""
-    kept = {subject: list(rows) for subject, rows in subjects.kept.items() if subject in ids}
-    return [kept] if kept else []
+def fold_of(metadata: Mapping[str, Any]) -> Fold:
+    """The training, validation and test subjects of a run, from the content of its run.json."""
+    kept = {subject: tuple(rows) for subject, rows in (metadata.get("kept") or {}).items()}
+    train, validation, test = (tuple(metadata.get(side) or ()) for side in ("train", "validation", "test"))
+    sites = {site: tuple(own) for site, own in (metadata.get("sites") or {}).items()}
+    return Fold(int(metadata.get("fold") or 1), train, validation, test, kept, sites, metadata.get("rows") or {})
 
 
 # Audit warnings stay with results: each WARN of a cohort's quick audit, and each FAIL that was accepted. They belong to
@@ -113,11 +118,6 @@ class RunStore:
 
     root: Path
 
-    @property
-    def unfinished(self) -> Path:
-        """Where checkpoints and folders being written are; made if it is not there."""
-        return self._made("unfinished")
-
     def run(self, identity: str) -> Path:
         """Where a finished run is."""
         return self.root / "runs" / identity
@@ -130,6 +130,22 @@ class RunStore:
         """Where the features of one subject are, computed or not."""
         return self.root / "features" / digest(key)[:24] / signal_hash[:32]
 
+    def checkpoint(self, identity: str) -> Path:
+        """Where an unfinished loop keeps its state."""
+        return self.unfinished / f"{identity}.safetensors"
+
+    @property
+    def unfinished(self) -> Path:
+        """Where checkpoints and folders being written are; made if it is not there."""
+        return self._made("unfinished")
+
+    def names(self, part: str) -> list[str]:
+        """What is in one of the folder's parts."""
+        folder = self.root / part
+        refuse_link(folder)
+        entries = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        return sorted(name for name in entries if not name.startswith("."))
+
     def is_done(self, identity: str) -> bool:
         """Whether the run is finished."""
         return (self.run(identity) / MANIFEST).is_file()
@@ -138,31 +154,19 @@ class RunStore:
         """The identities of all finished runs: a run's folder is there only when it is complete."""
         return {name for name in self.names("runs") if IDENTITY.fullmatch(name)}
 
-    def checkpoint(self, identity: str) -> Path:
-        """Where an unfinished loop keeps its state."""
-        return self.unfinished / f"{identity}.safetensors"
-
-    @contextmanager
-    def lock(self, identity: str) -> Iterator[None]:
-        """Wait until nobody else works on this run or encoder; a dead owner holds nothing."""
-
-        def told() -> None:
-            message = f"{self.root}: another process is doing {identity}; waiting for it"
-            warnings.warn(message, BridgeMILWarning, stacklevel=5)
-
-        with lock(self.lock_file(identity), told=told):
-            yield
-
     def lock_file(self, name: str) -> Path:
         """The lock of a run, an encoder or another piece of work; the empty files stay, out of sight."""
         return self._made(".locks") / f"{name}.lock"
+
+    def lock(self, identity: str) -> AbstractContextManager[None]:
+        """Wait until nobody else works on this run or encoder; a dead owner holds nothing."""
+        return lock(self.lock_file(identity), told=f"{self.root}: another process is doing {identity}; waiting for it")
 
     @contextmanager
     def writing(self, part: str, identity: str) -> Iterator[Path]:
         """The folder of a run or encoder to fill; it takes its place when it is complete, and its checkpoint goes."""
         refuse_link(self.root / part)
-        final = self.root / part / identity
-        with new_artifact(final, KINDS[part], self.unfinished / f"{identity}.folder") as folder:
+        with new_artifact(self.root / part / identity, KINDS[part], self.unfinished / f"{identity}.folder") as folder:
             yield folder
         self.checkpoint(identity).unlink(missing_ok=True)
 
@@ -204,41 +208,44 @@ class RunStore:
         """The content of model.json."""
         return self.artifact("runs", identity).json("model.json")
 
-    def encoder_tensors(self, identity: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The weights of a Stage 1 encoder, and its metadata: seconds, curve, training subjects."""
-        from bridgemil.learning.checkpoint import read_tensors
-
-        metadata = self.encoder_metadata(identity)  # compares the weights with their checksum
-        return read_tensors(self.stage1(identity) / WEIGHTS), metadata
-
     def encoder_metadata(self, identity: str) -> dict[str, Any]:
-        """What is known of a Stage 1 encoder beside its weights."""
+        """What is known of a Stage 1 encoder beside its weights, which are compared with their checksum."""
         artifact = self.artifact("stage1", identity)
         artifact.path(WEIGHTS)
         return artifact.json(NOTE)
+
+    def encoder_tensors(self, identity: str) -> Encoder:
+        """The weights of a Stage 1 encoder, and its metadata: seconds, curve, training subjects."""
+        from bridgemil.learning.checkpoint import read_tensors
+
+        metadata = self.encoder_metadata(identity)
+        return read_tensors(self.stage1(identity) / WEIGHTS), metadata
 
     def encoder(self, identity: str, settings: Settings, signal: Signal) -> nn.Module:
         """The Stage 1 encoder of this identity; ``settings`` and ``signal`` are those of a run that started from it."""
         return build_encoder(self.encoder_tensors(identity)[0], settings, signal)
 
+    def record(self, part: str, name: str) -> dict[str, Any]:
+        """The content of a split, ensemble or audit."""
+        return self.artifact(part, name).json(RECORD)
+
+    def note(self, part: str, name: str, content: Mapping[str, Any]) -> None:
+        """Write a split, ensemble or audit."""
+        with new_artifact(self._made(part) / name, KINDS[part]) as folder:
+            write_json(folder / RECORD, content)
+
     def note_split(self, cohort_hash: str, plan: FoldPlan, found: Sequence[AuditWarning] = ()) -> None:
         """Record a split that runs here follow, so that a report can tell which runs belong together.
 
-        Parameters
-        ----------
-        cohort_hash, plan
-            What is split, and how.
-        found
-            Audit warnings of this cohort and split. They stay, and are those of every result on it, also of runs that
-            were finished before the warning was known or the risk accepted.
+        The audit warnings ``found`` of this cohort and split stay, and are those of every result on it, also of runs
+        that were finished before the warning was known or the risk accepted.
         """
-        name = _split_name(cohort_hash, plan.hash)
-        before = self.warnings(cohort_hash, plan.hash)
+        name, before = _split_name(cohort_hash, plan.hash), self.warnings(cohort_hash, plan.hash)
         if name in self.names("splits") and merged(before, found) == before:
             return
         with lock(self.lock_file(name)):  # two calls at once may each find something
             every = merged(self.warnings(cohort_hash, plan.hash), found)
-            self._note("splits", name, plan.for_json() | {"cohort": cohort_hash, "warnings": every})
+            self.note("splits", name, plan.for_json() | {"cohort": cohort_hash, "warnings": every})
 
     def warnings(self, cohort_hash: str, split_hash: str) -> list[AuditWarning]:
         """The audit warnings of a cohort and split; none where the split was not recorded."""
@@ -253,7 +260,7 @@ class RunStore:
     def note_ensemble(self, settings: Settings) -> None:
         """Record an ensemble whose members are run here, so that a report can show it."""
         if settings.hash[:24] not in self.names("ensembles"):
-            self._note("ensembles", settings.hash[:24], settings.model_dump(mode="json"))
+            self.note("ensembles", settings.hash[:24], settings.model_dump(mode="json"))
 
     def ensembles(self) -> list[Settings]:
         """The ensembles that were planned here."""
@@ -266,24 +273,6 @@ class RunStore:
                 raise BadData(f"{place}: is no ensemble of this version's methods; delete it and run again") from None
         return found
 
-    def note_audit(self, name: str, cohort_hash: str, findings: list[dict[str, Any]]) -> None:
-        """Keep the quick audit of a cohort, unless it is there."""
-        if name not in self.names("audits"):
-            self._note("audits", name, {"cohort": cohort_hash, "findings": findings})
-
-    def audit(self, name: str) -> list[dict[str, Any]]:
-        """The findings of one of the audits."""
-        findings: list[dict[str, Any]] = self.record("audits", name)["findings"]
-        return findings
-
-    def record(self, part: str, name: str) -> dict[str, Any]:
-        """The content of a split, ensemble or audit."""
-        return self.artifact(part, name).json(RECORD)
-
-    def _note(self, part: str, name: str, content: Mapping[str, Any]) -> None:
-        with new_artifact(self._made(part) / name, KINDS[part]) as folder:
-            write_json(folder / RECORD, content)
-
     def failures(self) -> list[dict[str, Any]]:
         """What is recorded of runs that failed: ``experiment``, ``error``."""
         files = [self.root / "failed" / name for name in self.names("failed")]
@@ -291,13 +280,6 @@ class RunStore:
             return [json.loads(file.read_text("utf-8")) for file in files]
         except (OSError, ValueError) as error:
             raise BadData(f"{self.root / 'failed'}: a record cannot be read ({error}); delete it") from None
-
-    def names(self, part: str) -> list[str]:
-        """What is in one of the folder's parts."""
-        folder = self.root / part
-        refuse_link(folder)
-        entries = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        return sorted(name for name in entries if not name.startswith("."))
 
     def _made(self, part: str) -> Path:
         """One of the folder's parts, made if it is not there."""
@@ -329,20 +311,28 @@ def open_store(root: str | Path) -> RunStore:
 
 @dataclass(frozen=True)
 class RunCache(FitCache):
-    """What a fit keeps and shares in a folder of runs: its checkpoint, Stage 1 encoders, features."""
+    """What fits keep and share in a folder of runs: checkpoints, Stage 1 encoders, features (of no run: features)."""
 
     store: RunStore
-    identity: str
-    stage1_identity: str | None
-    note: Mapping[str, Any]  # to write beside a Stage 1 encoder
+    identity: str = ""
+    stage1_identity: str | None = None
+    note: Mapping[str, Any] = field(default_factory=dict)  # to write beside a Stage 1 encoder
+
+    @classmethod
+    def of_run(cls, store: RunStore, settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> Self:
+        """The cache of the run with these settings."""
+        note: dict[str, Any] = {"seed": seed, "cohort": cohort_hash, "train": sorted(subjects.train)}
+        if settings.stage1 is not None:
+            note |= {"settings": settings.stage1.model_dump(mode="json"), "backbone": settings.backbone}
+        identity = run_identity(settings, cohort_hash, subjects, seed)
+        return cls(store, identity, stage1_identity(settings, cohort_hash, subjects, seed), note)
 
     def checkpoint(self) -> Path:
         """Where the run resumes from."""
         return self.store.checkpoint(self.identity)
 
-    def stage1(
-        self, train: Callable[[Path | None], tuple[dict[str, Tensor], dict[str, Any]]]
-    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    @contextmanager
+    def stage1(self) -> Iterator[Stage1]:
         """The stored encoder; whoever comes first trains it while the others wait."""
         from bridgemil.learning.checkpoint import write_tensors
 
@@ -351,12 +341,13 @@ class RunCache(FitCache):
         place = self.store.stage1(identity)
         refuse_link(place.parent, place)
         with self.store.lock(identity):
-            if not place.exists():
-                tensors, made = train(self.store.checkpoint(identity))
+            there = place.exists()
+            kept = Stage1(self.store.encoder_tensors(identity) if there else None, self.store.checkpoint(identity))
+            yield kept
+            if not there and kept.encoder is not None:
                 with self.store.writing("stage1", identity) as folder:
-                    write_tensors(folder / WEIGHTS, tensors)
-                    write_json(folder / NOTE, dict(self.note) | made)
-        return self.store.encoder_tensors(identity)
+                    write_tensors(folder / WEIGHTS, kept.encoder[0])
+                    write_json(folder / NOTE, dict(self.note) | kept.encoder[1])
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """Computed once per subject, stored as an array that is memory-mapped; a second process waits for the first."""

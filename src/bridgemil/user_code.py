@@ -29,7 +29,7 @@ from bridgemil.errors import BadUse, BridgeMILWarning, did_you_mean
 
 PACKAGES = ("braindecode", "spd_learn")  # their models have names of the same form
 _IMPORTED: dict[str, dict[Path, bytes]] = {}  # by module: the sources with which it was imported
-_TOKENS: list[tuple[object, str]] = []  # objects without source, and the fingerprint they have in this process
+_TOKENS: dict[int, tuple[object, str]] = {}  # by id: objects without source, and their fingerprint in this process
 
 
 def is_address(name: str) -> bool:
@@ -48,27 +48,16 @@ def absolute(address: str) -> str:
 
 
 def load(address: str) -> Callable[..., Any]:
-    """Import the class or function at an address, from its source as it is now.
-
-    Parameters
-    ----------
-    address
-        ``path/to/file.py:NAME`` or ``package.module:NAME``.
-
-    Raises
-    ------
-    BadUse
-        If the file, the module or the name is missing, the name cannot be called, or the code fails on import.
-    """
+    """Import the class or function at an address, from its source as it is now; ``BadUse`` if that fails."""
     attribute = address.rpartition(":")[2]
     module = _import(address)
     if not hasattr(module, attribute):
         known = [name for name, value in vars(module).items() if callable(value)]
         raise BadUse(f"{address}: it has no {attribute}{did_you_mean(attribute, known)}")
-    thing = getattr(module, attribute)
+    thing: Callable[..., Any] = getattr(module, attribute)
     if not callable(thing):
         raise BadUse(f"{address}: {attribute} must be a class or a function, it is {type(thing).__name__}")
-    return thing  # type: ignore[no-any-return]
+    return thing
 
 
 def fingerprint(thing: str | object) -> str:
@@ -77,10 +66,9 @@ def fingerprint(thing: str | object) -> str:
     Parameters
     ----------
     thing
-        An address, or a class or function. A class or function at the top level of a file has the fingerprint of its
-        source. Others (a closure, a ``partial``, an object of a notebook) may depend on values that are not in any
-        source: they get a fingerprint that holds in this process only, with a warning, so that no stored result of
-        another process is used as theirs.
+        An address, or a class or function. One at the top level of a file has the fingerprint of its source. Others (a
+        closure, a ``partial``, an object of a notebook) may depend on values that are not in any source: they get a
+        fingerprint that holds in this process only, with a warning.
     """
     if isinstance(thing, str):
         if not is_address(thing):
@@ -91,10 +79,8 @@ def fingerprint(thing: str | object) -> str:
         if getattr(module, "__file__", None) is None or "<" in attribute or getattr(module, attribute, None) != thing:
             return _token(thing, attribute)
         file = Path(str(getattr(module, "__file__", "")))
-    folder = _folder(file)
-    parts = sorted(
-        ("" if path == file else os.path.relpath(path, folder), code) for path, code in _sources(file, attribute)
-    )
+    folder, sources = _folder(file), _sources(file, attribute)
+    parts = sorted(("" if path == file else os.path.relpath(path, folder), code) for path, code in sources)
     return hashlib.sha256(repr((parts, attribute)).encode()).hexdigest()
 
 
@@ -122,11 +108,10 @@ def _import(address: str) -> ModuleType:
     if not is_user_file(file):
         return importlib.import_module(address.rpartition(":")[0])
     folder = _folder(file)
-    parts = file.relative_to(folder).with_suffix("").parts
+    parts, sources = file.relative_to(folder).with_suffix("").parts, dict(_sources(file, address))
     name = ".".join(parts).removesuffix(".__init__")
     if len(parts) == 1:  # a name of its own: two folders may each have a net.py
         name = f"bridgemil_user_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
-    sources = dict(_sources(file, address))
     if name in sys.modules and _IMPORTED.get(name) == sources:
         return sys.modules[name]
     for top in {name, *(path.relative_to(folder).parts[0].removesuffix(".py") for path in sources)}:
@@ -224,14 +209,11 @@ def _imported(path: Path, code: bytes, address: str) -> Iterator[str]:
 
 def _token(thing: object, name: str) -> str:
     """A fingerprint of an object that no source describes; the same object has the same one in this process."""
-    for known, token in _TOKENS:
-        if known is thing:
-            return token
-    warnings.warn(
-        f"{name} is not at the top level of a file, so an edit of it cannot be recognised: its results are not reused "
-        "by other processes. Define it in a file and name it by its address, path/to/file.py:NAME",
-        BridgeMILWarning,
-        stacklevel=3,
-    )
-    _TOKENS.append((thing, secrets.token_hex(32)))
-    return _TOKENS[-1][1]
+    if id(thing) not in _TOKENS:
+        message = (
+            f"{name} is not at the top level of a file, so an edit of it cannot be recognised: its results are not "
+            "reused by other processes. Define it in a file and name it by its address, path/to/file.py:NAME"
+        )
+        warnings.warn(message, BridgeMILWarning, stacklevel=3)
+        _TOKENS[id(thing)] = thing, secrets.token_hex(32)  # kept, so that no other object gets its id
+    return _TOKENS[id(thing)][1]

@@ -21,14 +21,8 @@ from bridgemil.storage.files import refuse_link
 OWN_FILES = {"inspect.png"}  # what `bridgemil inspect` puts beside a cohort's files
 
 
-@dataclass(frozen=True)
-class Place:
-    """A folder that must be an artifact."""
-
-    folder: Path
-    kind: str
-    advice: str
-    parent: Artifact | None = None  # whose manifest lists this one's
+# A folder that must be an artifact: its kind, what to do if it is damaged, and whose manifest lists its own.
+Place = tuple[Path, str, str, Artifact | None]
 
 
 @dataclass
@@ -71,8 +65,9 @@ def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
     """
     folder = Path(path) if os.path.lexists(path) else bundles.locate(path)
     kind = kind_of(folder)
-    if kind == "runs" and _is_study(folder):
-        folder = folder / "runs"
+    below = folder / "runs"  # a study has its runs one level deeper
+    if kind == "runs" and (below / "runs").is_dir() and not below.is_symlink() and not RunStore(folder).finished():
+        folder = below
     report = VerificationReport(kind, folder)
     try:
         places = list(_places(folder, kind))
@@ -83,7 +78,7 @@ def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
         report.checked += 1
         report.findings += findings
         report.remarks += remarks
-    if kind == "runs" and not any(place.kind in ("run", "encoder", "features") for place in places):
+    if kind == "runs" and not {"run", "encoder", "features"} & {stored for _, stored, *_ in places}:
         report.is_empty = True
         report.remarks.append("runs: no finished run, encoder or feature is there: nothing could be compared")
     if kind == "bundle" and not report.findings:
@@ -102,25 +97,20 @@ def kind_of(folder: Path) -> str:
     raise BadUse(f"{folder}: is not a cohort, a folder of runs or a bundle (by the files in it); name one of these")
 
 
-def _is_study(folder: Path) -> bool:
-    """Whether a folder has its runs one level deeper, as a study writes them."""
-    below = folder / "runs"
-    return (below / "runs").is_dir() and not below.is_symlink() and not RunStore(folder).finished()
-
-
 def _compare(place: Place) -> tuple[list[str], list[str]]:
     """What is wrong with an artifact, and which files do not belong to it."""
+    folder, kind, advice, parent = place
     try:
-        if place.parent is not None:
-            place.parent.path((place.folder / MANIFEST).relative_to(place.parent.root).as_posix())
-        named = place.kind not in (cohorts.KIND, bundles.KIND)  # those may be renamed
-        artifact = Artifact.open(place.folder, place.kind, place.advice, named=named)
+        if parent is not None:
+            parent.path((folder / MANIFEST).relative_to(parent.root).as_posix())
+        named = kind not in (cohorts.KIND, bundles.KIND)  # those may be renamed
+        artifact = Artifact.open(folder, kind, advice, named=named)
     except BadData as error:
         return [str(error)], []
     findings, remarks = artifact.verify(), []
     for name in artifact.strangers():
         try:
-            regular_file(place.folder, name, place.advice)
+            regular_file(folder, name, advice)
         except BadData as error:
             findings.append(str(error))
         else:
@@ -131,15 +121,15 @@ def _compare(place: Place) -> tuple[list[str], list[str]]:
 def _places(folder: Path, kind: str) -> Iterator[Place]:
     """The artifacts of a cohort (its subjects'), a bundle or a folder of runs."""
     if kind == "bundle":
-        yield Place(folder, bundles.KIND, bundles.ADVICE)
+        yield folder, bundles.KIND, bundles.ADVICE, None
     elif kind == "cohort":
-        yield Place(folder, cohorts.KIND, cohorts.ADVICE)
+        yield folder, cohorts.KIND, cohorts.ADVICE, None
         try:
             artifact, subjects = cohorts.open_cohort(folder), Cohort.open(folder).subjects
         except BadData:
             return  # what is wrong with the cohort's own files is found there
         for subject in subjects:
-            yield Place(cohorts.subject_folder(folder, subject), cohorts.SUBJECT_KIND, cohorts.ADVICE, artifact)
+            yield cohorts.subject_folder(folder, subject), cohorts.SUBJECT_KIND, cohorts.ADVICE, artifact
     else:
         refuse_link(*(folder / part for part in PARTS))
         store = RunStore(folder)
@@ -147,7 +137,7 @@ def _places(folder: Path, kind: str) -> Iterator[Place]:
         for part, stored in KINDS.items():
             for name in store.names(part):
                 for inner in store.names(f"{part}/{name}") if part == "features" else [""]:
-                    yield Place(folder / part / name / inner, stored, ADVICE)
+                    yield folder / part / name / inner, stored, ADVICE, None
 
 
 def _load(folder: Path, report: VerificationReport) -> None:

@@ -15,12 +15,11 @@ import pytest
 
 from bridgemil import methods
 from bridgemil.audit import CHECKS, AuditInput, AuditOptions, audit, provenance, quick, recomputed
-from bridgemil.audit.provenance import fold_of
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.learning import checkpoint
 from bridgemil.models import fit
-from bridgemil.runs import RunStore, run_identity
+from bridgemil.runs import RunStore, fold_of, run_identity
 from leaky import edit, made, resealed, signals
 
 METHODS = {"bandpower": {}, "bridgemil": {"stage1.epochs": 1, "stage2.epochs": 2}, "tangent": {}}

@@ -176,6 +176,16 @@ def test_unused_encoders_and_features_go_and_used_ones_stay(store: RunStore) -> 
     run(cohort, "bandpower", store.root)  # nothing is missed
 
 
+def test_encoders_of_harmonised_runs_stay(store: RunStore) -> None:
+    made = people(12, windows=2)
+    bags, site = [made.windows(subject) for subject in made.subjects], {"site": list("AABB") * 3}
+    cohort = Cohort.from_arrays(bags, made.labels, sfreq=200, channels=made.channels, columns=site, burn_in=0)
+    settings = QUICK | {"site_adjust": "people"}
+    how = {"budget": "demo", "folds": 3, "progress": False, "baselines": False, "out": store.root}
+    evaluate(cohort, "bridgemil", "covariance", settings=settings, **how)
+    assert "Stage 1 encoders" not in leftovers(store, unused=True).parts
+
+
 def test_the_command_says_what_goes_and_a_dry_run_touches_nothing(store: RunStore, tmp_path: Path) -> None:
     run(people(6, windows=2), "bandpower", store.root)
     store.checkpoint("bbbb").write_bytes(b"1" * 200_000)

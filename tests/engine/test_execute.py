@@ -146,7 +146,7 @@ def test_each_persons_features_are_computed_once_and_two_processes_share_the_wor
     people_hashes = [f"{i:032x}" for i in range(12)]
 
     def fit() -> None:
-        cache = RunCache(store, "", None, {})
+        cache = RunCache(store)
 
         def compute(who: str) -> np.ndarray:
             computed.append((threading.current_thread().name, who))

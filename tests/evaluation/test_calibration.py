@@ -12,7 +12,6 @@ from bridgemil.evaluation import calibration
 from bridgemil.evaluation.calibration import (
     FITTERS,
     Temperature,
-    Unchanged,
     calibration_error,
     cross_calibrated,
     cross_fitted,
@@ -165,6 +164,6 @@ def test_a_damaged_calibration_is_a_sentence(content: dict, words: str) -> None:
 def test_cross_fitting_with_one_fold_leaves_it_alone() -> None:
     p, y, _ = people(20)
     assert np.array_equal(cross_fitted(fit_temperature, p, y, np.zeros(20, dtype=int)), p)
-    assert log_loss(Unchanged()(p), y) == log_loss(p, y)
+    assert log_loss(calibration.Calibration()(p), y) == log_loss(p, y)
     assert isinstance(fit_isotonic(p, y), calibration.Isotonic)
     assert Temperature(1.0)(p) == pytest.approx(p)

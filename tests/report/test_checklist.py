@@ -16,7 +16,8 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
-from bridgemil.evaluation.metrics import calibration_summary, score_intervals
+from bridgemil.evaluation.calibration import calibration_summary
+from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.report.benchmark import BenchmarkReport, build
 from bridgemil.report.checklist import Checklist, Entry, Section, build_checklist, domain_of, markdown, texts
 from bridgemil.report.pages.checks import checklist_page

@@ -17,8 +17,7 @@ from bridgemil.cohort.signal import CLINICAL_BANDS
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.run import Run
 from bridgemil.methods import for_cohort
-from bridgemil.models import fit
-from bridgemil.models.model import in_memory
+from bridgemil.models import LazyBag, fit
 from bridgemil.report.explanation import Person, Ranking, Removal, explain, removal_test
 from bridgemil.report.held_out import band_shares, find, observed_frequency, reliability_warnings
 from bridgemil.report.scalp import electrode_table, haufe, pair_table, scalp_maps
@@ -67,10 +66,10 @@ def test_a_windows_share_in_tangents_score_is_exact(explained: RunStore) -> None
 
 
 def test_models_of_the_same_features_share_one_array(explained: RunStore) -> None:
-    person, remember = find(explained, WHO, method="attention").person, in_memory()
+    bag = LazyBag.of(find(explained, WHO, method="attention").person.bag)
     for method in ("attention", "tangent"):
         model = find(explained, WHO, method=method).model()
-        first, second = (read(model, person.bag, remember) for _ in range(2))
+        first, second = (read(model, bag) for _ in range(2))
         first.weights()
         assert np.shares_memory(first.features, second.features)
         assert first.features.dtype == np.float32

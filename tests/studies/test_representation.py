@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,10 +30,11 @@ BACKBONES = ["eegnet", "covariance"]  # one of windows, one with a front end
 class Remembers(FitCache):
     """Keeps the Stage 1 encoder that a fit in memory trained."""
 
-    def stage1(self, train: Callable[..., Any]) -> Any:
-        tensors, note = train(None)
-        self.tensors = {name: value.clone() for name, value in tensors.items()}
-        return tensors, note
+    @contextmanager
+    def stage1(self) -> Iterator[Any]:
+        with super().stage1() as kept:
+            yield kept
+        self.tensors = {name: value.clone() for name, value in kept.encoder[0].items()}
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)

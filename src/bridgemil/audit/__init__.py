@@ -194,16 +194,18 @@ def guard(
 
 def keep(cohort: Cohort, runs: str | Path) -> None:
     """Store the quick audit of a cohort, if this process did it, in the folder of its runs: resuming is then fast."""
-    key = _key(cohort)
-    if key in _AUDITED:
-        RunStore(Path(runs)).note_audit(key, cohort.hash, [finding.to_dict() for finding in _AUDITED[key]])
+    key, store = _key(cohort), RunStore(Path(runs))
+    if key in _AUDITED and key not in store.names("audits"):
+        findings = [finding.to_dict() for finding in _AUDITED[key]]
+        store.note("audits", key, {"cohort": cohort.hash, "findings": findings})
 
 
 def _quick(cohort: Cohort, runs: str | Path | None, watch: Callable[[str], None] | None = None) -> list[Finding]:
     """The findings of ``cheap``: of this process, of RUNS/audits, or computed now."""
     key = _key(cohort)
     if key not in _AUDITED and runs is not None and key in RunStore(Path(runs)).names("audits"):
-        _AUDITED[key] = [Finding(**finding) for finding in RunStore(Path(runs)).audit(key)]
+        stored = RunStore(Path(runs)).record("audits", key)["findings"]
+        _AUDITED[key] = [Finding(**finding) for finding in stored]
     if key not in _AUDITED:
         if watch is not None:
             watch("the cohort" if cohort.path is None else cohort.path.name)

@@ -16,7 +16,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.methods import Settings
 from bridgemil.models import Model, fit
-from bridgemil.models.fitting import FitCache
+from bridgemil.models.features import FitCache, LazyBag
 
 NAME = "permutation"
 BACKBONE, BUDGET = "eegnet", "demo"  # of a network, the fastest
@@ -96,5 +96,4 @@ def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Gen
 
 def cached_probabilities(model: Model, cohort: Cohort, subject: str, cache: FitCache) -> NDArray[np.float64]:
     """A model's probabilities for one subject (K,), from cached features where there are any."""
-    signal_hash, bag = cohort.records[subject].signal_hash, cohort.windows(subject)
-    return model.predict(bag, lambda key, compute: cache.features(key, signal_hash, compute)).probabilities
+    return model.predict(LazyBag.of_subject(cohort, subject, cache)).probabilities

@@ -7,10 +7,9 @@ from typing import Any
 
 from bridgemil.audit.findings import Finding, pass_or_fail
 from bridgemil.audit.inputs import AuditInput, first_line
-from bridgemil.cohort.folds import Fold
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
-from bridgemil.runs import RESULTS_VERSION, run_identity, stage1_identity
+from bridgemil.runs import RESULTS_VERSION, fold_of, run_identity, stage1_identity
 
 AGAIN = "delete these runs and run the same command again"
 
@@ -29,14 +28,6 @@ def check(inputs: AuditInput) -> list[Finding]:
         message = f"None of the {n} runs there is of this cohort." if n else "There are no finished runs."
         return [*damaged, Finding("provenance", "SKIP", message)]
     return [*damaged, _predicted(inputs), _selection(inputs), _stage1(inputs)]
-
-
-def fold_of(metadata: Mapping[str, Any]) -> Fold:
-    """The training, validation and test subjects of a run, from the content of its run.json."""
-    kept = {subject: tuple(rows) for subject, rows in (metadata.get("kept") or {}).items()}
-    train, validation, test = (tuple(metadata.get(side) or ()) for side in ("train", "validation", "test"))
-    sites = {site: tuple(own) for site, own in (metadata.get("sites") or {}).items()}
-    return Fold(int(metadata.get("fold") or 1), train, validation, test, kept, sites, metadata.get("rows") or {})
 
 
 def _predicted(inputs: AuditInput) -> Finding:

@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput, first_line
 from bridgemil.audit.permutation import cached_probabilities
-from bridgemil.audit.provenance import fold_of
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.models import BaselineModel, NetworkModel, fit
-from bridgemil.models.fitting import FitCache
-from bridgemil.runs import RESULTS_VERSION, RunStore, read_features
+from bridgemil.models.features import FitCache
+from bridgemil.runs import RESULTS_VERSION, RunStore, fold_of, read_features
 
 NAME = "recomputed"
 CLOSE = 1e-4  # tolerance of probabilities and scales: other machines round differently

@@ -40,7 +40,7 @@ from bridgemil.models import (
 from bridgemil.parallel import device_of, torch_threads
 from bridgemil.report.characteristics import class_rows
 from bridgemil.report.window_values import leaves
-from bridgemil.runs import RunCache, RunStore, open_store, run_identity, stage1_identity
+from bridgemil.runs import RunCache, RunStore, open_store
 from bridgemil.storage.artifact import digest
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def train(
 
 def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | None:
     """Mean over windows of the named features of each subject, shape (S, F); those of a baseline if there is one."""
-    cache = RunCache(runs, "", None, {})
+    cache = RunCache(runs)
     for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
         if isinstance(leaf, BaselineModel) and leaf.baseline.feature_names:
             return np.stack([features_of(cache, leaf.features, cohort, who) for who in cohort.subjects])
@@ -199,12 +199,9 @@ def _single(
 
     def cache(member: Settings) -> RunCache:
         subjects = Fold(0, *roles(member, train, plan.folds[0]), ())
-        identity = run_identity(member, cohort.hash, subjects, seed)
-        identities.append(identity)
-        note: dict[str, Any] = {"seed": seed, "cohort": cohort.hash, "train": sorted(subjects.train)}
-        if member.stage1 is not None:
-            note |= {"settings": member.stage1.model_dump(mode="json"), "backbone": member.backbone}
-        return RunCache(runs, identity, stage1_identity(member, cohort.hash, subjects, seed), note)
+        made = RunCache.of_run(runs, member, cohort.hash, subjects, seed)
+        identities.append(made.identity)
+        return made
 
     model = fit_whole(cohort, train, plan.folds[0], settings, seed, device=device, cache=cache, unlabelled=unlabelled)
     for identity in identities:

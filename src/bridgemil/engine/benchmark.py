@@ -79,9 +79,7 @@ def benchmark(
     where
         This machine's idle cores by default.
     progress
-        Show progress on standard error.
-    expected
-        The forecast of the runs, if ``expect`` was asked before.
+        Show progress on standard error; ``expected`` is the forecast, if ``expect`` was asked before.
     """
     where = where or Where()
     open_store(grid_plan.store.root)
@@ -99,15 +97,7 @@ def benchmark(
 
 
 def expect(grid_plan: Plan, where: Where) -> Forecast:
-    """Forecast what remains of a plan.
-
-    Parameters
-    ----------
-    grid_plan
-        From ``plan``.
-    where
-        On what it will run.
-    """
+    """Forecast what remains of a plan on this machine or cluster."""
     device = device_of(where.device if where.engine != "ray" else "auto")
     expected = forecast(grid_plan, device, where.threads)
     expected.at_once = where.at_once(expected.memory)

@@ -7,12 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridgemil.cohort.folds import Fold
 from bridgemil.engine.benchmark import collect
 from bridgemil.engine.execute import only_scheduler
 from bridgemil.errors import BridgeMILError, one_of
 from bridgemil.methods import Settings, short_name
-from bridgemil.runs import PARTS, RunStore, stage1_identity
+from bridgemil.runs import PARTS, RunStore, fold_of, stage1_identity
 from bridgemil.storage.files import Taken, lock, refuse_link, remove
 
 
@@ -54,7 +53,7 @@ def leftovers(
     unfinished: bool = False,
     unused: bool = False,
 ) -> Leftovers:
-    """What may go.
+    """What may go; what a living process works on stays.
 
     Parameters
     ----------
@@ -62,15 +61,11 @@ def leftovers(
         The folder of runs.
     methods, backbones, budgets
         Finished runs of these go; a run must fit all that are given.
-    failed
-        The records of failed runs, and what was left of them.
-    unfinished
-        Checkpoints too: interrupted runs would start from the beginning.
+    failed, unfinished
+        The records of failed runs and what was left of them; checkpoints, so that interrupted runs start again.
     unused
         Stage 1 encoders that no run left here was trained from, and all stored features (they are computed again when
         needed).
-
-    What a living process works on stays.
     """
     refuse_link(*(store.root / part for part in PARTS))
     going = Leftovers()
@@ -127,13 +122,8 @@ def _chosen(store: RunStore, wanted: Mapping[str, Sequence[str]]) -> set[str]:
 def _encoder(store: RunStore, identity: str) -> str | None:
     """The Stage 1 encoder that a run was trained from."""
     metadata = store.metadata(identity)
-    train, validation, test = (tuple(metadata[part]) for part in ("train", "validation", "test"))
-    kept = {subject: tuple(rows) for subject, rows in metadata.get("kept", {}).items()}
-    fold, settings = (
-        Fold(metadata["fold"], train, validation, test, kept),
-        Settings.model_validate(metadata["settings"]),
-    )
-    return stage1_identity(settings, metadata["cohort"]["hash"], fold, metadata["seed"])
+    settings, cohort = Settings.model_validate(metadata["settings"]), metadata["cohort"]["hash"]
+    return stage1_identity(settings, cohort, fold_of(metadata), metadata["seed"])
 
 
 def _identity(entry: Path) -> str:

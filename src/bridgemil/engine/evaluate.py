@@ -101,20 +101,22 @@ def cross_validate(
     main = Experiment(cohort, plan, settings, protocol.seed_list, pretrain_on=second)
     compared, missing = _baselines(main) if baselines else ({}, {})
     device_of(where.device)  # a device that is not there is better noticed before the audit
-    with _store(out) as store:
+    temporary = tempfile.TemporaryDirectory(prefix="bridgemil-") if out is None else nullcontext(str(out))
+    with temporary as folder:
+        store = RunStore(Path(folder))
         work = Plan([main, *compared.values()], store)
         with _workers(work, where) as workers:
-            watch = say_auditing if progress else None
-            found = guard({cohort: [main.split]}, out, protocol.accept_risk, watch)[cohort.hash]
+            say = say_auditing if progress else None
+            found = guard({cohort: [main.split]}, out, protocol.accept_risk, say)[cohort.hash]
             open_store(store.root)
             keep(cohort, store.root)
             work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
             work.note()
             where, expected = _settled(work, where, progress, workers)
-            if progress and expected is not None:
-                sys.stderr.write(f"{expected}\n")
-            ours = {job.identity for seed in main.seeds for job in main.jobs(seed)}
             shown = expected if progress else None
+            if shown is not None:
+                sys.stderr.write(f"{shown}\n")
+            ours = {job.identity for seed in main.seeds for job in main.jobs(seed)}
             failed = execute(work, where, shown, required=ours, workers=workers).failed
         for name, experiment in list(compared.items()):
             errors = [failed[job.identity] for job in experiment.jobs(0) if job.identity in failed]
@@ -162,11 +164,17 @@ def _workers(work: Plan, where: Where) -> Iterator[Pool | None]:
 
 
 def _alone(work: Plan, where: Where) -> bool:
-    """Whether the runs are done in this process, however long they take."""
-    here = _only_here(work)
-    if here and (where.jobs or 1) > 1:
-        raise BadUse(f"jobs = {where.jobs}: {here}")
-    return bool(here) or where.jobs == 1 or len(work.todo) < 2 or (where.jobs is None and where.gpus > 0)
+    """Whether the runs are done in this process, however long they take; refuses workers that could not do them."""
+    why = ""
+    for experiment in work.experiments:
+        cohorts = [one for one in (experiment.cohort, experiment.pretrain_on) if one is not None]
+        if any(cohort.path is None or isinstance(cohort, CohortSubset) for cohort in cohorts):
+            why = "workers open a cohort by its path; save it first: cohort.save(path)"
+        for name in [one.backbone or one.method for one in experiment.settings.each if registered(one)]:
+            why = f"{name} is known to this process only; put it in a file and name it path/to/file.py:NAME"
+    if why and (where.jobs or 1) > 1:
+        raise BadUse(f"jobs = {where.jobs}: {why}")
+    return bool(why) or where.jobs == 1 or len(work.todo) < 2 or (where.jobs is None and bool(where.gpus))
 
 
 def _settled(work: Plan, where: Where, progress: bool, workers: Pool | None = None) -> tuple[Where, Forecast | None]:
@@ -180,27 +188,3 @@ def _settled(work: Plan, where: Where, progress: bool, workers: Pool | None = No
     if workers is not None:
         workers.shrink(expected.at_once if expected.at_once > 1 else 0)
     return (replace(where, jobs=expected.at_once) if expected.at_once > 1 else inline), expected
-
-
-def _only_here(work: Plan) -> str:
-    """Why a worker process could not do these runs; empty if it can."""
-    for experiment in work.experiments:
-        second = experiment.pretrain_on
-        if (
-            experiment.cohort.path is None
-            or isinstance(experiment.cohort, CohortSubset)
-            or (second is not None and second.path is None)
-        ):
-            return "workers open a cohort by its path; save it first: cohort.save(path)"
-        for settings in experiment.settings.each:
-            if registered(settings):
-                name = settings.backbone or settings.method
-                return f"{name} is known to this process only; put it in a file and name it path/to/file.py:NAME"
-    return ""
-
-
-@contextmanager
-def _store(out: str | Path | None) -> Iterator[RunStore]:
-    """The folder of runs, which need not be there; a temporary one where none is named."""
-    with nullcontext(str(out)) if out is not None else tempfile.TemporaryDirectory(prefix="bridgemil-") as folder:
-        yield RunStore(Path(folder))

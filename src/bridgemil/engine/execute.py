@@ -62,55 +62,41 @@ class Where:
         if self.engine != "ray" and self.address is not None:
             raise BadUse("address is of a Ray cluster; use --engine ray with it")
 
+    @property
+    def gpus(self) -> list[str]:
+        """The names of this machine's GPUs that may be used."""
+        import torch
+
+        listed = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        there = [] if self.device == "cpu" else range(torch.cuda.device_count())
+        return listed or [str(number) for number in there] if there else []
+
+    def at_once(self, memory: float = 0.0) -> int:
+        """How many runs this machine does at a time: as many as asked for, or as GPUs, idle cores and memory allow.
+
+        ``memory`` is in bytes, of one run.
+        """
+        if self.engine != "local" or self.jobs is not None:
+            return self.jobs or 1
+        if self.gpus:
+            return max(1, int(len(self.gpus) / self.gpus_per_run))
+        idle, free = idle_cores() // self.threads, free_memory()
+        return max(1, min(idle, int(free / memory)) if memory and free is not None else idle)
+
     def workers(self, *, script: bool = False, warm: bool = False) -> Pool | RayPool:
         """Workers, none of which is started yet.
 
-        Parameters
-        ----------
-        script
-            Whether processes import the calling script (see ``bridgemil.parallel.Pool``).
-        warm
-            Whether they import what a network needs before their first run.
+        Processes import the calling ``script`` (see ``bridgemil.parallel.Pool``), and what a network needs before their
+        first run (``warm``).
         """
         if self.engine == "ray":
             from bridgemil.engine.ray import RayPool
 
             return RayPool(self.threads, self.gpus_per_run if self.device != "cpu" else 0.0, self.address, self.jobs)
         device_of(self.device)  # a device that is not there is better noticed now
-        size, gpus = self.jobs or self.at_once(), _visible_gpus() if self.gpus else []
-        threads = {"OMP_NUM_THREADS": str(self.threads)}
-        environments = [threads | ({"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {}) for i in range(size)]
-        return Pool(size, environments, _load if warm else None, script=script)
-
-    def at_once(self, memory: float = 0.0) -> int:
-        """How many runs this machine does at a time: as many as asked for, or as GPUs, idle cores and memory allow.
-
-        Parameters
-        ----------
-        memory
-            Bytes that one run needs.
-        """
-        if self.engine != "local" or self.jobs is not None:
-            return self.jobs or 1
-        if self.gpus:
-            return max(1, int(self.gpus / self.gpus_per_run))
-        idle, free = idle_cores() // self.threads, free_memory()
-        return max(1, min(idle, int(free / memory)) if memory and free is not None else idle)
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs of this machine may be used."""
-        import torch
-
-        return 0 if self.device == "cpu" else int(torch.cuda.device_count())
-
-
-def _visible_gpus() -> list[str]:
-    """The names of this machine's GPUs that this process sees."""
-    import torch
-
-    listed = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    return listed or [str(number) for number in range(torch.cuda.device_count())]
+        threads, gpus = {"OMP_NUM_THREADS": str(self.threads)}, self.gpus
+        cards = [{"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {} for i in range(self.at_once())]
+        return Pool(len(cards), [threads | card for card in cards], _load if warm else None, script=script)
 
 
 def _load() -> None:
@@ -140,16 +126,12 @@ def execute(
     required: Collection[str] = (),
     workers: Pool | RayPool | None = None,
 ) -> Outcome:
-    """Do what remains of a plan.
+    """Do what remains of a plan, showing progress where a forecast is given.
 
     Parameters
     ----------
-    work
-        The plan.
-    where
-        On what to run.
-    expected
-        Its forecast; progress is shown where it is given.
+    work, where, expected
+        The plan, on what to run, and the plan's forecast.
     required
         Identities of the runs whose errors end the call. Those of other runs are kept, and do not stop the rest.
     workers
@@ -162,9 +144,8 @@ def execute(
         if where.engine == "inline":
             outcome = _inline(work, where, display, required)
         else:
-            script = any(registered(job.settings) for job in work.todo)
-            workers = workers or where.workers(script=script)
-            display.at_once(workers.size)
+            workers = workers or where.workers(script=any(registered(job.settings) for job in work.todo))
+            display.forecast.at_once = workers.size
             how = (str(work.store.root.resolve()), where.device, where.threads)
             outcome = schedule(work.todo, work.store, workers, display, required, how)
     outcome.seconds = time.monotonic() - begun
@@ -174,17 +155,17 @@ def execute(
 def _inline(work: Plan, where: Where, display: Display, required: Collection[str]) -> Outcome:
     """One run after the other, in this process."""
     outcome, device = Outcome(), device_of(where.device)
-    for place, job in enumerate(work.todo, 1):
+    for waiting, job in zip(reversed(range(len(work.todo))), work.todo, strict=True):
 
-        def watch(progress: Progress, job: Job = job, waiting: int = len(work.todo) - place) -> None:
-            display.news(job, progress)
+        def watch(progress: Progress, job: Job = job, waiting: int = waiting) -> None:
+            display.progress[job.identity] = progress
             display.draw([job], waiting)
 
-        display.draw([job], len(work.todo) - place)
+        display.draw([job], waiting)
         kind, message = "done", ""
         try:
-            cohort, other = work.cohorts[job.cohort_hash], work.pretrain_on(job)
-            perform(job, cohort, work.store, device, where.threads, watch, other)
+            cohort, second = work.cohorts[job.cohort_hash], work.pretrain_on(job)
+            perform(job, cohort, second, work.store, device, where.threads, watch)
         except BridgeMILError as error:
             if job.identity in required:
                 raise
@@ -211,10 +192,9 @@ def schedule(
     how
         Folder, device and threads: what ``do`` takes beside a job.
     """
-    display, done = display or Display(None), store.finished()
+    display, done, outcome = display or Display(None), store.finished(), Outcome()
     waiting, running = [job for job in jobs if job.identity not in done], dict[str, Job]()
     losses: Counter[str] = Counter()
-    outcome = Outcome()
     try:
         while waiting or running:
             while len(running) < workers.size and (job := _next(waiting, running, store)) is not None:
@@ -223,7 +203,7 @@ def schedule(
             for answer in workers.wait(1.0):
                 job = answer.task
                 if answer.kind == "news":
-                    display.news(job, answer.value)
+                    display.progress[job.identity] = answer.value
                     continue
                 del running[job.identity]
                 kind, message = answer.value if answer.kind == "done" else (answer.kind, str(answer.value))
@@ -256,7 +236,15 @@ def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome
     """Count and keep how a run ended."""
     record = store.root / "failed" / f"{job.identity}.json"
     if kind == "done":
-        _see(store, job)
+        for _ in range(SIGHT):  # a network's file system may show a worker's run a little later
+            if store.is_done(job.identity):
+                break
+            time.sleep(1)
+        else:
+            raise BridgeMILError(
+                f"{store.root}: a worker finished {job} but it is not here; --out must be on a path that all nodes "
+                "share"
+            )
         outcome.done += 1
         record.unlink(missing_ok=True)
     elif kind in ("failed", "error"):
@@ -269,17 +257,6 @@ def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome
             f"{store.root}: cannot be written ({message}). What was finished is kept; make room or allow writing, "
             "and run the same command again"
         )
-
-
-def _see(store: RunStore, job: Job) -> None:
-    """Believe a worker only when its run is here; a network's file system may show it a little later."""
-    for _ in range(SIGHT):
-        if store.is_done(job.identity):
-            return
-        time.sleep(1)
-    raise BridgeMILError(
-        f"{store.root}: a worker finished {job} but it is not here; --out must be on a path that all nodes share"
-    )
 
 
 @contextmanager
@@ -309,32 +286,30 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
             tell(progress)
 
     try:
-        cohort = _open(job.cohort, _written(Path(job.cohort) / "cohort.json"))
+        cohort, second = _opened(job.cohort), _opened(job.pretrain_on) if job.pretrain_on else None
         if cohort.hash != job.cohort_hash:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         _refuse_unknown(job.settings)
-        other = _open(job.pretrain_on, _written(Path(job.pretrain_on) / "cohort.json")) if job.pretrain_on else None
-        perform(job, cohort, store, device_of(device), threads, watch, other)
+        perform(job, cohort, second, store, device_of(device), threads, watch)
     except BridgeMILError as error:
         return "failed", str(error)
-    except OSError as error:
-        ours = error.filename is None or Path(os.fsdecode(error.filename)).is_relative_to(store.root)
-        if error.errno in STORAGE and ours:
-            return "storage", error.strerror or errno.errorcode[error.errno or 0]
-        return "failed", _last_lines(error)
     except Exception as error:  # kept with the run; it must not hide the others
-        return "failed", _last_lines(error)
+        if isinstance(error, OSError) and error.errno in STORAGE:
+            file = error.filename and Path(os.fsdecode(error.filename))
+            if file is None or file.is_relative_to(store.root):
+                return "storage", error.strerror or errno.errorcode[error.errno]
+        return "failed", "".join(traceback.format_exception(error)[-4:]).strip()
     return "done", ""
 
 
 def perform(
     job: Job,
     cohort: Cohort,
+    pretrain_on: Cohort | None,
     store: RunStore,
     device: torch.device,
     threads: int,
     watch: Watch | None = None,
-    pretrain_on: Cohort | None = None,
 ) -> None:
     """Perform a run with this number of threads: bit-identical in this process and in a worker."""
     from threadpoolctl import threadpool_limits
@@ -354,24 +329,22 @@ def _refuse_unknown(settings: Settings) -> None:
     """What was registered by the process that planned is known there only."""
     from bridgemil import backbones, baselines
 
-    if settings.code is None:
-        return
-    name, where = settings.backbone, "was registered in the process that planned this run; a worker does not know it"
-    if name is not None and ":" not in name and name not in backbones.names():
-        raise BadUse(f"backbone {name!r} {where}. Put it in a file, and name it by its address: path/to/file.py:NAME")
-    if name is None and settings.method not in baselines.names():
-        raise BadUse(f"baseline {settings.method!r} {where}. Use evaluate, which runs where it was registered")
+    kind, known = ("backbone", backbones.names()) if settings.backbone else ("baseline", baselines.names())
+    name = settings.backbone or settings.method
+    if settings.code is not None and ":" not in name and name not in known:
+        instead = "Put it in a file, and name it by its address: path/to/file.py:NAME"
+        raise BadUse(
+            f"{kind} {name!r} was registered in the process that planned this run; a worker does not know it. "
+            f"{instead if settings.backbone else 'Use evaluate, which runs where it was registered'}"
+        )
+
+
+def _opened(path: str) -> Cohort:
+    """The cohort, opened once unless it is replaced."""
+    file = Path(path) / "cohort.json"
+    return _open(path, file.stat().st_mtime_ns if file.is_file() else 0)
 
 
 @lru_cache(maxsize=4)
 def _open(path: str, written: int) -> Cohort:
-    """The cohort, opened once unless it is replaced."""
     return Cohort.open(path)
-
-
-def _written(file: Path) -> int:
-    return file.stat().st_mtime_ns if file.is_file() else 0
-
-
-def _last_lines(error: Exception) -> str:
-    return "".join(traceback.format_exception(error)[-4:]).strip()

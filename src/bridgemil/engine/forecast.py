@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
@@ -20,15 +21,15 @@ from bridgemil.engine.plan import Job, Plan
 from bridgemil.errors import plain
 from bridgemil.learning.settings import BagSettings, with_min_steps
 from bridgemil.methods import Settings
-from bridgemil.models import encoder_for
+from bridgemil.models import FitCache, encoder_for, fit
+from bridgemil.models.features import Stage1
 from bridgemil.parallel import torch_threads
 
 if TYPE_CHECKING:
     import torch
     from rich.table import Table
-    from torch import Tensor, nn
+    from torch import Tensor
 
-    from bridgemil.learning.data import WindowSet
     from bridgemil.learning.loop import Progress
     from bridgemil.runs import RunStore
 
@@ -74,17 +75,7 @@ class _Pace:
 def estimate(
     cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device, pretrain_on: Cohort | None = None
 ) -> Estimate:
-    """Measure a small step, and count how many windows the run will put through it.
-
-    Parameters
-    ----------
-    cohort, subjects, settings
-        Of the run.
-    device
-        Where it would train.
-    pretrain_on
-        The second cohort of Stage 1, if there is one.
-    """
+    """Measure a small step, and count how many windows a run with these settings will put through it."""
     n = {name: sum(cohort.records[s].n_windows for s in getattr(subjects, name)) for name in ("train", "validation")}
     chosen = settings.stage2
     if chosen is None:
@@ -115,9 +106,31 @@ def estimate(
     return Estimate(stage1, stage2, memory, pace.front_end * cohort.n_windows)
 
 
+class _Trial(FitCache):
+    """Every subject has the same features; the Stage 1 encoder is kept."""
+
+    def __init__(self, rows: NDArray[np.float32]) -> None:
+        super().__init__()
+        self.rows, self.kept = rows, Stage1()
+
+    @property
+    def seconds(self) -> float:
+        """Of Stage 1."""
+        return 0.0 if self.kept.encoder is None else float(self.kept.encoder[1]["seconds"])
+
+    def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """The rows; nothing is computed."""
+        return self.rows
+
+    @contextmanager
+    def stage1(self) -> Iterator[Stage1]:
+        """The encoder to train."""
+        yield self.kept
+
+
 @cache
 def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
-    """Train for an epoch on a few random windows, as the run will: what a step costs beside the encoder counts too."""
+    """Fit for an epoch on a few random windows, as the run will: what a step costs beside the encoder counts too."""
     import torch
 
     from bridgemil import aggregators, backbones
@@ -140,66 +153,35 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             head = aggregators.create("timemil" if slow else "mean", backbones.embedding_dim(encoder), 2).to(device)
             BagModel(encoder, head).aggregate(encoder(x), [TRIED // 2, TRIED // 2]).logits.sum().backward()
+        with torch.no_grad():
+            each = _seconds(lambda: encoder(x), device) / len(x)
+    bag = min(bag, max(8, int(TRYING / each) // SUBJECTS))
+    cohort, cache = _noise(signal, bag), _Trial(np.resize(x.cpu().numpy(), (bag, *x.shape[1:])))
+    share = 1.0 if settings.stage1 is None else min(1.0, cohort.n_windows / settings.stage1.batch_windows)
+    once = _once(settings, site_adjust="none", adjust=(), stage1=settings.stage1 and _once(settings.stage1, share),
+                 stage2=_once(settings.stage2))  # fmt: skip
+    seconds = fit(cohort, cohort.subjects, (), once, device=device, cache=cache).seconds - cache.seconds
+    stage1 = 0.0 if once.stage1 is None else cache.seconds / once.stage1.encoded(cohort.n_windows)[0]
+    return _Pace(seconds / cohort.n_windows, each, kept / len(x), 4.0 * x[0].numel(), front_end, stage1)
 
-        def forward() -> None:
-            with torch.no_grad():
-                encoder(x)
 
-        each = _seconds(forward, device) / len(x)
-        windows = _random_windows(x, signal, min(bag, max(8, int(TRYING / each) // SUBJECTS)))
-        stage1, step = _epochs(settings, encoder, windows, device)
-    return _Pace(step, each, kept / len(x), 4.0 * x[0].numel(), front_end, stage1)
-
-
-def _random_windows(x: Tensor, signal: Signal, bag: int) -> WindowSet:
-    """``SUBJECTS`` subjects of two classes with ``bag`` windows each; of a front end, features."""
-    from bridgemil.learning.data import WindowSet
-
-    shape = bag, signal.n_channels, signal.n_times
-    rng = np.random.default_rng(0)
+def _noise(signal: Signal, bag: int) -> Cohort:
+    """``SUBJECTS`` subjects of two classes with ``bag`` windows of this signal each."""
+    rng, shape = np.random.default_rng(0), (bag, signal.n_channels, signal.n_times)
     noise = [rng.standard_normal(shape, dtype=np.float32) for _ in range(SUBJECTS)]
     labels = [("a", "b")[i % 2] for i in range(SUBJECTS)]
-    channels = [str(i) for i in range(signal.n_channels)]
-    cohort = Cohort.from_arrays(noise, labels, sfreq=200.0, channels=channels)
-    rows = np.resize(x.cpu().numpy(), (bag, *x.shape[1:]))
-    return WindowSet(cohort, cohort.subjects, None, lambda _: rows)
+    cohort = Cohort.from_arrays(noise, labels, None, signal.sfreq, signal.channels, native_sfreq=signal.native_sfreq)
+    cohort.metadata["settings"] = {"low": signal.low, "high": signal.high, "notch": signal.notch}
+    return cohort
 
 
-def _epochs(settings: Settings, encoder: nn.Module, windows: WindowSet, device: torch.device) -> tuple[float, float]:
-    """Seconds of one epoch of Stage 1 and of Stage 2, for each window that is encoded."""
-    import torch
-
-    from bridgemil.learning.learners import train_network
-    from bridgemil.learning.loop import Streams
-    from bridgemil.learning.objectives import train_encoder
-
-    streams, n = Streams.of(0, windows.subjects), len(windows)
-    assert settings.backbone is not None
-    assert settings.stage2 is not None
-    stage1 = 0.0
-    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # the first optimiser imports the rest of torch
-    if settings.stage1 is not None:
-        share = min(1.0, n / settings.stage1.batch_windows)  # of a whole mini-batch, where the encoder is slow
-        once = _once(settings.stage1, share)
-        trained = train_encoder(encoder, settings.backbone, windows, once, streams, device)
-        stage1 = trained.seconds / once.encoded(n)[0]
-    final, pretrained = _once(settings.stage2), settings.stage1 is not None
-    _, trained = train_network(encoder, settings.backbone, windows, None, final, streams, device, pretrained=pretrained)
-    return stage1, trained.seconds / n
-
-
-def _once(settings: Any, share: float = 1.0) -> Any:
+def _once(settings: Any, share: float = 1.0, **more: Any) -> Any:
     """The settings for one epoch in which everything is trained, without effect: no rate can break it down."""
-    once: dict[str, Any] = {
-        "epochs": 1,
-        "min_steps": 0,
-        "warmup_epochs": 0,
-        "freeze_epochs": 0,
-        "burn_in": 0,
-        "lr": 0.0,
-    }
-    once |= {"encoder_lr": None, "frozen": False, "bag_windows": None, "selection": "last"}
-    once["subbag_pairs"] = max(2, int(share * getattr(settings, "subbag_pairs", 0)))
+    once = {
+        "epochs": 1, "min_steps": 0, "warmup_epochs": 0, "freeze_epochs": 0, "burn_in": 0, "lr": 0.0,
+        "encoder_lr": None, "frozen": False, "bag_windows": None, "selection": "last", "pretrain_on": None,
+        "subbag_pairs": max(2, int(share * getattr(settings, "subbag_pairs", 0))),
+    } | more  # fmt: skip
     return settings.model_copy(update={key: once[key] for key in once if key in type(settings).model_fields})
 
 
@@ -218,27 +200,13 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
 
 @dataclass
 class Forecast:
-    """Seconds of every run that remains, and the memory of the largest.
+    """Seconds of every run that remains, and the memory of the largest."""
 
-    Parameters
-    ----------
-    runs
-        How many the plan has, those that are done and the baselines included.
-    jobs
-        The runs that remain, by identity.
-    seconds
-        Of each of them. What several share (features) is counted in the first.
-    memory
-        Bytes that the largest of them needs.
-    at_once
-        How many are run at a time.
-    """
-
-    runs: int
-    jobs: dict[str, Job]
-    seconds: dict[str, float]
-    memory: float
-    at_once: int = 1
+    runs: int  # that the plan has, those that are done and the baselines included
+    jobs: dict[str, Job]  # that remain, by identity
+    seconds: dict[str, float]  # of each of them; what several share (features) is counted in the first
+    memory: float  # bytes that the largest of them needs
+    at_once: int = 1  # how many are run at a time
 
     def finished(self, job: Job, seconds: float | None = None) -> None:
         """A run has ended, after ``seconds`` of training if it was successful: as long will the runs like it take.
@@ -252,13 +220,7 @@ class Forecast:
             self.seconds |= dict.fromkeys(alike, seconds + START)
 
     def left(self, running: Mapping[str, float] | None = None) -> float:
-        """Seconds until the last run has ended.
-
-        Parameters
-        ----------
-        running
-            For how many seconds each of the running runs has been running, by identity.
-        """
+        """Seconds until the last run has ended; ``running`` has the seconds that each run has been running."""
         begun = running or {}
         remaining = {key: max(0.0, seconds - begun.get(key, 0.0)) for key, seconds in self.seconds.items()}
         slots = max(1, min(self.at_once, len(remaining)))
@@ -274,15 +236,7 @@ class Forecast:
 
 
 def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
-    """Forecast the runs that remain: each as its finished siblings took, or by training steps measured here.
-
-    Parameters
-    ----------
-    work
-        The plan.
-    device, threads
-        What each run will use.
-    """
+    """Forecast the runs that remain: each as its finished siblings took, or by training steps measured here."""
     finished = work.store.finished()
     seen: dict[tuple[str, str, str], Estimate] = {}
     measured: dict[tuple[str, str, str], Estimate] = {}
@@ -325,43 +279,29 @@ class Display:
     """Progress on standard error: a live table in a terminal, else one line per run; nothing without a forecast."""
 
     def __init__(self, forecast: Forecast | None) -> None:
-        self.forecast = forecast
-        if forecast is None:
-            return
         from rich.console import Console
         from rich.live import Live
 
+        self.shown, self.forecast = forecast is not None, forecast or Forecast(0, {}, {}, 0.0)
         self.console = Console(stderr=True, highlight=False)
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
-        self.counts = {"done": forecast.runs - len(forecast.jobs), "failed": 0, "lost": 0}
-        self.progress: dict[str, Progress] = {}
-        self.began: dict[str, float] = {}  # when each of the running runs was first seen
+        self.table = self.shown and self.console.is_terminal
+        self.counts = {"done": self.forecast.runs - len(self.forecast.jobs), "failed": 0, "lost": 0}
+        self.progress: dict[str, Progress] = {}  # of the last epoch of each of the running runs
+        self.began: dict[str, float] = {}  # when each of them was first seen
         self.drawn = 0.0
 
     def __enter__(self) -> Self:
-        if self.forecast is not None and self.console.is_terminal:
+        if self.table:
             self.live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.forecast is not None and self.console.is_terminal:
-            self.live.stop()
-
-    def at_once(self, runs: int) -> None:
-        """So many runs are done at a time."""
-        if self.forecast is not None:
-            self.forecast.at_once = runs
-
-    def news(self, job: Job, progress: Progress) -> None:
-        """An epoch has ended."""
-        if self.forecast is not None:
-            self.progress[job.identity] = progress
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
 
     def ended(self, job: Job, kind: str, message: str, store: RunStore) -> None:
         """A run has ended: ``done``, ``failed`` or, to be run again, ``lost``."""
-        if self.forecast is None:
+        if not self.shown:
             return
         self.progress.pop(job.identity, None)
         self.began.pop(job.identity, None)
@@ -371,37 +311,33 @@ class Display:
             self.forecast.finished(job, seconds)
         sentences = {"failed": f"failed: {(message.splitlines() or [''])[-1]}", "lost": f"lost ({message}); run again"}
         line = f"[{self.counts['done']}/{self.forecast.runs}] {job}: {sentences.get(kind, kind)}"
-        if not self.console.is_terminal or kind == "failed":
-            self.console.print(f"{line}, {self._left(self.forecast)} left", markup=False, soft_wrap=True)
+        if not self.table or kind == "failed":
+            self.console.print(f"{line}, {self._left()} left", markup=False, soft_wrap=True)
 
     def draw(self, running: Sequence[Job], waiting: int) -> None:
         """Draw the table, at most twice a second."""
-        if self.forecast is None:
-            return
         now = time.monotonic()
         for job in running:
             self.began.setdefault(job.identity, now)
-        if self.console.is_terminal and now - self.drawn > 0.5:
+        if self.table and now - self.drawn > 0.5:
             self.drawn = now
-            self.live.update(self._table(running, waiting, self._left(self.forecast)), refresh=True)
+            self.live.update(self._table(running, waiting), refresh=True)
 
-    def _left(self, forecast: Forecast) -> str:
+    def _left(self) -> str:
         now = time.monotonic()
-        return duration(forecast.left({identity: now - began for identity, began in self.began.items()}))
+        return duration(self.forecast.left({identity: now - began for identity, began in self.began.items()}))
 
-    def _table(self, running: Sequence[Job], waiting: int, left: str) -> Table:
+    def _table(self, running: Sequence[Job], waiting: int) -> Table:
         from rich.table import Table
 
         counts = (
             f"{self.counts['done']} done, {self.counts['failed']} failed, {len(running)} running, {waiting} waiting"
         )
         columns = ("epoch", "loss", "validation") if self.progress else ()  # a Ray worker is silent before its end
-        table = Table("run", *columns, title=f"{counts}; about {left} left", expand=True)
+        table = Table("run", *columns, title=f"{counts}; about {self._left()} left", expand=True)
         for job in running[:MAX_ROWS]:
             now = self.progress.get(job.identity)
-            if now is None:
-                table.add_row(str(job))
-            else:
-                accuracy = "" if now.accuracy is None else f"{now.accuracy:.0%}"
-                table.add_row(str(job), f"{now.phase} {now.epoch}/{now.epochs}", f"{now.loss:.3f}", accuracy)
+            accuracy = "" if now is None or now.accuracy is None else f"{now.accuracy:.0%}"
+            cells = [] if now is None else [f"{now.phase} {now.epoch}/{now.epochs}", f"{now.loss:.3f}", accuracy]
+            table.add_row(str(job), *cells)
         return table

@@ -127,17 +127,11 @@ class Plan:
     todo: list[Job] = field(init=False)
 
     def __post_init__(self) -> None:
-        seeds = sorted({seed for experiment in self.experiments for seed in experiment.seeds})
-        every = (
-            job
-            for seed in seeds  # seed after seed, so that whole tables appear early
-            for experiment in self.experiments
-            if seed in experiment.seeds
-            for job in experiment.jobs(seed)
-        )
         once: dict[str, Job] = {}
-        for job in every:  # what is named twice is run once, as what it was called first
-            once.setdefault(job.identity, job)
+        for seed in sorted({seed for experiment in self.experiments for seed in experiment.seeds}):
+            for experiment in self.experiments:  # seed after seed, so that whole tables appear early
+                for job in experiment.jobs(seed) if seed in experiment.seeds else ():
+                    once.setdefault(job.identity, job)  # what is named twice is run once, as what it was called first
         self.jobs = list(once.values())
         self.look()
 
@@ -155,11 +149,9 @@ class Plan:
     def warnings(self) -> list[AuditWarning]:
         """The audit warnings of every cohort: cohort, check, level, message."""
         return merged(
-            [
-                {"cohort": experiment.cohort.path.name if experiment.cohort.path else "(in memory)", **warning}
-                for experiment in self.experiments
-                for warning in experiment.warnings
-            ]
+            {"cohort": one.cohort.path.name if one.cohort.path else "(in memory)", **warning}
+            for one in self.experiments
+            for warning in one.warnings
         )
 
     def pretrain_on(self, job: Job) -> Cohort | None:
@@ -170,9 +162,7 @@ class Plan:
 
     def note(self) -> None:
         """Write down which splits and ensembles the runs belong to."""
-        for experiment in self.experiments:
-            if experiment.part:
-                continue
+        for experiment in [one for one in self.experiments if not one.part]:
             self.store.note_split(experiment.cohort.hash, experiment.split, experiment.warnings)
             if experiment.settings.members:
                 self.store.note_ensemble(experiment.settings)
@@ -220,9 +210,8 @@ def grid(
 
 def _combined(vary: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values; one without any where nothing varies."""
-    for key, values in vary.items():
-        if not len(values):
-            raise BadUse(f"{key} is to vary, but has no value: give some, {key}=1,2,3")
+    for key in [key for key, values in vary.items() if not len(values)]:
+        raise BadUse(f"{key} is to vary, but has no value: give some, {key}=1,2,3")
     return [dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
 
 

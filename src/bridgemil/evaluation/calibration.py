@@ -16,15 +16,18 @@ that is evaluated on it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.errors import BadData
+from bridgemil.evaluation.metrics import resampled_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,49 +40,23 @@ BINS, SUBJECTS_PER_BIN = 10, 15  # of the calibration error: at most so many bin
 RESAMPLES = 1000
 
 
-class Calibration(ABC):
-    """Probabilities to calibrated probabilities; K is the number of classes."""
+class Calibration:
+    """Probabilities (n x K, or K; rows sum to 1) to calibrated ones of the same shape; this one changes nothing."""
 
-    kind: ClassVar[str]
-
-    @abstractmethod
-    def __call__(self, p: Floats) -> Floats:
-        """Calibrated probabilities.
-
-        Parameters
-        ----------
-        p : shape (n, K) or (K,)
-            Rows sum to 1.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape.
-        """
-
-    @property
-    @abstractmethod
-    def sentence(self) -> str:
-        """For reports and the model card."""
-
-    def for_json(self) -> dict[str, Any]:
-        """As a bundle holds it."""
-        return {"kind": self.kind}
-
-
-class Unchanged(Calibration):
-    """The probabilities as they are."""
-
-    kind = "none"
+    kind: ClassVar[str] = "none"
 
     def __call__(self, p: Floats) -> Floats:
-        """The same."""
+        """Calibrated probabilities."""
         return p
 
     @property
     def sentence(self) -> str:
         """For reports and the model card."""
         return "not calibrated: no calibration lowered both log loss and calibration error on held-out subjects"
+
+    def for_json(self) -> dict[str, Any]:
+        """As a bundle holds it."""
+        return {"kind": self.kind, **vars(self)}
 
 
 @dataclass(frozen=True)
@@ -102,10 +79,6 @@ class Temperature(Calibration):
         if self.value >= UNINFORMATIVE:
             return f"temperature scaling (T = {self.value:.1f}): confidence was uninformative, all classes about equal"
         return f"temperature scaling: {'softened' if self.value > 1 else 'sharpened'} (T = {self.value:.2f})"
-
-    def for_json(self) -> dict[str, Any]:
-        """As a bundle holds it."""
-        return {"kind": self.kind, "value": self.value}
 
 
 @dataclass(frozen=True)
@@ -136,16 +109,12 @@ class Isotonic(Calibration):
         """For reports and the model card."""
         return "isotonic regression of each class against the rest, renormalised"
 
-    def for_json(self) -> dict[str, Any]:
-        """As a bundle holds it."""
-        return {"kind": self.kind, "corners": [[list(x), list(y)] for x, y in self.corners], "least": self.least}
-
 
 def from_json(content: Mapping[str, Any]) -> Calibration:
     """Undo ``for_json``."""
     try:
         if content["kind"] == "none":
-            return Unchanged()
+            return Calibration()
         if content["kind"] == "temperature":
             value = float(content["value"])
             if not TEMPERATURES[0] / 2 <= value <= TEMPERATURES[1] * 2:
@@ -160,15 +129,7 @@ def from_json(content: Mapping[str, Any]) -> Calibration:
 
 
 def log_loss(p: Floats, y: Ints) -> float:
-    """Mean of -log of the true class's probability.
-
-    Parameters
-    ----------
-    p : shape (n, K)
-        Probabilities.
-    y : shape (n,)
-        True class numbers.
-    """
+    """Mean of -log of the true class's probability; of probabilities n x K and class numbers n."""
     return float(-np.log(np.maximum(p[np.arange(len(y)), y], LEAST)).mean())
 
 
@@ -176,14 +137,7 @@ def fit_temperature(p: Floats, y: Ints) -> Temperature:
     """The temperature with the lowest log loss on held-out subjects.
 
     Targets are smoothed as Platt's are, by the number of subjects of each class: even if all are classified correctly,
-    no temperature makes the model certain.
-
-    Parameters
-    ----------
-    p : shape (n, K)
-        Held-out probabilities.
-    y : shape (n,)
-        True class numbers.
+    no temperature makes the model certain. Parameters as for ``decide``.
     """
     from scipy.optimize import minimize_scalar
 
@@ -205,15 +159,7 @@ def fit_temperature(p: Floats, y: Ints) -> Temperature:
 
 
 def fit_isotonic(p: Floats, y: Ints) -> Isotonic:
-    """A rising function for each class against the rest.
-
-    Parameters
-    ----------
-    p : shape (n, K)
-        Held-out probabilities.
-    y : shape (n,)
-        True class numbers.
-    """
+    """A rising function for each class against the rest; parameters as for ``decide``."""
     from sklearn.isotonic import IsotonicRegression
 
     corners = []
@@ -224,7 +170,7 @@ def fit_isotonic(p: Floats, y: Ints) -> Isotonic:
 
 
 FITTERS: dict[str, Callable[[Floats, Ints], Calibration]] = {
-    "none": lambda p, y: Unchanged(),
+    "none": lambda p, y: Calibration(),
     "temperature": fit_temperature,
     "isotonic": fit_isotonic,
 }
@@ -288,23 +234,14 @@ def cross_fitted(fitter: Callable[[Floats, Ints], Calibration], p: Floats, y: In
 
 
 def cross_calibrated(p: Floats, y: Ints, folds: Ints) -> Floats:
-    """Probabilities of each fold, calibrated by a decision that the other folds alone took (n x K).
+    """Probabilities of each fold, calibrated by a decision that the other folds alone took; parameters as ``decide``.
 
     The candidates are those of everyone's decision, so that what is judged is what is chosen.
-
-    Parameters
-    ----------
-    p : shape (n, K)
-        Held-out probabilities.
-    y : shape (n,)
-        True class numbers.
-    folds : shape (n,)
-        The fold of each subject.
     """
-    calibrated = np.array(p)
+    calibrated, names = np.array(p), candidates(len(y))
     for fold in np.unique(folds):
         here = folds == fold
-        calibrated[here] = decide(p[~here], y[~here], folds[~here], candidates(len(y))).calibration(p[here])
+        calibrated[here] = decide(p[~here], y[~here], folds[~here], names).calibration(p[here])
     return calibrated
 
 
@@ -352,12 +289,12 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
     """
     confidence, correct = _confidence(p, y)
     rng = np.random.default_rng(0)
-    drawn = rng.integers(0, len(y), (RESAMPLES, len(y)))
-    again = [_error(confidence[rows], correct[rows]) for rows in drawn]
+    again = [_error(confidence[rows], correct[rows]) for rows in resampled_rows(len(y), RESAMPLES, rng)]
     by_chance = [_error(confidence, rng.random(len(y)) < confidence) for _ in range(RESAMPLES)]
     value, high = _error(confidence, correct), float(np.quantile(again, 0.975))
     low = max(0.0, 2 * value - high) if value > np.quantile(by_chance, 0.95) else 0.0
-    return CalibrationError(value, low, max(value, high), float(np.mean(by_chance)), _bins(confidence, correct))
+    bins = [(float(confidence[part].mean()), float(correct[part].mean()), len(part)) for part in _bins(confidence)]
+    return CalibrationError(value, low, max(value, high), float(np.mean(by_chance)), tuple(bins))
 
 
 def expected_calibration_error(p: Floats, y: Ints) -> float:
@@ -365,22 +302,27 @@ def expected_calibration_error(p: Floats, y: Ints) -> float:
     return _error(*_confidence(p, y))
 
 
+def calibration_summary(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float]:
+    """Means over seeds of ``calibration_error``'s ``value``, ``low``, ``high`` and ``expected``."""
+    found = []
+    for _, rows in predictions.groupby("seed"):
+        y = rows["label"].map(list(classes).index).to_numpy(dtype=np.int64)
+        found.append(calibration_error(rows[[f"p_{name}" for name in classes]].to_numpy(dtype=float), y))
+    names = ("value", "low", "high", "expected")
+    return {name: float(np.mean([getattr(error, name) for error in found])) for name in names}
+
+
 def _confidence(p: Floats, y: Ints) -> tuple[Floats, Floats]:
     """Probability of the predicted class, and whether it is correct."""
     return p.max(axis=1), (p.argmax(axis=1) == y).astype(float)
 
 
-def _parts(confidence: Floats) -> list[NDArray[np.intp]]:
+def _bins(confidence: Floats) -> list[NDArray[np.intp]]:
+    """The subjects of each bin."""
     n_bins = min(BINS, max(1, len(confidence) // SUBJECTS_PER_BIN))
     return np.array_split(np.argsort(confidence, kind="stable"), n_bins)
 
 
 def _error(confidence: Floats, correct: NDArray[Any]) -> float:
-    gaps = [abs(float((confidence[part] - correct[part]).sum())) for part in _parts(confidence)]
+    gaps = [abs(float((confidence[part] - correct[part]).sum())) for part in _bins(confidence)]
     return sum(gaps) / len(confidence)
-
-
-def _bins(confidence: Floats, correct: NDArray[Any]) -> tuple[tuple[float, float, int], ...]:
-    return tuple(
-        (float(confidence[part].mean()), float(correct[part].mean()), len(part)) for part in _parts(confidence)
-    )

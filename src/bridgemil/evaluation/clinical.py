@@ -47,17 +47,8 @@ INTERVALS = (
 def positive_class(classes: Sequence[str], named: str | None = None) -> tuple[str, str]:
     """The positive class of two, and why it is that one.
 
-    Parameters
-    ----------
-    classes
-        Two names.
-    named : optional
-        The user's choice. By default the class that is not named as controls; where both or neither are, the second in
-        sorted order (class number 1, scikit-learn's convention).
-
-    Returns
-    -------
-    name, reason : str
+    By default the class that is not named as controls; where both or neither are, the second in sorted order (class
+    number 1, scikit-learn's convention).
     """
     if named is not None:
         one_of("positive class", named, classes)
@@ -81,17 +72,7 @@ class ClinicalOptions:
     def of(
         cls, positive: str | None = None, operating_point: str | None = None, prevalence: float | None = None
     ) -> Self:
-        """From what the command line and ``evaluate`` take.
-
-        Parameters
-        ----------
-        positive
-            Name of the positive class.
-        operating_point
-            As ``OperatingPoint.parse`` reads it.
-        prevalence
-            Share of patients among those who would be tested, above 0 and below 1.
-        """
+        """From what the command line and ``evaluate`` take."""
         if prevalence is not None and not 0 < prevalence < 1:
             raise BadUse(f"prevalence must lie between 0 and 1 (10 % is .1), got {prevalence:g}")
         return cls(positive, OperatingPoint.parse(operating_point or "argmax"), prevalence)
@@ -168,9 +149,8 @@ class TwoClassMetrics:
     def table(self) -> pd.DataFrame:
         """One row per measure: class, measure, prevalence, value, ci95_low, ci95_high, n."""
         share = float(self.y.mean())
-        rows: list[Row] = [(self.positive, name, share, found) for name, found in self.measures.items()]
-        rows += [(self.positive, name, self.options.prevalence, found) for name, found in self.at_prevalence.items()]
-        return _table(rows)
+        sides = (share, self.measures), (self.options.prevalence, self.at_prevalence)
+        return _table([(self.positive, name, at, one) for at, own in sides for name, one in own.items()])
 
     @property
     def sentences(self) -> list[str]:
@@ -185,12 +165,10 @@ class TwoClassMetrics:
     def method(self) -> str:
         """How the measures were computed, for a methods section."""
         stated = self.options.prevalence
-        bayes = ""
-        if stated is not None:
-            bayes = (
-                f" Predictive values at a prevalence of {100 * stated:g} % follow by Bayes' rule, with intervals that "
-                "combine those of sensitivity and specificity (MOVER; Donner and Zou 2012)."
-            )
+        bayes = "" if stated is None else (
+            f" Predictive values at a prevalence of {100 * stated:g} % follow by Bayes' rule, with intervals that "
+            "combine those of sensitivity and specificity (MOVER; Donner and Zou 2012)."
+        )  # fmt: skip
         return (
             f"Sensitivity, specificity and predictive values (at the cohort's class shares) are of the positive class "
             f"{self.positive}. {self.options.operating_point.sentence}{bayes} Net benefit follows Vickers and Elkin "
@@ -267,16 +245,10 @@ class PerClassMetrics:
 def clinical_metrics(
     predictions: pd.DataFrame, classes: Sequence[str], options: ClinicalOptions | None = None
 ) -> TwoClassMetrics | PerClassMetrics:
-    """Clinical metrics of held-out predictions.
+    """Clinical metrics of held-out predictions of K classes; ``options`` are for two classes only.
 
-    Parameters
-    ----------
-    predictions
-        seed, fold, subject, label, predicted, p_<class>…; every seed has every subject once, in the same fold.
-    classes
-        K names.
-    options
-        Positive class, operating point and prevalence; of two classes only.
+    Predictions are ``seed, fold, subject, label, predicted, p_<class>…``; every seed has every subject once, in the
+    same fold.
     """
     import pandas as pd
 

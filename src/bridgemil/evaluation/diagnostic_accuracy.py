@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from bridgemil.evaluation.metrics import wilson
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Rule = Literal["argmax", "youden", "sensitivity", "specificity"]
 RULES = "argmax, youden, sensitivity=VALUE or specificity=VALUE, such as sensitivity=.9"
 THRESHOLDS = np.arange(1, 100) / 100  # of the decision curve
 
@@ -42,24 +41,21 @@ class OperatingPoint:
         Of ``sensitivity`` and ``specificity``, above 0 and below 1.
     """
 
-    rule: Rule = "argmax"
+    rule: str = "argmax"
     target: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """``sensitivity=.9`` and the like, as the command line and ``evaluate`` take it."""
-        name, equals, value = (part.strip() for part in text.lower().partition("="))
-        if name not in get_args(Rule) or bool(equals) != (name in ("sensitivity", "specificity")):
-            raise BadUse(f"operating point {text!r}: expected {RULES}")
-        if not equals:
-            return cls(name)  # type: ignore[arg-type]
+        name, _, value = (part.strip() for part in text.lower().partition("="))
+        if name in ("argmax", "youden") and "=" not in text:
+            return cls(name)
         try:
-            target = float(value)
+            if name in ("sensitivity", "specificity") and 0 < float(value) < 1:
+                return cls(name, float(value))
         except ValueError:
-            raise BadUse(f"operating point {text!r}: {value!r} is not a number; expected {RULES}") from None
-        if not 0 < target < 1:
-            raise BadUse(f"operating point {text!r}: the {name} must lie between 0 and 1, for example {name}=.9")
-        return cls(name, target)  # type: ignore[arg-type]
+            pass
+        raise BadUse(f"operating point {text!r}: expected {RULES}, a value above 0 and below 1")
 
     def __str__(self) -> str:
         return self.rule if self.target is None else f"{self.rule}={self.target:g}"
@@ -100,7 +96,13 @@ class OperatingPoint:
         if self.rule == "argmax":
             return 0.5
         if self.rule == "youden":
-            return _youden(p, y)
+            # Halfway between two neighbouring probabilities; of equally good thresholds the one nearest to .5.
+            values = np.unique(p)
+            candidates = np.concatenate([[0.0], (values[1:] + values[:-1]) / 2, [np.nextafter(1.0, 2)]])
+            positive = p[:, None] >= candidates  # n x thresholds
+            index = positive[y].mean(axis=0) - positive[~y].mean(axis=0)
+            best = candidates[index >= index.max() - 1e-12]
+            return float(best[np.abs(best - 0.5).argmin()])
         assert self.target is not None
         own = np.sort(p[y] if self.rule == "sensitivity" else p[~y])
         rank = math.ceil(round(self.target * (len(own) + 1), 9))
@@ -109,22 +111,7 @@ class OperatingPoint:
         return float(np.nextafter(own[rank - 1] if rank <= len(own) else 1.0, 2))
 
     def cross_fitted(self, p: Floats, y: Bools, folds: NDArray[np.int64]) -> Floats:
-        """The threshold of each subject, chosen on the subjects of the other folds.
-
-        Parameters
-        ----------
-        p : shape (n,)
-            Held-out probability of the positive class.
-        y : shape (n,)
-            Whether the subject has it.
-        folds : shape (n,)
-            The fold that held the subject out.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            The same for all subjects of one fold.
-        """
+        """The threshold of each subject (n), chosen by ``threshold`` on the subjects of the other folds."""
         thresholds = np.empty(len(p))
         for fold in np.unique(folds):
             here = folds == fold
@@ -133,16 +120,6 @@ class OperatingPoint:
 
 
 ARGMAX = OperatingPoint()
-
-
-def _youden(p: Floats, y: Bools) -> float:
-    """Halfway between two neighbouring probabilities; of equally good thresholds the one nearest to .5."""
-    values = np.unique(p)
-    candidates = np.concatenate([[0.0], (values[1:] + values[:-1]) / 2, [np.nextafter(1.0, 2)]])
-    positive = p[:, None] >= candidates  # n x thresholds
-    index = positive[y].mean(axis=0) - positive[~y].mean(axis=0)
-    best = candidates[index >= index.max() - 1e-12]
-    return float(best[np.abs(best - 0.5).argmin()])
 
 
 @dataclass(frozen=True)
@@ -181,20 +158,15 @@ def sensitivity_specificity(y: Bools, called: Floats) -> tuple[Proportion, Propo
 
     Parameters
     ----------
-    y : shape (n,)
-        Whether the subject has the positive class.
-    called : shape (n,)
-        Share of seeds that called the subject positive.
+    y, called : shape (n,)
+        Whether the subject has the positive class, and the share of seeds that called it so.
     """
     return Proportion.of(called[y].sum(), y.sum()), Proportion.of((1 - called[~y]).sum(), (~y).sum())
 
 
 def predictive_values(y: Bools, called: Floats) -> tuple[Proportion, Proportion]:
     """PPV and NPV at the class shares of these subjects; parameters as for ``sensitivity_specificity``."""
-    return (
-        Proportion.of(called[y].sum(), called.sum()),
-        Proportion.of((1 - called[~y]).sum(), (1 - called).sum()),
-    )
+    return Proportion.of(called[y].sum(), called.sum()), Proportion.of((1 - called[~y]).sum(), (1 - called).sum())
 
 
 def predictive_values_at(
@@ -205,16 +177,11 @@ def predictive_values_at(
     1 - PPV has the odds (1 - prevalence) / prevalence x (1 - specificity) / sensitivity, likewise 1 - NPV. The interval
     of that ratio of two independent proportions is MOVER's (Donner and Zou, 2012), from the Wilson intervals of both.
     """
-    odds = (1 - prevalence) / prevalence
-    return (
-        _bayes(odds, ratio_interval(specificity.rest, sensitivity), sensitivity.n + specificity.n),
-        _bayes(1 / odds, ratio_interval(sensitivity.rest, specificity), sensitivity.n + specificity.n),
-    )
-
-
-def _bayes(prior: float, ratio: tuple[float, float, float], n: float) -> Proportion:
-    value, low, high = (1 / (1 + prior * factor) for factor in ratio)
-    return Proportion(value, high, low, n)
+    odds, n = (1 - prevalence) / prevalence, sensitivity.n + specificity.n
+    sides = (odds, specificity.rest, sensitivity), (1 / odds, sensitivity.rest, specificity)
+    values = [[1 / (1 + prior * factor) for factor in ratio_interval(*pair)] for prior, *pair in sides]
+    ppv, npv = (Proportion(value, high, low, n) for value, low, high in values)
+    return ppv, npv
 
 
 def ratio_interval(one: Proportion, other: Proportion) -> tuple[float, float, float]:
@@ -240,17 +207,14 @@ class Curve:
 def roc_curve(y: Bools, p: Floats) -> Curve:
     """Sensitivity over 1 - specificity, mean over seeds at each number of false positives.
 
+    A staircase whose area is the mean AUROC of the seeds; ties count half.
+
     Parameters
     ----------
     y : shape (n,)
         Whether the subject has the positive class.
     p : shape (seeds, n)
         Held-out probability of it.
-
-    Returns
-    -------
-    Curve
-        A staircase whose area is the mean AUROC of the seeds; ties count half.
     """
     steps = []
     for row in p:
@@ -266,10 +230,7 @@ def roc_curve(y: Bools, p: Floats) -> Curve:
 def precision_recall_curve(y: Bools, p: Floats) -> Curve:
     """Precision over recall, mean over seeds at each number of patients found; parameters as for ``roc_curve``.
 
-    Returns
-    -------
-    Curve
-        One point per patient; its area is the average precision.
+    One point per patient; its area is the average precision.
     """
     precision = []
     for row in p:
@@ -299,14 +260,7 @@ def decision_curve(y: Bools, p: Floats, prevalence: float | None = None) -> Deci
     2008) from Wilson's of both. At a prevalence other than the cohort's the odds of all probabilities are multiplied by
     the ratio of the prior odds, which presumes probabilities that are calibrated for the cohort.
 
-    Parameters
-    ----------
-    y : shape (n,)
-        Whether the subject has the positive class.
-    p : shape (seeds, n)
-        Held-out probability of it.
-    prevalence : optional
-        The cohort's share of patients by default.
+    The cohort's share of patients by default; ``y`` and ``p`` as for ``roc_curve``.
     """
     share = float(y.mean())
     q = share if prevalence is None else prevalence

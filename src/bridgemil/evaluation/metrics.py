@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.evaluation.calibration import calibration_error
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -76,28 +74,23 @@ def accuracy_interval(predictions: pd.DataFrame) -> tuple[float, float]:
 def effective_size(correct: Floats, repeats: float) -> float:
     """How many independent subjects have a mean as certain as this one: share (1 - share) / variance of the mean.
 
-    Parameters
-    ----------
-    correct
-        Mean correctness of each subject, 0 to 1.
-    repeats
-        Predictions per subject; the size is at most that many times the subjects.
+    ``correct`` is the mean correctness of each subject over ``repeats`` predictions; the size is at most so many times
+    the subjects.
     """
     share, variance, n = float(correct.mean()), float(correct.var()), len(correct)
     return n * min(repeats, share * (1 - share) / variance) if variance > 0 else float(n)
 
 
 def bootstrap(values: Floats) -> tuple[float, float]:
-    """A 95 % percentile interval of the mean of one value per subject, subjects drawn with replacement.
-
-    Parameters
-    ----------
-    values
-        One value per subject.
-    """
-    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.round(np.quantile(values[drawn].mean(axis=1), [0.025, 0.975]), 12) + 0.0  # no -0.0
+    """A 95 % percentile interval of the mean of one value per subject, subjects drawn with replacement."""
+    means = values[resampled_rows(len(values))].mean(axis=1)
+    low, high = np.round(np.quantile(means, [0.025, 0.975]), 12) + 0.0  # no -0.0
     return float(low), float(high)
+
+
+def resampled_rows(n: int, resamples: int = RESAMPLES, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
+    """Rows of n subjects drawn with replacement (resamples x n): every bootstrap of the package draws them here."""
+    return (rng or np.random.default_rng(0)).integers(0, n, (resamples, n))
 
 
 def chance(labels: Sequence[str]) -> tuple[float, float, float]:
@@ -111,15 +104,7 @@ def chance(labels: Sequence[str]) -> tuple[float, float, float]:
 
 
 def wilson(share: float, n: float, z: float = Z) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share: it stays wide where all subjects, or none, were correctly classified.
-
-    Parameters
-    ----------
-    share
-        Of subjects correctly classified.
-    n
-        Number of subjects.
-    """
+    """Wilson's 95 % interval of a share of n subjects: it stays wide where all of them, or none, are counted."""
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return max(0.0, float(middle - half)), min(1.0, float(middle + half))
@@ -207,16 +192,6 @@ def _influence(scores: Floats, positive: NDArray[np.bool_]) -> tuple[float, Floa
         area = float(beaten.mean())
         influence[own] = sign * (beaten - area) / math.sqrt(n * max(n - 1, 1))
     return 1 - area, influence
-
-
-def calibration_summary(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float]:
-    """Means over seeds of ``calibration_error``'s ``value``, ``low``, ``high`` and ``expected``."""
-    found = []
-    for _, rows in predictions.groupby("seed"):
-        y = rows["label"].map(list(classes).index).to_numpy(dtype=np.int64)
-        found.append(calibration_error(rows[[f"p_{name}" for name in classes]].to_numpy(dtype=float), y))
-    names = ("value", "low", "high", "expected")
-    return {name: float(np.mean([getattr(error, name) for error in found])) for name in names}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
-from bridgemil.evaluation.statistics import Comparison, compare, corrected
+from bridgemil.evaluation.sites import adjustment
+from bridgemil.evaluation.statistics import Comparison, compare, corrected, counted
 from bridgemil.learning.settings import AlignmentSettings
 from bridgemil.methods import Settings
 from bridgemil.runs import AuditWarning, RunStore, merged, warning_text
@@ -23,20 +24,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-BASELINE_KEYS = (
-    "accuracy",
-    "balanced_accuracy",
-    "macro_f1",
-    "auroc",
-    "mcc",
-    "ci95",
-    "fold_mean",
-    "sensitivity",
-    "specificity",
-    "ppv",
-    "npv",
-    "per_class",
-)  # of a baseline, in JSON; fmt: skip
+BASELINE_KEYS = (  # of a baseline, in JSON
+    "accuracy", "balanced_accuracy", "macro_f1", "auroc", "mcc", "ci95", "fold_mean", "sensitivity", "specificity",
+    "ppv", "npv", "per_class",
+)  # fmt: skip
 GROUP_SCORES = ("balanced_accuracy", "auroc")
 TOGETHER = -1  # stands for the seed where several are averaged
 GROUPED = (
@@ -68,6 +59,11 @@ class Results:
     def name(self) -> str:
         """The method, as tables name it."""
         return self.settings.method
+
+    @property
+    def probabilities(self) -> list[str]:
+        """The columns of predicted probabilities, one of each class."""
+        return [f"p_{name}" for name in self.classes]
 
     @property
     def folds(self) -> int:
@@ -180,8 +176,7 @@ class Results:
     @property
     def steady(self) -> bool:
         """Whether every seed says the same of every subject, as of most baselines."""
-        columns = [f"p_{name}" for name in self.classes]
-        by_subject = self.predictions.groupby("subject")[columns]
+        by_subject = self.predictions.groupby("subject")[self.probabilities]
         return bool((by_subject.max() == by_subject.min()).to_numpy().all())
 
     @property
@@ -189,24 +184,14 @@ class Results:
         """The seeds together: each subject's probabilities averaged over seeds, as one seed (``TOGETHER``)."""
         if self.seeds == 1:
             return self
-        columns = [f"p_{name}" for name in self.classes]
-        return replace(
-            self, predictions=mean_probabilities([self.predictions], columns, self.classes), baselines={}, _windows=None
-        )
+        averaged = _mean_probabilities([self.predictions], self.probabilities, self.classes, [1.0])
+        return replace(self, predictions=averaged, baselines={}, _windows=None)
 
     def compare(self, other: Results) -> Comparison:
         """This method against another on the same subjects and folds, by the one test of the package.
 
-        Seeds that both have are compared; a baseline that was run with one seed is compared with each of the other's.
-
-        Parameters
-        ----------
-        other
-            Results on the same split of the same cohort.
-
-        See Also
-        --------
-        compare_splits : the same over several splits.
+        Both are results on the same split of one cohort. Seeds that both have are compared; a baseline that was run
+        with one seed is compared with each of the other's.
         """
         return compare_splits([self], [other])
 
@@ -215,11 +200,6 @@ class Results:
         """This method against each of its baselines; Holm-corrected for their number."""
         compared = [self.compare(baseline) for baseline in self.baselines.values()]
         return dict(zip(self.baselines, corrected(compared), strict=True))
-
-    @property
-    def test_to_train(self) -> float:
-        """Test subjects of a fold over its training subjects: a fold to test, and one to select on where one does."""
-        return 1 / max(1, self.folds - (2 if self.settings.selects else 1))
 
     @property
     def _split_title(self) -> str:
@@ -259,10 +239,7 @@ class Results:
             "warnings": self.warnings,
             "bands_left_out": dict(self.bands_left_out),
             "adjustment": self.adjustment,
-            "groups": [
-                {key: None if value != value else value for key, value in row.items()}
-                for row in self.groups.to_dict("records")
-            ],
+            "groups": self.groups.astype(object).where(self.groups.notna(), None).to_dict("records"),
             "missing_baselines": dict(self.missing_baselines),
             "baselines": {
                 name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
@@ -273,30 +250,22 @@ class Results:
 
     def __repr__(self) -> str:
         row = self.summary.iloc[0]
-        seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
-        if self.predictions["seed"].iloc[0] == TOGETHER:
-            seeds = "seeds averaged"
+        together = self.predictions["seed"].iloc[0] == TOGETHER
+        seeds = "seeds averaged" if together else counted(self.seeds, "seed")
         lines = [
             f"{self.settings.title}: accuracy {row['accuracy']:.1%} (95 % {row['ci95_low']:.1%} to "
             f"{row['ci95_high']:.1%}), balanced {row['balanced_accuracy']:.3f}, AUROC {row['auroc']:.3f}",
             f"  {row['n_subjects']} subjects of {', '.join(self.classes)}, each held out once: "
             f"{self._split_title}, {seeds}; chance {row['chance']:.1%}",
         ]
-        lines += [f"  {self.adjustment}"] if self.adjustment else []
-        lines += [f"  {warning_text(warning)}" for warning in self.warnings]
-        for baseline in self.baselines.values():
-            lines.append(f"  baseline {baseline.name}: {baseline.summary['accuracy'][0]:.1%}")
-        return "\n".join(lines)
+        more = [self.adjustment] if self.adjustment else []
+        more += [warning_text(warning) for warning in self.warnings]
+        more += [f"baseline {one.name}: {one.summary['accuracy'][0]:.1%}" for one in self.baselines.values()]
+        return "\n".join([*lines, *(f"  {line}" for line in more)])
 
 
 def compare_splits(one: Sequence[Results], other: Sequence[Results]) -> Comparison:
-    """Compare two methods over several splits of one cohort: see ``bridgemil.evaluation.statistics.compare``.
-
-    Parameters
-    ----------
-    one, other
-        Results of one method each, on the same splits in the same order.
-    """
+    """Compare two methods on the same splits of one cohort: ``bridgemil.evaluation.statistics.compare``."""
     names = (one[0].name, other[0].name)
     names = names if names[0] != names[1] else (f"{names[0]} (1)", f"{names[1]} (2)")
     return compare_tables(one, other, names, [_paired(*pair, names) for pair in zip(one, other, strict=True)])
@@ -316,7 +285,9 @@ def compare_tables(
         pd.concat([table.assign(split=split) for split, table in zip(splits, tables, strict=True)])
         for tables in zip(*pairs, strict=True)
     )
-    return compare(mine, theirs, names, max(results.test_to_train for results in (*one, *other)))
+    # A fold to test, and one to select an epoch on where one is selected.
+    training = min(results.folds - (2 if results.settings.selects else 1) for results in (*one, *other))
+    return compare(mine, theirs, names, test_to_train=1 / max(1, training))
 
 
 def _paired(one: Results, other: Results, names: tuple[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -344,26 +315,6 @@ def _for_each_seed(results: Results, beside: Results) -> pd.DataFrame:
     return pd.concat([results.predictions.assign(seed=seed) for seed in beside.predictions["seed"].unique()])
 
 
-def adjustment(settings: Settings, *, leaves_out: bool) -> str:
-    """How the features of a method are adjusted for sites and covariates, as a sentence; empty if they are not."""
-    chosen, sentences = settings.each[0], []
-    site = chosen.site_column
-    if chosen.site_adjust == "people":
-        sentences.append(f"Features were adjusted for {site} (location and scale, estimated on training subjects).")
-        if leaves_out:
-            sentences.append(f"Transductive: a left-out {site} was adjusted by its own unlabelled test subjects.")
-    if chosen.site_adjust == "controls":
-        sentences.append(f"Features were adjusted for {site} (location and scale, estimated on training controls).")
-        if leaves_out:
-            n = chosen.site_controls
-            sentences.append(
-                f"A left-out {site} was adjusted by {n} of its controls, who were set aside and not scored."
-            )
-    if chosen.adjust:
-        sentences.append(f"Linear effects of {', '.join(chosen.adjust)}, estimated on training controls, were removed.")
-    return " ".join(sentences)
-
-
 def subbag_pairs(settings: Settings) -> int | None:
     """Pairs of sub-bags in a step, where sub-bags are aligned."""
     for member in settings.each:
@@ -380,22 +331,19 @@ def averaged(members: list[Results], settings: Settings) -> Results:
     """
     import pandas as pd
 
-    columns = [f"p_{name}" for name in members[0].classes]
-    tables, weights = [], [member.settings.weight for member in members]
-    for seed in members[0].predictions["seed"].unique():
+    first, weights, tables = members[0], [member.settings.weight for member in members], []
+    for seed in first.predictions["seed"].unique():
         parts = [member.predictions[member.predictions["seed"] == seed] for member in members]
-        tables.append(mean_probabilities(parts, columns, members[0].classes, weights).assign(seed=seed))
+        tables.append(_mean_probabilities(parts, first.probabilities, first.classes, weights).assign(seed=seed))
 
     def windows() -> pd.DataFrame:
-        parts = [member.windows.assign(member=member.name) for member in members if len(member.windows)]
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        return _concat([member.windows.assign(member=member.name) for member in members if len(member.windows)])
 
-    curves = [member.curves.assign(member=member.name) for member in members if len(member.curves)]
     return replace(
-        members[0],
+        first,
         settings=settings,
         predictions=pd.concat(tables, ignore_index=True),
-        curves=pd.concat(curves, ignore_index=True) if curves else pd.DataFrame(),
+        curves=_concat([member.curves.assign(member=member.name) for member in members if len(member.curves)]),
         runs=[identity for member in members for identity in member.runs],
         seconds=sum(member.seconds for member in members),
         warnings=merged(*(member.warnings for member in members)),
@@ -405,14 +353,14 @@ def averaged(members: list[Results], settings: Settings) -> Results:
     )
 
 
-def mean_probabilities(
-    tables: list[pd.DataFrame], columns: list[str], classes: list[str], weights: Sequence[float] | None = None
+def _mean_probabilities(
+    tables: list[pd.DataFrame], columns: list[str], classes: list[str], weights: list[float]
 ) -> pd.DataFrame:
     """Predictions whose probabilities are the mean over several tables of predictions, each with its weight."""
     import pandas as pd
 
     keys, rows = ["fold", "subject", "label"], []
-    for table, weight in zip(tables, weights or [1.0] * len(tables), strict=True):
+    for table, weight in zip(tables, weights, strict=True):
         rows.append(table[keys].join(weight * table[columns]).assign(weight=weight))
     sums = pd.concat(rows, ignore_index=True).groupby(keys, sort=False)[[*columns, "weight"]].sum()
     mean = sums[columns].div(sums["weight"], axis=0).reset_index()

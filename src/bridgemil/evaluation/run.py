@@ -16,7 +16,7 @@ from bridgemil.cohort.unlabelled import Unlabelled
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.models import Fit, LazyBag, Model, Prediction, fit
-from bridgemil.runs import RESULTS_VERSION, RunCache, RunStore, run_identity, stage1_identity
+from bridgemil.runs import RESULTS_VERSION, RunCache, RunStore, run_identity
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
@@ -82,41 +82,30 @@ class Run:
 
     def perform(self, store: RunStore, device: torch.device, watch: Watch | None = None) -> str:
         """Do the run unless it is done, going on from its checkpoint if there is one; returns its identity."""
-        identity = self.identity
-        if not store.is_done(identity):
-            if store.run(identity).exists() and not store.is_done(identity):
-                raise BadData(f"{store.run(identity)}: is damaged (no manifest.json); delete it and run again")
-            with store.lock(identity):
-                if not store.is_done(identity):  # another process may have done it meanwhile
-                    self._perform(store, identity, device, watch)
+        identity, subjects = self.identity, self.subjects
+        if store.is_done(identity):
+            return identity
+        if store.run(identity).exists() and not store.is_done(identity):
+            raise BadData(f"{store.run(identity)}: is damaged (no manifest.json); delete it and run again")
+        with store.lock(identity):
+            if store.is_done(identity):  # another process has done it meanwhile
+                return identity
+            cache = RunCache.of_run(store, self.settings, self.cohort.hash, subjects, self.seed)
+            fitted = fit(
+                self.used, subjects.train, subjects.validation, self.settings, self.seed,
+                device=device, cache=cache, watch=watch, sites=subjects.sites, rows=subjects.rows,
+                unlabelled=self.unlabelled,
+            )  # fmt: skip
+            # Only now are the test subjects' windows read.
+            predictions = {subject: self._predict(fitted.model, subject, cache) for subject in subjects.test}
+            with store.writing("runs", identity) as folder:
+                self._record(folder, fitted, predictions, device)
         return identity
-
-    def _perform(self, store: RunStore, identity: str, device: torch.device, watch: Watch | None) -> None:
-        subjects, cache = self.subjects, self._cache(store, identity)
-        fitted = fit(
-            self.used, subjects.train, subjects.validation, self.settings, self.seed,
-            device=device, cache=cache, watch=watch, sites=subjects.sites, rows=subjects.rows,
-            unlabelled=self.unlabelled,
-        )  # fmt: skip
-        # Only now are the test subjects' windows read.
-        predictions = {subject: self._predict(fitted.model, subject, cache) for subject in subjects.test}
-        with store.writing("runs", identity) as folder:
-            self._record(folder, fitted, predictions, device)
 
     def _predict(self, model: Model, subject: str, cache: RunCache) -> Prediction:
         """With the features of this subject that other runs have computed, if any."""
-        record, signal = self.used.records[subject], self.used.signal
-        shape = record.n_windows, signal.n_channels, signal.n_times
-        bag = LazyBag(shape, lambda: self.used.windows(subject))
         model = model.for_subject(self.subjects.rows.get(subject, {}))
-        return model.predict(bag, lambda key, compute: cache.features(key, record.signal_hash, compute))
-
-    def _cache(self, store: RunStore, identity: str) -> RunCache:
-        note: dict[str, Any] = {"seed": self.seed, "cohort": self.cohort.hash, "train": sorted(self.subjects.train)}
-        if self.settings.stage1 is not None:
-            note |= {"settings": self.settings.stage1.model_dump(mode="json"), "backbone": self.settings.backbone}
-        shared = stage1_identity(self.settings, self.cohort.hash, self.subjects, self.seed)
-        return RunCache(store, identity, shared, note)
+        return model.predict(LazyBag.of_subject(self.used, subject, cache))
 
     def _record(self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device) -> None:
         import pandas as pd
@@ -129,27 +118,27 @@ class Run:
             pd.concat(windows, ignore_index=True).to_parquet(folder / "windows.parquet")
         if fitted.curve:
             pd.DataFrame(fitted.curve).to_parquet(folder / "curves.parquet")
+        cohort, subjects = self.cohort, self.subjects
+        source, prepared = cohort.metadata["source"], cohort.metadata.get("settings", {})
         content = {
             "settings": self.settings.model_dump(mode="json"),
             "settings_hash": self.settings.hash,
             "cohort": {
-                "hash": self.cohort.hash,
-                "path": str(self.cohort.path or ""),
-                "source": self.cohort.metadata["source"],
-                "changed": changed_from_preset(
-                    self.cohort.metadata["source"], self.cohort.metadata.get("settings", {})
-                ),
-                "classes": self.cohort.classes,
-                "n_subjects": len(self.cohort),
-                "n_windows": self.cohort.n_windows,
-                "burn_in": self.cohort.burn_in,
+                "hash": cohort.hash,
+                "path": str(cohort.path or ""),
+                "source": source,
+                "changed": changed_from_preset(source, prepared),
+                "classes": cohort.classes,
+                "n_subjects": len(cohort),
+                "n_windows": cohort.n_windows,
+                "burn_in": cohort.burn_in,
             },
             "seed": self.seed,
-            "fold": self.subjects.fold,
+            "fold": subjects.fold,
             "split": None if self.split is None else dict(self.split),
-            "train": list(self.subjects.train),
-            "validation": list(self.subjects.validation),
-            "test": list(self.subjects.test),
+            "train": list(subjects.train),
+            "validation": list(subjects.validation),
+            "test": list(subjects.test),
             "selected_epoch": fitted.selected_epoch,
             "accuracy": float((rows["label"] == rows["predicted"]).mean()),
             "seconds": fitted.seconds,
@@ -162,29 +151,23 @@ class Run:
             content["bands_left_out"] = dict(left_out)
         if self.unlabelled is not None:
             content["pretrain_on"] = self.unlabelled.for_json()
-        if self.subjects.kept:
-            content["kept"] = {subject: list(rows) for subject, rows in self.subjects.kept.items()}
-        if self.subjects.rows:
-            content["sites"] = {site: list(own) for site, own in self.subjects.sites.items()}
-            content["rows"] = {subject: dict(row) for subject, row in self.subjects.rows.items()}
+        if subjects.kept:
+            content["kept"] = {subject: list(own) for subject, own in subjects.kept.items()}
+        if subjects.rows:
+            content["sites"] = {site: list(own) for site, own in subjects.sites.items()}
+            content["rows"] = {subject: dict(row) for subject, row in subjects.rows.items()}
         write_json(folder / "run.json", content)
 
     def _rows(self, predictions: Mapping[str, Prediction]) -> pd.DataFrame:
         import pandas as pd
 
-        return pd.DataFrame(
-            [
-                {
-                    "seed": self.seed,
-                    "fold": self.subjects.fold,
-                    "subject": subject,
-                    "label": self.cohort.records[subject].label,
-                    "predicted": self.cohort.classes[prediction.predicted],
-                }
-                | {f"p_{name}": float(p) for name, p in zip(self.cohort.classes, prediction.probabilities, strict=True)}
-                for subject, prediction in predictions.items()
-            ]
-        )
+        marks, classes = {"seed": self.seed, "fold": self.subjects.fold}, self.cohort.classes
+        rows = []
+        for subject, prediction in predictions.items():
+            label, predicted = self.cohort.records[subject].label, classes[prediction.predicted]
+            p = {f"p_{name}": float(p) for name, p in zip(classes, prediction.probabilities, strict=True)}
+            rows.append({**marks, "subject": subject, "label": label, "predicted": predicted, **p})
+        return pd.DataFrame(rows)
 
     def _window_rows(self, subject: str, prediction: Prediction) -> pd.DataFrame:
         """One row per window, with its values."""

@@ -53,6 +53,25 @@ def harmonised(fold: Fold, cohort: Cohort, settings: Settings) -> Fold:
     return replace(fold, test=tuple(s for s in fold.test if s not in aside), sites=sites, rows=rows)
 
 
+def adjustment(settings: Settings, *, leaves_out: bool) -> str:
+    """How the features of a method are adjusted for sites and covariates, as a sentence; empty if they are not."""
+    chosen, sentences = settings.each[0], []
+    site = chosen.site_column
+    if chosen.site_adjust != "none":
+        people = chosen.site_adjust == "people"
+        known_by, own = "subjects" if people else "controls", f"{chosen.site_controls} of its controls"
+        left_out = (
+            f"Transductive: a left-out {site} was adjusted by its own unlabelled test subjects."
+            if people
+            else f"A left-out {site} was adjusted by {own}, who were set aside and not scored."
+        )
+        sentences.append(f"Features were adjusted for {site} (location and scale, estimated on training {known_by}).")
+        sentences += [left_out] if leaves_out else []
+    if chosen.adjust:
+        sentences.append(f"Linear effects of {', '.join(chosen.adjust)}, estimated on training controls, were removed.")
+    return " ".join(sentences)
+
+
 def _set_aside(site: str, controls: list[str], settings: Settings) -> list[str]:
     """Controls of a test site, drawn by a fixed rule that knows their ids only."""
     if len(controls) < settings.site_controls + 2:

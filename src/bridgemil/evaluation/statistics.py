@@ -130,27 +130,22 @@ def compare(one: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str], test
         Test subjects of a fold over its training subjects.
     """
     keys = ["split", "seed", "subject"]
-    mine, theirs = (table.assign(split=table.get("split", 0)).set_index(keys).sort_index() for table in (one, other))
+    mine, theirs = (
+        table.assign(split=table.get("split", 0), correct=(table["label"] == table["predicted"]).astype(float))
+        .set_index(keys)
+        .sort_index()
+        for table in (one, other)
+    )
     if not mine.index.equals(theirs.index):
         raise ValueError(f"{names[0]} and {names[1]} were not run on the same seeds and subjects")
-    gain = _correct(mine) - _correct(theirs)
     # All seeds of a split share its folds: they are no further resamples, and a subject's gain is its mean over them.
-    rows = (
-        mine[["fold"]]
-        .assign(gain=gain)
-        .groupby(["split", "subject"])
-        .agg(fold=("fold", "first"), gain=("gain", "mean"))
-    )
-    rows = rows.reset_index()
+    gains = mine[["fold"]].assign(gain=mine["correct"] - theirs["correct"]).groupby(["split", "subject"])
+    rows = gains.agg(fold=("fold", "first"), gain=("gain", "mean")).reset_index()
     subjects = rows["subject"].factorize()[0]
     folds = rows.groupby(["split", "fold"]).ngroup().to_numpy()
     found = paired_test(rows["gain"].to_numpy(dtype=np.float64), subjects, folds, test_to_train)
     seeds, splits = (int(mine.index.get_level_values(name).nunique()) for name in ("seed", "split"))
     return Comparison(*names, *found, p_holm=found[-1], seeds=seeds, splits=splits)
-
-
-def _correct(table: pd.DataFrame) -> pd.Series:
-    return (table["label"] == table["predicted"]).astype(float)
 
 
 def corrected(family: Sequence[Comparison]) -> list[Comparison]:
@@ -177,12 +172,15 @@ def paired_test(gain: Floats, subjects: Ints, folds: Ints, test_to_train: float)
     test_to_train : float
         Test subjects of a fold over its training subjects.
     """
+    from scipy.special import stdtr, stdtrit
+
     own = np.bincount(subjects, gain) / np.bincount(subjects)
     difference = float(np.round(own.mean(), 12)) + 0.0
     error, freedom = _corrected_error(gain, folds, difference, test_to_train)
-    p = max(sign_flip_test(own), _t_test(difference, error, freedom))
+    # Where folds do not vary, the sign-flip test decides.
+    p = max(sign_flip_test(own), 0.0 if error == 0 else float(2 * stdtr(freedom, -abs(difference) / error)))
     low, high = adjusted_interval(own)
-    half = _t_quantile(freedom) * error
+    half = float(stdtrit(freedom, 1 - LEVEL / 2)) * error
     low, high = min(low, difference - half), max(high, difference + half)
     if p >= LEVEL:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -203,28 +201,11 @@ def _corrected_error(gain: Floats, folds: Ints, difference: float, test_to_train
     return math.sqrt((1 / n + test_to_train) * variance) if variance > NO_VARIANCE else 0.0, n - 1
 
 
-def _t_test(difference: float, error: float, freedom: int) -> float:
-    """Two-sided p; 0 where folds do not vary, so that the sign-flip test decides."""
-    from scipy.special import stdtr
-
-    return 0.0 if error == 0 else float(2 * stdtr(freedom, -abs(difference) / error))
-
-
-def _t_quantile(freedom: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - LEVEL / 2))
-
-
 def sign_flip_test(gains: Floats) -> float:
     """Two-sided p of the mean gain, were each subject's gain as likely to have the other sign.
 
-    Exact where the gains are multiples of 1/1000 or more (seeds times splits of common numbers), else by random signs.
-
-    Parameters
-    ----------
-    gains : array (subjects)
-        A subject's gain, mean over seeds and splits.
+    Exact where the gains (one per subject, mean over seeds and splits) are multiples of 1/1000 or more (seeds times
+    splits of common numbers), else by random signs.
     """
     sizes, counts = np.unique(np.round(np.abs(gains[gains != 0]), 12), return_counts=True)
     observed = abs(float(gains.sum())) - 1e-9
@@ -254,11 +235,6 @@ def adjusted_interval(gains: Floats) -> tuple[float, float]:
     """A 95 % interval of the mean gain over subjects, the models as they are (Bonett and Price 2012).
 
     A Wald interval with one more subject in favour of either method: it keeps a width where few or no subjects differ.
-
-    Parameters
-    ----------
-    gains : array (subjects)
-        A subject's gain, mean over seeds and splits.
     """
     more = np.append(gains, [1.0, -1.0])
     half = Z * float(np.std(more)) / math.sqrt(len(more))

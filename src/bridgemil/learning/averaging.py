@@ -23,20 +23,12 @@ BATCH = 512
 class WeightAverage:
     """An exponential moving average of parameters over steps, with batch-norm statistics for it.
 
-    After step t the average is the mean of the weights after steps 1 to t, those of k steps ago counting decay^k: the
-    random start does not count, and there is no state but the average.
-
-    Parameters
-    ----------
-    model
-        Whose parameters are averaged.
-    decay
-        Per step, 0 < decay < 1.
+    After step t the average is the mean of the weights after steps 1 to t, those of k steps ago counting decay^k
+    (0 < decay < 1): the random start does not count, and there is no state but the average.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self.model = model
+        self.decay, self.model = decay, model
         self._parameters = dict(model.named_parameters())
         self.average = {name: value.detach().clone() for name, value in self._parameters.items()}
 
@@ -76,18 +68,8 @@ def estimate_statistics(network: nn.Module, data: WindowSet, device: torch.devic
     Mean and variance are over up to ``MOST_WINDOWS`` windows, drawn at random, without dropout: what the network will
     compute when it is used. Only norms in training mode are estimated (a frozen encoder keeps its statistics), and only
     those that follow trained weights: statistics of fixed features are those of any weights. Norms of other kinds (on
-    manifolds) move from where they are, with their own momentum.
-
-    Parameters
-    ----------
-    network
-        N x *shape -> anything; its dropout is left in evaluation mode, its norms as they were.
-    data
-        Windows of the training subjects.
-    device
-        Where the network is.
-    seed
-        Draws the windows.
+    manifolds) move from where they are, with their own momentum. Dropout is left in evaluation mode, norms as they
+    were.
     """
     norms = [module for module in network.modules() if _has_statistics(module) and module.training]
     fixed = _fixed(network, data, device) if norms else []

@@ -45,30 +45,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Replace the checkpoint at ``path``.
-
-    Parameters
-    ----------
-    path
-        A safetensors file, existing or not.
-    tensors
-        Of any shape, by name.
-    metadata
-        What else to keep; anything JSON can hold.
-    """
+    """Replace the checkpoint at ``path``; ``metadata`` is anything JSON can hold."""
     text = json.dumps(dict(metadata))
     # In one entry: safetensors writes several in any order, and the same state must give the same bytes.
     write_tensors(path, tensors, {"checkpoint": json.dumps([text, _checksum(tensors, text)])})
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a checkpoint, on the CPU, and its metadata; a damaged file is refused.
-
-    Parameters
-    ----------
-    path
-        What ``write`` wrote.
-    """
+    """The tensors of a checkpoint, on the CPU, and its metadata; a damaged file is refused."""
     regular_file(path.parent, path.name, ADVICE)
     try:
         tensors = read_tensors(path)

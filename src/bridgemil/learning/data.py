@@ -219,17 +219,10 @@ def n_batches(n: int, size: int) -> int:
 
 
 def reads_ahead(n_bytes: int, device_type: str) -> bool:
-    """Whether to read the next step's windows while this one is computed.
+    """Whether to read the next step's windows while this one is computed; ``n_bytes`` are read in an epoch.
 
     On a GPU, or where the disk must be waited for. Elsewhere the thread only takes time from the computation: 10 % on
     two cores.
-
-    Parameters
-    ----------
-    n_bytes : int
-        Of all windows that an epoch reads.
-    device_type : str
-        Where the computation is, ``cpu`` or ``cuda``.
     """
     memory = machine_memory()
     return device_type == "cuda" or (memory is not None and n_bytes > MEMORY_SHARE * memory)

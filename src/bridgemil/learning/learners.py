@@ -26,19 +26,7 @@ PROBE_EVERY = 10  # epochs between measurements of the retention gradient; each 
 
 
 class WindowLearner(Learner):
-    """Cross-entropy on windows with inherited labels; validation by majority vote.
-
-    Parameters
-    ----------
-    model : WindowModel
-        Trained in place.
-    train, validation : WindowSet
-        Windows of the training subjects, and of the validation subjects if there are any.
-    settings : WindowSettings
-        Of the loop.
-    device : torch.device
-        Where the model is.
-    """
+    """Cross-entropy on windows with inherited labels; validation by majority vote. Parameters as of ``Learner``."""
 
     phase, purpose, stage, batch_settings = "windows", "windows", "stage2", "stage2.batch_windows"
 
@@ -78,26 +66,6 @@ class WindowLearner(Learner):
         return Validation(float(np.mean(correct)), float(np.mean(losses)))
 
 
-class _GateLog:
-    """Mean and standard deviation of the attention weights of all training windows of an epoch."""
-
-    def __init__(self) -> None:
-        self.n, self.sums = 0, torch.zeros(2, dtype=torch.float64)
-
-    def add(self, gates: Tensor, n: int) -> None:
-        """Attention weights B x N, zero where masked, of n windows."""
-        values = gates.detach().double()
-        self.sums = self.sums.to(values.device) + torch.stack([values.sum(), values.square().sum()])
-        self.n += n
-
-    def summary(self) -> dict[str, float]:
-        """As columns of the curve."""
-        if not self.n:
-            return {}
-        mean, square = (self.sums / self.n).tolist()
-        return {"gate_mean": mean, "gate_std": math.sqrt(max(0.0, square - mean**2))}
-
-
 @dataclass(frozen=True)
 class BagBatch:
     """A mini-batch: some subjects, and which of their windows."""
@@ -110,18 +78,8 @@ class BagBatch:
 class BagLearner(Learner):
     """Cross-entropy on subjects, and retention where there is a Stage 1 encoder to stay near.
 
-    Parameters
-    ----------
-    model : BagModel
-        Trained in place.
-    train, validation : WindowSet
-        Windows of the training subjects, and of the validation subjects if there are any.
-    settings : BagSettings
-        Of the loop.
-    device : torch.device
-        Where the model is.
-    pretrained : bool
-        Whether the encoder comes from Stage 1: only then is it frozen at first and retained.
+    Parameters as of ``Learner``. Only an encoder that comes from Stage 1 (``pretrained``) is frozen at first and
+    retained.
     """
 
     purpose, stage, batch_settings = "bags", "stage2", "stage2.batch_subjects"
@@ -156,7 +114,8 @@ class BagLearner(Learner):
         self.frozen_validation = None
         if self.frozen_epochs and validation is not None:
             self.frozen_validation = FrozenEmbeddings(model.encoder, validation, device)
-        self.frozen, self.probe, self.ratio, self.gates = False, False, math.nan, _GateLog()
+        self.frozen, self.probe, self.ratio = False, False, math.nan
+        self.n_gates, self.gates = 0, torch.zeros(2, dtype=torch.float64)  # number, sum and sum of squares
 
     @property
     def averaged(self) -> nn.Module:
@@ -172,7 +131,7 @@ class BagLearner(Learner):
         self.model.train()
         self.frozen = epoch < self.frozen_epochs
         self.probe = self.retention > 0 and not self.frozen and (epoch - self.frozen_epochs) % PROBE_EVERY == 0
-        self.ratio, self.gates = math.nan, _GateLog()
+        self.ratio, self.n_gates, self.gates = math.nan, 0, torch.zeros(2, dtype=torch.float64)
         if self.frozen:
             self.model.encoder.eval()
 
@@ -209,7 +168,9 @@ class BagLearner(Learner):
         else:
             embeddings = self.model.encoder(windows.to(self.device))
         output = self.model.aggregate(embeddings, sizes)
-        self.gates.add(output.gates, len(index))
+        gates = output.gates.detach().double()  # zero where masked
+        self.gates = self.gates.to(gates.device) + torch.stack([gates.sum(), gates.square().sum()])
+        self.n_gates += len(index)
         smoothing = self.settings.label_smoothing
         labels = self.data.y[torch.from_numpy(batch.subjects)].to(self.device)
         loss = F.cross_entropy(output.logits, labels, weight=self.weights, label_smoothing=smoothing)
@@ -244,8 +205,9 @@ class BagLearner(Learner):
 
         The attention weights are those of the epoch's training passes, with dropout.
         """
-        measured = {} if math.isnan(self.ratio) else {"retention_gradient_ratio": self.ratio}
-        return self.gates.summary() | measured
+        mean, square = (self.gates / self.n_gates).tolist()
+        found = {"gate_mean": mean, "gate_std": math.sqrt(max(0.0, square - mean**2))}
+        return found | ({} if math.isnan(self.ratio) else {"retention_gradient_ratio": self.ratio})
 
     def _gradient_ratio(self, retained: Tensor, classification: Tensor) -> float:
         parameters = list(self.model.encoder.parameters())
@@ -275,19 +237,13 @@ def train_network(
     Parameters
     ----------
     encoder : nn.Module
-        N x *shape -> N x d; trained in place.
+        N x *shape -> N x d; trained in place. It comes from Stage 1 where ``pretrained``.
     backbone : str
         Its name.
     data, validation : WindowSet
         Windows of the training and of the validation subjects; None where no epoch is selected.
-    settings : WindowSettings or BagSettings
-        Of the loop.
-    streams, keep, watch
-        As for ``train``.
-    device : torch.device
-        Where the encoder is.
-    pretrained : bool
-        Whether the encoder comes from Stage 1.
+    settings, streams, device, keep, watch
+        As for ``Learner`` and ``train``.
     """
     streams.start("head")
     network = assemble(encoder, backbone, data.n_classes, settings).to(device)

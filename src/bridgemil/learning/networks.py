@@ -62,12 +62,7 @@ class Vote:
 def vote(model: nn.Module, windows: Tensor | Iterable[Tensor], device: torch.device) -> Vote:
     """Classify a subject by majority vote; a tie goes to the tied class with the highest mean probability.
 
-    Parameters
-    ----------
-    model : nn.Module
-        N x *shape -> logits N x K.
-    windows, device
-        One subject's windows, and where the model is; as for ``in_blocks``.
+    The model maps N x *shape to logits N x K; other parameters as for ``in_blocks``.
     """
     p = in_blocks(model, windows, device).softmax(dim=1).cpu()
     votes = torch.bincount(p.argmax(dim=1), minlength=p.shape[1])
@@ -123,15 +118,6 @@ class FrozenEmbeddings:
     """The embeddings of all windows of a set by an encoder as it is now, in evaluation mode.
 
     More than ``MOST_BYTES`` are kept in a temporary file (in ``TMPDIR``), which is removed with this object.
-
-    Parameters
-    ----------
-    encoder : nn.Module
-        N x *shape -> N x d.
-    windows : WindowSet
-        n windows.
-    device : torch.device
-        Where the encoder is, and where embeddings are wanted.
     """
 
     def __init__(self, encoder: nn.Module, windows: WindowSet, device: torch.device) -> None:

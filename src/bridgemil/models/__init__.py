@@ -12,18 +12,16 @@ Nothing in it executes. A network whose backbone is user code is loaded by namin
 
 from __future__ import annotations
 
-from bridgemil.models.fitting import Fit, FitCache, features_of, fit, fit_whole, roles
+from bridgemil.models.features import Features, FitCache, LazyBag, features_of, front_end_features
+from bridgemil.models.fitting import Fit, fit, fit_whole, roles
 from bridgemil.models.loading import build, build_encoder, encoder_for, load, read_model
 from bridgemil.models.model import (
     BaselineModel,
     EnsembleModel,
-    Features,
-    LazyBag,
     Model,
     ModelFacts,
     NetworkModel,
     Prediction,
-    front_end_features,
 )
 
 __all__ = [

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,16 +13,15 @@ from numpy.typing import NDArray
 
 from bridgemil import baselines
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.subset import CohortSubset
 from bridgemil.cohort.unlabelled import ExtendedCohort, Unlabelled
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models.harmonisation import Harmonisation, Scale, fit_harmonisation, mapped
+from bridgemil.models.features import Features, FitCache, features_of, prepare_features
+from bridgemil.models.harmonisation import Harmonisation, fit_harmonisation, mapped
 from bridgemil.models.loading import encoder_for, refuse_changed_code
 from bridgemil.models.model import (
     BaselineModel,
     EnsembleModel,
-    Features,
     Model,
     ModelFacts,
     NetworkModel,
@@ -32,36 +29,10 @@ from bridgemil.models.model import (
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import nn
 
     from bridgemil.learning.data import WindowSet
     from bridgemil.learning.loop import Curve, Streams, Watch
-
-
-class FitCache:
-    """Checkpoints, Stage 1 encoders and features that fits share. This one keeps features only, in memory."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[tuple[str, str], NDArray[Any]] = {}
-
-    def checkpoint(self) -> Path | None:
-        """Where an unfinished fit keeps its checkpoint."""
-        return None
-
-    def stage1(self, train: Callable[[Path | None], tuple[dict[str, Tensor], dict[str, Any]]]) -> tuple[
-        dict[str, Tensor], dict[str, Any]
-    ]:  # fmt: skip
-        """The Stage 1 encoder and its metadata; ``train`` trains it (with a checkpoint to resume from)."""
-        return train(None)
-
-    def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """An array computed from one subject's windows alone; ``key`` names how."""
-        if (key, signal_hash) not in self._arrays:
-            self._arrays[key, signal_hash] = compute()
-        return self._arrays[key, signal_hash]
-
-    def prepare_features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> None:
-        """Called for each subject before ``features``: where processes share a cache, they divide the work here."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +89,6 @@ def fit(
     Fit
         The model, the training curve and the selected epoch.
     """
-    cache = cache or FitCache()
-    facts = ModelFacts.of(cohort, settings, seed)
     if settings.selects and not validation:
         raise BadUse("no validation subjects to select the epoch on; give some, or use stage2.selection=last")
     if validation and not settings.selects:
@@ -129,40 +98,43 @@ def fit(
     named = None if settings.stage1 is None else settings.stage1.pretrain_on
     if named is not None and (unlabelled is None or not unlabelled.is_named(named)):
         raise BadUse(f"Stage 1 also learns from {named}, which is not given: use --pretrain-on COHORT")
-    further = None if named is None or unlabelled is None else unlabelled.joined(cohort)
-    adjust = partial(_harmonisation, cohort, cache, settings, sorted(train), sites or {}, rows or {})
-    if settings.is_network:
-        import torch
+    task = _Task(
+        cohort, sorted(train), sorted(validation), ModelFacts.of(cohort, settings, seed), cache or FitCache(),
+        sites or {}, rows or {}, None if named is None or unlabelled is None else unlabelled.joined(cohort),
+    )  # fmt: skip
+    if not settings.is_network:
+        return _fit_baseline(task)
+    import torch
 
-        where = device or torch.device("cpu")
-        return _fit_network(cohort, train, validation, facts, where, cache, adjust, watch, further)
-    return _fit_baseline(cohort, train, facts, cache, adjust)
-
-
-# From features to their harmonisation (None: none) and to the map of each subject's features.
-Adjust = Callable[[Features], tuple[Harmonisation | None, Callable[[str], Scale | None]]]
+    return _fit_network(task, device or torch.device("cpu"), watch)
 
 
-def _harmonisation(
-    cohort: Cohort,
-    cache: FitCache,
-    settings: Settings,
-    train: Sequence[str],
-    sites: Mapping[str, Sequence[str]],
-    rows: Mapping[str, Mapping[str, Any]],
-    features: Features,
-) -> tuple[Harmonisation | None, Callable[[str], Scale | None]]:
-    """The harmonisation of these features, estimated on subjects' means, and the map of each subject (``Adjust``)."""
-    if not settings.harmonises:
-        return None, lambda subject: None
+@dataclass(frozen=True)
+class _Task:
+    """What is fitted, and on whom; parameters as of ``fit``."""
 
-    def mean(subject: str) -> NDArray[np.float64]:
-        values = features_of(cache, features, cohort, subject)
-        return values.mean(axis=0, dtype=np.float64) if features.per_window else values
+    cohort: Cohort
+    train: list[str]
+    validation: list[str]
+    facts: ModelFacts
+    cache: FitCache
+    sites: Mapping[str, Sequence[str]]
+    rows: Mapping[str, Mapping[str, Any]]
+    further: ExtendedCohort | None
 
-    controls = [subject for subject in train if cohort.records[subject].label == settings.control]
-    found = fit_harmonisation(settings.site_column, sites, settings.adjust, rows, mean, train, controls)
-    return found, lambda subject: found.scale(rows[subject])
+    def harmonisation(self, features: Features) -> Harmonisation | None:
+        """Of these features, estimated on subjects' means; None where nothing is adjusted."""
+        settings = self.facts.settings
+        if not settings.harmonises:
+            return None
+
+        def mean(subject: str) -> NDArray[np.float64]:
+            values = features_of(self.cache, features, self.cohort, subject)
+            return values.mean(axis=0, dtype=np.float64) if features.per_window else values
+
+        controls = [subject for subject in self.train if self.cohort.records[subject].label == settings.control]
+        how = self.sites, settings.adjust, self.rows, mean, self.train, controls
+        return fit_harmonisation(settings.site_column, *how)
 
 
 def fit_whole(
@@ -203,88 +175,50 @@ def roles(
     return (tuple(train), tuple(validation)) if settings.selects else ((*train, *validation), ())
 
 
-def _fit_baseline(cohort: Cohort, train: Sequence[str], facts: ModelFacts, cache: FitCache, adjust: Adjust) -> Fit:
-    begun = time.perf_counter()
+def _fit_baseline(task: _Task) -> Fit:
+    begun, facts, cohort = time.perf_counter(), task.facts, task.cohort
     baseline = baselines.create(facts.settings.method, facts.settings.baseline or {}, facts.signal)
-    ids, features = sorted(train), Features.of_baseline(facts.settings, baseline)
-    prepare_features(cache, features, cohort, ids)
-    harmonisation, scale_of = adjust(features)
-    rows = [mapped(features_of(cache, features, cohort, subject), scale_of(subject)) for subject in ids]
-    y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in ids])
+    features = Features.of_baseline(facts.settings, baseline)
+    prepare_features(task.cache, features, cohort, task.train)
+    harmonisation, rows = task.harmonisation(features), []
+    for subject in task.train:
+        scale = None if harmonisation is None else harmonisation.scale(task.rows[subject])
+        rows.append(mapped(features_of(task.cache, features, cohort, subject), scale))
+    y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in task.train])
     classifier = baseline.fit(np.stack(rows), y, len(facts.classes), facts.seed)
     return Fit(BaselineModel(facts, baseline, classifier, harmonisation), [], None, time.perf_counter() - begun, 1)
 
 
-def features_of(cache: FitCache, features: Features, cohort: Cohort, subject: str) -> NDArray[Any]:
-    """Features of one subject's windows, computed once for all fits that share a cache."""
-    if features.per_window and isinstance(cohort, CohortSubset):  # a window's features are its own
-        return cohort.part(subject, features_of(cache, features, cohort.whole, subject))
-    with _naming(subject):
-        signal_hash = cohort.records[subject].signal_hash
-        return cache.features(features.key, signal_hash, partial(_compute, features, cohort, subject))
-
-
-def prepare_features(cache: FitCache, features: Features, cohort: Cohort, subjects: Sequence[str]) -> None:
-    """Let the processes that share a cache compute the features of different subjects, each once."""
-    whole = cohort.whole if features.per_window and isinstance(cohort, CohortSubset) else cohort
-    for subject in subjects:
-        with _naming(subject):
-            signal_hash = whole.records[subject].signal_hash
-            cache.prepare_features(features.key, signal_hash, partial(_compute, features, whole, subject))
-
-
-def _compute(features: Features, cohort: Cohort, subject: str) -> NDArray[Any]:
-    return features.compute(cohort.windows(subject))
-
-
-@contextmanager
-def _naming(subject: str) -> Iterator[None]:
-    """Errors name the subject."""
-    try:
-        yield
-    except BadData as error:
-        raise BadData(f"{subject}: {error}") from error
-
-
-def _fit_network(
-    cohort: Cohort,
-    train: Sequence[str],
-    validation: Sequence[str],
-    facts: ModelFacts,
-    device: torch.device,
-    cache: FitCache,
-    adjust: Adjust,
-    watch: Watch | None,
-    further: ExtendedCohort | None,
-) -> Fit:
+def _fit_network(task: _Task, device: torch.device, watch: Watch | None) -> Fit:
     import torch
 
     from bridgemil.learning.data import WindowSet
     from bridgemil.learning.learners import train_network
     from bridgemil.learning.loop import Streams
 
-    settings, ids = facts.settings, sorted(train)
+    facts, settings, cohort, cache, further = task.facts, task.facts.settings, task.cohort, task.cache, task.further
     assert settings.stage2 is not None
     assert settings.backbone is not None
-    streams = Streams.of(facts.seed, ids)
+    streams = Streams.of(facts.seed, task.train)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's random numbers are theirs
         refuse_changed_code(settings, facts.signal)
         streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
-        arrays, harmonisation, scale_of = None, None, None
-        if (features := Features.of_encoder(encoder)) is not None:
-            prepare_features(cache, features, cohort, [*ids, *sorted(validation)])
+        arrays, stored, scale, harmonisation = None, None, None, None
+        if (features := Features.of_encoder(encoder)) is None:
+            scale = cohort.normalisation(task.train)
+        else:
+            prepare_features(cache, features, cohort, [*task.train, *task.validation])
+            arrays, harmonisation = partial(features_of, cache, features, cohort), task.harmonisation(features)
             if further is not None:
                 prepare_features(cache, features, further, further.further)
-            arrays = partial(features_of, cache, features, cohort)
-            harmonisation, scale_of = adjust(features)
-        scale = cohort.normalisation(ids) if arrays is None else None
-        training = WindowSet(cohort, ids, scale, arrays, scale_of)
-        validating = WindowSet(cohort, sorted(validation), scale, arrays, scale_of) if validation else None
+                stored = partial(features_of, cache, features, further)
+        adjust = None if harmonisation is None else lambda subject: harmonisation.scale(task.rows[subject])
+        training = WindowSet(cohort, task.train, scale, arrays, adjust)
+        validating = WindowSet(cohort, task.validation, scale, arrays, adjust) if task.validation else None
         learned = training
         if further is not None:  # scaled as the training subjects are
-            stored = None if features is None else partial(features_of, cache, features, further)
-            learned = WindowSet(further, [*ids, *further.further], scale, stored)
+            learned = WindowSet(further, [*task.train, *further.further], scale, stored)
         before, seconds = _stage1(encoder, learned, settings, streams, device, cache, watch)
         network, trained = train_network(
             encoder, settings.backbone, training, validating, settings.stage2, streams, device,
@@ -304,17 +238,20 @@ def _stage1(
     watch: Watch | None,
 ) -> tuple[Curve, float]:
     """Load the Stage 1 encoder from the cache, training it first if it is not there; its curve and seconds."""
-    from bridgemil.learning.objectives import train_encoder
+    from bridgemil.learning.loop import train
+    from bridgemil.learning.objectives import create
 
     stage1, backbone = settings.stage1, settings.backbone
     if stage1 is None or backbone is None:
         return [], 0.0
 
-    def train(keep: Path | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        trained = train_encoder(encoder, backbone, training, stage1, streams, device, keep=keep, watch=watch)
-        return encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
-
-    tensors, note = cache.stage1(train)
+    with cache.stage1() as kept:
+        if kept.encoder is None:
+            streams.start("stage 1 head")
+            learner = create(encoder, backbone, training, stage1, device)
+            trained = train(learner, streams, keep=kept.checkpoint, watch=watch)
+            kept.encoder = encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
+    tensors, note = kept.encoder
     try:
         encoder.load_state_dict(tensors)
     except RuntimeError as error:

@@ -35,17 +35,7 @@ class Covariates:
 
     @classmethod
     def fit(cls, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], features: Floats) -> Covariates:
-        """Least squares on one row of columns and of features (n x F) per control subject.
-
-        Parameters
-        ----------
-        rows : sequence of mapping
-            Columns of each subject.
-        columns : sequence of str
-            Names of the covariates.
-        features : ndarray of shape (n, F)
-            Mean features of the same subjects.
-        """
+        """Least squares on one row of columns and of mean features (n x F) per control subject."""
         codes = {column: _codes(column, [row.get(column) for row in rows]) for column in columns}
         values = np.stack([_values(row, codes) for row in rows])
         centre = values.mean(axis=0)
@@ -111,12 +101,9 @@ class Harmonisation:
     covariates: Covariates | None = None
 
     def scale(self, row: Mapping[str, Any] | None = None) -> Scale | None:
-        """The map of a subject, x -> (x - first) / second; None where it changes nothing.
+        """The map of a subject with these columns, x -> (x - first) / second; None where it changes nothing.
 
-        Parameters
-        ----------
-        row : mapping, optional
-            The subject's columns. Without them the recording is of an unknown site.
+        Without columns the recording is of an unknown site.
         """
         row = row or {}
         scale = self.sites.get(str(row.get(self.column, "")), self.sites.get(""))
@@ -144,32 +131,17 @@ class Harmonisation:
         """Inverse of ``for_json`` and ``tensors``."""
         prefix = "harmonisation.first."
         names = [name.removeprefix(prefix) for name in tensors if name.startswith(prefix)]
-        sites = {
-            name: (np.asarray(tensors[prefix + name]), np.asarray(tensors[f"harmonisation.second.{name}"]))
-            for name in names
-        }
+        sites = {name: (tensors[prefix + name], tensors[f"harmonisation.second.{name}"]) for name in names}
         codes, covariates = content["covariates"], None
         if codes is not None:
-            covariates = Covariates(
-                codes, np.asarray(tensors["harmonisation.centre"]), np.asarray(tensors["harmonisation.effect"])
-            )
+            covariates = Covariates(codes, tensors["harmonisation.centre"], tensors["harmonisation.effect"])
         return cls(content["column"], sites, covariates)
 
 
 def location_scale(features: Floats, mean: Floats, deviation: Floats) -> Scale:
-    """The map from a site, known by some of its subjects, to a given mean and standard deviation.
+    """The map from a site to the mean and standard deviation of others (F each), x -> (x - first) / second.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n, F)
-        Mean features of subjects of the site, two or more.
-    mean, deviation : ndarray of shape (F,)
-        Of the subjects that the features are mapped to.
-
-    Returns
-    -------
-    tuple of ndarray
-        x -> (x - first) / second.
+    ``features`` (n x F) are the mean features of two or more subjects of the site.
     """
     n = len(features)
     if n < 2:
@@ -230,14 +202,8 @@ def fit_sites(
 ) -> dict[str, Scale]:
     """The maps of all sites to the pooled training sites.
 
-    Parameters
-    ----------
-    means : callable
-        Mean features (F,) of a subject.
-    training : mapping of str to sequence of str
-        Of each site in training, the training subjects that it is known by.
-    others : mapping of str to sequence of str
-        The same of sites without training subjects.
+    ``means`` gives the mean features (F) of a subject; sites in training, and others, have the subjects by which they
+    are known.
     """
     rows = {site: np.stack([means(subject) for subject in subjects]) for site, subjects in training.items()}
     pooled = np.concatenate(list(rows.values()))

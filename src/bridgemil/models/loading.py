@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -56,23 +56,19 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
 
 
 def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = None, device: str = "cpu") -> Model:
-    """Read a model that is part of an artifact: of a run, a bundle, a classifier.
+    """Read a model that is part of an artifact (a run, a bundle, a classifier), in its folder ``below`` (with ``/``).
 
-    Parameters
-    ----------
-    artifact
-        What holds it.
-    below
-        The model's folder in it, with ``/`` at its end.
-    backbone, device
-        As of ``load``.
+    ``backbone`` and ``device`` as of ``load``.
     """
     import torch
 
     from bridgemil.learning.checkpoint import read_tensors, under
 
     metadata = artifact.json(f"{below}{METADATA}")
-    facts = _facts(artifact, metadata)
+    try:
+        facts = ModelFacts.from_json(metadata)
+    except ValidationError:
+        raise artifact.bad(METADATA, "has settings that this version does not know") from None
     if "members" in metadata:
         members = {
             name: read_model(artifact, f"{below}{name}/", backbone=backbone, device=device)
@@ -99,21 +95,6 @@ def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = No
     scale = (tensors["scale.mean"].numpy(), tensors["scale.std"].numpy()) if "scale.mean" in tensors else None
     where = torch.device(device)
     return NetworkModel(facts, network.to(where).eval(), scale, where, harmonisation)
-
-
-def _facts(artifact: Artifact, metadata: dict[str, Any]) -> ModelFacts:
-    try:
-        settings = Settings.model_validate(metadata["settings"])
-    except ValidationError:
-        raise artifact.bad(METADATA, "has settings that this version does not know") from None
-    return ModelFacts(
-        settings,
-        tuple(metadata["classes"]),
-        Signal.from_json(metadata["signal"]),
-        metadata["preparation"],
-        int(metadata["seed"]),
-        metadata["versions"],
-    )
 
 
 def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings:
@@ -146,16 +127,9 @@ def encoder_for(settings: Settings, signal: Signal) -> nn.Module:
 
 
 def build_encoder(tensors: dict[str, Tensor], settings: Settings, signal: Signal) -> nn.Module:
-    """A stored Stage 1 encoder, in evaluation mode on the CPU.
+    """A stored Stage 1 encoder with these weights, in evaluation mode on the CPU.
 
-    Parameters
-    ----------
-    tensors
-        Its weights.
-    settings
-        Of a run that started from it; a backbone of the user's must be the code it was trained with.
-    signal
-        Of the cohort's windows.
+    ``settings`` are those of a run that started from it; a backbone of the user's must be the code it was trained with.
     """
     import torch
 

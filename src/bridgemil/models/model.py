@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +16,14 @@ from bridgemil import baselines
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
+from bridgemil.models.features import Bag, Features, LazyBag
 from bridgemil.models.harmonisation import Harmonisation, mapped
 from bridgemil.storage.artifact import new_artifact
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from bridgemil.baselines.classifiers import Classifier
     from bridgemil.cohort.cohort import Cohort
@@ -32,76 +32,6 @@ if TYPE_CHECKING:
 
 KIND = "model"  # of an artifact that holds nothing else
 METADATA, WEIGHTS = "model.json", "model.safetensors"
-# An array computed from one subject's windows: ``remember(key, compute)`` returns the stored one, or computes it.
-Remember = Callable[[str, Callable[[], NDArray[Any]]], NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class LazyBag:
-    """The windows of a subject, read only if they are needed: where features are stored, they are not.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Windows x channels x time.
-    read : callable
-        Returns the windows.
-    """
-
-    shape: tuple[int, ...]
-    read: Callable[[], NDArray[np.float32]]
-
-
-Bag = NDArray[np.float32] | LazyBag
-
-
-@dataclass(frozen=True)
-class Features:
-    """Features that depend on one subject's windows alone, so that they can be stored and shared by models.
-
-    Parameters
-    ----------
-    key : str
-        Equal where the features of given windows are equal.
-    compute : callable
-        From windows n x C x T (microvolts) to features, n x F per window or F per subject.
-    per_window : bool
-        Whether there is one row per window.
-    left_out : mapping of str to str
-        Frequency bands that the recordings or their filters do not hold, with the reason.
-    """
-
-    key: str
-    compute: Callable[[NDArray[np.float32]], NDArray[Any]]
-    per_window: bool
-    left_out: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of_encoder(cls, encoder: nn.Module) -> Features | None:
-        """The features of an encoder's front end; None if it has none."""
-        front_end: Any = getattr(encoder, "front_end", None)
-        return None if front_end is None else cls.of_front_end(front_end)
-
-    @classmethod
-    def of_front_end(cls, front_end: Any) -> Features:
-        """The features of a front end, a module N x C x T -> N x F with ``key`` and ``check``."""
-        key = json.dumps(["front end", front_end.key], sort_keys=True)
-        left_out = getattr(front_end, "left_out", {})
-        return cls(key, lambda bag: front_end_features(front_end, bag), True, left_out)
-
-    @classmethod
-    def of_baseline(cls, settings: Settings, baseline: baselines.Baseline) -> Features:
-        """The features of a baseline."""
-        key = json.dumps([settings.method, settings.code, baseline.features_key], sort_keys=True)
-        return cls(key, baseline.features, False, baseline.left_out)
-
-    def of_bag(self, bag: Bag, remember: Remember | None = None) -> NDArray[Any]:
-        """The features of one subject's windows; computed if ``remember`` does not have them."""
-
-        def compute() -> NDArray[Any]:
-            return self.compute(_windows(bag))
-
-        return compute() if remember is None else remember(self.key, compute)
 
 
 @dataclass(frozen=True)
@@ -129,6 +59,13 @@ class Prediction:
     window_probabilities: NDArray[np.float32] | None = None
 
 
+def versions() -> dict[str, str]:
+    """Versions of the packages that computed the numbers."""
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("bridgemil", "torch", "numpy")}
+
+
 @dataclass(frozen=True)
 class ModelFacts:
     """The metadata of a model."""
@@ -138,7 +75,7 @@ class ModelFacts:
     signal: Signal
     preparation: Mapping[str, Any]  # how its recordings were prepared; empty if it was given arrays
     seed: int = 0
-    versions: Mapping[str, str] = field(default_factory=lambda: versions())
+    versions: Mapping[str, str] = field(default_factory=versions)
 
     @classmethod
     def of(cls, cohort: Cohort, settings: Settings, seed: int) -> ModelFacts:
@@ -147,14 +84,16 @@ class ModelFacts:
 
     def for_json(self) -> dict[str, Any]:
         """The content of ``model.json``."""
-        return {
-            "settings": self.settings.model_dump(mode="json"),
-            "classes": list(self.classes),
-            "signal": self.signal.for_json(),
-            "preparation": dict(self.preparation),
-            "seed": self.seed,
-            "versions": dict(self.versions),
-        }
+        settings, signal = self.settings.model_dump(mode="json"), self.signal.for_json()
+        own = {"preparation": dict(self.preparation), "seed": self.seed, "versions": dict(self.versions)}
+        return {"settings": settings, "classes": list(self.classes), "signal": signal, **own}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Undo ``for_json``."""
+        settings, signal = Settings.model_validate(content["settings"]), Signal.from_json(content["signal"])
+        more = content["preparation"], int(content["seed"]), content["versions"]
+        return cls(settings, tuple(content["classes"]), signal, *more)
 
 
 class Model(ABC):
@@ -177,13 +116,7 @@ class Model(ABC):
         self.row: Mapping[str, Any] = {}  # columns of the subject to predict
 
     def for_subject(self, row: Mapping[str, Any]) -> Self:
-        """The model for a subject of whom these columns are known; itself where it adjusts nothing.
-
-        Parameters
-        ----------
-        row : mapping
-            Site and covariates of the subject. Without them a recording is of an unknown site.
-        """
+        """The model for a subject with this site and these covariates; itself where it adjusts nothing."""
         if self.harmonisation is None:
             return self
         bound = copy(self)
@@ -195,20 +128,14 @@ class Model(ABC):
         return features if self.harmonisation is None else mapped(features, self.harmonisation.scale(self.row))
 
     @abstractmethod
-    def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
+    def predict(self, bag: Bag) -> Prediction:
         """Predict one subject.
 
         Parameters
         ----------
         bag : ndarray of shape (n_windows, n_channels, n_times) or LazyBag
-            All windows of the subject in microvolts, as in the cohort. A ``LazyBag`` is read only if ``remember``
-            has no stored features of it.
-        remember : callable, optional
-            Stores features that several models of one subject share.
-
-        Returns
-        -------
-        Prediction
+            All windows of the subject in microvolts, as in the cohort. A ``LazyBag`` is read only if no features of it
+            are stored.
         """
 
     @abstractmethod
@@ -226,9 +153,9 @@ class Model(ABC):
             For a baseline the features of the subject, (1, f).
         """
 
-    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Every number the model needs."""
+        """Every number the model needs; none of an ensemble."""
+        return {}
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -240,13 +167,7 @@ class Model(ABC):
         return {} if self.harmonisation is None else {"harmonisation": self.harmonisation.for_json()}
 
     def save(self, folder: str | Path) -> None:
-        """Write the model as an artifact, replacing the content of the folder.
-
-        Parameters
-        ----------
-        folder : str or Path
-            Where to write.
-        """
+        """Write the model as an artifact, replacing the content of the folder."""
         with new_artifact(Path(folder).absolute(), KIND) as partial:
             self.write(partial)
 
@@ -263,7 +184,8 @@ class Model(ABC):
         write_tensors(folder / WEIGHTS, tensors)
         write_json(folder / METADATA, self.facts.for_json() | self.more())
 
-    def _check(self, bag: Bag) -> None:
+    def check(self, bag: Bag) -> None:
+        """Refuse windows of another shape than the model was fitted on."""
         signal = self.facts.signal
         expected = (signal.n_channels, signal.n_times)
         if len(bag.shape) != 3 or bag.shape[1:] != expected or not bag.shape[0]:
@@ -287,12 +209,12 @@ class NetworkModel(Model):
         super().__init__(facts, Features.of_encoder(network.encoder), harmonisation)
         self.network, self.scale, self.device = network, scale, device
 
-    def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
+    def predict(self, bag: Bag) -> Prediction:
         """Predict one subject."""
         from bridgemil.learning.networks import WindowModel, vote
 
-        self._check(bag)
-        blocks = self._blocks(bag, remember)
+        self.check(bag)
+        blocks = self._blocks(bag)
         if isinstance(self.network, WindowModel):
             found = vote(self.network, blocks, self.device)
             p = found.probabilities.double().numpy()
@@ -307,17 +229,18 @@ class NetworkModel(Model):
         """The windows' embeddings, n x d."""
         from bridgemil.learning.networks import in_blocks
 
-        self._check(bag)
+        self.check(bag)
         embeddings: NDArray[np.float32] = in_blocks(self.network.encoder, self._blocks(bag), self.device).cpu().numpy()
         return embeddings
 
-    def _blocks(self, bag: Bag, remember: Remember | None = None) -> Iterator[Tensor]:
+    def _blocks(self, bag: Bag) -> Iterator[Tensor]:
         """The windows, or the front end's features of them, as the encoder takes them: a block at a time."""
         import torch
 
         from bridgemil.learning.data import BLOCK, normalised
 
-        rows = _windows(bag) if self.features is None else self.features.of_bag(bag, remember)
+        windows = LazyBag.of(bag)
+        rows = windows.read() if self.features is None else windows.features(self.features)
         for first in range(0, len(rows), BLOCK):
             part = self.adjusted(np.array(rows[first : first + BLOCK], dtype=np.float32))
             yield torch.from_numpy(part if self.scale is None else normalised(part, self.scale))
@@ -358,19 +281,20 @@ class BaselineModel(Model):
             return Features.of_front_end(baseline.front_end)
         return Features(f"{self.features.key} of windows", baseline.window_features, True, baseline.left_out)
 
-    def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
+    def predict(self, bag: Bag) -> Prediction:
         """Predict one subject; the contributions of windows to a linear classifier's logits are exact."""
-        self._check(bag)
-        p = self.classifier.probabilities(self.adjusted(self.features.of_bag(bag, remember))[None])[0]
+        self.check(bag)
+        bag = LazyBag.of(bag)
+        p = self.classifier.probabilities(self.adjusted(bag.features(self.features))[None])[0]
         contributions = None
         if self.classifier.regressions() and (of_windows := self.window_features) is not None:
-            exact = self.classifier.contributions(self.adjusted(of_windows.of_bag(bag, remember)))
+            exact = self.classifier.contributions(self.adjusted(bag.features(of_windows)))
             contributions = None if exact is None else exact.astype(np.float32)
         return Prediction(int(p.argmax()), p, contributions=contributions)
 
     def embed(self, bag: NDArray[np.float32]) -> NDArray[Any]:
         """The features of the subject, 1 x f."""
-        self._check(bag)
+        self.check(bag)
         return self.adjusted(self.baseline.features(bag))[None]
 
     def tensors(self) -> dict[str, Tensor]:
@@ -412,10 +336,10 @@ class EnsembleModel(Model):
         bound.members = {name: member.for_subject(row) for name, member in self.members.items()}
         return bound
 
-    def predict(self, bag: Bag, remember: Remember | None = None) -> Prediction:
+    def predict(self, bag: Bag) -> Prediction:
         """The mean of the members' predictions; the class with the highest probability is predicted."""
-        remember = remember or in_memory()
-        predictions = [member.predict(bag, remember) for member in self.members.values()]
+        bag = LazyBag.of(bag)
+        predictions = [member.predict(bag) for member in self.members.values()]
         weights = [member.facts.settings.weight for member in self.members.values()]
 
         def mean(part: str) -> NDArray[Any] | None:
@@ -432,47 +356,8 @@ class EnsembleModel(Model):
         rows = max(len(part) for part in parts)
         return np.concatenate([np.broadcast_to(part, (rows, part.shape[1])) for part in parts], axis=1)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """None of its own."""
-        return {}
-
     def write(self, folder: Path) -> None:
         """Write each member into a folder of its own below."""
         for name, member in self.members.items():
             member.write(folder / name)
         write_json(folder / METADATA, self.facts.for_json() | {"members": list(self.members)})
-
-
-def _windows(bag: Bag) -> NDArray[np.float32]:
-    return bag.read() if isinstance(bag, LazyBag) else bag
-
-
-def in_memory() -> Remember:
-    """Stores features in memory; for one subject only."""
-    known: dict[str, NDArray[Any]] = {}
-
-    def remember(key: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        if key not in known:
-            known[key] = compute()
-        return known[key]
-
-    return remember
-
-
-def front_end_features(front_end: Any, bag: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A front end's features of one subject's windows (n x C x T, microvolts): n x F."""
-    import torch
-
-    from bridgemil.learning.data import BLOCK
-
-    front_end.check(bag)
-    device = next(front_end.buffers()).device
-    parts = [np.array(bag[first : first + BLOCK], dtype=np.float32) for first in range(0, len(bag), BLOCK)]
-    return np.concatenate([front_end(torch.from_numpy(part).to(device)).cpu().numpy() for part in parts])
-
-
-def versions() -> dict[str, str]:
-    """Versions of the packages that computed the numbers."""
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("bridgemil", "torch", "numpy")}

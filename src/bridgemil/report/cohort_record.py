@@ -20,8 +20,9 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.tables import AGE, SEX, is_missing
 from bridgemil.errors import BadUse, BridgeMILError
+from bridgemil.evaluation.calibration import calibration_summary
 from bridgemil.evaluation.clinical import INTERVALS
-from bridgemil.evaluation.metrics import calibration_summary, score_intervals
+from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.methods import Settings
 from bridgemil.report import tables

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.errors import BadData
-from bridgemil.models import Model
-from bridgemil.models.model import in_memory
+from bridgemil.models import LazyBag, Model
 from bridgemil.report.scalp import electrode_table, pair_table
 from bridgemil.report.window_values import Floats, Index, WindowValues, against_others, leaves, mean, read
 from bridgemil.storage.files import write_text
@@ -322,8 +321,8 @@ def _weights(members: Sequence[Model]) -> list[float]:
 def _read(models: Model | Sequence[Model], bag: NDArray[np.float32]) -> tuple[list[Model], list[WindowValues]]:
     """Member models, and their values of the windows; they share the front end's features."""
     members = [leaf for model in ([models] if isinstance(models, Model) else models) for leaf in leaves(model)]
-    remember = in_memory()
-    return members, [read(model, bag, remember) for model in members]
+    windows = LazyBag.of(bag)
+    return members, [read(model, windows) for model in members]
 
 
 def _rankings(values: WindowValues, class_name: str, predicted: int, calibrate: Calibrate | None) -> list[Ranking]:

@@ -70,7 +70,7 @@ class HeldOut:
         windows of each of them.
         """
         train = sorted(self.metadata["train"])
-        cache = RunCache(self.store, self.identity, None, {}) if os.access(self.store.root, os.W_OK) else FitCache()
+        cache = RunCache(self.store) if os.access(self.store.root, os.W_OK) else FitCache()
         if model.features is None:
             return None, ""
         rows = [features_of(cache, model.features, self.cohort, subject) for subject in train]

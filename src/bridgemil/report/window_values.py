@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.models import BaselineModel, EnsembleModel, Model, NetworkModel
-from bridgemil.models.model import Remember
+from bridgemil.models.features import Bag, LazyBag
 
 if TYPE_CHECKING:
     from bridgemil.backbones.covariance import Feature
@@ -82,23 +82,21 @@ def against_others(values: Floats) -> Floats:
     return apart
 
 
-def read(model: Model, bag: NDArray[np.float32], remember: Remember | None = None) -> WindowValues:
+def read(model: Model, bag: Bag) -> WindowValues:
     """Apply a model to the windows of a subject; they are encoded once.
 
     Parameters
     ----------
     model : NetworkModel or BaselineModel
         The model.
-    bag : ndarray of shape (n_windows, C, n_times)
-        In microvolts.
-    remember : callable, optional
-        Shares the front end's features between models of the same subject.
+    bag : ndarray of shape (n_windows, C, n_times) or LazyBag
+        In microvolts. Models that are given one ``LazyBag`` share the features of a front end.
     """
-    model._check(bag)
+    model.check(bag)
     if isinstance(model, NetworkModel):
-        return _network(model, bag, remember)
+        return _network(model, LazyBag.of(bag))
     assert isinstance(model, BaselineModel)
-    return _baseline(model, bag, remember)
+    return _baseline(model, LazyBag.of(bag))
 
 
 def mean(members: Sequence[WindowValues], weights: Sequence[float]) -> WindowValues:
@@ -122,7 +120,7 @@ def mean(members: Sequence[WindowValues], weights: Sequence[float]) -> WindowVal
     return WindowValues(probabilities, **arrays)
 
 
-def _network(model: NetworkModel, bag: NDArray[np.float32], remember: Remember | None) -> WindowValues:
+def _network(model: NetworkModel, bag: LazyBag) -> WindowValues:
     import torch
 
     from bridgemil.learning.networks import BagModel, in_blocks
@@ -130,9 +128,9 @@ def _network(model: NetworkModel, bag: NDArray[np.float32], remember: Remember |
     network: Any = model.network.eval()
     features, names = None, ()
     if model.features is None:
-        embeddings = torch.from_numpy(model.embed(bag)).to(model.device)
+        embeddings = torch.from_numpy(model.embed(bag.read())).to(model.device)
     else:
-        features, names = model.features.of_bag(bag, remember), network.encoder.front_end.names
+        features, names = bag.features(model.features), network.encoder.front_end.names
         embeddings = in_blocks(network.encoder, torch.from_numpy(features), model.device)
 
     def logits(embeddings: Any) -> Any:
@@ -186,14 +184,14 @@ def _attention(network: Any, embeddings: Any) -> tuple[Floats, Floats | None]:
     return output.gates[0].double().cpu().numpy(), None if parts is None else parts[0].double().cpu().numpy()
 
 
-def _baseline(model: BaselineModel, bag: NDArray[np.float32], remember: Remember | None) -> WindowValues:
+def _baseline(model: BaselineModel, bag: LazyBag) -> WindowValues:
     """A classifier on features that are, where they have names, the mean over windows."""
     baseline, classifier = model.baseline, model.classifier
     names = baseline.feature_names or []
     if not names:
-        return WindowValues(lambda keep: model.predict(bag[keep]).probabilities)
+        return WindowValues(lambda keep: model.predict(bag.read()[keep]).probabilities)
     assert model.window_features is not None
-    features = model.window_features.of_bag(bag, remember)
+    features = bag.features(model.window_features)
 
     def probabilities(keep: Index) -> Floats:
         p: Floats = classifier.probabilities(features[keep].mean(axis=0, dtype=np.float64)[None])[0]

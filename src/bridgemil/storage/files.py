@@ -14,12 +14,13 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 
 
 def aside(path: Path) -> Path:
@@ -177,10 +178,10 @@ class Taken(Exception):
 
 
 @contextmanager
-def lock(path: Path, *, wait: bool = True, told: Callable[[], None] | None = None) -> Iterator[None]:
+def lock(path: Path, *, wait: bool = True, told: str = "") -> Iterator[None]:
     """Hold a lock named by a file in an existing folder. The system releases it when its holder ends; the file stays.
 
-    Waits until it is free (``told`` is called once then) or, without ``wait``, raises ``Taken``.
+    Waits until it is free (with the warning ``told``, if any) or, without ``wait``, raises ``Taken``.
     """
     from filelock import FileLock, Timeout
 
@@ -191,8 +192,8 @@ def lock(path: Path, *, wait: bool = True, told: Callable[[], None] | None = Non
     except Timeout:
         if not wait:
             raise Taken(path) from None
-        if told is not None:
-            told()
+        if told:
+            warnings.warn(told, BridgeMILWarning, stacklevel=4)
         held.acquire()
     try:
         yield

@@ -133,7 +133,7 @@ class FirstFold:
         job = jobs["bridgemil"]
         self.test, self.train = (sample(cohort, sorted(s)) for s in (job.subjects.test, job.subjects.train))
         encoder = self.encoder(Space(STAGE1, "bridgemil"))
-        front_end, cache = Features.of_encoder(encoder), RunCache(context.store, job.identity, job.stage1, {})
+        front_end, cache = Features.of_encoder(encoder), RunCache(context.store)
         self.spaces = [s for s in SPACES if s.method in jobs and (s.kind != FRONT_END or front_end is not None)]
         # The input of encoders, of the test and of the training windows: front-end features or normalised windows.
         scale, both = cohort.normalisation(sorted(job.subjects.train)), (self.test, self.train)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from bridgemil.learning.data import WindowSet
-    from bridgemil.learning.loop import Streams, Trained
     from bridgemil.learning.objectives.objective import Objective
 
 
@@ -87,19 +86,3 @@ def create(
     """
     objective: Objective = OBJECTIVES.load(settings.objective)(encoder, backbone, data, settings, device)
     return objective
-
-
-def train_encoder(
-    encoder: nn.Module,
-    backbone: str,
-    data: WindowSet,
-    settings: Stage1Settings,
-    streams: Streams,
-    device: torch.device,
-    **how: Any,
-) -> Trained:
-    """Stage 1: train the encoder in place. Parameters as for ``create`` and for ``bridgemil.learning.loop.train``."""
-    from bridgemil.learning.loop import train
-
-    streams.start("stage 1 head")
-    return train(create(encoder, backbone, data, settings, device), streams, **how)

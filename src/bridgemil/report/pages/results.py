@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bridgemil.evaluation.calibration import calibration_summary
 from bridgemil.evaluation.clinical import TwoClassMetrics
-from bridgemil.evaluation.metrics import calibration_summary
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, corrected
 from bridgemil.methods import colour
 from bridgemil.report import templating
