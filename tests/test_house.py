@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "bridgemil"
 
 # What stands later may import what stands earlier, never the reverse.
 ORDER = [
-    "errors", "registry", "settings", "storage", "parallel", "user_code", "datasets", "cohort", "backbones",
+    "errors", "registry", "settings", "plots", "storage", "parallel", "user_code", "datasets", "cohort", "backbones",
     "aggregators", "learning", "pretraining", "baselines", "methods", "models", "runs", "evaluation", "audit",
     "engine", "report", "studies", "bundle", "verify", "estimator", "recordings", "cli", "__main__",
 ]  # fmt: skip
