@@ -1,22 +1,25 @@
 """Which ensemble should be the default? Balanced accuracy of the candidates on long, short and small cohorts.
 
-    python benchmarks/default_rule.py SOURCE [--out FOLDER] [--splits 5]   # two hours on one core; resumes
+    python benchmarks/default_rule.py SOURCE [--out FOLDER] [--pairs A-C,F-C] [--record FILE]   # hours; resumes
     python benchmarks/default_rule.py --quick                             # one small condition on the demo's recordings
 
-SOURCE is the BIDS folder `adftd-300s`. Members (the two regressions of `tangent`, `bandpower`, and `bridgemil` on
+SOURCE is the BIDS folder `adftd-300s`. Members (`tangent`, `bandpower`, and `bridgemil` and `attention` on
 `covariance`) are fitted once per fold; every candidate combines their predictions of the test subjects, either by
 probabilities or by logits of equal confidence (divided by their root mean square over the training subjects). Five
-folds; conditions: A vs C, F vs C and three classes; whole recordings, their first 30 s, and 40 subjects.
+folds, five splits; conditions: A vs C, F vs C, three classes and A vs F; whole recordings, their first 60 and 30 s, and
+40 subjects. Members and the default are compared with the baselines by the package's test; --record keeps the table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
@@ -24,12 +27,18 @@ from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.subset import CohortSubset
+from bridgemil.evaluation.metrics import wilson
+from bridgemil.evaluation.statistics import compare
 from bridgemil.models import FitCache, LazyBag, Model, fit
+from bridgemil.runs import RESULTS_VERSION
 
 NAMES = {"A": "AD", "C": "HC", "F": "FTD"}
 PAIRS = {pair: {group: NAMES[group] for group in pair.split("-")} for pair in ("A-C", "F-C", "A-C-F", "A-F")}
 MEMBERS = ("bandpower", "tangent", "bridgemil", "attention")
-SUBJECTS = 40
+SUBJECTS, FOLDS = 40, 5
+DEFAULT, BASELINES = "tangent x 3 + bridgemil", ("bandpower", "tangent")
+SHOWN = {**{name: name for name in MEMBERS}, DEFAULT: "tangent+bridgemil"}  # in the table of conditions
+Fold = tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]
 Logits = dict[str, np.ndarray]  # by member, of all subjects of the condition (centred): subjects x classes
 
 
@@ -63,9 +72,7 @@ CANDIDATES = {
 }
 
 
-def members(cohort: Cohort, length: int | None, split: int, folder: Path, few: bool, budget: str) -> Iterator[
-    tuple[Logits, np.ndarray, np.ndarray, np.ndarray]
-]:  # fmt: skip
+def members(cohort: Cohort, length: int | None, split: int, folder: Path, few: bool, budget: str) -> Iterator[Fold]:
     """Of each fold the members' logits, training and test rows, and the class numbers."""
     if length is not None:
         kept = {s: list(range(min(length, cohort.records[s].n_windows))) for s in cohort.subjects}
@@ -80,7 +87,7 @@ def members(cohort: Cohort, length: int | None, split: int, folder: Path, few: b
         rows = np.sort(np.concatenate(chosen))
         y, subjects = y[rows], subjects[rows]
     cache = FitCache()
-    for fold, (train, test) in enumerate(StratifiedKFold(5, shuffle=True, random_state=split).split(subjects, y)):
+    for fold, (train, test) in enumerate(StratifiedKFold(FOLDS, shuffle=True, random_state=split).split(subjects, y)):
         file, logits = folder / f"{split}-{fold}.npz", Logits()
         if file.exists():
             logits = dict(np.load(file))
@@ -99,7 +106,7 @@ def predicted(model: Model, cohort: Cohort, subject: str, cache: FitCache) -> np
     return model.predict(LazyBag.of_subject(cohort, subject, cache)).probabilities
 
 
-def scores(folds: list[tuple[Logits, np.ndarray, np.ndarray, np.ndarray]]) -> dict[str, tuple[float, float, float]]:
+def scores(folds: list[Fold]) -> dict[str, tuple[float, float, float]]:
     """Balanced accuracy, AUROC and Brier score of each candidate over the test subjects of all folds."""
     found, y = {}, folds[0][3]
     rows = np.concatenate([test for _, _, test, _ in folds])
@@ -111,18 +118,54 @@ def scores(folds: list[tuple[Logits, np.ndarray, np.ndarray, np.ndarray]]) -> di
     return found
 
 
+def predictions(every: list[list[Fold]], name: str) -> pd.DataFrame:
+    """Held-out predictions of a candidate over all splits, one row per split and subject."""
+    tables = []
+    for split, folds in enumerate(every):
+        for fold, (logits, train, test, y) in enumerate(folds):
+            p = CANDIDATES[name](logits, train)[test]
+            columns = {"split": split, "seed": 0, "fold": fold, "subject": test, "label": y[test]}
+            tables.append(pd.DataFrame(columns | {"predicted": p.argmax(axis=1)}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def condition(
+    every: list[list[Fold]], by_split: list[dict[str, tuple[float, float, float]]]
+) -> list[dict[str, object]]:
+    """One row per member and of the default: scores over splits, and the comparison with each baseline."""
+    tables = {name: predictions(every, name) for name in SHOWN}
+    rows = []
+    for name, shown in SHOWN.items():
+        balanced, area, _ = np.array([found[name] for found in by_split]).T
+        correct, n = (tables[name]["label"] == tables[name]["predicted"]).mean(), len(tables[name]) // len(every)
+        row = {"method": shown, "subjects": n, "accuracy": correct, "ci95": wilson(correct, n), "auroc": area.mean()}
+        row |= {"balanced": balanced.mean(), "balanced_std": balanced.std()}
+        for baseline in BASELINES:
+            if name not in BASELINES:
+                found = compare(tables[name], tables[baseline], (shown, baseline), 1 / (FOLDS - 1))
+                row[f"minus {baseline}"] = {
+                    "difference": found.difference,
+                    "ci95": [found.low, found.high],
+                    "p": found.p,
+                }
+        rows.append(row)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("source", type=Path, nargs="?")
     parser.add_argument("--out", type=Path, default=Path("default_rule"))
     parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--pairs", default=",".join(PAIRS))
+    parser.add_argument("--record", type=Path, help="JSON of the table of conditions")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.source is None and not given.quick:
         parser.error("SOURCE is needed")
     with tempfile.TemporaryDirectory() as temporary:
         pairs, parts, budget = (
-            PAIRS,
+            {pair: PAIRS[pair] for pair in given.pairs.split(",")},
             (("whole", None), ("60 s", 60), ("30 s", 30), (f"{SUBJECTS} subjects", None)),
             "laptop",
         )
@@ -132,23 +175,28 @@ def main() -> None:
             given.source, given.out = Path(bridgemil.__file__).parent / "recordings" / "adftd-60s", Path(temporary)
             given.splits, pairs, parts, budget = 1, {"A-C": PAIRS["A-C"]}, (("20 s", 20),), "demo"
         table: dict[str, dict[str, np.ndarray]] = {name: {} for name in CANDIDATES}
+        conditions: dict[str, list[dict[str, object]]] = {}
         for pair, classes in pairs.items():
             folder = given.out / f"{pair}.cohort"
             cohort = prepare(given.source, folder, label="Group", classes=classes, jobs=1, progress=False)
             for part, length in parts:
-                every = []
-                for split in range(given.splits):
-                    where = given.out / f"{pair} {part}"
-                    folds = members(cohort, length, split, where, part.endswith("subjects"), budget)
-                    every.append(scores(list(folds)))
+                where, few = given.out / f"{pair} {part}", part.endswith("subjects")
+                every = [list(members(cohort, length, split, where, few, budget)) for split in range(given.splits)]
+                by_split = [scores(folds) for folds in every]
                 for name in CANDIDATES:
-                    table[name][f"{pair} {part}"] = np.mean([each[name] for each in every], axis=0)
-    conditions = list(table["tangent"])
-    print(f"mean over {given.splits} split(s) and {len(conditions)} conditions: {', '.join(conditions)}")
+                    table[name][f"{pair} {part}"] = np.mean([each[name] for each in by_split], axis=0)
+                conditions[f"{pair}, {part}"] = condition(every, by_split)
+    if given.record:
+        record = {"command": "python benchmarks/default_rule.py adftd-300s", "results_version": RESULTS_VERSION}
+        given.record.write_text(
+            json.dumps(record | {"splits": given.splits, "conditions": conditions}, indent=1) + "\n"
+        )
+    names = list(table["tangent"])
+    print(f"mean over {given.splits} split(s) and {len(names)} conditions: {', '.join(names)}")
     print(f"{'':38s}balanced  AUROC  Brier  behind the better baseline at most")
     for name, by_condition in table.items():
         mean = np.mean(list(by_condition.values()), axis=0)
-        behind = max(max(table[b][c][0] for b in ("bandpower", "tangent")) - by_condition[c][0] for c in conditions)
+        behind = max(max(table[b][c][0] for b in ("bandpower", "tangent")) - by_condition[c][0] for c in names)
         print(f"{name:38s}{mean[0]:8.3f}{mean[1]:7.3f}{mean[2]:7.3f}{100 * behind:+8.1f} points")
 
 
