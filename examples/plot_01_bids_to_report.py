@@ -17,8 +17,6 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-
 import bridgemil
 
 source = Path(str(files("bridgemil.recordings") / "adftd-60s"))
@@ -34,6 +32,11 @@ cohort = bridgemil.prepare(
     source, folder / "my.cohort", label="Group", classes={"A": "Alzheimer", "C": "healthy"}, progress=False
 )
 cohort
+
+# %%
+# Spectra by class
+
+cohort.plot()
 
 # %%
 # The windows of a subject are an array in microvolts: windows x channels x time.
@@ -64,13 +67,7 @@ print(results.compare(results.baselines["bandpower"]).sentence)
 # ---------
 # Probabilities of all held-out subjects by diagnosis.
 
-fig, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
-for row, (_, rows) in enumerate(results.predictions.groupby("label")):
-    ax.scatter(rows["p_Alzheimer"], [row] * len(rows), alpha=0.6)
-ax.axvline(0.5, color="grey", lw=1)
-ax.set(
-    yticks=[0, 1], yticklabels=cohort.classes, ylim=(-0.6, 1.6), xlabel="predicted probability of Alzheimer's disease"
-)
+results.plot("subjects")
 
 # %%
 # ``bridgemil report runs --html`` writes a page with intervals, comparisons, confusion matrices, calibration and

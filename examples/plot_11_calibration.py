@@ -9,9 +9,6 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-import numpy as np
-
 import bridgemil
 
 source = Path(str(files("bridgemil.recordings") / "adftd-60s"))
@@ -24,16 +21,9 @@ results = bridgemil.evaluate(cohort, "tangent", **how)
 # %%
 # Calibration
 # -----------
-# Held-out predictions in five groups of equal size: predicted probability and observed frequency.
+# Predicted probability of the predicted class, and how often it is correct, in groups of at least 15 subjects.
 
-rows = results.predictions.sort_values("p_Alzheimer")
-groups = [rows.iloc[chosen] for chosen in np.array_split(np.arange(len(rows)), 5)]
-predicted = [group["p_Alzheimer"].mean() for group in groups]
-observed = [(group["label"] == "Alzheimer").mean() for group in groups]
-fig, ax = plt.subplots(figsize=(3.6, 3.6), layout="constrained")
-ax.plot([0, 1], [0, 1], color="grey", lw=1)
-ax.plot(predicted, observed, "o-")
-ax.set(xlabel="predicted probability", ylabel="observed frequency", aspect="equal")
+results.plot("calibration")
 
 # %%
 # ``bridgemil train`` fits a calibration on these held-out predictions, and applies it only if it lowers both log

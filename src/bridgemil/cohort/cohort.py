@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil import plots
 from bridgemil.cohort import folder
 from bridgemil.cohort.channels import key
 from bridgemil.cohort.folder import SubjectRecord
@@ -34,6 +35,7 @@ from bridgemil.storage.files import new_folder
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 class Cohort:
@@ -369,6 +371,60 @@ class Cohort:
             assert self.path is not None
             self._subjects[subject] = folder.open_subject(self.path, subject, self._artifact)
         return self._subjects[subject]
+
+    def spectra(self, most: int = 200) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean power spectral density of every subject over channels and up to ``most`` windows.
+
+        Parameters
+        ----------
+        most : int, default 200
+            Windows per subject, evenly spread.
+
+        Returns
+        -------
+        frequencies : ndarray of shape (F,)
+            In Hz, above 0 and up to the low-pass.
+        density : ndarray of shape (subjects, F)
+            In µV²/Hz.
+        """
+        from scipy.signal import periodogram
+
+        means = []
+        for subject in self.subjects:
+            bag = self.windows(subject)
+            chosen = np.unique(np.linspace(0, len(bag) - 1, min(len(bag), most)).round().astype(int))
+            frequencies, density = periodogram(bag[chosen], self.sfreq, window="hann", axis=-1)
+            means.append(density.mean(axis=(0, 1)))
+        highest = self.preparation.get("high")
+        inside = (frequencies > 0) & (frequencies <= (highest if isinstance(highest, int | float) else self.sfreq / 2))
+        return frequencies[inside], np.array(means, dtype=np.float64)[:, inside]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Power spectra by class: median and quartiles over subjects.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            New ones by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        frequencies, density = self.spectra()
+        labels = np.array(self.labels)
+        return plots.spectra(frequencies, {name: density[labels == name] for name in self.classes or [""]}, ax)
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        windows = pd.Series([record.n_windows for record in self.records.values()])
+        by_class = windows.groupby(pd.Series(self.labels)).agg(["count", "sum", "min", "max"]).reset_index()
+        table = by_class.set_axis(["class", "subjects", "windows", "fewest", "most per subject"], axis=1)
+        size = f"{len(self.channels)} channels x {self.n_times} samples at {self.sfreq:g} Hz"
+        return plots.html(
+            f"Cohort {self.path.name if self.path else 'in memory'}", table, [size, " ".join(self.channels)]
+        )
 
     def __len__(self) -> int:
         return len(self.records)

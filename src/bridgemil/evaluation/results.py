@@ -11,7 +11,7 @@ import numpy as np
 
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
-from bridgemil.evaluation import metrics
+from bridgemil.evaluation import metrics, views
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.sites import adjustment
 from bridgemil.evaluation.statistics import Comparison, compare, corrected, counted
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
+    from matplotlib.axes import Axes
 
 BASELINE_KEYS = (  # of a baseline, in JSON
     "accuracy", "balanced_accuracy", "macro_f1", "auroc", "mcc", "ci95", "fold_mean", "sensitivity", "specificity",
@@ -247,6 +248,35 @@ class Results:
                 for name, baseline in self.baselines.items()
             },
         }
+
+    def plot(self, kind: str = "forest", ax: Axes | None = None) -> Axes:
+        """Draw the results.
+
+        Parameters
+        ----------
+        kind : {"forest", "subjects", "roc", "calibration", "confusion"}
+            Accuracy of the method and its baselines with intervals; probabilities of all held-out subjects; ROC curve
+            (two classes); calibration of the predicted class; confusion matrix.
+        ax : matplotlib.axes.Axes, optional
+            New ones by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        return views.plot(self, kind, ax)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for the method, each baseline and each member of an ensemble: ``role``, then as ``summary``.
+
+        Returns
+        -------
+        DataFrame
+        """
+        return views.frame(self)
+
+    def _repr_html_(self) -> str:
+        return views.html(self)
 
     def __repr__(self) -> str:
         row = self.summary.iloc[0]

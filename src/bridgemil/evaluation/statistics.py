@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,6 +92,9 @@ class Comparison:
             return self.sentence
         end = "" if self.significant else ": no significant difference"
         return f"{self.sentence} Holm-corrected {p_text(self.p_holm)} for {self.family} comparisons{end}."
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.corrected_sentence)}</p>"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it; differences as shares, not points."""

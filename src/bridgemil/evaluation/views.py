@@ -1,0 +1,68 @@
+"""Results as figures, one table and HTML: ``Results.plot``, ``to_frame`` and notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bridgemil import plots
+from bridgemil.errors import BadUse, one_of
+from bridgemil.evaluation.calibration import calibration_error
+from bridgemil.evaluation.clinical import TwoClassMetrics, positive_class
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from bridgemil.evaluation.results import Results
+
+KINDS = ("forest", "subjects", "roc", "calibration", "confusion")
+
+
+def plot(results: Results, kind: str, ax: Axes | None) -> Axes:
+    """Draw results; see ``Results.plot``."""
+    one_of("kind", kind, KINDS)
+    if kind == "forest":
+        return plots.forest(frame(results), ax)
+    if kind == "confusion":
+        return plots.confusion(results.confusion, ax)
+    if kind == "calibration":
+        rows = results.ensemble.predictions
+        y = np.array([results.classes.index(label) for label in rows["label"]])
+        error = calibration_error(rows[results.probabilities].to_numpy(dtype=np.float64), y)
+        return plots.calibration(error.bins, f"calibration error {error.value:.3f}", ax)
+    if kind == "subjects":
+        shown = positive_class(results.classes)[0] if len(results.classes) == 2 else results.classes[0]
+        return plots.subjects(results.predictions, results.classes, shown, ax)
+    found = results.clinical
+    if not isinstance(found, TwoClassMetrics):
+        raise BadUse("plot: a ROC curve needs two classes; use kind='confusion'")
+    return plots.curve(found.roc.x, found.roc.y, f"{results.name}: AUROC {found.roc.area:.3f}", ax)
+
+
+def frame(results: Results) -> pd.DataFrame:
+    """One row per method; see ``Results.to_frame``."""
+    import pandas as pd
+
+    others = {"baseline": results.baselines, "member": results.members}
+    rows = [results.summary.assign(role="method")]
+    rows += [one.summary.assign(role=role) for role, several in others.items() for one in several.values()]
+    return pd.concat(rows, ignore_index=True)
+
+
+def html(results: Results) -> str:
+    """The table of ``print(results)`` for notebooks, with audit warnings and comparisons."""
+    import pandas as pd
+
+    table = frame(results)
+    shown = pd.DataFrame({"": table["role"], "method": table["method"]})
+    shown["accuracy"] = [plots.percent(value) for value in table["accuracy"]]
+    ends = zip(table["ci95_low"], table["ci95_high"], strict=True)
+    shown["95 %"] = [f"{plots.percent(low)} to {plots.percent(high)}" for low, high in ends]
+    shown["balanced"], shown["AUROC"] = table["balanced_accuracy"].round(3), table["auroc"].round(3)
+    notes = [f"{w['level']} {w['check']}: {w['message']}" for w in results.warnings]
+    notes += [comparison.sentence for comparison in results.comparisons.values()]
+    row = table.iloc[0]
+    title = f"{results.settings.title}: {row['n_subjects']} subjects, chance level {plots.percent(row['chance'])} %"
+    return plots.html(title, shown, notes)
