@@ -53,7 +53,8 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     method : str, default "bridgemil"
-        One of ``bridgemil.methods.names()``, or several joined by ``+``, the weighted mean of their probabilities.
+        One of ``bridgemil.methods.names()``, the address of your scikit-learn pipeline, or several joined by ``+``, the
+        weighted mean of their probabilities.
     backbone : str, default "eegnet"
         One of ``bridgemil.backbones.names()``, or your own code; a baseline has no use for it.
     recipe, budget : str, optional

@@ -47,17 +47,28 @@ def absolute(address: str) -> str:
     return f"{path}:{attribute}" if target.endswith(".py") else address
 
 
-def load(address: str) -> Callable[..., Any]:
-    """Import the class or function at an address, from its source as it is now; ``BadUse`` if that fails."""
+def find(address: str) -> Any:
+    """Import the object at an address, from its source as it is now; ``BadUse`` if that fails."""
     attribute = address.rpartition(":")[2]
     module = _import(address)
     if not hasattr(module, attribute):
         known = [name for name, value in vars(module).items() if callable(value)]
         raise BadUse(f"{address}: it has no {attribute}{did_you_mean(attribute, known)}")
-    thing: Callable[..., Any] = getattr(module, attribute)
+    return getattr(module, attribute)
+
+
+def load(address: str) -> Callable[..., Any]:
+    """Import the class or function at an address, as ``find`` does; what cannot be called is refused."""
+    thing = find(address)
     if not callable(thing):
+        attribute = address.rpartition(":")[2]
         raise BadUse(f"{address}: {attribute} must be a class or a function, it is {type(thing).__name__}")
-    return thing
+    return thing  # type: ignore[no-any-return]
+
+
+def short_name(name: str) -> str:
+    """A name for display: of an address in a file its last part, ``net.py:Tiny``."""
+    return name.replace("\\", "/").rpartition("/")[2]
 
 
 def fingerprint(thing: str | object) -> str:
@@ -87,6 +98,8 @@ def fingerprint(thing: str | object) -> str:
 def describe_error(error: BaseException) -> str:
     """An error of user code in one line: its type, its message, and the last line of the user's files."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
+    if len(told := message.split("\n")) > 1:  # of several lines the first, and the last, which has the cause
+        message = " … ".join(dict.fromkeys(filter(None, (told[0].strip(), message.strip().split("\n")[-1].strip()))))
     lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         lines.append((error.filename, error.lineno))

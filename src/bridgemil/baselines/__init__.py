@@ -40,7 +40,11 @@ def defaults() -> list[str]:
 
 
 def get(name: str) -> type[Baseline]:
-    """The class of a baseline, by one of ``names()``."""
+    """The class of a baseline, by one of ``names()`` or the address of a scikit-learn pipeline."""
+    if user_code.is_address(name):
+        from bridgemil.baselines.pipeline import load
+
+        return load(name)
     baseline: type[Baseline] = BASELINES.load(name)
     return baseline
 
@@ -51,7 +55,7 @@ def create(name: str, settings: Mapping[str, Any], signal: Signal) -> Baseline:
     Parameters
     ----------
     name : str
-        One of ``names()``.
+        One of ``names()``, or the address of your own scikit-learn pipeline, ``path/to/file.py:NAME``.
     settings : dict
         Settings of the baseline by name; others have their defaults.
     signal : Signal
@@ -62,12 +66,15 @@ def create(name: str, settings: Mapping[str, Any], signal: Signal) -> Baseline:
     Baseline
     """
     kind = get(name)
-    require_rate(f"baseline {name!r}", signal.sfreq)
+    if kind.needs_rate:
+        require_rate(f"baseline {name!r}", signal.sfreq)
     return kind(kind.Settings(**settings), signal)
 
 
 def fingerprint(name: str) -> str | None:
-    """The hash of a registered baseline's code; None for those of the package."""
+    """The hash of the code of a pipeline or a registered baseline; None for those of the package."""
+    if user_code.is_address(name):
+        return user_code.fingerprint(name)
     return user_code.fingerprint(get(name)) if name not in BASELINES.built_in else None
 
 

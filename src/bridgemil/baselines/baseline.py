@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -35,6 +35,7 @@ class Baseline(ABC):
 
     name: ClassVar[str]
     weighs_classes: ClassVar[bool | None] = None  # whether each class has the same weight in the fit; None: not stated
+    needs_rate: ClassVar[bool] = True  # whether the sampling rate of the windows must be known
     front_end: FrontEnd | None = None  # computes features of single windows, which networks share
     left_out: Mapping[str, str] = MappingProxyType({})  # bands that recordings or filters do not hold, with the reason
 
@@ -82,6 +83,12 @@ class Baseline(ABC):
         Needed where ``feature_names`` is given and there is no ``front_end``.
         """
         raise NotImplementedError
+
+    def together(self, rows: Sequence[NDArray[Any]]) -> Any:
+        """The features of several subjects as ``fit`` takes them: (n_subjects, n_features)."""
+        import numpy as np
+
+        return np.stack(rows)
 
     @abstractmethod
     def fit(self, features: NDArray[np.float64], y: NDArray[np.int64], n_classes: int, seed: int) -> Classifier:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import methods
+from bridgemil.baselines.pipeline import NOT_STORED
 from bridgemil.bundle.bundle import METADATA, Bundle, open_bundle, refuse_taken
 from bridgemil.bundle.card import write_card
 from bridgemil.bundle.novelty import make_reference
@@ -21,7 +22,7 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.unlabelled import Unlabelled
 from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
-from bridgemil.errors import BridgeMILError
+from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.calibration import Calibration, calibration_error, cross_calibrated, decide, log_loss
 from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.protocol import Protocol
@@ -124,6 +125,8 @@ def train(
     out = Path(out)
     protocol = Protocol(method, backbone, budget=budget, seeds=[seed], **options)
     plan, chosen = protocol.fold_plan(cohort), protocol.method_settings(cohort)
+    if own := [member.address for member in chosen.each if member.address is not None]:
+        raise BadUse(NOT_STORED.format(name=own[0]))
     second = protocol.second(cohort)
     unlabelled = None if second is None else Unlabelled.beside(cohort, second)
     identity = digest([chosen.changed, cohort.hash, plan.hash, seed, single])

@@ -13,7 +13,7 @@ from bridgemil.cli import options
 def run(
     cohorts: options.CohortFolders,
     methods: Annotated[
-        str, typer.Option(help="Methods, ablations, ensembles (A+B); comma-separated.")
+        str, typer.Option(help="Methods, ablations, pipelines (file.py:NAME), ensembles (A+B); comma-separated.")
     ] = options.ALL_METHODS,
     backbones: Annotated[str, typer.Option(help=f"Comma-separated: {options.BACKBONES}")] = options.BACKBONE,
     recipe: options.Recipe = None,

@@ -15,7 +15,8 @@ METHOD, BACKBONE, BUDGET = methods.METHOD, methods.BACKBONE, methods.BUDGET
 ALL_METHODS = ",".join(methods.order(ablations=False))
 METHODS = (
     f"{', '.join(f'{name} ({methods.entry(name).description})' for name in methods.names())}; an ablation "
-    f"({', '.join(methods.ablations())}); or several joined by +, an ensemble."
+    f"({', '.join(methods.ablations())}); a scikit-learn pipeline, path/to/file.py:NAME; or several joined by +, an "
+    "ensemble."
 )
 BACKBONES = (
     f"{backbones.BACKBONES.describe()}, braindecode:MODEL, spd_learn:MODEL; or user code, "

@@ -27,8 +27,8 @@ class Protocol:
     method, backbone, recipe, budget : str, optional
         Names; see ``bridgemil.methods.names()``, ``bridgemil.backbones.names()``, ``bridgemil.methods.recipes()`` (by
         default ``ours``, but ``paper`` with the budget ``paper``) and ``bridgemil.methods.budgets()``. A backbone may
-        also be ``file.py:NAME`` or ``module:NAME``, your own code; a method may be ``A+B``, the weighted
-        mean of several methods' probabilities.
+        also be ``file.py:NAME`` or ``module:NAME``, your own code; a method may be your scikit-learn
+        pipeline, ``file.py:NAME``, or ``A+B``, the weighted mean of several methods' probabilities.
     settings : mapping, optional
         Changes to single settings: ``{"stage1.epochs": 5, "stage2.retention": 0}``.
     seeds : int or sequence of int, default 1
@@ -94,17 +94,7 @@ class Protocol:
             raise BadUse(f"{methods.PRETRAIN_ON} names the cohort of --pretrain-on; give that instead")
 
     def fold_plan(self, cohort: Cohort) -> FoldPlan:
-        """The split of a cohort, saved or new.
-
-        Parameters
-        ----------
-        cohort : Cohort
-            Two classes at least.
-
-        Returns
-        -------
-        FoldPlan
-        """
+        """The split of a cohort, saved or new."""
         if len(cohort.classes) < 2:
             what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
             raise BadData(

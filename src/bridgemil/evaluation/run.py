@@ -16,6 +16,7 @@ from bridgemil.cohort.unlabelled import Unlabelled
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.models import Fit, LazyBag, Model, Prediction, fit
+from bridgemil.models.model import METADATA
 from bridgemil.runs import RESULTS_VERSION, RunCache, RunStore, run_identity
 from bridgemil.storage.files import write_json
 
@@ -110,7 +111,10 @@ class Run:
     def _record(self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device) -> None:
         import pandas as pd
 
-        fitted.model.write(folder)
+        if self.settings.address is None:
+            fitted.model.write(folder)
+        else:  # what a pipeline of the user's own has learnt is not kept
+            write_json(folder / METADATA, fitted.model.facts.for_json())
         rows = self._rows(predictions)
         rows.to_parquet(folder / "predictions.parquet")
         windows = [self._window_rows(subject, prediction) for subject, prediction in predictions.items()]

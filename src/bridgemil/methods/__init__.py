@@ -30,7 +30,8 @@ from bridgemil.methods.registry import (
     recipes,
     refuse_pretraining,
 )
-from bridgemil.methods.resolve import Settings, changed_from_budget, flat, for_cohort, settings, short_name
+from bridgemil.methods.resolve import Settings, changed_from_budget, flat, for_cohort, settings
+from bridgemil.user_code import short_name
 
 __all__ = [
     "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "PRETRAIN_ON", "REFERENCE",

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from bridgemil import baselines
+from bridgemil import baselines, user_code
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.objectives import OBJECTIVES, STAGE1
 from bridgemil.learning.settings import STAGE2
@@ -181,8 +181,8 @@ def has_setting(method: str, key: str) -> bool:
     if key in HARMONISATION:
         return True
     if key == REFERENCE:
-        return method not in baselines.names() or "reference" in baselines.get(method).Settings.model_fields
-    if method in baselines.names():
+        return not is_baseline(method) or "reference" in baselines.get(method).Settings.model_fields
+    if is_baseline(method):
         return part == "baseline" and name in baselines.get(method).Settings.model_fields
     chosen = (METHODS | ABLATIONS)[method]
     if part == "stage1":
@@ -219,10 +219,17 @@ def fixed(method: str) -> set[str]:
     return keys
 
 
+def is_baseline(method: str) -> bool:
+    """Whether a name is that of a baseline, or the address of a scikit-learn pipeline."""
+    return method in baselines.names() or user_code.is_address(method)
+
+
 def check(method: str) -> None:
     """Refuse a name that is no method, and an ensemble that is none."""
     members = method.split(JOIN)
     for name in members:
-        one_of("method", name, [*names(), *ABLATIONS], " (or several joined by +)")
-    if len(set(members)) < len(members):
+        if not user_code.is_address(name):
+            more = ", or your own scikit-learn pipeline, path/to/file.py:NAME (or several joined by +)"
+            one_of("method", name, [*names(), *ABLATIONS], more)
+    if len({user_code.short_name(name) for name in members}) < len(members):
         raise BadUse(f"method {method}: a member is named twice")

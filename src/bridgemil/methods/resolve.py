@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from bridgemil import aggregators, baselines, user_code
+from bridgemil import aggregators, baselines
 from bridgemil.cohort.tables import control_classes
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.objectives import STAGE1, AnyStage1Settings
@@ -25,12 +25,14 @@ from bridgemil.methods.registry import (
     budgets,
     check,
     has_setting,
+    is_baseline,
     is_senseless,
     recipe_for,
     recipes,
 )
 from bridgemil.settings import parse
 from bridgemil.storage.artifact import digest
+from bridgemil.user_code import absolute, is_address, short_name
 
 if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort
@@ -52,6 +54,7 @@ class Settings(BaseModel):
     stage1: AnyStage1Settings | None = None
     stage2: Stage2Settings | None = None
     baseline: dict[str, Any] | None = None
+    address: str | None = Field(None, description="of the user's scikit-learn pipeline that is the method")
     site_adjust: Literal["none", "people", "controls"] = Field(
         "none", description="remove location and scale of features per site, known by all its subjects or its controls"
     )
@@ -70,6 +73,11 @@ class Settings(BaseModel):
     def is_network(self) -> bool:
         """Whether something is trained by steps; a baseline is not."""
         return self.stage2 is not None
+
+    @property
+    def source(self) -> str:
+        """The name or address by which a baseline is created; ``method`` is for display."""
+        return self.address or self.method
 
     @property
     def harmonises(self) -> bool:
@@ -122,7 +130,7 @@ class Settings(BaseModel):
     @property
     def changed(self) -> dict[str, Any]:
         """What differs from the defaults: a setting added later, at its default, changes no identity."""
-        content = self.model_dump(mode="json", exclude_defaults=True)
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude={"address"})
         if self.code is not None and self.backbone is not None:
             content["backbone"] = short_name(self.backbone)  # the code says what it is: a moved folder changes nothing
         if self.members:
@@ -144,11 +152,6 @@ class Settings(BaseModel):
     def title(self) -> str:
         """In words: method and backbone."""
         return self.method if self.backbone is None else f"{self.method}, {short_name(self.backbone)}"
-
-
-def short_name(backbone: str) -> str:
-    """A backbone's name for display: of a user's file its last part, ``net.py:Tiny``."""
-    return backbone.replace("\\", "/").rpartition("/")[2]
 
 
 def settings(
@@ -180,9 +183,9 @@ def settings(
         members = tuple(settings(name, backbone, budget, burn_in, shares[name], recipe=recipe) for name in shares)
         network = next((member for member in members if member.is_network), None)
         shared = {} if network is None else {name: getattr(network, name) for name in ("backbone", "recipe", "budget")}
-        return Settings(method=method, members=members, **shared)
+        return Settings(method=JOIN.join(member.method for member in members), members=members, **shared)
     user = _nested(_with_reference(method, backbone, changes or {}))
-    if method in baselines.names():
+    if is_baseline(method):
         return _baseline_settings(method, user)
     return _network_settings(method, backbone, budget, recipe, burn_in, user)
 
@@ -203,7 +206,7 @@ def _with_reference(method: str, backbone: str, changes: Mapping[str, Any]) -> d
     if REFERENCE not in changed:
         return dict(changes)
     reference = changed.pop(REFERENCE)
-    if method in baselines.names():
+    if is_baseline(method):
         return changed | {"baseline.reference": reference}
     if backbone == "covariance":
         return changed | {"backbone_options.reference": reference}
@@ -220,7 +223,8 @@ def _baseline_settings(method: str, user: dict[str, Any]) -> Settings:
         raise BadUse(f"{method} is a baseline; there is nothing to set in {part} (its own settings: baseline.…)")
     checked = parse(baselines.get(method).Settings, values, prefix="baseline")
     own = checked.model_dump(mode="json", exclude_defaults=True)
-    return parse(Settings, {"method": method, "baseline": own} | adjusted)
+    address = absolute(method) if is_address(method) else None
+    return parse(Settings, {"method": short_name(method), "address": address, "baseline": own} | adjusted)
 
 
 def _network_settings(
@@ -293,7 +297,7 @@ def for_cohort(
     from bridgemil import backbones
 
     check(method)
-    if not user_code.is_address(backbone):
+    if not is_address(backbone):
         backbones.check(backbone)  # also for baselines, which do not use it: a typing error is reported
     name = backbones.absolute(backbone)
     made = settings(method, name, budget, cohort.burn_in, changes, recipe=recipe or recipe_for(budget))
@@ -307,8 +311,8 @@ def _tried(cohort: Cohort, chosen: Settings) -> Settings:
     from bridgemil import backbones
 
     if chosen.backbone is None:
-        baselines.create(chosen.method, chosen.baseline or {}, cohort.signal)
-        code = baselines.fingerprint(chosen.method)
+        baselines.create(chosen.source, chosen.baseline or {}, cohort.signal)
+        code = baselines.fingerprint(chosen.source)
     else:
         code = backbones.try_out(chosen.backbone, cohort.signal, chosen.backbone_options)
         if is_senseless(chosen.method, chosen.backbone):
@@ -330,10 +334,11 @@ def _control(cohort: Cohort, chosen: Settings) -> str:
     """The control class of a cohort, for a method whose features can be adjusted."""
     from bridgemil import backbones
 
-    if chosen.backbone is not None and not backbones.has_front_end(chosen.backbone):
+    name = chosen.backbone or chosen.address
+    if name is not None and not backbones.has_front_end(name):
         raise BadUse(
-            f"{chosen.backbone} has no fixed features that could be adjusted for sites or covariates; site_adjust and "
-            "--adjust are for bandpower, tangent and covariance"
+            f"{name} has no fixed features that could be adjusted for sites or covariates; site_adjust and --adjust "
+            "are for bandpower, tangent and covariance"
         )
     if chosen.site_adjust != "none":
         cohort.column(chosen.site_column)
@@ -401,6 +406,8 @@ def _refuse(user: Mapping[str, Any]) -> None:
     for name in ("method", "backbone", "budget", "recipe"):
         if name in user:
             raise BadUse(f"{name} is not a setting of a method; use --{name}")
+    if "address" in user:
+        raise BadUse("address is not a setting; name your pipeline with --method")
     if "code" in user:
         raise BadUse("code is not a setting: it is the fingerprint of your own backbone")
     if "burn_in" in user:

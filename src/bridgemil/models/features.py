@@ -135,7 +135,8 @@ class Features:
     @classmethod
     def of_baseline(cls, settings: Settings, baseline: baselines.Baseline) -> Features:
         """The features of a baseline."""
-        key = json.dumps([settings.method, settings.code, baseline.features_key], sort_keys=True)
+        whose = [] if settings.address else [settings.method, settings.code]  # pipelines share arrays of one form
+        key = json.dumps([*whose, baseline.features_key], sort_keys=True)
         return cls(key, baseline.features, False, baseline.left_out)
 
 

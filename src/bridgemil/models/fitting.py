@@ -177,7 +177,8 @@ def roles(
 
 def _fit_baseline(task: _Task) -> Fit:
     begun, facts, cohort = time.perf_counter(), task.facts, task.cohort
-    baseline = baselines.create(facts.settings.method, facts.settings.baseline or {}, facts.signal)
+    refuse_changed_code(facts.settings, facts.signal)
+    baseline = baselines.create(facts.settings.source, facts.settings.baseline or {}, facts.signal)
     features = Features.of_baseline(facts.settings, baseline)
     prepare_features(task.cache, features, cohort, task.train)
     harmonisation, rows = task.harmonisation(features), []
@@ -185,7 +186,7 @@ def _fit_baseline(task: _Task) -> Fit:
         scale = None if harmonisation is None else harmonisation.scale(task.rows[subject])
         rows.append(mapped(features_of(task.cache, features, cohort, subject), scale))
     y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in task.train])
-    classifier = baseline.fit(np.stack(rows), y, len(facts.classes), facts.seed)
+    classifier = baseline.fit(baseline.together(rows), y, len(facts.classes), facts.seed)
     return Fit(BaselineModel(facts, baseline, classifier, harmonisation), [], None, time.perf_counter() - begun, 1)
 
 

@@ -23,6 +23,7 @@ from bridgemil.models.model import (
     NetworkModel,
 )
 from bridgemil.storage.artifact import Artifact, is_artifact
+from bridgemil.user_code import fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -75,7 +76,10 @@ def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = No
             for name in metadata["members"]
         }
         return EnsembleModel(facts, members)
-    tensors, settings = read_tensors(artifact.path(f"{below}{WEIGHTS}")), facts.settings
+    settings = facts.settings
+    if settings.address is not None:
+        raise BadUse(f"{settings.method} is a pipeline of the user's own, and what it learnt was not stored")
+    tensors = read_tensors(artifact.path(f"{below}{WEIGHTS}"))
     harmonisation = None
     if "harmonisation" in metadata:
         arrays = {name: tensors.pop(name).numpy() for name in list(tensors) if name.startswith("harmonisation.")}
@@ -83,7 +87,7 @@ def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = No
     if not settings.is_network:
         from bridgemil.baselines.classifiers import rebuild
 
-        baseline = baselines.create(settings.method, settings.baseline or {}, facts.signal)
+        baseline = baselines.create(settings.source, settings.baseline or {}, facts.signal)
         numbers = {name: value.numpy() for name, value in tensors.items()}
         return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers), harmonisation)
     chosen = _backbone(settings, facts.signal, backbone)
@@ -114,10 +118,12 @@ def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings
 
 def refuse_changed_code(settings: Settings, signal: Signal) -> None:
     """A run's name holds the fingerprint of the user's code: other code must not train under it."""
-    if settings.code is None or settings.backbone is None:
+    name = settings.backbone or settings.address
+    if settings.code is None or name is None:
         return
-    if backbones.try_out(settings.backbone, signal, settings.backbone_options) != settings.code:
-        raise BadData(f"{settings.backbone}: has changed since this run was planned; run the same command again")
+    own = settings.backbone is None
+    if settings.code != (fingerprint(name) if own else backbones.try_out(name, signal, settings.backbone_options)):
+        raise BadData(f"{name}: has changed since this run was planned; run the same command again")
 
 
 def encoder_for(settings: Settings, signal: Signal) -> nn.Module:

@@ -136,10 +136,6 @@ class Model(ABC):
         bag : ndarray of shape (n_windows, n_channels, n_times) or LazyBag
             All windows of the subject in microvolts, as in the cohort. A ``LazyBag`` is read only if no features of it
             are stored.
-
-        Returns
-        -------
-        Prediction
         """
 
     @abstractmethod
@@ -171,13 +167,7 @@ class Model(ABC):
         return {} if self.harmonisation is None else {"harmonisation": self.harmonisation.for_json()}
 
     def save(self, folder: str | Path) -> None:
-        """Write the model as an artifact.
-
-        Parameters
-        ----------
-        folder : str or Path
-            Its content is replaced.
-        """
+        """Write the model as an artifact, replacing the content of the folder."""
         with new_artifact(Path(folder).absolute(), KIND) as partial:
             self.write(partial)
 

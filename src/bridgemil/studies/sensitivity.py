@@ -101,7 +101,7 @@ def _settings_of(context: StudyContext, method: str) -> list[str]:
     keys = {key for member in members for key in methods.flat(member.model_dump(mode="json")) if "." in key}
     for member in members:
         if not member.is_network:  # whose stored settings leave out the defaults
-            keys |= {f"baseline.{name}" for name in baselines.get(member.method).Settings.model_fields}
+            keys |= {f"baseline.{name}" for name in baselines.get(member.source).Settings.model_fields}
     keys -= {"stage1.objective", "stage2.kind"}  # these make the method
     return sorted(key for key in keys if methods.has_setting(method, key) and key not in methods.fixed(method))
 
