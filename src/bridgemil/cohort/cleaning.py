@@ -1,7 +1,7 @@
 """A user's own cleaning: functions Raw -> Raw, called with one recording at a time before channels and filters.
 
 A function sees the samples, channels, positions, bad channels and annotations of one recording, and no name, path,
-date or label. Files are imported anew for every recording and the generators of random numbers start from the same
+date or label. Files are imported again for every recording and the generators of random numbers start from the same
 state, so the result does not depend on other recordings or on the order of work. The cleaned recording is kept as a FIF
 file until it is segmented, which lets an interrupted ``prepare`` resume; what was changed is kept in the cohort.
 """

@@ -37,8 +37,8 @@ def ceilings(chosen: Settings) -> dict[str, int]:
 def limited(cohort: Cohort, chosen: Settings, further: int, user: Mapping[str, Any]) -> Settings:
     """The settings with the ceiling of steps of every stage that would take more on the whole cohort.
 
-    So the settings, and hence the identities, of a cohort that needs no ceiling are those without one. Who sets the
-    epochs means them.
+    So the settings, and hence the identities, of a cohort that needs no ceiling are those without one. Setting the
+    number of epochs disables the ceiling.
 
     Parameters
     ----------
