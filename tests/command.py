@@ -20,6 +20,9 @@ IGNORED = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, Resourc
 def bridgemil(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Exit code, standard output and standard error of a command."""
     words = ["bridgemil", *map(str, arguments)]
+    if not hasattr(os, "fork"):
+        command = [sys.executable, "-m", *words]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, encoding="utf-8", check=False)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
         sys.stdout.flush()
         child = os.fork()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; torch re
     os.environ["OMP_NUM_THREADS"] = "1"
 
 ROOT = Path(__file__).parents[1]
+# These limit and kill processes as only POSIX systems let them.
+collect_ignore_glob = [] if find_spec("resource") else ["test_fault_injection.py", "fuzz/*"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

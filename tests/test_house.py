@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import resource
 import subprocess
 import sys
 import tomllib
@@ -45,6 +44,7 @@ def test_imports_follow_the_order_of_the_house(file: Path) -> None:
 
 
 def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    resource = pytest.importorskip("resource")  # which Windows lacks
     code = (
         "import sys; sys.argv = ['bridgemil', '--help']\n"
         "import bridgemil.cli, bridgemil\n"
@@ -61,6 +61,27 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
         # The processor's time, not the clock's: other work on the machine is not our doing.
         spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(spent) < 1.0, "half a second on a quiet machine"
+
+
+# What only some systems have, and the modules that may use it, with a fallback.
+POSIX_ONLY = ("import fcntl", "import resource", "os.fork", "os.getuid", "os.sysconf", "os.mkfifo", "/proc/",
+              "sched_getaffinity", "SIGKILL", "os.getpgid", "os.killpg", 'get_context("fork")')  # fmt: skip
+
+
+def test_what_only_some_systems_have_is_in_one_module() -> None:
+    found = {
+        file.relative_to(PACKAGE).as_posix() for file in PACKAGE.rglob("*.py")
+        if any(word in file.read_text(encoding="utf-8") for word in POSIX_ONLY)
+    }  # fmt: skip
+    assert found == {"parallel.py"}
+
+
+def test_text_files_are_read_and_written_with_a_stated_encoding() -> None:
+    """Windows would take its code page."""
+    bare = re.compile(r"\.read_text\(\)|\.write_text\([^,()]*\)\.|\bopen\(\)|\.open\(\)")
+    found = [f"{file.name}: {line.strip()}" for file in PACKAGE.rglob("*.py")
+             for line in file.read_text(encoding="utf-8").splitlines() if bare.search(line)]  # fmt: skip
+    assert [line for line in found if "/proc/" not in line] == []
 
 
 HOUSE_NAMES = {

@@ -27,6 +27,7 @@ from bridgemil.storage.files import lock, new_folder
 from bridgemil.verify import verify
 from evaluated import cohort_on_disk
 from leaky import resealed
+from named_pipes import make_pipe
 
 FOLDERS = ("cohort", "runs", "bundle")
 QUICKEST = {"stage1.epochs": 1, "stage2.epochs": 2}
@@ -85,7 +86,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "no text": lambda file: file.write_bytes(b"\xff\xfe{}"),
     "nested deep": lambda file: file.write_bytes(b'{"a":' + b"[" * 100_000),
     "other JSON": lambda file: file.write_bytes(b'{"format": 1, "kind": [], "results_version": {}}'),
-    "a pipe": in_place(lambda file, _: os.mkfifo(file)),
+    "a pipe": in_place(lambda file, _: make_pipe(file)),
     "a folder": in_place(lambda file, _: file.mkdir()),
     "a link out": in_place(lambda file, outside: file.symlink_to(outside)),
     "a link to itself": in_place(lambda file, _: file.symlink_to(file.name)),
@@ -332,7 +333,7 @@ def test_preparing_again_mends_a_cohort(bids: Path, tmp_path: Path) -> None:
         ("subjects/sub-01/windows.npy", flipped(0.9)),
         ("subjects/sub-02/starts.npy", flipped(0.9)),
         ("subjects/sub-03/record.json", DAMAGE["cut in half"]),
-        ("subjects/sub-04/windows.npy", in_place(lambda file, _: os.mkfifo(file))),
+        ("subjects/sub-04/windows.npy", in_place(lambda file, _: make_pipe(file))),
         ("subjects.parquet", flipped(0.5)),
         ("cohort.json", flipped(0.5)),
     ):
@@ -412,7 +413,7 @@ def test_names_that_a_terminal_would_obey_are_shown_as_codes(copy: Path) -> None
 def test_what_a_running_benchmark_writes_is_no_finding(copy: Path) -> None:
     (copy / "runs/features/.x.1-aa.part").mkdir()
     (copy / "runs/unfinished").mkdir(exist_ok=True)
-    os.mkfifo(copy / "runs/unfinished/aa.folder")
+    make_pipe(copy / "runs/unfinished/aa.folder")
     assert verify(copy / "runs", progress=False).findings == []
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bridgemil.cohort.pool import pool
     from bridgemil.cohort.prepare import prepare
     from bridgemil.engine.evaluate import evaluate
+    from bridgemil.errors import Exclude
     from bridgemil.estimator import BridgeMILClassifier
     from bridgemil.evaluation.protocol import Protocol
 
@@ -40,6 +41,7 @@ _PARTS = (
 _HOME = {
     "BridgeMILClassifier": "bridgemil.estimator",
     "Cohort": "bridgemil.cohort.cohort",
+    "Exclude": "bridgemil.errors",
     "FoldPlan": "bridgemil.cohort.folds",
     "Protocol": "bridgemil.evaluation.protocol",
     "SubjectKFold": "bridgemil.cohort.folds",
@@ -51,6 +53,7 @@ _HOME = {
 __all__ = [
     "BridgeMILClassifier",
     "Cohort",
+    "Exclude",
     "FoldPlan",
     "Protocol",
     "SubjectKFold",

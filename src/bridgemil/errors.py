@@ -11,7 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 # Errors of the operating system when a folder cannot be written.
-STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+STORAGE: set[int] = {
+    errno.ENOSPC,
+    getattr(errno, "EDQUOT", errno.ENOSPC),
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+}
 # Control characters, bidirectional marks and lone surrogates (a file name that is not UTF-8).
 _UNSAFE = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
@@ -44,6 +51,10 @@ class BadUse(BridgeMILError, ValueError):
     """A setting or an argument is wrong; nothing was done."""
 
     exit_code = 2
+
+
+class Exclude(Exception):
+    """Raised by a cleaning function (``prepare --clean``): leave this recording out, for the reason given."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What of this machine a process may use, and one pool of worker processes, for recordings and for runs alike."""
+"""What of this machine a process may use, and one pool of worker processes, for recordings and for runs alike.
+
+All that depends on the operating system is here or, for hard links, in ``storage.files``; a test looks for exceptions.
+"""
 
 from __future__ import annotations
 
@@ -209,8 +212,8 @@ class Pool:
     def wait(self, seconds: float | None = None) -> list[Answer]:
         """What happened, at the latest after so many seconds."""
         answers = []
-        for connection in wait(list(self._workers), timeout=seconds):
-            assert isinstance(connection, Connection)
+        ready = wait(list(self._workers), timeout=seconds)
+        for connection in [own for own in self._workers if own in ready]:
             worker = self._workers[connection]
             try:
                 kind, value = connection.recv()
@@ -288,7 +291,8 @@ def _end_with_parent() -> None:
     def leave() -> None:
         if parent.sentinel is not None:
             wait([parent.sentinel])
-        while parent.sentinel is None and os.getppid() == parent.pid:  # loky's workers get nothing to wait for
+        # loky's workers get nothing to wait for. On Windows the number stays: there the closed pipe ends a worker.
+        while parent.sentinel is None and os.getppid() == parent.pid:
             time.sleep(WATCH)
         os._exit(1)
 
@@ -317,7 +321,9 @@ def _results(function: Callable[[Item], Result], items: Sequence[Item], jobs: in
         for item in items:
             yield item, function(item)
         return
-    may_fork = sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules
+    may_fork = (
+        sys.platform == "linux" and hasattr(os, "fork") and threading.active_count() == 1 and "torch" not in sys.modules
+    )
     pool = Pool(jobs, setup=_one_thread, fork=may_fork)
     given = done = 0
     try:

@@ -66,7 +66,7 @@ def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: 
         return None
     changed = settings.changed
     network = [changed["backbone"], settings.backbone_options, settings.code]
-    ids = _ids(subjects, subjects.train)
+    ids = _ids(subjects, subjects.train) + ([settings.bags] if settings.bags != "subject" else [])
     return digest([changed["stage1"], network, cohort_hash, *ids, seed, RESULTS_VERSION])[:24]
 
 

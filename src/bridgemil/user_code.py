@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import os
@@ -47,10 +48,13 @@ def absolute(address: str) -> str:
     return f"{path}:{attribute}" if target.endswith(".py") else address
 
 
-def load(address: str) -> Callable[..., Any]:
-    """Import the class or function at an address, from its source as it is now; ``BadUse`` if that fails."""
+def load(address: str, *, anew: bool = False) -> Callable[..., Any]:
+    """Import the class or function at an address, from its source as it is now; ``BadUse`` if that fails.
+
+    With ``anew`` the user's modules are imported again even if they have not changed: nothing remains of earlier calls.
+    """
     attribute = address.rpartition(":")[2]
-    module = _import(address)
+    module = _import(address, anew)
     if not hasattr(module, attribute):
         known = [name for name, value in vars(module).items() if callable(value)]
         raise BadUse(f"{address}: it has no {attribute}{did_you_mean(attribute, known)}")
@@ -84,6 +88,17 @@ def fingerprint(thing: str | object) -> str:
     return hashlib.sha256(repr((parts, attribute)).encode()).hexdigest()
 
 
+def packages(address: str) -> dict[str, str]:
+    """The versions of the installed packages that user code names in its import statements."""
+    names = {address.rpartition(":")[0].partition(".")[0]} - {"py"}
+    for path, code in _sources(_file(address), address):
+        if is_user_file(path):
+            names |= {name.partition(".")[0] for name in _imported(path, code, address)}
+    owners = importlib.metadata.packages_distributions()
+    found = sorted({owner for name in names for owner in owners.get(name, ())})
+    return {name: importlib.metadata.version(name) for name in found if name != "bridgemil"}
+
+
 def describe_error(error: BaseException) -> str:
     """An error of user code in one line: its type, its message, and the last line of the user's files."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
@@ -102,8 +117,8 @@ def is_user_file(file: Path) -> bool:
     return not any(path.is_relative_to(folder) for path in (file, file.resolve()) for folder in ours)
 
 
-def _import(address: str) -> ModuleType:
-    """Import a module, again if its source or that of a user module it imports has changed."""
+def _import(address: str, anew: bool = False) -> ModuleType:
+    """Import a module, again if ``anew``, or if its source or that of a user module it imports has changed."""
     file = _file(address)
     if not is_user_file(file):
         return importlib.import_module(address.rpartition(":")[0])
@@ -112,7 +127,7 @@ def _import(address: str) -> ModuleType:
     name = ".".join(parts).removesuffix(".__init__")
     if len(parts) == 1:  # a name of its own: two folders may each have a net.py
         name = f"bridgemil_user_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
-    if name in sys.modules and _IMPORTED.get(name) == sources:
+    if not anew and name in sys.modules and _IMPORTED.get(name) == sources:
         return sys.modules[name]
     for top in {name, *(path.relative_to(folder).parts[0].removesuffix(".py") for path in sources)}:
         _forget(top, sources)

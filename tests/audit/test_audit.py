@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -40,6 +39,7 @@ from bridgemil.report.terminal import audit_lines
 from bridgemil.verify import verify
 from command import bridgemil
 from leaky import labelled, made, signals
+from named_pipes import make_pipe
 
 engine = importlib.import_module("bridgemil.engine.evaluate")  # the module, not the function of that name
 
@@ -98,7 +98,7 @@ def test_a_split_file_is_read_as_evaluate_reads_it(tmp_path: Path) -> None:
         with pytest.raises((BadData, BadUse), match=r"split\.json"):
             looked()
     file.unlink()
-    os.mkfifo(file)
+    make_pipe(file)
     with pytest.raises(BadData, match="no split file"):
         looked()
 

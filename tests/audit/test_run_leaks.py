@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from bridgemil.learning import checkpoint
 from bridgemil.models import fit
 from bridgemil.runs import RunStore, fold_of, run_identity
 from leaky import edit, made, resealed, signals
+from named_pipes import make_pipe
 
 METHODS = {"bandpower": {}, "bridgemil": {"stage1.epochs": 1, "stage2.epochs": 2}, "tangent": {}}
 
@@ -105,7 +105,7 @@ def _split_of_nobody_knows_whom(folder: Path) -> None:
 def _noted_split_is_a_pipe(folder: Path) -> None:
     file = next((folder / "runs" / "splits").rglob("record.json"))
     file.unlink()
-    os.mkfifo(file)
+    make_pipe(file)
 
 
 def _scale_of_everybody(folder: Path) -> None:

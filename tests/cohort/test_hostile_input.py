@@ -25,6 +25,7 @@ from bridgemil.methods import settings as method_settings
 from bridgemil.report.figures import draw_cohort
 from bridgemil.report.terminal import print_summary
 from bridgemil.settings import parse
+from named_pipes import make_pipe
 from recordings import MONTAGE, noise, write_edf
 
 NAME = "Jane Roe"
@@ -344,7 +345,7 @@ def test_links_to_recordings_and_folders_elsewhere_are_followed(bids: Path, tmp_
 
 def test_a_pipe_named_like_a_recording_is_refused_at_once(bids: Path, tmp_path: Path) -> None:
     recording(bids).unlink()
-    os.mkfifo(recording(bids))
+    make_pipe(recording(bids))
     with pytest.raises(BadData, match=r"sub-04: listed in participants.tsv but has no EEG recording"):
         quiet(bids, tmp_path / "c")
     cohort = quiet(bids, tmp_path / "c", skip_bad=True)
@@ -357,7 +358,7 @@ def test_a_pipe_named_like_a_recording_is_refused_at_once(bids: Path, tmp_path: 
 
 @pytest.mark.parametrize("kind", ["events.tsv", "channels.tsv", "eeg.json"])
 def test_a_pipe_named_like_a_side_file_hangs_nothing(bids: Path, tmp_path: Path, kind: str) -> None:
-    os.mkfifo(side_file(bids, kind))
+    make_pipe(side_file(bids, kind))
     try:
         quiet(bids, tmp_path / "c")
     except BadData as error:
@@ -367,7 +368,7 @@ def test_a_pipe_named_like_a_side_file_hangs_nothing(bids: Path, tmp_path: Path,
 @pytest.mark.parametrize("ending", ["eeg", "vmrk"])
 def test_a_pipe_that_a_header_names_is_refused_at_once(tmp_path: Path, ending: str) -> None:
     path = vhdr(tmp_path / "x.vhdr", **{"DataFile" if ending == "eeg" else "MarkerFile": f"p.{ending}"})
-    os.mkfifo(tmp_path / f"p.{ending}")
+    make_pipe(tmp_path / f"p.{ending}")
     assert "its header names is no regular file" in error_of(path)
     (tmp_path / f"p.{ending}").unlink()
     (tmp_path / f"p.{ending}").symlink_to("/dev/zero")
@@ -460,7 +461,7 @@ def test_a_split_file_that_is_none(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_pipe_is_no_split_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "s.json")
+    make_pipe(tmp_path / "s.json")
     with pytest.raises(BadData, match="no split file"):
         FoldPlan.load(tmp_path / "s.json")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
-import resource
 import socket
 import subprocess
 import sys
@@ -196,6 +195,8 @@ def bench(cohort: Path, out: Path, **more: Any) -> subprocess.CompletedProcess[s
 
 
 def test_a_full_disk_is_one_clear_error_and_a_later_call_goes_on(cohort: Cohort, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")  # which Windows lacks
+
     def small_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))  # a checkpoint is larger
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from named_pipes import make_pipe
 
 Random = np.random.Generator
 
@@ -157,7 +158,7 @@ def replaced_by_no_file(rng: Random, path: Path) -> Change:
     kinds: dict[str, Callable[[], object]] = {
         "nothing": lambda: None,
         "a folder": path.mkdir,
-        "a pipe": lambda: os.mkfifo(path),
+        "a pipe": lambda: make_pipe(path),
         "a link to itself": lambda: path.symlink_to(path.name),
         "a link to nothing": lambda: path.symlink_to("nowhere"),
         "a link to a device": lambda: path.symlink_to("/dev/zero"),

@@ -24,6 +24,7 @@ from fuzz.mutations import (
     replaced_by_no_file,
     table,
 )
+from named_pipes import make_pipe
 from recordings import MONTAGE, build_bids, noise, write_edf
 
 SUBJECT = "sub-02/eeg/sub-02_task-rest_"
@@ -97,7 +98,7 @@ class Manifest:
             changed, change = table(rng, file.read_text(), ",")
         else:
             row = f"{choose(rng, SUBJECTS)},A,{choose(rng, PATHS)},s\n"
-            os.mkfifo(folder / "pipe.edf")
+            make_pipe(folder / "pipe.edf")
             write_edf(folder / "new.edf", noise(9, 4, 250), 250, MONTAGE)
             (folder / "loop").symlink_to(folder)
             (folder / "link.edf").symlink_to("/dev/zero")
@@ -133,7 +134,7 @@ class Names:
         if target.exists():
             target.unlink()
         if kind == 0:
-            os.mkfifo(target)
+            make_pipe(target)
         elif kind == 1:
             target.mkdir()
         elif kind == 2:

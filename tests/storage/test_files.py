@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from bridgemil.errors import BadUse
 from bridgemil.storage.files import Taken, aside, lock, new_file, new_folder, remove, write_json, write_text
+from named_pipes import make_pipe
 
 
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_after_a_kill_between_the_two_renames_the_old_folder_is_put_back(
 
 def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
     """As root, a page for /dev/stdout would otherwise take its name."""
-    os.mkfifo(tmp_path / "pipe")
+    make_pipe(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
     for name in ("pipe", "link", "."):
         with pytest.raises(BadUse, match="is no regular file"):

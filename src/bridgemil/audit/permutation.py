@@ -15,8 +15,8 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.methods import Settings
-from bridgemil.models import Model, fit
-from bridgemil.models.features import FitCache, LazyBag
+from bridgemil.models import fit, predict_subject
+from bridgemil.models.features import FitCache
 
 NAME = "permutation"
 BACKBONE, BUDGET = "eegnet", "demo"  # of a network, the fastest
@@ -87,13 +87,8 @@ def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Gen
             for fold, member in zip(several, settings.each, strict=True)
         ]
         for subject in several[0].test:
-            p = [cached_probabilities(model, mixed, subject, cache) for model in models]
+            p = [predict_subject(model, mixed, subject, cache).probabilities for model in models]
             predicted.append(int(np.mean(p, axis=0).argmax()))
             true.append(mixed.classes.index(mixed.records[subject].label))
     correct = np.array(predicted) == np.array(true)
     return float(np.mean([correct[np.array(true) == k].mean() for k in range(len(mixed.classes))]))
-
-
-def cached_probabilities(model: Model, cohort: Cohort, subject: str, cache: FitCache) -> NDArray[np.float64]:
-    """A model's probabilities for one subject (K,), from cached features where there are any."""
-    return model.predict(LazyBag.of_subject(cohort, subject, cache)).probabilities

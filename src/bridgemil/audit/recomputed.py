@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput, first_line
-from bridgemil.audit.permutation import cached_probabilities
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.methods import Settings
-from bridgemil.models import BaselineModel, NetworkModel, fit
+from bridgemil.models import BaselineModel, NetworkModel, fit, predict_subject
 from bridgemil.models.features import FitCache
 from bridgemil.runs import RESULTS_VERSION, RunStore, fold_of, read_features
 
@@ -98,7 +97,8 @@ def _compare(
             same = before.shape == again.shape and np.allclose(before, again, rtol=1e-3, atol=1e-3)
             yield "features", "" if same else f"the stored features of {subject} are not those of its windows"
     for subject in some:
-        p = model.for_subject(fold.rows.get(subject, {})).predict(used.windows(subject)).probabilities
+        bound = model.for_subject(fold.rows.get(subject, {}))
+        p = predict_subject(bound, used, subject, FitCache()).probabilities
         expected = stored.loc[subject].to_numpy()
         same = np.allclose(p, expected, atol=10 * CLOSE)
         yield "predictions", "" if same else f"its model gives {_p(p)} for {subject}, its predictions {_p(expected)}"
@@ -107,7 +107,7 @@ def _compare(
     if isinstance(model, BaselineModel) and (is_fast or model.baseline.front_end is None):
         settings, seed = Settings.model_validate(metadata["settings"]), int(metadata["seed"])
         refitted = fit(used, fold.train, fold.validation, settings, seed, cache=cache).model
-        p = np.stack([cached_probabilities(refitted, used, subject, cache) for subject in fold.test])
+        p = np.stack([predict_subject(refitted, used, subject, cache).probabilities for subject in fold.test])
         same = np.allclose(p, stored.loc[list(fold.test)].to_numpy(), atol=100 * CLOSE)
         yield "fit", "" if same else "fitted again on its training subjects alone, it predicts something else"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.channels import ADFTD_ORDER, electrode
+from bridgemil.cohort.channels import ADFTD_ORDER, electrode, template
 from bridgemil.errors import BadData, BadUse
 
 MOST = 32  # electrodes that a covariance is made of
@@ -99,9 +99,5 @@ def _place(name: str) -> NDArray[np.float64] | None:
 
 @functools.cache
 def _positions() -> dict[str, NDArray[np.float64]]:
-    from mne.channels import get_builtin_montages, make_standard_montage
-
-    # one set of positions under two names: MNE 1.13 renamed it
-    montage = "colin27_1005" if "colin27_1005" in get_builtin_montages() else "standard_1005"
-    places = make_standard_montage(montage).get_positions()["ch_pos"]
+    places = template().get_positions()["ch_pos"]
     return {name.lower(): np.asarray(place, dtype=np.float64) for name, place in places.items()}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bridgemil.bundle.bundle import NOTICE, Bundle, not_better_than_chance
 from bridgemil.bundle.novelty import OUTSIDE, RecordingFeatures, Reference, window_features
 from bridgemil.cohort import channels
+from bridgemil.cohort.cleaning import Cleaner
 from bridgemil.cohort.new_recording import MIN_WINDOWS, NewRecording, find, read, settings_for
 from bridgemil.cohort.sources import Recording
 from bridgemil.errors import BadData, Problem, plain
@@ -123,7 +124,12 @@ def describe(bundle: Bundle) -> dict[str, Any]:
     doubt = not_better_than_chance(performance)
     usual = bundle.metadata["provenance"]["recordings_per_person"]
     cautions = [NOTICE, *([doubt] if doubt else []), f"trained on {n} subjects"]
-    if usual > 1:
+    if usual > 1 and bundle.model.facts.settings.each[0].bags == "recording":
+        cautions.append(
+            f"trained on {usual:g} recordings per subject (median), one by one; performance and calibration are of "
+            "their mean, and one recording alone is less certain"
+        )
+    elif usual > 1:
         cautions.append(
             f"trained on {usual:g} recordings per subject (median), pooled; each new recording is predicted alone"
         )
@@ -138,6 +144,8 @@ def predict(
     *,
     bad_channels: str | None = None,
     recorded_reference: str | None = None,
+    clean: str | Sequence[str] = (),
+    montage: str | None = None,
 ) -> Iterator[RecordingPrediction | Refused]:
     """Predict recordings one by one; a refused recording does not stop the others.
 
@@ -152,13 +160,20 @@ def predict(
     recorded_reference : str, optional
         The electrode that the recordings were made against, ``Cz``: if it is absent or flat it is added as zeros, from
         which the average reference recovers it. By default as their BIDS sidecars state it (``EEGReference``).
+    clean : str or sequence of str, optional
+        Addresses of the functions that the training recordings were cleaned by (``prepare``); a bundle has no code.
+    montage : str, optional
+        The recordings' cap if its electrodes have names of its own (``GSN-HydroCel-128``, a table); by default that of
+        the training recordings.
 
     Yields
     ------
     RecordingPrediction or Refused
         One per recording.
     """
-    settings = settings_for(bundle.signal, bundle.model.facts.preparation, bad_channels, recorded_reference)
+    preparation = bundle.model.facts.preparation
+    settings = settings_for(bundle.signal, preparation, bad_channels, recorded_reference, montage)
+    cleaner = Cleaner.again(settings.clean, clean)
     fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
     model = describe(bundle)
     highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
@@ -167,7 +182,8 @@ def predict(
             yield Refused(recording.file or "", recording.what, model)
             continue
         try:
-            yield predict_windows(bundle, read(recording, bundle.signal, settings, fewest, highest))
+            new = read(recording, bundle.signal, settings, fewest, highest, cleaner)
+            yield predict_windows(bundle, new)
         except BadData as error:
             yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), model)
 

@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 a finding or bad data, 2 bad use (including paths that 
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import warnings
@@ -55,6 +56,8 @@ def main() -> None:
     from bridgemil.errors import STORAGE, BridgeMILError, plain
 
     warnings.formatwarning = _plain
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a console of another encoding than UTF-8 shows ? for what it lacks
+        sys.stdout.reconfigure(errors="replace")
     try:
         app()
     except BridgeMILError as error:

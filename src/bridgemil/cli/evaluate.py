@@ -25,6 +25,7 @@ def run(
     split_seed: options.SplitSeed = 0,
     pretrain_on: options.PretrainOn = None,
     adjust: options.Adjust = None,
+    bags: options.Bags = "subject",
     device: options.Device = "auto",
     threads: options.Threads = 1,
     jobs: options.Jobs = None,

@@ -30,6 +30,8 @@ def run(
     cohort: Annotated[Path | None, typer.Option(help=COHORT)] = None,
     bad_channels: options.BadChannels = None,
     recorded_reference: options.RecordedReference = None,
+    montage: options.Montage = None,
+    clean: options.Clean = None,
     backbone: options.Code = None,
     json: options.Json = False,
 ) -> None:
@@ -46,14 +48,15 @@ def run(
     from bridgemil.report.templating import RESEARCH
 
     of_runs = {"--subject": subject, "--method": method, "--run": run_, "--cohort": cohort}
-    of_recordings = {"--bad-channels": bad_channels, "--recorded-reference": recorded_reference}
+    of_recordings = {"--bad-channels": bad_channels, "--recorded-reference": recorded_reference,
+                     "--montage": montage, "--clean": clean}  # fmt: skip
     if (runs / "bundle.json").is_file() or (not runs.exists() and str(runs) in SHIPPED):
         if recording is None:
             raise BadUse(f"{runs} is a model: name a recording, `bridgemil explain {runs} RECORDING`")
         if given := [name for name, value in of_runs.items() if value is not None]:
             raise BadUse(f"{given[0]} is for folders of runs, and {runs} is a model")
-        found = _recording(runs, recording, out, backbone, bad_channels, recorded_reference, show=not json)
-        _finish(*found, csv, json)
+        how = {name[2:].replace("-", "_"): value for name, value in of_recordings.items() if value is not None}
+        _finish(*_recording(runs, recording, out, backbone, how, show=not json), csv, json)
         return
     if (runs / "model.json").is_file():
         raise BadUse(f"{runs}: is the model of one run, not a folder of runs; `bridgemil train` makes a model for "
@@ -120,9 +123,8 @@ def _subject(
 
 
 def _recording(
-    model: Path, recording: Path, out: Path | None, backbone: str | None, bad_channels: str | None,
-    recorded_reference: str | None, show: bool,
-) -> tuple[Explanation, Path, dict[str, Any]]:  # fmt: skip
+    model: Path, recording: Path, out: Path | None, backbone: str | None, how: dict[str, Any], show: bool
+) -> tuple[Explanation, Path, dict[str, Any]]:
     """Explain the prediction of a new recording; the page is that of ``predict --report``."""
     from bridgemil.bundle.bundle import load
     from bridgemil.bundle.page import explain_recording, write_page
@@ -130,7 +132,7 @@ def _recording(
     from bridgemil.errors import BadData, BadUse
 
     bundle, answers = load(model, backbone=backbone), list[RecordingPrediction]()
-    for found in predict(bundle, [recording], bad_channels=bad_channels, recorded_reference=recorded_reference):
+    for found in predict(bundle, [recording], **how):
         if not isinstance(found, RecordingPrediction):
             raise BadData(f"{found.name}: {found.why}")
         answers.append(found)

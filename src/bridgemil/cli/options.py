@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,6 +72,10 @@ PretrainOn = Annotated[
     Path | None,
     option(help="Second cohort whose subjects Stage 1 also learns from, without labels.", metavar="COHORT"),
 ]
+Bags = Annotated[
+    str,
+    option(help="subject, or recording: each recording is a bag, and a subject's probability is their mean."),
+]
 SplitSeed = Annotated[int, option(help="Seed of the assignment of subjects to folds.", panel=FOLDS)]
 # Execution
 Engine = Annotated[str, option(help="local (processes), inline (this process) or ray.", panel=RUNNING)]
@@ -99,6 +104,12 @@ OperatingPoint = Annotated[
 Prevalence = Annotated[float | None, option(help="Prevalence of patients, for PPV and NPV.", panel=CLINICAL)]
 # Models
 Code = Annotated[str | None, option("--backbone", help="Address of the user code the model was trained with.")]
+Clean = Annotated[
+    list[str] | None,
+    option(help="Function that the training recordings were cleaned by; repeatable, in order.", metavar="FILE.py:NAME"),
+]
+MONTAGE = "Cap with electrode names of its own: GSN-HydroCel-128, biosemi128, … (MNE's names), or FILE.tsv (from, to)."
+Montage = Annotated[str | None, option(help=f"{MONTAGE}  [default: as in training]")]
 BadChannels = Annotated[
     str | None, option(help="Flat or bad electrodes: stop or interpolate.  [default: as in training]")
 ]
@@ -134,7 +145,8 @@ def edge(text: str | None) -> float | str | None:
 
 def print_json(content: Any) -> None:
     """One JSON document on standard output."""
-    typer.echo(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
+    utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    typer.echo(json.dumps(content, indent=1, ensure_ascii=not utf8, allow_nan=False))
 
 
 def arguments(given: dict[str, Any], **converted: Any) -> dict[str, Any]:

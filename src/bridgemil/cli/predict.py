@@ -30,6 +30,8 @@ def run(
     csv: Annotated[Path | None, typer.Option(help="Write a table, one row per recording.")] = None,
     bad_channels: options.BadChannels = None,
     recorded_reference: options.RecordedReference = None,
+    montage: options.Montage = None,
+    clean: options.Clean = None,
     backbone: options.Code = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads.  [default: the available cores]")] = None,
     json: options.Json = False,
@@ -60,8 +62,8 @@ def run(
         bundle = load(model, backbone=backbone)
         if not json:
             print_cautions(bundle)
-        how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference}
-        for found in predict(bundle, recordings, **how):
+        how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference, "montage": montage}
+        for found in predict(bundle, recordings, clean=clean or (), **how):
             rows.append(found.to_dict())
             if isinstance(found, Refused):
                 refused.append(Problem(found.why, file=found.name))

@@ -10,6 +10,8 @@ import typer
 
 from bridgemil.cli import options
 
+CONDITION = "eyes_closed, eyes_open, a word, or a pattern: by the manifest's column, or in the file's name."
+CLEAN = "Own function Raw -> Raw that cleans each recording before filtering; repeatable, in order."
 SOURCE = "BIDS folder, manifest CSV (subject,label,file; see `bridgemil manifest`) or the folder of a preset."
 
 select = partial(options.option, panel="Selection of recordings")
@@ -23,10 +25,17 @@ def run(
     preset: Annotated[str | None, select(help="adftd, mumtaz2017 or rockhill2021.")] = None,
     label: Annotated[str | None, select(help="Column of participants.tsv or the manifest with the diagnosis.")] = None,
     unlabelled: Annotated[bool, select("--unlabelled", help="No diagnoses; for inspect and audit only.")] = False,
-    task: Annotated[str | None, select(help="BIDS: only this task.")] = None,
+    task: Annotated[
+        str | None, select(help="Only this task: BIDS, a manifest's column, or in the file's name.")
+    ] = None,
+    condition: Annotated[str | None, select(help=CONDITION)] = None,
     session: Annotated[str | None, select(help="BIDS: only this session.")] = None,
+    derivatives: Annotated[str | None, select(metavar="NAME", help="BIDS: recordings of derivatives/NAME.")] = None,
+    desc: Annotated[str | None, select(help="Derivatives: only this desc (or proc) entity.")] = None,
     classes: Annotated[str | None, select(help="Classes to keep, with optional new names: A=AD,C=HC.")] = None,
     raw: Annotated[bool, select("--raw", help="adftd: the raw recordings, not the cleaned ones.")] = False,
+    clean: Annotated[list[str] | None, process(metavar="FILE.py:NAME", help=CLEAN)] = None,
+    montage: Annotated[str | None, process(metavar="NAME|TSV", help=options.MONTAGE)] = None,
     channels: Annotated[str | None, process(help="Electrodes, in order: Fp1,Fp2,...  [default: all shared]")] = None,
     low: Annotated[str | None, process(help="High-pass edge in Hz, or none.  [default: 0.5]")] = None,
     high: Annotated[str | None, process(help="Low-pass edge in Hz, or none.  [default: 45]")] = None,
@@ -56,7 +65,7 @@ def run(
 
     Example: `bridgemil prepare my-bids my.cohort --label group --classes patient,control`
 
-    Example: `bridgemil prepare recordings/manifest.csv my.cohort --label Diagnosis`
+    Example: `bridgemil prepare recordings/manifest.csv my.cohort --label Diagnosis --clean clean.py:clean`
 
     All files are validated before anything is written, and all problems are listed at once. If interrupted, the same
     command resumes.
@@ -71,7 +80,8 @@ def run(
         "window_seconds": window, "overlap": overlap, "folds": folds, "burn_in": burn_in,
         "bad_annotations": bad_annotations, "bad_channels": bad_channels, "duplicates": duplicates,
         "reject_uv": reject_uv, "allow_low_rate": allow_low_rate or None, "preset": preset, "label": label,
-        "task": task, "session": session, "classes": options.mapping(classes), "jobs": jobs,
+        "task": task, "condition": condition, "session": session, "classes": options.mapping(classes), "jobs": jobs,
+        "clean": clean or None, "montage": montage, "derivatives": derivatives, "desc": desc,
     }  # fmt: skip
     chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     chosen |= {key: None for key in ("low", "high") if given[key] == "none"}

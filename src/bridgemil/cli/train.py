@@ -30,6 +30,7 @@ def run(
     folds: options.Folds = None,
     split: options.Split = None,
     groups: options.Groups = None,
+    bags: options.Bags = "subject",
     split_seed: options.SplitSeed = 0,
     pretrain_on: options.PretrainOn = None,
     runs: Annotated[Path | None, typer.Option(help="Folder for the runs.  [default: OUT.runs]")] = None,

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mne.channels import DigMontage
 
 ADFTD_ORDER = tuple("Fp1 Fp2 F7 F3 Fz F4 F8 T3 C3 Cz C4 T4 T5 P3 Pz P4 T6 O1 O2".split())
 
@@ -44,7 +48,12 @@ def _parts(name: str) -> tuple[str, str]:
     return re.sub(r"[\s._]+", "", site), re.sub(r"[\s_./+()]+", "", against) or against
 
 
-def _spelling(name: str) -> str | None:
+def site(name: str) -> str:
+    """What a channel's name says of its place, in small letters, without ``EEG`` and the reference."""
+    return _parts(name)[0]
+
+
+def spelling(name: str) -> str | None:
     """The electrode's name in the usual capitals, old names (T3) left as they are; None if it is no scalp site."""
     site, against = _parts(name)
     if against and against not in _REFERENCES:
@@ -55,10 +64,18 @@ def _spelling(name: str) -> str | None:
     return _RANK[match[1]][1] + match[2] + match[3]
 
 
+def template() -> DigMontage:
+    """MNE's template positions of the 10-05 system, in metres."""
+    from mne.channels import get_builtin_montages, make_standard_montage
+
+    name = "colin27_1005" if "colin27_1005" in get_builtin_montages() else "standard_1005"  # one montage, renamed
+    return make_standard_montage(name)
+
+
 def electrode(name: str) -> str | None:
     """The 10-10 name of the scalp electrode that a recording's channel name stands for, or None."""
-    spelling = _spelling(name)
-    return OLD_TO_NEW.get(spelling, spelling) if spelling else None
+    usual = spelling(name)
+    return OLD_TO_NEW.get(usual, usual) if usual else None
 
 
 def key(name: str) -> str:
@@ -122,5 +139,5 @@ def order(electrodes: Iterable[str]) -> list[str]:
 
 def display(electrodes: Sequence[str], spelled_by: Iterable[str]) -> list[str]:
     """Name electrodes as the given recording does (T3 or T7), in the usual capitals."""
-    names = {key(name): _spelling(name) or name.strip() for name in spelled_by}
+    names = {key(name): spelling(name) or name.strip() for name in spelled_by}
     return [names.get(e, e) for e in electrodes]

@@ -322,8 +322,9 @@ class Cohort:
 
     @cached_property
     def hash(self) -> str:
-        """Identifies the data: channels, rate, subjects, labels, recording boundaries and every sample."""
-        content = [self.channels, self.sfreq, self.n_times]
+        """Identifies the data: channels, rate, subjects, labels, recording boundaries, every sample, cleaning code."""
+        content: list[Any] = [self.channels, self.sfreq, self.n_times]
+        content += [["clean", step["code"]] for step in self.metadata["settings"].get("clean") or ()]
         content += [
             [r.subject, r.label, list(r.recording_windows), r.signal_hash]
             for r in sorted(self.records.values(), key=lambda r: r.subject)

@@ -7,6 +7,7 @@ lists ``cohort.json``, ``subjects.parquet`` and the subjects' manifests.
 from __future__ import annotations
 
 import os
+import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import Listing
 from bridgemil.errors import BadData, BadUse, NotFound
 from bridgemil.storage.artifact import MANIFEST, Artifact, array_checksum, is_artifact, new_artifact, write_manifest
@@ -25,6 +27,7 @@ from bridgemil.storage.files import Taken, link_or_copy, lock, new_file, refuse_
 METADATA, TABLE, SUBJECTS = "cohort.json", "subjects.parquet", "subjects"
 KIND, SUBJECT_KIND = "cohort", "subject"
 WINDOWS, STARTS, RECORD = "windows.npy", "starts.npy", "record.json"
+DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # names that Windows keeps for itself
 MARKER = ".bridgemil-cohort"  # says that a folder is ours to write in
 ADVICE = "run the same `bridgemil prepare` again, or get the cohort again"
 
@@ -80,9 +83,13 @@ def too_small(labels: Sequence[str]) -> list[str]:
 
 
 def subject_folder(cohort: Path, subject: str) -> Path:
-    """The folder of a subject; characters that file systems do not allow are percent-encoded."""
+    """The folder of a subject; what a file system does not allow in names is percent-encoded."""
     name = urllib.parse.quote(subject, safe=" +-_.@()")
-    return cohort / SUBJECTS / (name.replace(".", "%2E", 1) if name.startswith(".") else name)
+    if name.startswith(".") or DEVICE.fullmatch(name):
+        name = f"%{ord(name[0]):02X}{name[1:]}"
+    if name.endswith((".", " ")):  # which Windows drops
+        name = f"{name[:-1]}%{ord(name[-1]):02X}"
+    return cohort / SUBJECTS / name
 
 
 def mark(cohort: Path, text: str = "") -> None:
@@ -186,6 +193,13 @@ def only_writer(out: Path) -> Iterator[None]:
             yield
     except Taken:
         raise BadUse(f"{out}: another `prepare` is writing there") from None
+
+
+def refuse_other(out: Path, settings: PrepareSettings, overwrite: bool) -> None:
+    """Refuse a finished cohort of other settings before anything is done: ``is_finished`` would do so later."""
+    with suppress(BadData):
+        if not overwrite and open_cohort(out).json(METADATA)["settings"] != settings.model_dump(mode="json"):
+            raise BadUse(f"{out}: holds a cohort made from other files or settings; choose another OUT, or --overwrite")
 
 
 def is_finished(out: Path, recipe: str, subjects: Mapping[str, str], overwrite: bool) -> bool:

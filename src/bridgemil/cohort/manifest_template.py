@@ -118,7 +118,9 @@ def survey(folder: Path, relative_to: Path) -> ManifestTemplate:
     subjects = _tell_apart(places, guesses, template)
     labels = _labels(places)
     for path, subject, label in zip(paths, subjects, labels, strict=True):
-        file = Path(os.path.relpath(path.absolute(), relative_to.absolute())).as_posix()
+        same_drive = path.absolute().drive == relative_to.absolute().drive
+        place = os.path.relpath(path.absolute(), relative_to.absolute()) if same_drive else path.absolute()
+        file = Path(place).as_posix()
         template.rows.append(Row(subject, label, file))
     template.rows.sort(key=lambda row: (natural_key(row.subject), natural_key(row.file)))
     return template

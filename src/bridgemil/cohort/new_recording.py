@@ -10,12 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import channels, formats
+from bridgemil.cohort.cleaning import Cleaner, clean
 from bridgemil.cohort.scan import FLAT_UV, RecordingScan, collected_warnings, open_raw, scan_recording
 from bridgemil.cohort.segment import segment
 from bridgemil.cohort.settings import PrepareSettings
@@ -51,6 +53,7 @@ def settings_for(
     preparation: Mapping[str, Any],
     bad_channels: str | None = None,
     recorded_reference: str | None = None,
+    montage: str | None = None,
 ) -> PrepareSettings:
     """The settings for a new recording: those of the training cohort, with its channels by name.
 
@@ -64,6 +67,8 @@ def settings_for(
         Replaces the cohort's setting for channels that are flat or marked bad.
     recorded_reference : str, optional
         The electrode that the new recording was made against, ``Cz``; the cohort's own does not count for it.
+    montage : str, optional
+        The cap of the new recording, as of ``prepare``; by default that of the cohort.
     """
     if not preparation:
         raise BadUse(
@@ -74,6 +79,7 @@ def settings_for(
         raise BadUse(f"bad_channels must be stop or interpolate, got {bad_channels!r}")
     changes: dict[str, Any] = {"channels": signal.channels, "recorded_reference": recorded_reference}
     changes |= {"bad_channels": bad_channels} if bad_channels else {}
+    changes |= {"montage": montage} if montage else {}
     return parse(PrepareSettings, {**preparation, **changes})
 
 
@@ -130,8 +136,9 @@ def read(
     settings: PrepareSettings,
     min_windows: int = MIN_WINDOWS,
     highest: float = 0.0,
+    cleaner: Cleaner | None = None,
 ) -> NewRecording:
-    """Read one recording and segment it as the cohort's were.
+    """Read one recording, clean it where the cohort's were, and segment it as the cohort's were.
 
     Parameters
     ----------
@@ -145,6 +152,8 @@ def read(
         A recording with fewer is refused.
     highest : float
         Upper edge of the highest band that the training recordings hold, in Hz: one that holds less is refused.
+    cleaner : Cleaner, optional
+        From ``Cleaner.again``.
 
     Raises
     ------
@@ -154,12 +163,21 @@ def read(
     if not recording.path.exists():
         absent = formats.ABSENT if formats.is_absent(recording.path) else "no such file"
         raise BadData(f"{recording.name}: {absent}")
-    scan = scan_recording(recording)
-    if scan.error:
-        raise BadData(f"{recording.name}: {scan.error}")
+    with TemporaryDirectory() as folder:
+        cap = settings.montage
+        scan = scan_recording(recording, cap) if cleaner is None else clean(recording, cleaner, Path(folder), cap)
+        return _read(recording, scan, signal, settings, min_windows, highest)
+
+
+def _read(
+    recording: Recording, scan: RecordingScan, signal: Signal, settings: PrepareSettings, min_windows: int,
+    highest: float,
+) -> NewRecording:  # fmt: skip
+    if scan.error or scan.excluded:
+        raise BadData(f"{recording.name}: {scan.error or scan.excluded}")
     keep = [channels.key(name) for name in signal.channels]
     # As a cohort of this one recording. Its rate is checked by ``_rate``; what concerns no subject does not matter.
-    listing = Listing("new", recording.path.parent, [recording], {recording.subject: ""})
+    listing = Listing("new", recording.path.parent, [scan.recording], {recording.subject: ""})
     report = validate(listing, [scan], settings.model_copy(update={"allow_low_rate": True}))
     wrong = [*_unit(scan, keep), *_rate(scan, keep, settings, highest)] or [
         problem.what for problem in report.problems if problem.subject is not None

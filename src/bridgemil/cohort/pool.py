@@ -27,6 +27,7 @@ from bridgemil.parallel import each
 from bridgemil.storage.artifact import digest, is_artifact
 from bridgemil.storage.files import new_folder
 
+UNLESS_TOLD = ("notch", "reference", "clean")  # options of `prepare` that do nothing by default
 SITE = "site"
 SPELLINGS = {"F": ("f", "female", "woman"), "M": ("m", "male", "man")}  # of sex
 # Settings of `prepare` that change which windows there are, but not what a window holds: differences are noted.
@@ -164,6 +165,7 @@ def _alike(cohort: Cohort) -> dict[str, Any]:
     return {
         "--sfreq": signal.sfreq, "--window": signal.n_times / signal.sfreq, "--overlap": prepared.get("overlap", 0.0),
         "--reference": tuple(prepared.get("reference") or ()),
+        "--clean": tuple(f"{step['address']} (code {step['code'][:8]})" for step in prepared.get("clean") or ()),
         **(filters if prepared else dict.fromkeys(filters, "not known")),
     }  # fmt: skip
 
@@ -188,9 +190,8 @@ def refuse_other_signals(named: Sequence[tuple[str, Cohort]], what: str) -> None
         if "not known" in (*own.values(), *wanted.values()):
             advice = "a cohort of arrays does not say how it was filtered; prepare both from recordings"
         else:
-            # `prepare` has no filter or reference unless it is told to.
             options = [f"{option} {_shown(v)}" for option, v in other.items() if v or option in ("--low", "--high")]
-            without = [option for option, value in other.items() if not value and option in ("--notch", "--reference")]
+            without = [option for option, value in other.items() if not value and option[2:] in UNLESS_TOLD]
             command = " ".join(["bridgemil prepare SOURCE", name, *options, "--overwrite"])
             advice = f"`{command}`" + (f", without {' and '.join(without)}" if without else "")
         problems.append(Problem(f"{differing}: {advice}", name))
@@ -281,6 +282,8 @@ def _metadata(members: Sequence[_Member], channels: Sequence[str], labels: Seque
     if settings:
         settings |= {"channels": list(channels), "folds": None, "burn_in": first.burn_in}
         settings.pop("recorded_reference", None)  # of each file, where it has one
+        if len({digest(member.cohort.preparation.get("montage")) for member in members}) > 1:
+            settings.pop("montage", None)  # of each site
     origins = [
         {
             "site": m.site, "cohort": m.name, "hash": m.cohort.hash, "source": m.cohort.metadata["source"],

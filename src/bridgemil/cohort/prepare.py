@@ -5,20 +5,23 @@ from __future__ import annotations
 import importlib
 import platform
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from bridgemil import __version__
-from bridgemil.cohort import folder, sources
+from bridgemil.cohort import cleaning, folder, sources
+from bridgemil.cohort.caps import Cap
+from bridgemil.cohort.channels import key
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.scan import RecordingScan, header_records, scan_recording
 from bridgemil.cohort.segment import SegmentPlan, SubjectTask, segment_subject
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.sources import Listing, Recording
+from bridgemil.cohort.sources import LeftOut, Listing, Recording
 from bridgemil.cohort.validate import ValidationReport, validate
 from bridgemil.errors import BadData, BridgeMILWarning, Problem, plain
 from bridgemil.parallel import cores, each
@@ -38,7 +41,11 @@ def prepare(
     unlabelled: bool = False,
     task: str | None = None,
     session: str | None = None,
+    condition: str | None = None,
     raw: bool = False,
+    derivatives: str | None = None,
+    desc: str | None = None,
+    clean: str | Sequence[str] = (),
     classes: Mapping[str, str] | Iterable[str] | None = None,
     jobs: int | None = None,
     skip_bad: bool = False,
@@ -64,9 +71,17 @@ def prepare(
         Prepare without diagnoses: every label is ''. Such a cohort, or one of a single class, can be inspected and
         audited; ``evaluate`` and ``train`` need two classes.
     task, session : str, optional
-        For BIDS: restrictions to one task or session.
+        Restrictions to one task or (BIDS) session. In a manifest the task is a column or a word of the file's name.
+    condition : str, optional
+        ``eyes_closed``, ``eyes_open`` or another word: by the column ``condition`` of a manifest, or in the file's
+        name; with ``*`` or ``?`` a pattern of the name.
     raw : bool, default False
         For ADFTD: the raw recordings instead of the authors' cleaned ones.
+    derivatives, desc : str, optional
+        For BIDS: take the recordings from the folder ``derivatives/NAME``, with this ``desc`` (or ``proc``) entity.
+    clean : str or sequence of str, optional
+        Addresses (``file.py:NAME`` or ``package.module:NAME``) of functions of one ``mne.io.BaseRaw`` that return it
+        cleaned, or None to leave it out; called in this order before channels are chosen and filters run.
     classes : dict or sequence of str, optional
         Old label to new; subjects with other labels are left out and listed.
     jobs : int, optional
@@ -94,23 +109,43 @@ def prepare(
     """
     source, out = Path(source), Path(out)
     base = {} if preset is None else sources.preset_settings(preset).model_dump()
-    chosen = parse(PrepareSettings, base | settings)
-    options = sources.SourceOptions(label=label, unlabelled=unlabelled, task=task, session=session, raw=raw)
+    cleaner = cleaning.Cleaner.of(clean)
+    chosen = parse(PrepareSettings, base | settings | ({"clean": cleaner.steps} if cleaner else {}))
+    options = sources.SourceOptions(
+        label=label,
+        unlabelled=unlabelled,
+        task=task,
+        session=session,
+        condition=condition,
+        raw=raw,
+        derivatives=derivatives,
+        desc=desc,
+    )
     listing = sources.find(source, preset, options, classes)
     folder.refuse_foreign(out, listing)
     workers = jobs or cores()
 
     for module in ("mne.io", "mne.filter", "mne.epochs", "mne.cov", "scipy.signal", "pyarrow.parquet"):
         importlib.import_module(module)  # once, before workers are forked
-    scans = dict(each(scan_recording, listing.recordings, jobs=workers, label="checking", show=progress))
-    report = validate(listing, [scans[recording] for recording in listing.recordings], chosen)
+    if cleaner is None:
+        check = partial(scan_recording, cap=chosen.montage)
+        found = dict(each(check, listing.recordings, jobs=workers, label="checking", show=progress))
+    else:
+        folder.refuse_other(out, chosen, overwrite)
+        work = partial(cleaning.clean, cleaner=cleaner, folder=out / cleaning.FOLDER, cap=chosen.montage)
+        found = _cleaned(listing, work, out, workers, progress)
+    scans = {found[recording].recording: found[recording] for recording in listing.recordings}
+    report = validate(listing, list(scans.values()), chosen)
     if report.problems and not skip_bad:
         count = "1 problem" if len(report.problems) == 1 else f"{len(report.problems)} problems"
-        message = f"{source}: {count}; nothing was written (--skip-bad leaves out what is bad)"
-        raise BadData(message, report.problems)
+        written = f"only cleaned recordings were written, to {out}" if cleaner else "nothing was written"
+        raise BadData(f"{source}: {count}; {written} (--skip-bad leaves out what is bad)", report.problems)
     if not report.plans:
-        raise BadData(f"{source}: no usable recording", report.problems)
+        left_out = [Problem(item.why, item.what) for item in report.left_out]
+        raise BadData(f"{source}: no usable recording", report.problems or left_out)
 
+    if chosen.montage is not None:
+        report.notes += _note_montage(chosen.montage, report.channels)
     for note in one_class(listing.labels[plan.recording.subject] for plan in report.plans):
         report.notes.append(note)
         warnings.warn(note, BridgeMILWarning, stacklevel=2)
@@ -122,8 +157,12 @@ def prepare(
             (out / folder.SUBJECTS).mkdir(exist_ok=True)
             done = folder.already_done(out, recipes)
             rest = [task for task in tasks if task.subject not in done]
+            if cleaner is not None:
+                _clean_again(listing, rest, partial(work, with_signal=True), workers, progress)
             for finished, record in each(segment_subject, rest, jobs=workers, label="preparing", show=progress):
                 done[finished.subject] = record
+                for plan in finished.plans:
+                    cleaning.forget(plan.recording)
             empty = [Problem(EMPTY, subject) for subject in recipes if done[subject] is None]
             if empty and not skip_bad:
                 raise BadData(f"{out}: not finished, {len(empty)} problems (--skip-bad leaves them out)", empty)
@@ -132,6 +171,41 @@ def prepare(
             headers = header_records([scans[plan.recording] for plan in report.plans])
             _finish(out, records, recipe, listing, report, chosen, headers)
     return Cohort.open(out)
+
+
+def _note_montage(cap: Cap, names: Sequence[str]) -> list[str]:
+    """What the record says of a cap: how far its electrodes are from the sites whose names they have."""
+    far = cap.far(map(key, names))
+    return [f"montage {cap.sentence}", *([f"montage: farther than 15 mm: {', '.join(far)}"] if far else [])]
+
+
+def _cleaned(
+    listing: Listing, work: Callable[[Recording], RecordingScan], out: Path, jobs: int, show: bool
+) -> dict[Recording, RecordingScan]:
+    """Scans of the cleaned recordings; those that a function excludes are taken out of the listing."""
+    with folder.only_writer(out):
+        (out / cleaning.FOLDER).mkdir(exist_ok=True)
+        found = dict(each(work, listing.recordings, jobs=jobs, label="cleaning", show=show))
+        cleaning.tidy(out / cleaning.FOLDER, found.values())
+    for recording in listing.recordings:
+        if why := found[recording].excluded:
+            listing.left_out.append(LeftOut(f"{recording.subject}, {recording.name}", why))
+    listing.recordings = [recording for recording in listing.recordings if not found[recording].excluded]
+    kept = {recording.subject for recording in listing.recordings}
+    empty = {recording.subject for recording in found} - kept
+    listing.left_out += [LeftOut(subject, "all its recordings were excluded by cleaning") for subject in sorted(empty)]
+    listing.drop(empty)
+    return found
+
+
+def _clean_again(
+    listing: Listing, tasks: Sequence[SubjectTask], work: Callable[[Recording], RecordingScan], jobs: int, show: bool
+) -> None:
+    """Clean the recordings whose cleaned signal was removed after an earlier preparation."""
+    gone = {plan.recording.name for task in tasks for plan in task.plans if not plan.recording.path.is_file()}
+    again = [recording for recording in listing.recordings if recording.name in gone]
+    for _ in each(work, again, jobs=jobs, label="cleaning", show=show and bool(again)):
+        pass
 
 
 def one_class(labels: Iterable[str]) -> list[str]:
@@ -159,12 +233,14 @@ def _tasks(
             {"file": s.recording.name, "sha256": s.sha256, "bytes": s.n_bytes, "sfreq": s.sfreq,
              "native_sfreq": s.native_rate(p.spellings), "seconds": s.seconds, "reader_warnings": s.warnings}
             | ({"reference_electrode": s.zero} if p.zero in p.names else {})
+            | ({"cleaning": s.cleaning} if s.cleaning else {})
             for p, s in pairs
         )  # fmt: skip
         steps = [
             [s.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, s.bad_spans]
             + (["at its own rate"] if s.native_rate(p.spellings) < s.sfreq else [])
             + (["zeros", p.zero] if p.zero in p.names else [])
+            + (["cleaned", p.recording.path.parent.name] if s.cleaning else [])
             for p, s in pairs
         ]
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})
@@ -204,7 +280,7 @@ def _finish(
         "skipped": [plain(str(problem)) for problem in report.problems],
         "notes": [plain(note) for note in report.notes + folder.too_small(labels) + distorted],
         "files": [{"subject": r["subject"], **file, **headers[file["file"]]} for r in records for file in r["files"]],
-    }
+    } | ({"provenance": listing.provenance} if listing.provenance else {})
     clash = {name: f"{name}_source" for name in SubjectRecord.__dataclass_fields__}
     columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}
     cohort = Cohort(subjects, metadata, columns, out)

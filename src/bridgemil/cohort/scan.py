@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort import channels, formats, tables
+from bridgemil.cohort.caps import Cap
 from bridgemil.cohort.formats import EDF, EdfHeader, Unusable, read_edf
 from bridgemil.cohort.sources import Recording
 from bridgemil.errors import Problem, plain
@@ -87,6 +88,8 @@ class RecordingScan:
     zero: str | None = None  # the electrode that is itself the reference, see ``add_reference``
     identity: str | None = None  # a hash of whom the header names; never written (see ``header_records``)
     day: int | None = None  # when it was made; never written as such
+    cleaning: list[dict[str, Any]] = field(default_factory=list)  # what each function changed (``cohort.cleaning``)
+    excluded: str | None = None  # why a function left the recording out
 
     @property
     def seconds(self) -> float:
@@ -150,11 +153,11 @@ def open_raw(path: Path, needed: Sequence[str] = ()) -> BaseRaw:
     return mne.io.read_raw(path, include=list(needed), exclude_after_unique=True, preload=False, verbose="WARNING")
 
 
-def scan_recording(recording: Recording) -> RecordingScan:
+def scan_recording(recording: Recording, cap: Cap | None = None) -> RecordingScan:
     """Read a recording once; a file that cannot be read, or is truncated, has ``RecordingScan.error``."""
     scan = RecordingScan(recording)
     try:
-        _scan(scan)
+        _scan(scan, cap)
     except Unusable as problem:
         scan.error = str(problem)
     except FileNotFoundError:
@@ -167,7 +170,7 @@ def scan_recording(recording: Recording) -> RecordingScan:
     return scan
 
 
-def _scan(scan: RecordingScan) -> None:
+def _scan(scan: RecordingScan, cap: Cap | None) -> None:
     path = scan.recording.path
     formats.refuse_irregular(path)
     if path.is_file() and path.stat().st_size == 0:
@@ -178,7 +181,7 @@ def _scan(scan: RecordingScan) -> None:
     with collected_warnings(scan.warnings):
         raw = open_raw(path)
         _check_raw(raw, scan.recording)
-        _read_header(raw, scan, header)
+        _read_header(raw, scan, header, cap)
     if any("samples set to zero" in text for text in scan.warnings):
         raise Unusable("unreadable: a part of its samples cannot be read, and the reader put zeros there")
     files = _files(path, raw)
@@ -213,19 +216,20 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
         raise Unusable(f"too large: its header promises {needed / 1e9:,.0f} GB of samples, more than the memory here")
 
 
-def _read_header(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None) -> None:
+def _read_header(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None, cap: Cap | None) -> None:
     scan.sfreq, scan.n_times, scan.n_channels = float(raw.info["sfreq"]), int(raw.n_times), len(raw.ch_names)
     scan.identity, scan.day = identity_hash(scan.recording.path, raw), recording_day(raw)
-    types, marked_bad = tables.sidecar_channels(scan.recording.channels_tsv)
+    keys = {name: channels.key(name) for name in raw.ch_names} if cap is None else cap.keys(raw.ch_names)
+    types, marked_bad = tables.sidecar_channels(scan.recording.channels_tsv, keys)
     for name, kind in zip(raw.ch_names, raw.get_channel_types(), strict=True):
-        channel = channels.key(name)
+        channel = keys[name]
         if kind in ("stim", "eog", "ecg", "emg") or types.get(channel, "EEG") not in ("EEG", "MISC", "REF"):
             scan.other.append(name)
         elif channel in scan.spellings:
             scan.ambiguous.setdefault(channel, [scan.spellings[channel]]).append(name)
         else:
             scan.spellings[channel] = name
-            if channels.electrode(name) is None:
+            if channels.electrode(channel) is None:
                 scan.other.append(name)
     scan.reference = channels.reference(scan.spellings.values())
     stated = tables.read_json(scan.recording.eeg_json).get("EEGReference")

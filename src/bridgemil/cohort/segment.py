@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.cohort.channels import template
 from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
 from bridgemil.cohort.folder import describe, write_subject
 from bridgemil.cohort.formats import Unusable
@@ -147,9 +148,7 @@ def _is_joined(raw: BaseRaw) -> bool:
 
 def _interpolate(raw: BaseRaw, electrodes: list[str], plan: SegmentPlan) -> None:
     """Rebuild bad channels by spherical splines from every electrode of the recording with a known place."""
-    import mne
-
-    montage = mne.channels.make_standard_montage("standard_1005")
+    montage = template()
     placed = {name.lower() for name in montage.ch_names}
     raw.reorder_channels([name for name in electrodes if name.lower() in placed or name in plan.spellings])
     raw.set_montage(montage, match_case=False, on_missing="raise", verbose="ERROR")

@@ -14,7 +14,23 @@ from pydantic import (
     model_validator,
 )
 
+from bridgemil.cohort.caps import Cap, cap
 from bridgemil.cohort.channels import key, reference_electrode
+
+
+class CleaningStep(BaseModel):
+    """A user's function that cleans one recording; its place on the disk is nobody's business and is not kept."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str  # clean.py:clean, the file without its folder
+    code: str  # fingerprint of its source (``user_code.fingerprint``)
+    packages: dict[str, str] = {}  # versions of the installed packages it imports
+
+    @property
+    def title(self) -> str:
+        """As the cohort's record names it: ``clean.py:clean (code 3f2a1b0c, pyprep 0.5.0)``."""
+        return f"{self.address} ({', '.join([f'code {self.code[:8]}', *map(' '.join, self.packages.items())])})"
 
 
 class PrepareSettings(BaseModel):
@@ -29,6 +45,8 @@ class PrepareSettings(BaseModel):
     sfreq: float = Field(200.0, gt=0, le=100_000, description="sampling rate of the windows in Hz")
     reference: tuple[str, ...] = Field((), description="re-reference to these channels, or to 'average'")
     recorded_reference: str | None = Field(None, description="electrode that is itself the recording reference: zeros")
+    clean: tuple[CleaningStep, ...] = Field((), description="functions that clean each recording before filtering")
+    montage: Cap | None = Field(None, description="cap with electrode names of its own: MNE's name of it, or a table")
     window_seconds: float = Field(1.0, gt=0, le=3600, description="length of a window in seconds")
     overlap: float = Field(0.0, ge=0, lt=1, description="share of a window that the next one repeats")
     bad_annotations: Literal["drop", "keep"] = Field("drop", description="windows touching BAD, EDGE or boundary marks")
@@ -44,6 +62,11 @@ class PrepareSettings(BaseModel):
         None, ge=3, le=10_000, description="folds k; none: 10, or the smallest class if that is smaller"
     )
     burn_in: int = Field(10, ge=0, le=100_000, description="epochs before a checkpoint may be selected")
+
+    @field_validator("montage", mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return cap(given) if isinstance(given, str) else given
 
     @field_validator("channels", "reference", mode="after")
     @classmethod
@@ -62,8 +85,9 @@ class PrepareSettings(BaseModel):
     @model_serializer(mode="wrap")
     def _only_where_given(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         content: dict[str, Any] = plain(self)
-        if self.recorded_reference is None:  # a cohort without it keeps its record and its recipe
-            content.pop("recorded_reference", None)
+        for name in ("clean", "montage", "recorded_reference"):  # a cohort without them keeps its record and its recipe
+            if not getattr(self, name):
+                content.pop(name, None)
         return content
 
     @model_validator(mode="after")

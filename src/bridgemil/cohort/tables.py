@@ -10,7 +10,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -160,11 +160,15 @@ def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
     return marks
 
 
-def sidecar_channels(path: Path | None) -> tuple[dict[str, str], set[str]]:
-    """Types in capitals by channel (see ``channels.key``), and the channels marked bad, from a channels.tsv."""
+def sidecar_channels(path: Path | None, keys: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
+    """Types in capitals by channel (see ``channels.key``), and the channels marked bad, from a channels.tsv.
+
+    ``keys`` has the channel of each name in the recording.
+    """
     rows = [row for _, row in _rows(path, "name", ("type", "status"))]
-    types = {channels.key(row["name"]): row["type"].upper() for row in rows if row.get("type")}
-    return types, {channels.key(row["name"]) for row in rows if row.get("status", "").lower() == "bad"}
+    named = [(keys.get(row["name"]) or channels.key(row["name"]), row) for row in rows]
+    types = {channel: row["type"].upper() for channel, row in named if row.get("type")}
+    return types, {channel for channel, row in named if row.get("status", "").lower() == "bad"}
 
 
 def _rows(path: Path | None, needed: str, used: tuple[str, ...]) -> Rows:

@@ -135,7 +135,7 @@ def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]
     """The simple baselines on the same folds, and those that this cohort does not allow."""
     compared, missing = {}, {}
     members = {member.method for member in main.settings.each}
-    changes: dict[str, Any] = main.settings.each[0].harmonisation  # the same subjects are scored
+    changes: dict[str, Any] = main.settings.each[0].shared  # the same subjects are scored
     if any(member.recorded for member in main.settings.each):
         changes[methods.REFERENCE] = "recorded"
     for name in simple.defaults():

@@ -46,6 +46,9 @@ class Protocol:
     pretrain_on : Cohort, str or Path, optional
         A second cohort, of the same electrodes and prepared alike: Stage 1 learns from its subjects too, without their
         labels, beside the training subjects of each fold. Subjects of the evaluated cohort are never among them.
+    bags : {"subject", "recording"}, default "subject"
+        One bag per subject, or one per recording (eyes open, eyes closed): all recordings of a subject are in one fold,
+        and its probability is their mean.
     accept_risk : sequence of str, optional
         Names of findings on which the cohort may fail the quick audit that comes first; written into every result.
     positive : str, optional
@@ -69,6 +72,7 @@ class Protocol:
     groups: str | None = None
     leave_out: str | None = None
     adjust: Sequence[str] = ()
+    bags: str = "subject"
     split_seed: int = 0
     pretrain_on: Cohort | str | Path | None = None
     accept_risk: Sequence[str] = ()
@@ -82,6 +86,8 @@ class Protocol:
         object.__setattr__(self, "seed_list", tuple(seed_list(self.seeds)))
         options = ClinicalOptions.of(self.positive, self.operating_point, self.prevalence)
         object.__setattr__(self, "clinical", options)
+        if self.bags != "subject":
+            object.__setattr__(self, "settings", {**(self.settings or {}), "bags": self.bags})
         if self.adjust:
             object.__setattr__(self, "settings", {**(self.settings or {}), "adjust": tuple(self.adjust)})
         tag, given = None, methods.flat(self.settings or {})

@@ -15,7 +15,7 @@ from bridgemil.cohort.subset import subset
 from bridgemil.cohort.unlabelled import Unlabelled
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
-from bridgemil.models import Fit, LazyBag, Model, Prediction, fit
+from bridgemil.models import Fit, Model, Prediction, fit, predict_subject
 from bridgemil.runs import RESULTS_VERSION, RunCache, RunStore, run_identity
 from bridgemil.storage.files import write_json
 
@@ -104,8 +104,8 @@ class Run:
 
     def _predict(self, model: Model, subject: str, cache: RunCache) -> Prediction:
         """With the features of this subject that other runs have computed, if any."""
-        model = model.for_subject(self.subjects.rows.get(subject, {}))
-        return model.predict(LazyBag.of_subject(self.used, subject, cache))
+        bound = model.for_subject(self.subjects.rows.get(subject, {}))
+        return predict_subject(bound, self.used, subject, cache)
 
     def _record(self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device) -> None:
         import pandas as pd

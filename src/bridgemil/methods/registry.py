@@ -15,6 +15,7 @@ from bridgemil.learning.settings import STAGE2
 from bridgemil.registry import OTHER_COLOURS, Entry
 
 HARMONISATION = ("site_adjust", "site_column", "site_controls", "control", "adjust")  # of methods on fixed features
+SHARED = (*HARMONISATION, "bags")  # what every method has, and its baselines take over
 REFERENCE = "baselines.reference"  # one setting of ``bandpower``, ``tangent`` and ``covariance``
 PRETRAIN_ON = "stage1.pretrain_on"  # a second cohort, of methods whose Stage 1 needs no labels
 JOIN = "+"  # A+B is the ensemble of the methods A and B
@@ -178,7 +179,7 @@ def has_setting(method: str, key: str) -> bool:
     part, _, name = key.partition(".")
     if JOIN in method:
         return any(has_setting(member, key) for member in method.split(JOIN))
-    if key in HARMONISATION:
+    if key in SHARED:
         return True
     if key == REFERENCE:
         return method not in baselines.names() or "reference" in baselines.get(method).Settings.model_fields

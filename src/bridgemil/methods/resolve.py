@@ -16,11 +16,11 @@ from bridgemil.methods.registry import (
     ABLATIONS,
     BACKBONE,
     BUDGET,
-    HARMONISATION,
     JOIN,
     METHODS,
     PAPER,
     REFERENCE,
+    SHARED,
     budgets,
     check,
     has_setting,
@@ -58,6 +58,9 @@ class Settings(BaseModel):
     site_controls: int = Field(15, ge=2, description="controls of a test site that are set aside for its adjustment")
     control: str | None = Field(None, description="the control class; by default the one named control, healthy, …")
     adjust: tuple[str, ...] = Field((), description="columns whose linear effect, estimated on controls, is removed")
+    bags: Literal["subject", "recording"] = Field(
+        "subject", description="one bag per subject, or one per recording; a subject's probability is then their mean"
+    )
     members: tuple[Settings, ...] = Field((), description="of an ensemble, whose own settings are its members'")
 
     @field_validator("adjust", mode="before")
@@ -76,9 +79,9 @@ class Settings(BaseModel):
         return self.site_adjust != "none" or bool(self.adjust)
 
     @property
-    def harmonisation(self) -> dict[str, Any]:
-        """The settings of the adjustment that are not the defaults, by name."""
-        return self.model_dump(include=set(HARMONISATION), exclude_defaults=True)
+    def shared(self) -> dict[str, Any]:
+        """The settings that every method has and that are not the defaults, by name."""
+        return self.model_dump(include=set(SHARED), exclude_defaults=True)
 
     @property
     def recorded(self) -> bool:
@@ -214,7 +217,7 @@ def _with_reference(method: str, backbone: str, changes: Mapping[str, Any]) -> d
 
 def _baseline_settings(method: str, user: dict[str, Any]) -> Settings:
     values = _part(user, "baseline")
-    adjusted = {key: user.pop(key) for key in HARMONISATION if key in user}
+    adjusted = {key: user.pop(key) for key in SHARED if key in user}
     for part in user:
         raise BadUse(f"{method} is a baseline; there is nothing to set in {part} (its own settings: baseline.…)")
     checked = parse(baselines.get(method).Settings, values, prefix="baseline")
@@ -365,7 +368,7 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
             for member in chosen.members
             for key, value in changed_from_budget(member, burn_in).items()
         }
-    adjusted = {key: value for key, value in chosen.harmonisation.items() if key != "control"}
+    adjusted = {key: value for key, value in chosen.shared.items() if key != "control"}
     if not chosen.is_network:
         return {f"baseline.{key}": value for key, value in (chosen.baseline or {}).items()} | adjusted
     assert chosen.backbone is not None

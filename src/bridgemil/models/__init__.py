@@ -22,10 +22,11 @@ from bridgemil.models.model import (
     ModelFacts,
     NetworkModel,
     Prediction,
+    predict_subject,
 )
 
 __all__ = [
     "BaselineModel", "EnsembleModel", "Features", "Fit", "FitCache", "LazyBag", "Model", "ModelFacts", "NetworkModel",
     "Prediction", "build", "build_encoder", "encoder_for", "features_of", "fit", "fit_whole", "front_end_features",
-    "load", "read_model", "roles",
+    "load", "predict_subject", "read_model", "roles",
 ]  # fmt: skip

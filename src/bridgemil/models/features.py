@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
+from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.subset import CohortSubset
 from bridgemil.errors import BadData
@@ -153,6 +154,8 @@ def front_end_features(front_end: Any, bag: NDArray[np.float32]) -> NDArray[np.f
 
 def features_of(cache: FitCache, features: Features, cohort: Cohort, subject: str) -> NDArray[Any]:
     """Features of one subject's windows, computed once for all fits that share a cache."""
+    if features.per_window and isinstance(cohort, RecordingBags):
+        return cohort.part(subject, features_of(cache, features, cohort.whole, cohort.person(subject)))
     if features.per_window and isinstance(cohort, CohortSubset):  # a window's features are its own
         return cohort.part(subject, features_of(cache, features, cohort.whole, subject))
     with _naming(subject):
@@ -161,6 +164,9 @@ def features_of(cache: FitCache, features: Features, cohort: Cohort, subject: st
 
 def prepare_features(cache: FitCache, features: Features, cohort: Cohort, subjects: Sequence[str]) -> None:
     """Let the processes that share a cache compute the features of different subjects, each once."""
+    if features.per_window and isinstance(cohort, RecordingBags):
+        subjects = list(dict.fromkeys(map(cohort.person, subjects)))
+        cohort = cohort.whole
     whole = cohort.whole if features.per_window and isinstance(cohort, CohortSubset) else cohort
     for subject in subjects:
         bag = LazyBag.of_subject(whole, subject, cache)

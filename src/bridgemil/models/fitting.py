@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
+from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.unlabelled import ExtendedCohort, Unlabelled
 from bridgemil.errors import BadData, BadUse
@@ -89,6 +90,12 @@ def fit(
     Fit
         The model, the training curve and the selected epoch.
     """
+    if settings.bags == "recording":
+        if settings.stage1 is not None and settings.stage1.pretrain_on is not None:
+            raise BadUse("--bags recording does not go with --pretrain-on; leave one of them out")
+        cohort = RecordingBags(cohort)
+        train, validation, rows = cohort.of(train), cohort.of(validation), cohort.spread(rows or {})
+        sites = {site: cohort.of(own) for site, own in (sites or {}).items()}
     if settings.selects and not validation:
         raise BadUse("no validation subjects to select the epoch on; give some, or use stage2.selection=last")
     if validation and not settings.selects:

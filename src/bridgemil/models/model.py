@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
+from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models.features import Bag, Features, LazyBag
+from bridgemil.models.features import Bag, Features, FitCache, LazyBag
 from bridgemil.models.harmonisation import Harmonisation, mapped
 from bridgemil.storage.artifact import new_artifact
 from bridgemil.storage.files import write_json
@@ -371,3 +372,21 @@ class EnsembleModel(Model):
         for name, member in self.members.items():
             member.write(folder / name)
         write_json(folder / METADATA, self.facts.for_json() | {"members": list(self.members)})
+
+
+def predict_subject(model: Model, cohort: Cohort, subject: str, cache: FitCache) -> Prediction:
+    """The prediction of a subject of a cohort, with cached features; of a model of single recordings their mean.
+
+    Values of windows stay those of their own recording, one recording after the other.
+    """
+    if model.facts.settings.bags == "subject":
+        return model.predict(LazyBag.of_subject(cohort, subject, cache))
+    view = RecordingBags(cohort, [subject])
+    parts = [model.predict(LazyBag.of_subject(view, name, cache)) for name in view.subjects]
+
+    def joined(name: str) -> NDArray[Any] | None:
+        values = [getattr(part, name) for part in parts]
+        return None if values[0] is None else np.concatenate(values)
+
+    p: NDArray[np.float64] = np.mean([part.probabilities for part in parts], axis=0)
+    return Prediction(int(p.argmax()), p, *map(joined, ("gates", "contributions", "window_probabilities")))

@@ -15,9 +15,11 @@ from pydantic import ValidationError
 from bridgemil import baselines
 from bridgemil.audit import Finding, quick
 from bridgemil.audit.size import half_width
+from bridgemil.cohort.cleaning import summarise
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.sources.derivatives import sentence
 from bridgemil.cohort.tables import AGE, SEX, is_missing
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.calibration import calibration_summary
@@ -270,8 +272,9 @@ def _cohort_context(r: CohortRecord) -> dict[str, Any]:
     """Values that need the cohort itself; empty without it."""
     names = ("windows", "marked_bad", "dropped_marked_bad", "dropped_amplitude")
     if r.cohort is None:
-        empty = ["recordings", "sites", "notes", "excluded", "windows", "missing", "ungrouped", "recording_files",
-                 "skipped", "interpolated", "prepared_with", "columns", "no_columns"]  # fmt: skip
+        empty = ["recordings", "cleaning", "derivative", "sites", "notes", "excluded", "windows", "missing",
+                 "ungrouped", "recording_files", "skipped", "interpolated", "prepared_with", "columns",
+                 "no_columns"]  # fmt: skip
         return dict.fromkeys(empty, ()) | {"files": dict.fromkeys(names, 0)}
     cohort, about = r.cohort, r.cohort.metadata
     counts = [record.n_windows for record in cohort.records.values()]
@@ -280,6 +283,8 @@ def _cohort_context(r: CohortRecord) -> dict[str, Any]:
     return {
         "recordings": sum(len(record.recordings) for record in cohort.records.values()),
         "sites": by_value(cohort, SITES),
+        "cleaning": summarise(about["settings"], about["files"]),
+        "derivative": sentence(about.get("provenance") or {}),
         "notes": [str(note) for note in about["notes"]],
         "excluded": f"{entries} {'entry' if entries == 1 else 'entries'} of the source (subjects or recordings)"
         if entries

@@ -54,10 +54,12 @@ class HeldOut:
     @property
     def sentence(self) -> str:
         """Which subjects the model was trained on."""
-        selects = Settings.model_validate(self.metadata["settings"]).selects
+        settings = Settings.model_validate(self.metadata["settings"])
+        selects, one_by_one = settings.selects, settings.bags == "recording" and len(self.person.recordings) > 1
         more = f"; {len(self.metadata['validation'])} further subjects selected its epoch" if selects else ""
         trained = f"trained on {len(self.metadata['train'])} other subjects{more}"
-        return f"{self.person.name} was held out from the model of {self.title}, which was {trained}."
+        note = " Its held-out probability is the mean over recordings; here they are one bag." if one_by_one else ""
+        return f"{self.person.name} was held out from the model of {self.title}, which was {trained}.{note}"
 
     def model(self, **how: Any) -> Model:
         """The fitted model; ``how`` as for ``bridgemil.models.load``."""

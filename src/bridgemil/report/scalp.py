@@ -194,11 +194,9 @@ def _places(names: Sequence[str]) -> tuple[Any, list[str]]:
     """MNE's description of the electrodes whose place is known by their 10-05 name, and those names."""
     import mne
 
-    from bridgemil.cohort.channels import electrode
+    from bridgemil.cohort.channels import electrode, template
 
-    # one set of positions under two names: MNE 1.13 renamed it
-    builtin = mne.channels.get_builtin_montages()
-    montage = mne.channels.make_standard_montage("colin27_1005" if "colin27_1005" in builtin else "standard_1005")
+    montage = template()
     sites = {site.lower(): site for site in montage.ch_names}
     places = {name: sites[key] for name in names if (key := (electrode(name) or "").lower()) in sites}
     if len(places) < FEWEST or len(set(places.values())) < len(places):

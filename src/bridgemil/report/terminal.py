@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.audit.acquisition import channel_sd, implausible
+from bridgemil.cohort.cleaning import summarise
+from bridgemil.cohort.sources.derivatives import sentence
 from bridgemil.engine.forecast import duration
 from bridgemil.errors import Problem, grouped, plain
 from bridgemil.evaluation.results import GROUPED, TOGETHER
@@ -260,6 +262,8 @@ def summary(cohort: Cohort) -> dict[str, Any]:
         "folds": cohort.folds,
         "burn_in": cohort.burn_in,
         "settings": settings,
+        "cleaning": summarise(settings, files),
+        "provenance": cohort.metadata.get("provenance", {}),
         **dropped,
         "left_out": cohort.metadata["left_out"],
         "skipped": cohort.metadata.get("skipped", []),
@@ -289,6 +293,8 @@ def print_summary(cohort: Cohort) -> None:
         edges = f"{band['low'] or 0:g}-{band['high']:g} Hz" if band["high"] else f"above {band['low'] or 0:g} Hz"
         notch = f", notch {', '.join(f'{f:g}' for f in band['notch'])} Hz" if band["notch"] else ""
         lines.append(f"band: {edges}{notch}; overlap {band['overlap']:.0%}; default folds {cohort.folds}")
+    lines += [f"recordings: {sentence(content['provenance'])}"] if content["provenance"] else []
+    lines += [plain(f"cleaned by {line}") for line in content["cleaning"]]
     for line in lines:
         console.print(line, markup=False)
     wrong, median_sd = implausible(content["median_channel_sd"]), content["median_channel_sd"]

@@ -32,7 +32,10 @@ class SourceOptions(BaseModel):
     unlabelled: bool = False  # every subject has the label ''
     task: str | None = None
     session: str | None = None
+    condition: str | None = None  # eyes_closed, eyes_open, or a pattern of the file's name
     raw: bool = False  # ADFTD: the raw recordings instead of the authors' cleaned ones
+    derivatives: str | None = None  # BIDS: the folder below derivatives/ to take the recordings from
+    desc: str | None = None  # of derivatives: this desc (or proc) entity only
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Listing:
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    tags: dict[Path, dict[str, str]] = field(default_factory=dict)  # task and condition of a file, by the manifest
+    provenance: dict[str, Any] = field(default_factory=dict)  # of a derivative: what generated it, as it states
 
     def name(self, path: Path) -> str:
         """The path as messages and records show it: relative to the source where it lies inside."""
@@ -169,7 +174,11 @@ def find(
         raise BadUse("--raw goes with --preset adftd")
     if options.unlabelled and (options.label is not None or classes is not None):
         raise BadUse("--unlabelled prepares without diagnoses; leave --label and --classes out")
-    given = [name for name in ("label", "unlabelled", "task", "session") if getattr(options, name)]
+    given = [
+        name
+        for name in ("label", "unlabelled", "task", "session", "condition", "derivatives")
+        if getattr(options, name)
+    ]
     if preset is not None and given:
         raise BadUse(f"--{given[0]} does not go with --preset {preset}, which settles it")
     kind, root = preset or "bids", source
@@ -177,7 +186,12 @@ def find(
         kind = "manifest"
     elif preset is None and (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file():
         kind, root = "manifest", source / "manifest.csv"
+    if kind != "bids" and options.derivatives:
+        raise BadUse(f"--derivatives is for BIDS folders; {source} has no participants.tsv")
+    if options.desc and not options.derivatives:
+        raise BadUse("--desc goes with --derivatives")
     listing: Listing = importlib.import_module(f"{__name__}.{kind}").find(root, options)
+    importlib.import_module(f"{__name__}.conditions").select(listing, options)
     if classes:
         listing.rename_classes(classes if isinstance(classes, Mapping) else {name: name for name in classes})
     listing.drop_unclear_labels()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridgemil.cohort import formats
-from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
+from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions, derivatives
 from bridgemil.cohort.tables import natural_key, read_table
 from bridgemil.errors import BadData, BadUse, Problem, plain
 
@@ -28,13 +28,17 @@ def find(root: Path, options: SourceOptions) -> Listing:
         asked = "--label COLUMN is needed" if column is None else f"participants.tsv has no column {column!r}"
         raise BadUse(f"{asked} (or --unlabelled); the columns are: {', '.join(columns)}")
 
-    listing = Listing("bids", root)
-    paths = recordings(root, options)
+    listing, place = Listing("bids", root), root
+    if options.derivatives is not None:
+        place = root / "derivatives" / options.derivatives
+        listing.provenance = derivatives.provenance(place, options)
+        listing.notes += derivatives.unstated(listing.provenance)
+    paths = recordings(place, options)
     with_files = {f"sub-{path.subject}" for path in paths}
     for subject in sorted(with_files | set(participants)):
         if subject not in with_files:
             sought = _sought(options)
-            what = absent(root / subject) or f"listed in participants.tsv but has no EEG recording{sought}"
+            what = absent(place / subject) or f"listed in participants.tsv but has no EEG recording{sought}"
             listing.problems.append(Problem(what, subject))
             listing.unusable_labels[subject] = participants[subject][column] if column else ""
         elif column is None:
@@ -50,7 +54,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
     for path in paths:
         if f"sub-{path.subject}" in listing.labels:
             add_or_list(listing, path)
-    _list_unread(listing, options, paths)
+    _list_unread(listing, place, options, paths)
     for entity in ("task", "session"):
         values = sorted({getattr(path, entity) for path in paths if getattr(path, entity)})
         if len(values) > 1:
@@ -68,9 +72,10 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
         if value is not None and not value.isalnum():
             raise BadUse(f"--{entity}: a BIDS {entity} has letters and digits only (rest, 01), got {value!r}")
     refuse_loops(root)
+    kinds = {"suffixes": "eeg"} if options.derivatives is None else {"suffixes": ["eeg", "raw"], "check": False}
     try:
         paths = mne_bids.find_matching_paths(
-            root, datatypes="eeg", suffixes="eeg", tasks=options.task, sessions=options.session, ignore_nosub=True
+            root, datatypes="eeg", tasks=options.task, sessions=options.session, ignore_nosub=True, **kinds
         )
     except ValueError as error:
         why = " ".join(str(error).split())
@@ -81,6 +86,8 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
     found = [path for path in paths if path.fpath.suffix not in SIDECARS]
     # BrainVision keeps its samples in .eeg beside the .vhdr; a lone .eeg is a recording of another maker.
     found = [p for p in found if not (p.fpath.suffix == ".eeg" and p.fpath.with_suffix(".vhdr") in names)]
+    if options.derivatives is not None:
+        found = derivatives.of_one_kind(found, options)
     if not found:
         if absent(root, "sub-*/**/eeg/*_eeg.*"):
             raise BadData(f"{root}: the recordings below sub-*/**/eeg/ cannot be read: {formats.ABSENT}")
@@ -171,17 +178,17 @@ def read_participants(root: Path, label: str | None = None) -> tuple[list[str], 
     return [column for column in columns if column != "participant_id"], participants
 
 
-def _list_unread(listing: Listing, options: SourceOptions, taken: list[BIDSPath]) -> None:
+def _list_unread(listing: Listing, place: Path, options: SourceOptions, taken: list[BIDSPath]) -> None:
     """Say which files look like recordings but were not taken."""
     used = {path.fpath for path in taken}
-    for file in sorted(listing.root.glob("sub-*/**/*")):
+    for file in sorted(place.glob("sub-*/**/*")):
         if file.suffix.lower() in formats.FORMATS and formats.is_irregular(file):
             listing.left_out.append(LeftOut(listing.name(file), formats.IRREGULAR))
-        elif _is_missed(file, options) and (subject := file.relative_to(listing.root).parts[0]) in listing.labels:
+        elif _is_missed(file, options) and (subject := file.relative_to(place).parts[0]) in listing.labels:
             listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
         elif formats.is_recording(file) and file not in used:
-            asked, place = _sought(options), "its place or name is not sub-*/**/eeg/*_eeg.*"
-            why = f"not of the task or session asked for{asked}" if asked else place
+            asked, elsewhere = _sought(options), "its place or name is not sub-*/**/eeg/*_eeg.*"
+            why = f"not among those{asked}" if asked else elsewhere
             listing.left_out.append(LeftOut(listing.name(file), why))
 
 
@@ -192,5 +199,6 @@ def _is_missed(file: Path, options: SourceOptions) -> bool:
 
 
 def _sought(options: SourceOptions) -> str:
-    words = [f"{name} {value!r}" for name, value in (("task", options.task), ("session", options.session)) if value]
+    wanted = (("task", options.task), ("session", options.session), ("desc", options.desc))
+    words = [f"{name} {value!r}" for name, value in wanted if value]
     return f" with {' and '.join(words)}" if words else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bridgemil.cohort import formats
 from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
+from bridgemil.cohort.sources.conditions import COLUMNS
 from bridgemil.cohort.tables import folded, read_table
 from bridgemil.errors import BadData, BadUse, Problem
 
@@ -25,8 +26,8 @@ def find(root: Path, options: SourceOptions) -> Listing:
     )
     if not rows:
         raise BadData(f"{root}: lists no recording")
-    if options.task or options.session:
-        raise BadUse("--task and --session are for BIDS folders; a manifest names its files itself")
+    if options.session:
+        raise BadUse("--session is for BIDS folders; a manifest names its files itself")
     if named and not any(row[named[0]] for _, row in rows):
         raise BadData(
             f"{root}: the column {named[0]} is empty in all {len(rows)} rows: fill in each subject's diagnosis (any "
@@ -38,6 +39,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
     for row, values in rows:
         subject, file = values.pop(subject_column), values.pop(file_column)
         label = values.pop(named[0]) if named else ""
+        tags = {kind: value for name, value in values.items() if (kind := folded(name)) in COLUMNS}
         if not subject or not file:
             listing.problems.append(Problem("needs both a subject and a file", subject or None, f"line {row}"))
             continue
@@ -64,6 +66,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
             listing.left_out.append(LeftOut(f"{subject}, {file}", f"line {row} repeats line {first}; it is used once"))
         else:
             listing.add(subject, path)
+            listing.tags[path] = tags
     listing.drop(unclear)
     return listing
 
