@@ -77,7 +77,9 @@ def _inline(translator: Any, node: nodes.math) -> None:
 
 
 def _display(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="math">{latex2mathml.converter.convert(node.astext(), display="block")}</div>')
+    translator.body.append(
+        f'<div class="equation">{latex2mathml.converter.convert(node.astext(), display="block")}</div>'
+    )
     raise nodes.SkipNode
 
 

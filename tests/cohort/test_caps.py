@@ -59,6 +59,23 @@ def test_a_site_is_given_once_both_sides_alike_and_near(name: str) -> None:
     assert len(given) == len(set(given))
 
 
+@pytest.mark.parametrize(
+    ("name", "n", "median", "most"),  # the table of docs/cohorts.md
+    [
+        ("GSN-HydroCel-32", 28, 12.0, 28.1),
+        ("GSN-HydroCel-64_1.0", 54, 11.1, 26.8),
+        ("GSN-HydroCel-128", 74, 10.4, 22.6),
+        ("GSN-HydroCel-256", 85, 7.4, 19.0),
+        ("biosemi128", 64, 0.0, 19.9),
+        ("biosemi160", 64, 6.5, 13.5),
+        ("biosemi256", 64, 6.6, 12.4),
+    ],
+)
+def test_the_distances_are_those_of_the_documentation(name: str, n: int, median: float, most: float) -> None:
+    words = f"{name}: {n} electrodes stand for 10-10 sites, at a median distance of {median} mm (at most {most})"
+    assert cap(name).sentence == words
+
+
 def test_names_of_a_cap_are_spelt_in_many_ways_and_never_taken_for_10_10_names() -> None:
     found = cap("GSN-HydroCel-129")
     names = found.keys(["EEG E011", "e36-REF", "E129", "VREF", "E17", "ECG"])
@@ -131,6 +148,7 @@ def test_a_model_maps_new_recordings_likewise_and_takes_other_caps(
     refused = answer([f"X{i}" for i in range(32)])
     assert isinstance(refused, Refused)
     assert "missing electrode" in refused.why
+    assert "--montage NAME, if these are names of a cap" in refused.why
 
 
 def test_cleaning_gets_the_caps_names_and_positions(source: Path, tmp_path: Path) -> None:

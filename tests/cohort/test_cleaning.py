@@ -84,6 +84,7 @@ def test_what_it_changed_is_used_and_recorded(source: Path, tmp_path: Path) -> N
     assert cohort.channels == ["Fp1", "Fp2", "C3", "C4", "O1"]
     assert {"what": "sub-6", "why": "all its recordings were excluded by cleaning"} in cohort.metadata["left_out"]
     assert any(item["why"] == "excluded by clean.py:clean: only 6 s" for item in cohort.metadata["left_out"])
+    assert "cleaning excluded 1 of 6 subjects: 1 A" in cohort.metadata["notes"]
     change = dict(reported(cohort)[0])
     assert change.pop("variance_change") != 0
     assert change == {
@@ -265,5 +266,11 @@ def test_derivatives_are_a_source_with_their_provenance(source: Path, tmp_path: 
     assert sum(item["why"] == "not among those with desc 'clean'" for item in cohort.metadata["left_out"]) == 6
     shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "c")])
     assert "recordings: derivative tidy, desc-clean (PyPREP 0.4)" in shown.output
+    for subject in SUBJECTS:  # as ds004504 has them: no folder with a name
+        write_edf(
+            source / "derivatives" / subject / "eeg" / f"{subject}_task-rest_eeg.edf", noise(9, 8, 250), 250, MONTAGE
+        )
+    with pytest.raises(BadData, match="duplicate"):
+        quiet(source, tmp_path / "e", derivatives=".")
     (place / "dataset_description.json").write_text("{}")
     assert "GeneratedBy" in " ".join(quiet(source, tmp_path / "d", derivatives="tidy", desc="clean").metadata["notes"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import platform
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -193,6 +194,10 @@ def _cleaned(
     listing.recordings = [recording for recording in listing.recordings if not found[recording].excluded]
     kept = {recording.subject for recording in listing.recordings}
     empty = {recording.subject for recording in found} - kept
+    if empty:
+        counts = Counter(listing.labels[subject] or "unlabelled" for subject in empty)
+        each_class = ", ".join(f"{n} {label}" for label, n in sorted(counts.items()))
+        listing.notes.append(f"cleaning excluded {len(empty)} of {len(listing.labels)} subjects: {each_class}")
     listing.left_out += [LeftOut(subject, "all its recordings were excluded by cleaning") for subject in sorted(empty)]
     listing.drop(empty)
     return found

@@ -47,6 +47,8 @@ class PrepareSettings(BaseModel):
     sfreq: float = Field(200.0, gt=0, le=100_000, description="sampling rate of the windows in Hz")
     reference: tuple[str, ...] = Field((), description="re-reference to these channels, or to 'average'")
     recorded_reference: str | None = Field(None, description="electrode that is itself the recording reference: zeros")
+    clean: tuple[CleaningStep, ...] = Field((), description="functions that clean each recording before filtering")
+    montage: Cap | None = Field(None, description="cap with electrode names of its own: MNE's name of it, or a table")
     window_seconds: float = Field(1.0, gt=0, le=3600, description="length of a window in seconds")
     overlap: float = Field(0.0, ge=0, lt=1, description="share of a window that the next one repeats")
     bad_annotations: Literal["drop", "keep"] = Field("drop", description="windows touching BAD, EDGE or boundary marks")

@@ -169,6 +169,8 @@ def _refusals(scan: RecordingScan, keep: Sequence[str], settings: PrepareSetting
     option = f"; --recorded-reference {silent[0]} if it is the reference electrode" if sole else ""
     if settings.bad_channels == "drop":
         absent += [channel for channel in keep if channel in scan.bad and channel not in absent]
+    if absent and not any(map(channels.electrode, scan.spellings)):
+        option = "; --montage NAME, if these are names of a cap"
     if absent:
         found.append(f"missing electrode {', '.join(absent)} (it has {', '.join(scan.spellings.values())}{option})")
     for channel in keep:

@@ -137,6 +137,10 @@ class Model(ABC):
         bag : ndarray of shape (n_windows, n_channels, n_times) or LazyBag
             All windows of the subject in microvolts, as in the cohort. A ``LazyBag`` is read only if no features of it
             are stored.
+
+        Returns
+        -------
+        Prediction
         """
 
     @abstractmethod
@@ -168,7 +172,13 @@ class Model(ABC):
         return {} if self.harmonisation is None else {"harmonisation": self.harmonisation.for_json()}
 
     def save(self, folder: str | Path) -> None:
-        """Write the model as an artifact, replacing the content of the folder."""
+        """Write the model as an artifact.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Its content is replaced.
+        """
         with new_artifact(Path(folder).absolute(), KIND) as partial:
             self.write(partial)
 
