@@ -16,6 +16,7 @@ from bridgemil.bundle.training import train
 from bridgemil.cli import app
 from bridgemil.cohort.channels import template
 from bridgemil.cohort.cleaning import summarise
+from bridgemil.cohort.new_recording import find, read, settings_for
 from bridgemil.errors import BadData, BadUse
 from bridgemil.report.benchmark import build
 from bridgemil.report.pages.methods import methods_text
@@ -222,6 +223,11 @@ def test_a_bundle_asks_for_the_same_code(tmp_path: Path) -> None:
     np.testing.assert_array_equal(answer.recording.windows, cohort.windows("sub-03"))
     with pytest.raises(BadUse, match=r"cleaned by clean.py:clean, and a model contains no code: name it again"):
         list(predict(bundle, [new]))
+    settings = settings_for(bundle.signal, bundle.model.facts.preparation)
+    with pytest.raises(BadUse, match="a model contains no code"):
+        read(find([new])[0], bundle.signal, settings)
+    with pytest.raises(BadUse, match="a model contains no code"):
+        prepare(source, tmp_path / "again", label="Group", **settings.model_dump())
     run = CliRunner().invoke(app, ["predict", str(tmp_path / "m"), str(new), "--clean", address, "--json"])
     assert run.exit_code == 0, run.output
 

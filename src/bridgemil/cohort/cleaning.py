@@ -89,7 +89,10 @@ class Cleaner:
     @classmethod
     def of(cls, given: str | Sequence[str]) -> Cleaner | None:
         """The functions at these addresses; refuses what cannot be called with one recording. None for none."""
-        addresses = tuple(map(user_code.absolute, [given] if isinstance(given, str) else given))
+        listed = [given] if isinstance(given, str) else list(given)
+        if stored := [CleaningStep.model_validate(one) for one in listed if not isinstance(one, str)]:
+            raise _unnamed(stored)  # the settings of a model or a cohort, which hold no code
+        addresses = tuple(map(user_code.absolute, listed))
         for address in addresses:
             if not user_code.is_address(address):
                 raise BadUse(f"--clean {address}: expected path/to/file.py:NAME or package.module:NAME")
@@ -104,10 +107,7 @@ class Cleaner:
         """The functions that a model's recordings were cleaned by, named again; others are refused."""
         cleaner, named = cls.of(given), ", ".join(step.address for step in steps)
         if steps and cleaner is None:
-            raise BadUse(
-                f"the training recordings were cleaned by {named}, and a model contains no code: name it again with "
-                f"its path, {' '.join(f'--clean {step.address}' for step in steps)}"
-            )
+            raise _unnamed(steps)
         if cleaner is None:
             return None
         if not steps:
@@ -130,6 +130,13 @@ class Cleaner:
 
         seen = [scan.sha256, scan.spellings, scan.other, sorted(scan.bad), scan.bad_spans]
         return digest([mne.__version__, [step.model_dump() for step in self.steps], seen])[:32]
+
+
+def _unnamed(steps: Sequence[CleaningStep]) -> BadUse:
+    return BadUse(
+        f"the training recordings were cleaned by {', '.join(step.address for step in steps)}, and a model contains no "
+        f"code: name it again with its path, {' '.join(f'--clean {step.address}' for step in steps)}"
+    )
 
 
 def _packages(address: str) -> dict[str, str]:

@@ -163,6 +163,7 @@ def read(
     if not recording.path.exists():
         absent = formats.ABSENT if formats.is_absent(recording.path) else "no such file"
         raise BadData(f"{recording.name}: {absent}")
+    cleaner = cleaner or Cleaner.again(settings.clean, ())  # refuses to leave out the cohort's cleaning
     with TemporaryDirectory() as folder:
         cap = settings.montage
         scan = scan_recording(recording, cap) if cleaner is None else clean(recording, cleaner, Path(folder), cap)
