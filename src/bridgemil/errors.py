@@ -54,7 +54,16 @@ class BadUse(BridgeMILError, ValueError):
 
 
 class Exclude(Exception):
-    """Raised by a cleaning function (``prepare --clean``): leave this recording out, for the reason given."""
+    """Raised by a cleaning function (``prepare --clean``): leave this recording out.
+
+    Parameters
+    ----------
+    reason : str
+        Why; it stands in the cohort's record.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
 
 
 @dataclass(frozen=True)

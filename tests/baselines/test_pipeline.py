@@ -173,7 +173,7 @@ def test_the_examples_of_the_documentation_learn(name: str) -> None:
     pytest.importorskip("pyriemann")
     file = Path(__file__).parents[2] / "examples" / "own" / "pipelines.py"
     cohort = people(20, windows=3, effect=2.0)
-    assert results(cohort, f"{file}:{name}", folds=2).summary["accuracy"][0] >= 0.75
+    assert results(cohort, f"{file}:{name}", folds=3).summary["accuracy"][0] >= 0.75
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,6 @@ class PrepareSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    clean: tuple[CleaningStep, ...] = Field((), description="functions that clean each recording before filtering")
-    montage: Cap | None = Field(None, description="cap with electrode names of its own: MNE's name of it, or a table")
     channels: tuple[str, ...] | None = Field(None, description="electrodes to keep, in this order; none: all shared")
     low: float | None = Field(0.5, ge=0.01, description="high-pass edge in Hz")
     high: float | None = Field(45.0, gt=0, description="low-pass edge in Hz")
