@@ -35,7 +35,7 @@ from bridgemil.engine.benchmark import plan
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.results import Results
-from bridgemil.report.terminal import audit_lines
+from bridgemil.report.terminal import print_audit
 from bridgemil.verify import verify
 from command import bridgemil
 from leaky import labelled, made, signals
@@ -224,9 +224,11 @@ def test_the_leak_of_a_split_by_window_is_seen() -> None:
     assert numbers["by_subject"]["nearest"] < 0.7
 
 
-def test_names_with_escape_codes_do_not_reach_the_terminal() -> None:
-    looked = Audit("c", "", (Finding("folds", "WARN", "Subject \x1b[31mred\x07 is odd."),), 1.0)
-    assert all(line.isprintable() for line, _ in audit_lines(looked))
+def test_names_with_escape_codes_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_audit(Audit("c", "", (Finding("folds", "WARN", "Subject \x1b[31m[red]\x07 is odd."),), 1.0))
+    printed = capsys.readouterr().out
+    assert "[red]" in printed
+    assert all(line.isprintable() for line in printed.splitlines())
 
 
 def _leaky(path: Path) -> Cohort:

@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.metrics import auroc_interval, evidence_found, score_intervals, wilson
+from bridgemil.evaluation.metrics import auroc_interval, score_intervals, wilson
 
 CLASSES = ["a", "b", "c"]
 
@@ -78,16 +78,6 @@ def test_chance_is_the_largest_class_with_its_range() -> None:
     assert level == pytest.approx(36 / 88)
     assert low == pytest.approx(0.307, abs=0.01)
     assert high == pytest.approx(0.511, abs=0.01)
-
-
-def test_evidence_found_averages_over_patients_that_have_both_kinds_of_windows() -> None:
-    truth = {"a": np.array([True, False, False]), "b": np.array([False, True, True]), "c": np.array([True, True])}
-    gates = {"a": np.array([0.9, 0.1, 0.2]), "b": np.array([0.5, 0.4, 0.6]), "c": np.zeros(2), "control": np.ones(2)}
-    found = evidence_found(gates, truth)
-    assert found.subjects.to_dict() == {"a": 1.0, "b": 0.5}
-    assert found.mean == 0.75
-    with pytest.raises(ValueError, match="no subject has both"):
-        evidence_found({"c": gates["c"]}, truth)
 
 
 def predicted(n: int, seeds: int, rng: np.random.Generator) -> pd.DataFrame:

@@ -186,7 +186,7 @@ def test_what_is_apart_stays_apart(tmp_path: Path) -> None:
     assert len(done) == 2 * (3 + 4) + 3 * 3, "each split has its own runs, though two splits may share some"
     assert [len(compared) for compared in report.comparisons.values()] == [1, 2 * 2 + 1]
     text = markdown(report)
-    assert all(accuracy(cell) in text for cell in report.cells)
+    assert all(accuracy(cell.row) in text for cell in report.cells)
 
 
 def test_an_ensemble_does_not_mix_cohorts_of_the_same_people(tmp_path: Path) -> None:

@@ -19,8 +19,16 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation.calibration import calibration_summary
 from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.report.benchmark import BenchmarkReport, build
-from bridgemil.report.checklist import Checklist, Entry, Section, build_checklist, domain_of, markdown, texts
-from bridgemil.report.pages.checks import checklist_page
+from bridgemil.report.checklist import (
+    Checklist,
+    Entry,
+    Section,
+    build_checklist,
+    checklist_page,
+    domain_of,
+    markdown,
+    texts,
+)
 from bridgemil.report.pages.methods import model_text
 from bridgemil.runs import RunStore
 from leaky import labelled, made, signals, with_files

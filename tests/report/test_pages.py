@@ -17,12 +17,11 @@ from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.signal import Signal
 from bridgemil.evaluation.results import Results
 from bridgemil.report.benchmark import build
-from bridgemil.report.checklist import build_checklist
+from bridgemil.report.checklist import build_checklist, checklist_page
 from bridgemil.report.explanation import Person, Removal, explain
 from bridgemil.report.held_out import compare_bands, find
 from bridgemil.report.pages import eeg
 from bridgemil.report.pages.charts import calibration_bins
-from bridgemil.report.pages.checks import checklist_page
 from bridgemil.report.pages.results import demo_page, report_page
 from bridgemil.report.pages.subject import subject_page
 from bridgemil.report.templating import write
@@ -55,7 +54,7 @@ def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path
     )
     write(folder / "subject.html", subject)
     report = build(explained)
-    write(folder / "report.html", report_page(report, explained))
+    write(folder / "report.html", report_page(report))
     write(folder / "checklist.html", checklist_page(build_checklist(report)))
     results: list[Results] = [cell.results for cell in report.cells]
     write(folder / "demo.html", demo_page(held.cohort, results))
@@ -265,7 +264,7 @@ def test_an_ensemble_does_not_repeat_its_members_curves(runs: Path) -> None:
     report = build(RunStore(runs))
     labels = [cell.label for cells in report.groups().values() for cell in cells]
     assert "tangent+attention" in labels
-    text = report_page(report, RunStore(runs))
+    text = report_page(report)
     titles = re.findall(r"<figcaption>([^<]*training on[^<]*)</figcaption>", text)
     assert titles == ["majority_vote, training on windows", "attention, training on bags"]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bridgemil.errors import BadUse
-from bridgemil.report.benchmark import Choice, build
+from bridgemil.report.benchmark import build
+from bridgemil.report.choice import Choice
 from bridgemil.runs import open_store
 
 

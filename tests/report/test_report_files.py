@@ -18,10 +18,10 @@ from bridgemil.cli import app
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.clinical import ClinicalOptions
-from bridgemil.report.benchmark import Choice, build
+from bridgemil.report.benchmark import build, with_clinical_options
+from bridgemil.report.choice import Choice
 from bridgemil.report.files import _tex, latex, markdown, write_files
-from bridgemil.report.markdown import md_text
-from bridgemil.report.tables import with_clinical_options
+from bridgemil.report.templating import md_text
 from bridgemil.report.terminal import print_report
 from bridgemil.runs import open_store
 from people import people

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,8 +18,9 @@ from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.synthetic import SynthSettings, synthesise, true_evidence
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import Protocol
-from bridgemil.studies import Findings, StudyContext, findings, study
-from bridgemil.studies import context as shared
+from bridgemil.report.figures import canvas
+from bridgemil.studies import Findings, StudyContext, study
+from bridgemil.studies import evidence as shared
 from contexts import QUICK, quick_context
 
 
@@ -115,6 +117,18 @@ def test_only_patients_have_evidence_to_find_and_a_perfect_ranking_finds_all(tmp
     assert (row["ranked_by"], row["auroc"], row["precision_at_k"], row["patients"]) == (shared.VOTE, 1, 1, 3)
 
 
+def test_evidence_found_averages_over_patients_that_have_both_kinds_of_windows() -> None:
+    known = {"a": np.array([True, False, False]), "b": np.array([False, True, True]), "c": np.array([True, True])}
+    gates = {"a": [0.9, 0.1, 0.2], "b": [0.5, 0.4, 0.6], "c": [0.0, 0.0], "control": [1.0]}
+    windows = pd.DataFrame([(s, 0, i, g) for s, own in gates.items() for i, g in enumerate(own)])
+    windows.columns = ["subject", "seed", "window", "gate"]
+    people = pd.DataFrame({"subject": list(gates), "label": "ill"})
+    results: Any = SimpleNamespace(windows=windows, predictions=people)
+    (row,) = shared.evidence_found([results], known)
+    assert (row["ranked_by"], row["auroc"], row["patients"]) == (shared.ATTENTION, 0.75, 2)
+    assert shared.evidence_found([results], {"c": known["c"]}) == []
+
+
 def test_what_was_set_and_reaches_no_method_is_said(cohort: Cohort, tmp_path: Path) -> None:
     settings = QUICK | {"stage2.batch_windows": 64}  # of the vote, which an ablation does not run
     context = quick_context(cohort, tmp_path, settings=settings, options={"variants": ["wo_retention"]})
@@ -133,7 +147,7 @@ def test_findings_hold_names_as_they_are_and_leave_the_users_figures_alone(
     titles: list[Any] = []
 
     def perform(_: StudyContext) -> Findings:
-        figure, (ax,) = findings.canvas()
+        figure, (ax,) = canvas()
         titles.append(ax.set_title("$x"))
         return Findings("made up", [], {}, {"figure": figure})
 

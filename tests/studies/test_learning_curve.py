@@ -16,7 +16,7 @@ from bridgemil.cohort.folds import Fold
 from bridgemil.engine.benchmark import Where
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.protocol import Protocol
-from bridgemil.studies import StudyContext, findings, learning_curve
+from bridgemil.studies import StudyContext, learning_curve
 from evaluated import cohort_on_disk
 from made_up import made_up
 from people import people
@@ -98,8 +98,8 @@ def curve_of(
         latent = np.sqrt(0.8) * difficulty + np.sqrt(0.2) * rng.normal(size=(times, n))
         right = (latent < norm.ppf(share)[:, None]).astype(float)
         means.append(right.mean(axis=0))
-        each.append(findings.balanced_resamples(right.T, ["a", "b"] * (n // 2), 1)[0])
-    observed, resampled = findings.balanced_resamples(np.stack(means, axis=1), ["a", "b"] * (n // 2), 100)
+        each.append(learning_curve.balanced(right.T, ["a", "b"] * (n // 2), 1)[0])
+    observed, resampled = learning_curve.balanced(np.stack(means, axis=1), ["a", "b"] * (n // 2), 100)
     made = learning_curve.forecast(SIZES, observed, learning_curve.with_draws(resampled, each, rng), WEIGHTS)
     assert made is not None
     return made
@@ -137,7 +137,7 @@ def test_three_sizes_are_too_few() -> None:
 
 def test_people_are_drawn_anew_within_their_class() -> None:
     right = np.array([[1.0, 1], [1, 0], [1, 1], [0, 0], [0, 1]])
-    observed, drawn = findings.balanced_resamples(right, list("aaabb"), 400)
+    observed, drawn = learning_curve.balanced(right, list("aaabb"), 400)
     assert observed == pytest.approx([0.5, (2 / 3 + 0.5) / 2])
     assert (drawn[:, 0] == 0.5).all(), "all of a are right and none of b, whoever is drawn"
     assert drawn[:, 1].mean() == pytest.approx(observed[1], abs=0.05)

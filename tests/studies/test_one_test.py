@@ -30,7 +30,7 @@ def test_one_pair_one_p_one_sentence(
     without = evaluate(cohort, VARIANT, **how, settings=QUICK, baselines=False)
     report = build(open_store(runs))
     reported = {frozenset((c.one, c.other)): c for several in report.comparisons.values() for c in several}
-    page = report_page(report, open_store(runs))
+    page = report_page(report)
 
     pair = whole.compare(without)
     (sentence,) = [said for said in found.sentences if f", {VARIANT} (" in said]

@@ -20,8 +20,9 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.statistics import Comparison
-from bridgemil.studies import Findings, findings, reliability
-from bridgemil.studies import context as shared
+from bridgemil.report.figures import canvas
+from bridgemil.studies import Findings, reliability
+from bridgemil.studies import evidence as shared
 from bridgemil.studies.context import StudyContext
 from bridgemil.studies.reliability import ALL, Choice
 from people import people
@@ -299,7 +300,7 @@ def test_a_class_whose_people_agree_alike_is_drawn() -> None:
     low, high = bootstrap(shares["agreement"].to_numpy())
     by_class = pd.DataFrame([{"label": "x", "agreement": 2 / 3, "agreement95_low": low, "agreement95_high": high}])
     assert 100 * low > 100 * (2 / 3), "rounding puts the bound beyond the mean"
-    _, (ax,) = findings.canvas()
+    _, (ax,) = canvas()
     reliability._draw_agreement(ax, shares, by_class, ["x"])
     assert len(ax.collections[0].get_offsets()) == 3
 

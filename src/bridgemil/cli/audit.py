@@ -33,7 +33,7 @@ def run(
     Prints PASS, INFO, WARN, FAIL or SKIP for each check, with the evidence and a remedy. Exit code 1 on any FAIL.
     """
     from bridgemil.audit import audit
-    from bridgemil.report.terminal import audit_levels, audit_lines
+    from bridgemil.report.terminal import print_audit
 
     show = not json and typer.get_text_stream("stderr").isatty()
     looked = audit(
@@ -41,19 +41,15 @@ def run(
         seed=seed, watch=(lambda check: typer.echo(f"checking {check}", err=True)) if show else None,
     )  # fmt: skip
     if html is not None:
-        from bridgemil.report.pages.checks import audit_page
+        from bridgemil.report.pages.results import audit_page
         from bridgemil.report.templating import write
 
         write(html, audit_page(looked))
     if json:
         options.print_json(looked.to_dict() | {"html": None if html is None else str(html)})
     else:
-        for line, colour in audit_levels(looked):
-            typer.echo(typer.style(line, fg=colour, bold=True))
-        typer.echo()
-        for line, colour in audit_lines(looked):
-            status, _, rest = line.partition(" ") if colour else ("", "", line)
-            typer.echo((typer.style(status, fg=colour, bold=True) + " " if colour else "") + rest)
-        typer.echo(f"\n{looked.seconds:.1f} s" + (f"\nPage: {html}" if html is not None else ""))
+        print_audit(looked)
+        if html is not None:
+            typer.echo(f"Page: {html}")
     if looked.failed:
         raise typer.Exit(1)

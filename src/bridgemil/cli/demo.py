@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.evaluation.metrics import EvidenceFound
     from bridgemil.evaluation.results import Results
     from bridgemil.report.pages.charts import Chart
 
@@ -58,11 +57,13 @@ def run(
     held_out = _predict(out, cohort, DEFAULT if DEFAULT in chosen else chosen[-1], how, show)
     found, example = _planted(out / "truth", how, show) if truth else ({}, None)
     write(out / "report.html", demo_page(cohort, list(results.values()), found, example, held_out))
-    runs = RunStore(out / "runs")
-    write(out / "methods.html", report_page(build(runs), runs))
+    write(out / "methods.html", report_page(build(RunStore(out / "runs"))))
     if json:
         content = {name: result.to_dict() for name, result in results.items()}
-        evidence = {name: {"mean": one.mean, "ci95": [one.low, one.high]} for name, one in found.items()}
+        evidence = {
+            name: {"mean": row["auroc"], "ci95": [row["auroc95_low"], row["auroc95_high"]]}
+            for name, row in found.items()
+        }
         pages = {"report": str(out / "report.html"), "methods": str(out / "methods.html"), "model": str(out / "model")}
         options.print_json({"results": content, "evidence_found": evidence, **pages, "predicted": held_out})
         return
@@ -154,26 +155,24 @@ def _print_predictions(rows: Sequence[dict[str, Any]]) -> None:
     Console(highlight=False).print(table)
 
 
-def _planted(out: Path, how: dict[str, Any], show: bool) -> tuple[dict[str, EvidenceFound], Chart]:
+def _planted(out: Path, how: dict[str, Any], show: bool) -> tuple[dict[str, dict[str, Any]], Chart]:
     """How well attention weights rank planted evidence in held-out simulated patients, and the weights of one."""
     from bridgemil.cohort.prepare import prepare
-    from bridgemil.cohort.synthetic import SynthSettings, patients, synthesise, true_evidence
+    from bridgemil.cohort.synthetic import SynthSettings, synthesise
     from bridgemil.engine.evaluate import evaluate
-    from bridgemil.evaluation.metrics import evidence_found
     from bridgemil.report.pages.charts import weights_chart
     from bridgemil.report.terminal import print_evidence
     from bridgemil.settings import parse
+    from bridgemil.studies.evidence import evidence_found, known_evidence
 
     recordings = synthesise(out / "recordings", parse(SynthSettings, TRUTH), progress=show)
     cohort = prepare(recordings, out / "cohort", label="group", progress=show)
-    ill = [subject for subject in cohort.subjects if subject in set(patients(recordings))]
-    known = {s: true_evidence(recordings, s, cohort.window_starts(s)) for s in ill}
-    weights = {}
+    known, results = known_evidence(recordings, cohort), {}
     for name in TRUTH_METHODS:
-        windows = evaluate(cohort, name, BACKBONE, out=out / "runs", folds=TRUTH_FOLDS, **how).windows
-        weights[name] = {str(s): rows["gate"].to_numpy() for s, rows in windows.groupby("subject")}
-    found = {name: evidence_found(values, known) for name, values in weights.items()}
+        results[name] = evaluate(cohort, name, BACKBONE, out=out / "runs", folds=TRUTH_FOLDS, **how)
+    found = {name: evidence_found([one], known)[0] for name, one in results.items()}
     if show:
         print_evidence(found)
-    one = {name: values[ill[0]] for name, values in weights.items()}
-    return found, weights_chart(ill[0], cohort.window_starts(ill[0]), known[ill[0]], one)
+    patient = next(iter(known))
+    weights = {name: one.windows.query("subject == @patient")["gate"].to_numpy() for name, one in results.items()}
+    return found, weights_chart(patient, cohort.window_starts(patient), known[patient], weights)

@@ -76,7 +76,7 @@ def _subject(
 ) -> tuple[Explanation, Path, dict[str, Any]]:
     """Explain the prediction of a held-out subject: the explanation, its page, and what else there is for programs."""
     from bridgemil.report.explanation import explain
-    from bridgemil.report.held_out import compare_bands, find, observed_frequency, reliability_warnings
+    from bridgemil.report.held_out import find, observed_frequency, reliability_warnings
     from bridgemil.report.pages.subject import subject_page
     from bridgemil.report.templating import write
     from bridgemil.report.terminal import print_warnings
@@ -96,7 +96,7 @@ def _subject(
         sentence=held.sentence,
         warnings=warnings,
         calibration=[observed_frequency(predictions, held.person.name, predicted, p)],
-        bands=compare_bands(held.cohort, metadata["train"], held.person.bag),
+        bands=held.bands(model.facts.settings),
         provenance={
             "Run": held.identity,
             "Cohort": f"{metadata['cohort']['path'] or 'in memory'} ({held.cohort.hash[:12]})",

@@ -53,12 +53,11 @@ def run(
     """
     from bridgemil.errors import BadUse, BridgeMILError, NotFound
     from bridgemil.evaluation.clinical import ClinicalOptions
-    from bridgemil.report.benchmark import Choice, build
-    from bridgemil.report.checklist import build_checklist, markdown
+    from bridgemil.report.benchmark import build, with_clinical_options
+    from bridgemil.report.checklist import build_checklist, checklist_page, markdown
+    from bridgemil.report.choice import Choice
     from bridgemil.report.files import clinical_table, write_files
-    from bridgemil.report.pages.checks import checklist_page
     from bridgemil.report.pages.results import report_page
-    from bridgemil.report.tables import with_clinical_options
     from bridgemil.report.templating import write
     from bridgemil.report.terminal import print_report
     from bridgemil.runs import find_store
@@ -82,7 +81,7 @@ def run(
         raise BridgeMILError(f"{folder}: cannot write the files ({error.strerror}); use --out") from None
     pages = dict[str, str]()
     if html:
-        pages["report.html"] = report_page(report, store)
+        pages["report.html"] = report_page(report)
     if checklist:
         filled = build_checklist(report, cohort or ())
         pages |= {"checklist.md": markdown(filled) + "\n", "checklist.html": checklist_page(filled)}

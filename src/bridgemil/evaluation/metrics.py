@@ -1,4 +1,4 @@
-"""Scores of held-out predictions with 95 % intervals over subjects; how well attention weights find the evidence.
+"""Scores of held-out predictions with 95 % intervals over subjects.
 
 Intervals are closed forms: where scores are high, a percentile bootstrap covers far less than 95 %
 (``benchmarks/null_simulation.py``). None of them includes retraining variance.
@@ -7,9 +7,8 @@ Intervals are closed forms: where scores are high, a percentile bootstrap covers
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Floats = NDArray[np.float64]
-Gates = Mapping[str, NDArray[Any]]  # of each held-out subject's windows
-Truth = Mapping[str, NDArray[np.bool_]]  # which of each subject's windows hold evidence
 RESAMPLES = 10_000
 Z = 1.96
 
@@ -81,10 +78,19 @@ def effective_size(correct: Floats, repeats: float) -> float:
     return n * min(repeats, share * (1 - share) / variance) if variance > 0 else float(n)
 
 
+def resampled_means(values: Floats, classes: Sequence[str] | None = None, resamples: int = RESAMPLES) -> Floats:
+    """Means of subjects drawn with replacement: (resamples, …) from one value (or several, n x …) per subject.
+
+    With ``classes`` (n) subjects are drawn within their class, and the mean is over the classes' means.
+    """
+    rng, names = np.random.default_rng(0), np.asarray(["all"] * len(values) if classes is None else classes)
+    groups = [values[names == name] for name in np.unique(names)]
+    return np.asarray(np.mean([own[resampled_rows(len(own), resamples, rng)].mean(axis=1) for own in groups], axis=0))
+
+
 def bootstrap(values: Floats) -> tuple[float, float]:
     """A 95 % percentile interval of the mean of one value per subject, subjects drawn with replacement."""
-    means = values[resampled_rows(len(values))].mean(axis=1)
-    low, high = np.round(np.quantile(means, [0.025, 0.975]), 12) + 0.0  # no -0.0
+    low, high = np.round(np.quantile(resampled_means(values), [0.025, 0.975]), 12) + 0.0  # no -0.0
     return float(low), float(high)
 
 
@@ -192,29 +198,3 @@ def _influence(scores: Floats, positive: NDArray[np.bool_]) -> tuple[float, Floa
         area = float(beaten.mean())
         influence[own] = sign * (beaten - area) / math.sqrt(n * max(n - 1, 1))
     return 1 - area, influence
-
-
-@dataclass(frozen=True)
-class EvidenceFound:
-    """How well attention weights rank windows with evidence in held-out patients: 1 perfectly, 0.5 by chance."""
-
-    subjects: pd.Series  # AUROC of each patient
-    mean: float
-    low: float  # 95 % bootstrap interval over patients
-    high: float
-
-
-def evidence_found(gates: Gates, truth: Truth) -> EvidenceFound:
-    """AUROC of attention weights against true evidence, within each subject that has windows of both kinds."""
-    import pandas as pd
-    from sklearn.metrics import roc_auc_score
-
-    found = {
-        subject: float(roc_auc_score(truth[subject], own))
-        for subject, own in gates.items()
-        if subject in truth and 0 < truth[subject].sum() < len(truth[subject])
-    }
-    if not found:
-        raise ValueError("no subject has both windows with evidence and windows without")
-    values = np.array(list(found.values()))
-    return EvidenceFound(pd.Series(found), float(values.mean()), *bootstrap(values))

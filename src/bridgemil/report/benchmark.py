@@ -1,24 +1,23 @@
 """Results of a folder of runs: one cell per experiment, the paper's numbers, and pairwise comparisons.
 
-runs -> cells (``build``) -> those chosen (``Choice``) -> sections by backbone -> tables (bridgemil.report.tables)
+runs -> cells (``build``) -> those chosen (``choice.py``) -> sections by backbone -> tables (``tables.py``)
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.tables import natural_key
 from bridgemil.engine.benchmark import collect
-from bridgemil.errors import BadData, BadUse, did_you_mean
+from bridgemil.errors import BadData, BadUse
+from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.evaluation.results import GROUPED, Results, averaged, gather
 from bridgemil.evaluation.statistics import Comparison, corrected, counted
 from bridgemil.methods import Settings, changed_from_budget, order, short_name
@@ -26,6 +25,8 @@ from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged, run_
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from bridgemil.report.choice import Choice
 
 BASELINES = "baselines"  # title of their section
 AVERAGED = ", seeds averaged"
@@ -61,10 +62,22 @@ def paper() -> dict[str, Any]:
     return content
 
 
-def comparison_row(c: Comparison) -> dict[str, Any]:
-    """A comparison as a row of a CSV file; differences in percentage points of accuracy."""
-    values = (c.one, c.other, 100 * c.difference, 100 * c.low, 100 * c.high, c.p, c.p_holm, c.test, c.seeds, c.splits)
-    return dict(zip(COMPARISON, (*values, c.sentence), strict=True))
+def comparison_table(found: Iterable[tuple[Mapping[str, Any], Comparison]], names: Sequence[str]) -> pd.DataFrame:
+    """One row per comparison, with its ``names`` in front; differences in percentage points of accuracy."""
+    import pandas as pd
+
+    rows = [
+        (*own.values(), c.one, c.other, 100 * c.difference, 100 * c.low, 100 * c.high, c.p, c.p_holm, c.test, c.seeds,
+         c.splits, c.sentence)
+        for own, c in found
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=[*names, *COMPARISON])
+
+
+def percent_row(results: Results) -> dict[str, Any]:
+    """Summary of results; accuracy and chance in percent, the other scores between 0 and 1."""
+    row = {str(name): value for name, value in results.summary.iloc[0].items()}
+    return row | {name: 100 * row[name] for name in PERCENT}
 
 
 @dataclass(frozen=True)
@@ -101,10 +114,14 @@ class Cell:
     @cached_property
     def row(self) -> Mapping[str, Any]:
         """Summary of the results; accuracy in percent, the other scores between 0 and 1."""
-        row = {str(name): value for name, value in self.results.summary.iloc[0].items()}
-        row |= {name: 100 * row[name] for name in PERCENT}
+        row = percent_row(self.results)
         row |= {"backbone": self.place.backbone or None, "settings_hash": row["settings_hash"][:12]}
         return row | ({"seeds": self.averaged, "accuracy_std": None, "fold_mean_std": None} if self.averaged else {})
+
+    @property
+    def row_name(self) -> str:
+        """First column of a table: the method; indented for its averaged seeds."""
+        return f"  {AVERAGED[2:]}" if self.averaged else self.label
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -183,10 +200,8 @@ class BenchmarkReport:
     @property
     def pairs(self) -> pd.DataFrame:
         """One row per comparison; differences in percentage points of accuracy."""
-        import pandas as pd
-
-        rows = [place._asdict() | comparison_row(c) for place, found in self.comparisons.items() for c in found]
-        return pd.DataFrame(rows, columns=[*Place._fields, *COMPARISON])
+        found = ((place._asdict(), c) for place, compared in self.comparisons.items() for c in compared)
+        return comparison_table(found, Place._fields)
 
     def blocks(self) -> dict[tuple[str, str], dict[Place, list[Cell]]]:
         """Sections of each cohort and split: its baselines, then its networks."""
@@ -209,90 +224,8 @@ class BenchmarkReport:
         return groups
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Names to show; an empty tuple shows all. Baselines have no backbone, budget and recipe: only methods and splits
-    exclude them.
-
-    Parameters
-    ----------
-    methods, backbones, budgets, recipes : sequence of str
-        Names; an ensemble is named as it was run, ``tangent+attention``.
-    splits : sequence of str
-        Each a split file, the beginning of a split's hash, or words of its title: ``split seed 0``.
-    """
-
-    methods: Sequence[str] = ()
-    backbones: Sequence[str] = ()
-    budgets: Sequence[str] = ()
-    recipes: Sequence[str] = ()
-    splits: Sequence[str] = ()
-
-    def among(self, cells: Sequence[Cell]) -> list[Cell]:
-        """The cells that match; ``BadUse`` if a name matches none, or if no cell is left."""
-        chosen = list(cells)
-        if self.splits:
-            hashes = {plan_hash for words in self.splits for plan_hash in _splits(words, cells)}
-            chosen = [cell for cell in chosen if cell.split.hash in hashes]
-        for option, wanted, name in self._names():
-            there = sorted({name(cell) for cell in cells} - {""})
-            for word in wanted:
-                if word not in there:
-                    _refuse(option, word, there)
-        chosen = [cell for cell in chosen if not self.methods or cell.method in self.methods]
-        matching = [cell for cell in chosen if cell.is_baseline or self._matches(cell)]
-        if not matching or all(c.is_baseline for c in matching) != all(c.is_baseline for c in chosen):
-            titles = [f"{c.method}, {c.place.title}" + (f", {c.split.title}" if self.splits else "") for c in cells]
-            raise BadUse(f"nothing here fits {self} together; there are: {'; '.join(dict.fromkeys(titles))}")
-        return matching
-
-    def _matches(self, cell: Cell) -> bool:
-        return all(not wanted or name(cell) in wanted for _, wanted, name in self._names())
-
-    def _names(self) -> list[tuple[str, Sequence[str], Callable[[Cell], str]]]:
-        return [
-            ("methods", self.methods, lambda cell: cell.method),
-            ("backbones", [short_name(name) for name in self.backbones], lambda cell: cell.place.backbone),
-            ("budget", self.budgets, lambda cell: cell.place.budget),
-            ("recipe", self.recipes, lambda cell: cell.place.recipe),
-        ]
-
-    def __str__(self) -> str:
-        named = [f"--{option} {','.join(wanted)}" for option, wanted, _ in self._names() if wanted]
-        return " ".join([*named, *(f'--split "{split}"' for split in self.splits)])
-
-
-def _splits(words: str, cells: Sequence[Cell]) -> set[str]:
-    """Hashes of the splits that a file, the beginning of a hash or a title names."""
-    titles = {cell.split.hash: cell.split.title for cell in cells}
-    if Path(words).is_file():
-        found = {FoldPlan.load(words).hash} & set(titles)
-    else:
-        begins = re.fullmatch("[0-9a-f]{4,64}", words) is not None
-        found = {key for key in titles if begins and key.startswith(words)}
-        # Whole words: "split seed 1" is not "split seed 10".
-        whole = re.compile(rf"(?<!\w){re.escape(words.strip())}(?!\w)", re.IGNORECASE)
-        found = found or {key for key, title in titles.items() if words.strip() and whole.search(title)}
-    if not found:
-        _refuse("split", words, sorted(f"{title} ({key[:12]})" for key, title in titles.items()))
-    return found
-
-
-def _refuse(option: str, word: str, there: Sequence[str]) -> None:
-    hint = did_you_mean(word, there)
-    raise BadUse(f"--{option}: nothing complete here is {word!r}; there are: {'; '.join(there) or 'none'}{hint}")
-
-
 def build(store: RunStore, choice: Choice | None = None) -> BenchmarkReport:
-    """Read every finished run of a folder; ``BadData`` if there is none.
-
-    Parameters
-    ----------
-    store : RunStore
-        The folder of runs.
-    choice : Choice, optional
-        What to show of it; everything by default.
-    """
+    """Read every finished run of a folder, or those of a choice; ``BadData`` if there is none."""
     runs = collect(store)
     if runs.empty:
         raise BadData(f"{store.root}: no finished run there; make some with `bridgemil benchmark` or `evaluate`")
@@ -446,4 +379,32 @@ def _failures(store: RunStore) -> list[str]:
     return [
         f"Failed: {name}: {counted(len(errors), 'run')}: {errors[0].splitlines()[-1]} ({advice})"
         for name, errors in failed.items()
+    ]
+
+
+def with_clinical_options(report: BenchmarkReport, options: ClinicalOptions) -> None:
+    """Apply positive class, operating point and prevalence to every experiment of a report, in place.
+
+    Cohorts of more than two classes have no options; a cohort without the named positive class keeps its default, and
+    a remark says so. ``BadUse`` if the options apply to no cohort.
+    """
+    if options == ClinicalOptions():
+        return
+    chosen: dict[str, ClinicalOptions] = {}
+    for cell in report.cells:
+        classes = cell.results.classes
+        if len(classes) == 2 and cell.cohort not in chosen:
+            there = options.positive is None or options.positive in classes
+            chosen[cell.cohort] = options if there else replace(options, positive=None)
+            if not there:
+                report.remarks.append(f"{cell.cohort} has no class {options.positive}: its default positive class")
+    if not any(used.positive == options.positive for used in chosen.values()):
+        names = sorted({name for cell in report.cells for name in cell.results.classes})
+        raise BadUse(
+            "--positive, --operating-point and --prevalence are for two classes, one of them the positive one; the "
+            f"classes of these runs are {', '.join(names)}"
+        )
+    report.cells = [
+        replace(c, results=replace(c.results, clinical_options=chosen[c.cohort])) if c.cohort in chosen else c
+        for c in report.cells
     ]

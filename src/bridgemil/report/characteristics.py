@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import AGE, SEX, folded, is_missing
-from bridgemil.evaluation.metrics import accuracy as pooled_accuracy
-from bridgemil.evaluation.metrics import accuracy_interval, score_intervals, scores
+from bridgemil.evaluation import metrics
 from bridgemil.report.benchmark import Cell
-from bridgemil.report.tables import Sheet
+from bridgemil.report.tables import Sheet, span
 
 SITES = ("site", "centre", "center", "hospital", "site_id", "centre_id", "center_id")
 OWN = ("subject", "label", "n_windows", "n_recordings")  # columns that every cohort has
@@ -23,12 +21,19 @@ FEW_OF_A_CLASS = 5  # below which its balanced accuracy is not reported
 MOST_GROUPS = 12  # values of a column that are shown
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Some subjects of a cohort: ``Gender F``, ``Age 66 or less``."""
 
     title: str
     subjects: tuple[str, ...]
+
+
+def left_out(cohort: Cohort) -> dict[str, list[str]]:
+    """What preparation excluded (subjects, recordings, channels), by reason."""
+    reasons: dict[str, list[str]] = {}
+    for item in cohort.metadata["left_out"]:
+        reasons.setdefault(str(item["why"]), []).append(str(item["what"]))
+    return reasons
 
 
 def columns(cohort: Cohort) -> list[str]:
@@ -38,7 +43,7 @@ def columns(cohort: Cohort) -> list[str]:
 
 def column_of(cohort: Cohort, names: Sequence[str]) -> str | None:
     """The cohort's column of one of these names (lower case, without spaces); None if it has none."""
-    return next((column for column in map(str, cohort.table.columns) if folded(column) in names), None)
+    return next((column for column in columns(cohort) if folded(column) in names), None)
 
 
 def known(cohort: Cohort, column: str | None) -> dict[str, str]:
@@ -60,22 +65,18 @@ def by_value(cohort: Cohort, names: Sequence[str]) -> list[Group]:
     return [Group(f"{column} {value}", tuple(groups[value])) for value in sorted(groups)][:MOST_GROUPS]
 
 
-def ages(cohort: Cohort) -> dict[str, float]:
-    """Age by subject, where it is a number."""
-    found = {}
-    for subject, value in known(cohort, column_of(cohort, AGE)).items():
-        try:
-            age = float(value)
-        except ValueError:
-            continue
-        if np.isfinite(age):
-            found[subject] = age
-    return found
+def numbers(values: dict[str, str]) -> dict[str, float]:
+    """Of values by subject, those that are finite numbers."""
+    import pandas as pd
+
+    found = pd.to_numeric(pd.Series(values, dtype=object), errors="coerce").astype(float)
+    return {str(subject): float(value) for subject, value in found[np.isfinite(found)].items()}
 
 
 def by_age(cohort: Cohort) -> list[Group]:
     """Two halves at the median age; empty without a column of ages."""
-    column, age = column_of(cohort, AGE), ages(cohort)
+    column = column_of(cohort, AGE)
+    age = numbers(known(cohort, column))
     middle = float(np.median(list(age.values()))) if age else 0.0
     halves = [
         Group(f"{column} {middle:g} or less", tuple(subject for subject in age if age[subject] <= middle)),
@@ -84,48 +85,37 @@ def by_age(cohort: Cohort) -> list[Group]:
     return [half for half in halves if half.subjects]
 
 
+def _members(cohort: Cohort) -> dict[str, list[str]]:
+    """Subjects of each class."""
+    pairs = list(zip(cohort.subjects, cohort.labels, strict=True))
+    return {name: [subject for subject, label in pairs if label == name] for name in cohort.classes}
+
+
 def class_rows(cohort: Cohort) -> list[dict[str, Any]]:
     """One row per class: number of subjects and windows, and age and sex where the cohort has such columns."""
-    rows, subjects = [], list(zip(cohort.subjects, cohort.labels, strict=True))
-    for name in cohort.classes:
-        members = [subject for subject, label in subjects if label == name]
+    rows = []
+    for name, members in _members(cohort).items():
         windows = sum(cohort.records[subject].n_windows for subject in members)
         row: dict[str, Any] = {"class": name, "n": len(members), "windows": windows}
         for column in sorted(columns(cohort)):
             if column.lower() in ("age", *SEX):
-                values = known(cohort, column)
-                own = [values[subject] for subject in members if subject in values]
-                row[column.lower()] = _range(own) if column.lower() == "age" else _counts(own)
+                own = {subject: value for subject, value in known(cohort, column).items() if subject in members}
+                ages = list(numbers(own).values()) if column.lower() == "age" else []
+                spread = f"{np.mean(ages):.0f} ({min(ages):.0f} to {max(ages):.0f})" if ages else "not known"
+                counts = ", ".join(f"{value}: {n}" for value, n in sorted(Counter(own.values()).items()))
+                row[column.lower()] = spread if len(ages) == len(own) else counts  # "70+" is no number
         rows.append(row)
     return rows
-
-
-def _range(values: Sequence[str]) -> str:
-    """Mean and range; counts where some age is not a number ("70+")."""
-    try:
-        numbers = [float(value) for value in values]
-    except ValueError:
-        return _counts(values)
-    return f"{np.mean(numbers):.0f} ({min(numbers):.0f} to {max(numbers):.0f})" if numbers else "not known"
-
-
-def _counts(values: Sequence[str]) -> str:
-    return ", ".join(f"{name}: {n}" for name, n in sorted(Counter(values).items())) or "not known"
 
 
 def characteristics(cohort: Cohort, overlap: float = 0.0) -> Sheet:
     """Sex, age, recordings, windows and minutes, one column per class.
 
-    Parameters
-    ----------
-    cohort : Cohort
-        Its subjects.
-    overlap : float
-        Share of a window that the next one repeats, for the minutes.
+    ``overlap`` is the share of a window that the next one repeats, for the minutes.
     """
-    labels = dict(zip(cohort.subjects, cohort.labels, strict=True))
-    members = {"all": list(labels)} | {name: [s for s in labels if labels[s] == name] for name in cohort.classes}
-    seconds, age = cohort.n_times / cohort.sfreq * (1 - overlap), ages(cohort)
+    members = {"all": cohort.subjects} | _members(cohort)
+    seconds = cohort.n_times / cohort.sfreq * (1 - overlap)
+    age = numbers(known(cohort, column_of(cohort, AGE)))
 
     def windows(who: Sequence[str]) -> float:
         return float(np.median([cohort.records[subject].n_windows for subject in who]))
@@ -135,10 +125,15 @@ def characteristics(cohort: Cohort, overlap: float = 0.0) -> Sheet:
         spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
         return f"{np.mean(values):.1f}{spread} ({min(values):g} - {max(values):g})" if values else "not known"
 
+    def share(group: Group) -> Callable[[Sequence[str]], str]:
+        def text(who: Sequence[str]) -> str:
+            n = len(set(group.subjects) & set(who))
+            return f"{n} ({n / max(1, len(who)):.0%})"
+
+        return text
+
     rows: dict[str, Callable[[Sequence[str]], str]] = {"subjects": lambda who: str(len(who))}
-    for group in by_value(cohort, SEX):
-        own = set(group.subjects)
-        rows[group.title] = lambda who, own=own: f"{len(own & set(who))} ({len(own & set(who)) / max(1, len(who)):.0%})"  # type: ignore[misc]
+    rows |= {group.title: share(group) for group in by_value(cohort, SEX)}
     if (column := column_of(cohort, AGE)) is not None:
         rows[f"{column}, mean ± SD (range)"] = age_text
         rows[f"{column} missing"] = lambda who: str(sum(subject not in age for subject in who))
@@ -153,13 +148,6 @@ def group_row(cell: Cell, group: Group) -> list[str]:
     """Subjects, classes, accuracy and balanced accuracy of a group, the latter two with 95 % intervals.
 
     Accuracy is the proportion of the group's subjects correctly classified, mean over seeds, with a Wilson interval.
-
-    Parameters
-    ----------
-    cell : Cell
-        The experiment.
-    group : Group
-        Subjects whose held-out predictions are evaluated.
     """
     predictions, classes = cell.results.predictions, cell.results.classes
     rows = predictions[predictions["subject"].isin(group.subjects)]
@@ -167,10 +155,10 @@ def group_row(cell: Cell, group: Group) -> list[str]:
     n, mixture = str(counts.total()), ", ".join(f"{counts[name]} {name}" for name in classes)
     if counts.total() < FEW:
         return [n, mixture, f"too few subjects (under {FEW})", ""]
-    low, high = accuracy_interval(rows)
-    accuracy = f"{100 * pooled_accuracy(rows):.1f} ({100 * low:.1f} - {100 * high:.1f})"
+    low, high = metrics.accuracy_interval(rows)
+    accuracy = f"{100 * metrics.accuracy(rows):.1f} ({span(100 * low, 100 * high)})"
     if min(counts[name] for name in classes) < FEW_OF_A_CLASS:
         return [n, mixture, accuracy, f"too few (under {FEW_OF_A_CLASS}) of a class"]
-    balanced = np.mean([scores(seed, classes)["balanced_accuracy"] for _, seed in rows.groupby("seed")])
-    low, high = score_intervals(rows, classes)["balanced_accuracy"]
-    return [n, mixture, accuracy, f"{balanced:.3f} ({low:.3f} - {high:.3f})"]
+    balanced = np.mean([metrics.scores(seed, classes)["balanced_accuracy"] for _, seed in rows.groupby("seed")])
+    low, high = metrics.score_intervals(rows, classes)["balanced_accuracy"]
+    return [n, mixture, accuracy, f"{balanced:.3f} ({span(low, high, 3)})"]

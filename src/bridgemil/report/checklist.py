@@ -8,15 +8,14 @@ What the records do not contain is never filled in: it is marked as the author's
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bridgemil.audit.traits import TECHNICAL
-from bridgemil.errors import plain
 from bridgemil.report import templating
 from bridgemil.report.benchmark import BenchmarkReport
 from bridgemil.report.cohort_record import CohortRecord, cohort_records, context, sheets
@@ -28,23 +27,8 @@ Risk = Literal["low", "high", "unclear"]
 STATUSES = ("FAIL", "WARN", "PASS", "INFO", "SKIP")
 
 
-@dataclass(frozen=True)
-class Item:
-    """One item of TRIPOD+AI, as in templates/checklist.yaml.
-
-    Parameters
-    ----------
-    number : str
-        As in the checklist: ``12a``.
-    section, topic : str
-        Section of a paper, and what the item asks for.
-    author : str
-        What only the author can state; empty where the records are complete.
-    text, unknown : str
-        Templates: what the records state, one paragraph per line; and what they should contain and do not.
-    tables : tuple of str
-        Names of tables.
-    """
+class Item(NamedTuple):
+    """One item of TRIPOD+AI, as templates/checklist.yaml explains it."""
 
     number: str
     section: str
@@ -52,17 +36,17 @@ class Item:
     author: str = ""
     text: str = ""
     unknown: str = ""
-    tables: tuple[str, ...] = ()
+    tables: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An item with what the records state; all text is safe to print."""
+    """An item with what the records state."""
 
     item: Item
-    lines: tuple[str, ...]
-    sheets: tuple[Sheet, ...]
-    unknown: tuple[str, ...]
+    lines: Sequence[str]
+    sheets: Sequence[Sheet]
+    unknown: Sequence[str]
 
     @property
     def state(self) -> State:
@@ -77,25 +61,23 @@ class Entry:
         return [*self.unknown, *([self.item.author] if self.item.author else [])]
 
 
-@dataclass(frozen=True)
-class Domain:
-    """A domain of risk of bias, as in templates/checklist.yaml."""
+class Domain(NamedTuple):
+    """A domain of risk of bias, as templates/checklist.yaml explains it."""
 
     key: str
     title: str
-    findings: Sequence[str]  # names of its audit findings; ``*`` stands for anything
-    needed: Sequence[str]  # those that must have passed for a low risk
-    questions: Sequence[str]  # what the author has to judge
+    findings: Sequence[str]
+    needed: Sequence[str]
+    questions: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """A domain with its risk, the reason and the evidence; all text is safe to print."""
+class Judgement(NamedTuple):
+    """A domain with its risk, the reason and the evidence."""
 
     domain: Domain
     risk: Risk
     why: str
-    evidence: tuple[str, ...]
+    evidence: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -103,9 +85,9 @@ class Section:
     """The checklist of one cohort and its experiments: all items, four domains of risk of bias, warnings above them."""
 
     name: str
-    entries: tuple[Entry, ...]
-    judgements: tuple[Judgement, ...]
-    warnings: tuple[str, ...]
+    entries: Sequence[Entry]
+    judgements: Sequence[Judgement]
+    warnings: Sequence[str]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -114,83 +96,58 @@ class Section:
         return {state: counts[state] for state in texts()["states"]}
 
 
-@dataclass(frozen=True)
-class Checklist:
+class Checklist(NamedTuple):
     """One section per cohort, what the report could not show, and the audit warnings of the cohorts."""
 
     name: str
-    sections: tuple[Section, ...]
-    remarks: tuple[str, ...]
-    warnings: tuple[AuditWarning, ...]
+    sections: Sequence[Section]
+    remarks: Sequence[str]
+    warnings: Sequence[AuditWarning]
 
 
 @cache
 def texts() -> dict[str, Any]:
-    """Content of templates/checklist.yaml: lead, states, caveat, not_done, items and domains."""
+    """Content of templates/checklist.yaml."""
     import yaml
 
     content: dict[str, Any] = yaml.safe_load(templating.asset("checklist.yaml"))
-    content["items"] = [Item(**item | {"tables": tuple(item.get("tables", ()))}) for item in content["items"]]
-    content["domains"] = [Domain(**domain) for domain in content["domains"]]
-    return content
+    kinds = {"items": Item, "domains": Domain}
+    return content | {name: [kind(**entry) for entry in content[name]] for name, kind in kinds.items()}
 
 
 def build_checklist(report: BenchmarkReport, cohorts: Sequence[Path] = ()) -> Checklist:
-    """Fill in the checklist.
+    """Fill in the checklist; ``cohorts`` are the folders of cohorts that have been moved since the runs.
 
-    Parameters
-    ----------
-    report : BenchmarkReport
-        Results of a folder of runs.
-    cohorts : sequence of Path
-        Folders of cohorts that have been moved since the runs.
-
-    Raises
-    ------
-    BadUse
-        If one of ``cohorts`` is not a cohort of these runs.
+    ``BadUse`` if one of them is not a cohort of these runs.
     """
-    sections = map(_section, cohort_records(report, cohorts))
-    warnings = tuple({key: _safe(value) for key, value in warning.items()} for warning in report.warnings)
-    remarks = tuple(map(_safe, report.remarks))
-    return Checklist(_safe(report.store.root.resolve().name), tuple(sections), remarks, warnings)
+    sections = [_section(record) for record in cohort_records(report, cohorts)]
+    return Checklist(report.store.root.resolve().name, sections, report.remarks, report.warnings)
 
 
 def _section(record: CohortRecord) -> Section:
     values, shown = context(record), sheets(record)
-
-    def entry(item: Item) -> Entry:
-        found = tuple(_safe_sheet(sheet) for name in item.tables for sheet in shown[name] if sheet.rows)
-        return Entry(item, _lines(item.text, values), found, _lines(item.unknown, values))
-
+    for name, note in texts()["notes"].items():
+        found = [replace(sheet, after=_lines(note, values)) for sheet in shown.get(name, ())]
+        shown[name] = found
+    entries = [
+        Entry(
+            item, _lines(item.text, values), [s for name in item.tables for s in shown.get(name, ()) if s.rows],
+            _lines(item.unknown, values),
+        )
+        for item in texts()["items"]
+    ]  # fmt: skip
     warnings = [f"Filled in from the runs alone: {record.absent}."] if record.cohort is None else []
-    judgements = tuple(_judge(domain, record) for domain in texts()["domains"])
-    return Section(_safe(record.name), tuple(map(entry, texts()["items"])), judgements, tuple(map(_safe, warnings)))
+    return Section(record.name, entries, [_judge(domain, record) for domain in texts()["domains"]], warnings)
 
 
-def _safe(text: str) -> str:
-    """One line, control characters shown as codes: names come from files."""
-    return " ".join(plain(text).split())
-
-
-def _safe_sheet(sheet: Sheet) -> Sheet:
-    parts: dict[str, Any] = {name: [*map(_safe, getattr(sheet, name))] for name in ("columns", "before", "after")}
-    return replace(sheet, title=_safe(sheet.title), rows=[[*map(_safe, row)] for row in sheet.rows], **parts)
-
-
-def _lines(template: str, context: Mapping[str, Any]) -> tuple[str, ...]:
+def _lines(template: str, values: dict[str, Any]) -> list[str]:
     """A text of an item, filled in: one line per paragraph."""
-    return tuple(filter(None, map(_safe, templating.string(template, **context).splitlines())))
+    filled = templating.string(template, **values).splitlines()
+    return [" ".join(line.split()) for line in filled if line.strip()]
 
 
 def domain_of(name: str) -> str:
-    """The domain of an audit finding; other columns describe participants, unless they describe the recording.
-
-    Parameters
-    ----------
-    name : str
-        Of the finding: ``shortcut_age``.
-    """
+    """The domain of an audit finding; other columns describe participants, unless they describe the recording."""
     for domain in texts()["domains"]:
         if any(fnmatchcase(name, pattern) for pattern in domain.findings):
             return str(domain.key)
@@ -222,21 +179,18 @@ def _judge(domain: Domain, record: CohortRecord) -> Judgement:
     for finding in sorted(findings, key=lambda finding: STATUSES.index(finding.status)):
         details = f" ({'; '.join(finding.evidence)})" if finding.status in ("FAIL", "WARN") and finding.evidence else ""
         evidence.append(f"{finding.status} {finding.name}: {finding.message}{details}")
-    if domain.key == "outcome":
-        evidence.append(f"classes as given by the source: {record.class_counts}")
-    if domain.key == "analysis":
-        evidence.append("subjects, not windows, were split; intervals, chance level and calibration are reported (23a)")
-        if len(record.cells) > 1:
-            evidence.append(f"{record.tried} on these subjects: the result of the best one is optimistically biased")
-    return Judgement(domain, risk, _safe(why), tuple(map(_safe, evidence)))
+    evidence += _lines(texts()["evidence"].get(domain.key, ""), {"r": record})
+    return Judgement(domain, risk, why, evidence)
 
 
 def markdown(checklist: Checklist) -> str:
-    """The checklist as Markdown.
-
-    Parameters
-    ----------
-    checklist : Checklist
-        From ``build_checklist``.
-    """
+    """The checklist as Markdown."""
     return templating.text("checklist.md.j2", checklist=checklist, **texts())
+
+
+def checklist_page(checklist: Checklist) -> str:
+    """The page of a checklist, as text: every item with its state and the records, and the risk of bias."""
+    return templating.page(
+        "checklist.html.j2", heading=f"Reporting checklist of {checklist.name}", audit_warnings=checklist.warnings,
+        checklist=checklist, **texts(),
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,64 +27,28 @@ from bridgemil.evaluation.clinical import INTERVALS
 from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.methods import Settings
+from bridgemil.report import characteristics as people
 from bridgemil.report import tables
 from bridgemil.report.benchmark import BenchmarkReport, Cell
-from bridgemil.report.characteristics import (
-    SITES,
-    Group,
-    by_age,
-    by_value,
-    characteristics,
-    column_of,
-    columns,
-    group_row,
-)
-from bridgemil.report.held_out import cohort_place
-from bridgemil.report.pages.methods import assignment_text, model_text, roles_text
-from bridgemil.report.tables import Sheet
-from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged, warning_text
+from bridgemil.report.held_out import cohort_of
+from bridgemil.report.pages.methods import assignment_text, model_text
+from bridgemil.report.tables import Sheet, span
+from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged
 
 ARRAYS = "the cohort was made from arrays: how they were processed, and what was excluded before, is not recorded"
 NAMED = 6  # examples that are named for each reason of exclusion
-BRACKETS = "In brackets: 95 % intervals."
-ECE = (
-    "ECE: expected calibration error of the predicted class; with several seeds, the means of each seed's value and "
-    "interval. Perfect calibration: its expected value on this many subjects if the probabilities were perfectly "
-    "calibrated; only a larger error is evidence of miscalibration."
-)
-BY_GROUP = (
-    "Proportion of the group's subjects correctly classified, with a Wilson interval; balanced accuracy with the "
-    "classes' Wilson intervals combined. Class proportions differ between groups, which alone changes accuracy. No "
-    "difference between groups was tested; with so few subjects an equal result is no proof of fairness."
-)
 
 
 @dataclass(frozen=True)
 class CohortRecord:
-    """What is recorded of one cohort and the experiments on it.
+    """What is recorded of one cohort and the experiments on it."""
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-        The experiments, at least one; seeds are not averaged.
-    store : RunStore
-        Their runs.
-    cohort : Cohort, optional
-        The cohort, if it is available.
-    absent : str
-        Why it is not; empty if it is.
-    findings : sequence of Finding
-        Of the quick audit of the cohort and its runs.
-    unaudited : str
-        Why there are none; empty if there are.
-    """
-
-    cells: Sequence[Cell]
+    cells: Sequence[Cell]  # at least one; seeds are not averaged
     store: RunStore
-    cohort: Cohort | None = None
-    absent: str = ""
-    findings: Sequence[Finding] = ()
-    unaudited: str = ""
+    cohort: Cohort | None = None  # if it is available
+    absent: str = ""  # why it is not
+    findings: Sequence[Finding] = ()  # of the quick audit of the cohort and its runs
+    unaudited: str = ""  # why there are none
 
     @property
     def name(self) -> str:
@@ -134,16 +98,15 @@ class CohortRecord:
         return [member for cell in self.cells for member in cell.results.settings.each]
 
     @property
-    def networks(self) -> list[Settings]:
-        """Settings of the networks."""
-        return [member for member in self.settings if member.is_network]
+    def splits(self) -> list[FoldPlan]:
+        """The splits of the experiments."""
+        return list({cell.split.hash: cell.split for cell in self.cells}.values())
 
     @property
     def tried(self) -> str:
         """Number of experiments: ``3 methods or settings on 5 splits``."""
         n = len({cell.results.settings.hash for cell in self.cells})
-        splits = counted(len({cell.split.hash for cell in self.cells}), "split")
-        return f"{n} {'method' if n == 1 else 'methods or settings'} on {splits}"
+        return f"{n} {'method' if n == 1 else 'methods or settings'} on {counted(len(self.splits), 'split')}"
 
     @property
     def warnings(self) -> list[AuditWarning]:
@@ -172,20 +135,7 @@ class CohortRecord:
 
 
 def cohort_records(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[CohortRecord]:
-    """One record per cohort of a report; each cohort is located, opened and audited.
-
-    Parameters
-    ----------
-    report : BenchmarkReport
-        Results of a folder of runs.
-    given : sequence of Path
-        Folders of cohorts that have been moved since the runs.
-
-    Raises
-    ------
-    BadUse
-        If one of ``given`` is not a cohort of these runs.
-    """
+    """One record per cohort of a report; each cohort is located (or ``given``, if it was moved), opened and audited."""
     cells: dict[str, list[Cell]] = {}
     for cell in report.cells:
         if not cell.averaged:
@@ -199,11 +149,12 @@ def cohort_records(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[
     return [_record(report.store, shown, opened.get(key)) for key, shown in cells.items()]
 
 
-def _record(store: RunStore, cells: Sequence[Cell], cohort: Cohort | None) -> CohortRecord:
-    absent = ""
-    if cohort is None:
-        cohort, absent = _at_its_place(cells[0].source["path"], cells[0].source["hash"], store.root)
-    if cohort is None:
+def _record(store: RunStore, cells: Sequence[Cell], given: Cohort | None) -> CohortRecord:
+    recorded = cells[0].source
+    try:
+        cohort = cohort_of(recorded, store.root, given)
+    except BridgeMILError as error:  # of its path only the folder's name is given
+        absent = str(error).splitlines()[0].replace(recorded["path"], Path(recorded["path"]).name)
         return CohortRecord(cells, store, None, absent, (), absent)
     try:
         return CohortRecord(cells, store, cohort, findings=quick(cohort, store.root))
@@ -211,102 +162,65 @@ def _record(store: RunStore, cells: Sequence[Cell], cohort: Cohort | None) -> Co
         return CohortRecord(cells, store, cohort, unaudited=f"the audit failed ({str(error).splitlines()[0]})")
 
 
-def _at_its_place(path: str, cohort_hash: str, root: Path) -> tuple[Cohort | None, str]:
-    """The cohort at its recorded path, or why it is not there; of the path only the folder's name is given."""
-    if not path:
-        return None, "the cohort was in memory only and is not stored"
-    name, place = Path(path).name, cohort_place(path, root)
-    if place is None:
-        return None, f"the cohort {name} is no longer at its recorded path (state where it is: --cohort FOLDER)"
-    try:
-        cohort = Cohort.open(place)
-    except BridgeMILError as error:
-        return None, f"the cohort {name} cannot be read ({str(error).splitlines()[0].replace(str(place), name)})"
-    if cohort.hash != cohort_hash:
-        return None, f"the cohort {name} has changed since the runs (the right one: --cohort FOLDER)"
-    return cohort, ""
-
-
 def context(r: CohortRecord) -> dict[str, Any]:
-    """Values of the texts in templates/checklist.yaml."""
+    """Values of the texts in templates/checklist.yaml, beside those of the record itself."""
     first = r.cells[0].results
     weighted: dict[bool | None, list[str]] = {True: [], False: [], None: []}
-    for settings in {member.hash: member for member in r.settings}.values():
+    for settings in r.settings:
         weighted[_weights_classes(settings)].append(settings.title)
     versions = {
         name: sorted({str(run[name]) for run in r.runs if name in run}) for name in ("bridgemil", "torch", "numpy")
     }
-    stored = {warning["check"] for warning in r.warnings}
-    found = [f for f in r.findings if f.status in ("FAIL", "WARN") and f.name not in stored]
-    sizes = [f for f in r.findings if f.name == "size"]
-    return _cohort_context(r) | {
+    point = first.clinical_options.operating_point.sentence
+    return {
         "r": r,
-        "counted": counted,
+        "cohort": _cohort_values(r.cohort) if r.cohort is not None else None,
         "signal": r.model["signal"],
         "half_width": 100 * half_width(r.n),
-        "size": [_sentence(line) for f in sizes for line in f.evidence or [f.message.rstrip(".")]],
-        "assigned": _assigned({cell.split.hash: cell.split for cell in r.cells}.values()),
-        "roles": roles_text(r.settings),
+        "assigned": _assigned(r.splits),
         "models": _models(r),
-        "selections": sorted({member.stage2.selection for member in r.settings if member.stage2 is not None}),
-        "grouped": any(cell.split.kind == "groups" for cell in r.cells),
         "clinical": f"{first.clinical.method} {INTERVALS}",
         "compared": COMPARED,
-        "largest": max(r.per_class.values()) / r.n,
         "weighted": weighted,
-        "operating_point": first.clinical_options.operating_point.sentence
-        if len(r.classes) == 2
-        else "No threshold was chosen.",
+        "operating_point": point if len(r.classes) == 2 else "No threshold was chosen.",
         "versions": {name: values for name, values in versions.items() if values},
         "results_version": RESULTS_VERSION,
-        "hashes": list(dict.fromkeys(str(cell.row["settings_hash"]) for cell in r.cells)),
-        "own_code": list(dict.fromkeys(member.title for member in r.settings if member.code is not None)),
-        "facts": tables.facts(r.cells)[0],
-        "several_splits": len({cell.split.hash for cell in r.cells}) > 1,
-        "accepted": [warning_text(warning) for warning in r.accepted],
-        "limitations": [*map(warning_text, r.warnings), *(f"{f.status} {f.name}: {f.message}" for f in found)],
+        "facts": tables.facts(r.cells),
+        "interval": tables.INTERVAL,
     }
 
 
-def _cohort_context(r: CohortRecord) -> dict[str, Any]:
-    """Values that need the cohort itself; empty without it."""
-    names = ("windows", "marked_bad", "dropped_marked_bad", "dropped_amplitude")
-    if r.cohort is None:
-        empty = ["recordings", "cleaning", "derivative", "sites", "notes", "excluded", "windows", "missing",
-                 "ungrouped", "recording_files", "skipped", "interpolated", "prepared_with", "columns",
-                 "no_columns"]  # fmt: skip
-        return dict.fromkeys(empty, ()) | {"files": dict.fromkeys(names, 0)}
-    cohort, about = r.cohort, r.cohort.metadata
+def _cohort_values(cohort: Cohort) -> dict[str, Any]:
+    """Values that need the cohort itself."""
+    about, columns = cohort.metadata, people.columns(cohort)
     counts = [record.n_windows for record in cohort.records.values()]
     entries = sum(int(row[1]) for row in _excluded(cohort, channels=False))
-    missing = {column: sum(map(is_missing, cohort.column(column))) for column in columns(cohort)}
+    noun = "entry" if entries == 1 else "entries"
+    missing = {column: sum(map(is_missing, cohort.column(column))) for column in columns}
+    sex, age = people.by_value(cohort, SEX), people.by_age(cohort)
+    kept = ("windows", "marked_bad", "dropped_marked_bad", "dropped_amplitude")
+    named = {"sex": SEX, "age": AGE}
     return {
         "recordings": sum(len(record.recordings) for record in cohort.records.values()),
-        "sites": by_value(cohort, SITES),
+        "sites": people.by_value(cohort, people.SITES),
         "cleaning": summarise(about["settings"], about["files"]),
         "derivative": sentence(about.get("provenance") or {}),
         "notes": [str(note) for note in about["notes"]],
-        "excluded": f"{entries} {'entry' if entries == 1 else 'entries'} of the source (subjects or recordings)"
-        if entries
-        else "",
+        "excluded": f"{entries} {noun} of the source (subjects or recordings)" if entries else "",
         "windows": {"median": np.median(counts), "min": min(counts), "max": max(counts)},
-        "files": {name: sum(int(file.get(name) or 0) for file in about["files"]) for name in names},
+        "files": {name: sum(int(file.get(name) or 0) for file in about["files"]) for name in kept},
+        "recording_files": bool(about["files"]),
         "skipped": len(about.get("skipped", ())),
         "interpolated": sum(str(note).endswith("interpolated") for note in about["notes"]),
         "missing": {column: n for column, n in missing.items() if n},
-        "ungrouped": [w for w, g in (("sex", by_value(cohort, SEX)), ("age", by_age(cohort))) if not g],
-        "recording_files": bool(about["files"]),
+        "ungrouped": [name for name, groups in (("sex", sex), ("age", age)) if not groups],
         "prepared_with": about.get("versions") or {},
-        "columns": columns(cohort),
-        "no_columns": [w for w, names in (("sex", SEX), ("age", AGE)) if not column_of(cohort, names)],
+        "columns": columns,
+        "no_columns": [name for name, known in named.items() if not people.column_of(cohort, known)],
     }
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _assigned(splits: Iterable[FoldPlan]) -> list[str]:
+def _assigned(splits: Sequence[FoldPlan]) -> list[str]:
     """How subjects were assigned to folds; splits that differ in their seed only share a sentence."""
     alike: dict[tuple[int, str], list[FoldPlan]] = {}
     for split in splits:
@@ -323,9 +237,9 @@ def _assigned(splits: Iterable[FoldPlan]) -> list[str]:
 def _models(r: CohortRecord) -> list[str]:
     """Description of every method, members of ensembles included."""
     described = {cell.results.settings.hash for cell in r.cells}
-    members = {member.hash: member for member in r.settings if member.hash not in described}
-    lines = [model_text(_experiment(cell), cell.results.settings) for cell in r.cells]
-    return list(dict.fromkeys([*lines, *(model_text(member.title, member) for member in members.values())]))
+    named = [(_experiment(cell), cell.results.settings) for cell in r.cells]
+    named += [(member.title, member) for member in r.settings if member.hash not in described]
+    return list(dict.fromkeys(model_text(name, settings) for name, settings in named))
 
 
 def _weights_classes(settings: Settings) -> bool | None:
@@ -342,37 +256,43 @@ def _experiment(cell: Cell) -> str:
 
 def _excluded(cohort: Cohort, *, channels: bool) -> list[list[str]]:
     """Reason, number and names of excluded channels, or of excluded subjects and recordings."""
-    reasons: dict[str, list[str]] = {}
-    for item in cohort.metadata["left_out"]:
-        if str(item["what"]).startswith("channel ") == channels:
-            reasons.setdefault(str(item["why"]), []).append(str(item["what"]).removeprefix("channel "))
+    reasons = {
+        why: [name.removeprefix("channel ") for name in names if name.startswith("channel ") == channels]
+        for why, names in people.left_out(cohort).items()
+    }
     for line in [] if channels else cohort.metadata.get("skipped", []):
         where, _, why = str(line).partition(": ")
         reasons.setdefault(f"skipped as bad: {why or where}", []).append(where if why else "")
     return [
         [why, str(len(names)), ", ".join(names[:NAMED]) + (" …" if len(names) > NAMED else "")]
         for why, names in reasons.items()
+        if names
     ]
 
 
 def sheets(r: CohortRecord) -> dict[str, Sequence[Sheet]]:
     """Tables of the checklist by name."""
-    found: dict[str, Sequence[Sheet]] = {"experiments": [_experiments(r)], "folds": [_folds(r)]}
-    found |= dict.fromkeys(("excluded", "channels", "characteristics", "groups", "sites"), ())
-    found |= {"performance": [_performance(r)], "calibration": [_calibration(r)]}
-    several = len({cell.split.hash for cell in r.cells}) > 1
-    named = [(_experiment(c) + (f", {c.place.split}" if several else ""), c.results) for c in r.cells]
-    found["clinical"] = tables.clinical(named)
-    if r.cohort is not None:
-        reasons = ["reason", "number", "names"]
-        prepared = [] if r.unprepared else _excluded(r.cohort, channels=False)
-        found["excluded"] = [Sheet("Excluded in preparation", reasons, prepared)]
-        found["channels"] = [Sheet("Channels excluded", reasons, _excluded(r.cohort, channels=True))]
-        found["characteristics"] = [characteristics(r.cohort, r.preparation.overlap if r.preparation else 0.0)]
-        groups = [*by_value(r.cohort, SEX), *by_age(r.cohort)]
-        found["groups"] = [_by_group(r, groups, "Results by sex and age")]
-        found["sites"] = [_by_group(r, by_value(r.cohort, SITES), "Results by centre")]
-    return found
+    names = [(_experiment(cell), cell.place.split) for cell in r.cells]
+    labels = [f"{name}, {split}" if len(r.splits) > 1 else name for name, split in names]
+    found: dict[str, Sequence[Sheet]] = {
+        "experiments": [_experiments(r)],
+        "folds": [_folds(r)],
+        "performance": [_performance(r)],
+        "clinical": tables.clinical([(label, c.results) for label, c in zip(labels, r.cells, strict=True)]),
+        "calibration": [_calibration(r)],
+    }
+    if r.cohort is None:
+        return found
+    reasons = ["reason", "number", "names"]
+    prepared = [] if r.unprepared else _excluded(r.cohort, channels=False)
+    groups = [*people.by_value(r.cohort, SEX), *people.by_age(r.cohort)]
+    return found | {
+        "excluded": [Sheet("Excluded in preparation", reasons, prepared)],
+        "channels": [Sheet("Channels excluded", reasons, _excluded(r.cohort, channels=True))],
+        "characteristics": [people.characteristics(r.cohort, r.preparation.overlap if r.preparation else 0.0)],
+        "groups": [_by_group(r, groups, "Results by sex and age")],
+        "sites": [_by_group(r, people.by_value(r.cohort, people.SITES), "Results by centre")],
+    }
 
 
 def _experiments(r: CohortRecord) -> Sheet:
@@ -404,25 +324,24 @@ def _performance(r: CohortRecord) -> Sheet:
     rows = []
     for cell in r.cells:
         row, intervals = cell.row, score_intervals(cell.results.predictions, cell.results.classes)
-        scores = [f"{row[name]:.3f} ({intervals[name][0]:.3f} - {intervals[name][1]:.3f})"
-                  for name in ("balanced_accuracy", "auroc")]  # fmt: skip
-        accuracy = f"{tables.accuracy(cell)} ({row['ci95_low']:.1f} - {row['ci95_high']:.1f})"
+        scores = [f"{row[name]:.3f} ({span(*intervals[name], 3)})" for name in ("balanced_accuracy", "auroc")]
+        accuracy = f"{tables.accuracy(row)} ({span(row['ci95_low'], row['ci95_high'])})"
         rows.append([_experiment(cell), cell.place.split, accuracy, *scores, str(row["seeds"])])
     columns = ["experiment", "split", "accuracy %", "balanced accuracy", "AUROC", "seeds"]
-    return Sheet("Performance", columns, rows, after=[f"{BRACKETS} {tables.INTERVAL}"])
+    return Sheet("Performance", columns, rows)
 
 
 def _calibration(r: CohortRecord) -> Sheet:
     rows = []
     for cell in r.cells:
         error = calibration_summary(cell.results.predictions, cell.results.classes)
-        value = f"{error['value']:.3f} ({error['low']:.3f} - {error['high']:.3f})"
+        value = f"{error['value']:.3f} ({span(error['low'], error['high'], 3)})"
         rows.append([_experiment(cell), cell.place.split, value, f"{error['expected']:.3f}"])
     columns = ["experiment", "split", "ECE", "perfect calibration"]
-    return Sheet("Calibration", columns, rows, after=[f"{BRACKETS} {ECE}"])
+    return Sheet("Calibration", columns, rows)
 
 
-def _by_group(r: CohortRecord, groups: Sequence[Group], title: str) -> Sheet:
-    rows = [[_experiment(c), c.place.split, g.title, *group_row(c, g)] for c in r.cells for g in groups]
+def _by_group(r: CohortRecord, groups: Sequence[people.Group], title: str) -> Sheet:
+    rows = [[_experiment(c), c.place.split, g.title, *people.group_row(c, g)] for c in r.cells for g in groups]
     columns = ["experiment", "split", "group", "n", "classes", "accuracy %", "balanced accuracy"]
-    return Sheet(title, columns, rows, after=[f"{BRACKETS} {BY_GROUP}"])
+    return Sheet(title, columns, rows)

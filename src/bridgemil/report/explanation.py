@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from bridgemil.errors import BadData
 from bridgemil.models import LazyBag, Model
 from bridgemil.report.scalp import electrode_table, pair_table
+from bridgemil.report.templating import macro
 from bridgemil.report.window_values import Floats, Index, WindowValues, against_others, leaves, mean, read
 from bridgemil.storage.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
+TEXTS = "explain.txt.j2"
 DRAWS = 20  # random tenths that the highest tenth is compared with
 PLURALS = {"gate": "Attention weights", "contribution": "Contributions", "probability": "Window probabilities"}
 FLAT = 0.1  # attention weights are nearly equal if 90 % of them span less than this share of their mean
@@ -78,6 +80,11 @@ class Person:
         """Index of the recording of each window, shape (n_windows,)."""
         return np.repeat(np.arange(len(self.parts)), [n for _, n in self.parts])
 
+    @property
+    def names(self) -> list[str]:
+        """Name of the recording of each window."""
+        return [self.parts[i][0] for i in self.recording_of]
+
 
 @dataclass(frozen=True)
 class Removal:
@@ -96,11 +103,7 @@ class Removal:
     @property
     def sentence(self) -> str:
         """The numbers of the test."""
-        size = f"{self.n} window{'s' * (self.n > 1)}"
-        return (
-            f"without the highest tenth ({size}) the probability of {self.class_name} changes by {self.top:+.3f}, "
-            f"without a random tenth by {self.random.min():+.3f} to {self.random.max():+.3f} ({len(self.random)} draws)"
-        )
+        return macro(TEXTS, "removal")(self)
 
 
 @dataclass(frozen=True)
@@ -134,16 +137,7 @@ class Ranking:
     @property
     def verdict(self) -> str:
         """``singles_out`` as a sentence, with its reason."""
-        title = PLURALS[self.name]
-        if self.is_flat:
-            why = f"they are nearly equal (5th to 95th percentile within {FLAT:.0%} of the mean)"
-        elif self.removal is None:
-            why = "there is one window only"
-        elif self.removal.n == 1 and not self.singles_out:
-            why = "there are too few windows for the removal test"
-        else:
-            why = self.removal.sentence
-        return f"{title} {'single' if self.singles_out else 'do not single'} out windows: {why}."
+        return macro(TEXTS, "verdict")(PLURALS[self.name], self, FLAT)
 
     @property
     def order(self) -> Index:
@@ -153,12 +147,8 @@ class Ranking:
     @property
     def sentences(self) -> list[str]:
         """Spread and verdict."""
-        s, digits = self.spread, 3 if self.name != "contribution" else 5
-        spread = (
-            f"{PLURALS[self.name]}: mean {s['mean']:.{digits}f}, standard deviation {s['sd']:.{digits}f}, "
-            f"5-95 % {s['p5']:.{digits}f} to {s['p95']:.{digits}f}."
-        )
-        return [spread, self.verdict]
+        digits = 5 if self.name == "contribution" else 3
+        return [macro(TEXTS, "spread")(PLURALS[self.name], self.spread, digits), self.verdict]
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -186,10 +176,10 @@ class Explanation:
     predicted : int
         The predicted class; of a window classifier the one with most votes.
     windows : DataFrame
-        One row per window: window, recording, second, ``gate``, contribution_<class>, p_<class>; ``contribution``
-        is that to the predicted class minus the mean of the others'.
+        One row per window: window, recording, second, gate, contribution_<class>, p_<class>; ``contribution`` is that
+        to the predicted class minus the mean of the others'.
     rankings : list of Ranking
-        By attention weight, contribution or probability; empty for a model that has no values of single windows.
+        By attention weight, contribution or probability, where the model has them.
     pairs, electrodes : DataFrame
         From ``bridgemil.report.scalp``; empty for a model whose features have no names.
     notes : list of str
@@ -231,15 +221,10 @@ class Explanation:
 
 def top_windows(person: Person, ranking: Ranking, most: int = LISTED) -> list[dict[str, Any]]:
     """The windows with the highest values: window, recording, second, value; empty unless they are singled out."""
-    names, numbers = [name for name, _ in person.parts], person.recording_of
+    names, chosen = person.names, ranking.order[: most if ranking.singles_out else 0]
     return [
-        {
-            "window": int(i),
-            "recording": names[numbers[i]],
-            "second": float(person.starts[i]),
-            "value": float(ranking.values[i]),
-        }
-        for i in ranking.order[: most if ranking.singles_out else 0]
+        {"window": int(i), "recording": names[i], "second": float(person.starts[i]), "value": float(ranking.values[i])}
+        for i in chosen
     ]
 
 
@@ -274,8 +259,8 @@ def explain(
     -------
     Explanation
     """
-    members, each = _read(models, person.bag)
-    classes, values = members[0].facts.classes, mean(each, _weights(members))
+    members, each, values = _read(models, person.bag)
+    classes = members[0].facts.classes
     p = values.probabilities(np.arange(len(person.bag)))
     most_probable = int(p.argmax()) if len(each) > 1 else values.predicted(p)
     predicted = most_probable if predicted is None else predicted
@@ -296,33 +281,19 @@ def explain(
 def rank_windows(
     models: Model | Sequence[Model], bag: NDArray[np.float32], predicted: int, calibrate: Calibrate | None = None
 ) -> list[Ranking]:
-    """The rankings of ``explain`` alone.
-
-    Parameters
-    ----------
-    models, predicted, calibrate
-        As for ``explain``.
-    bag : ndarray of shape (n_windows, C, n_times)
-        In microvolts.
-    """
-    members, each = _read(models, bag)
-    return _rankings(
-        mean(each, _weights(members)),
-        members[0].facts.classes[predicted],
-        predicted,
-        calibrate,
-    )
+    """The rankings of ``explain`` alone."""
+    members, _, values = _read(models, bag)
+    return _rankings(values, members[0].facts.classes[predicted], predicted, calibrate)
 
 
-def _weights(members: Sequence[Model]) -> list[float]:
-    return [member.facts.settings.weight for member in members]
-
-
-def _read(models: Model | Sequence[Model], bag: NDArray[np.float32]) -> tuple[list[Model], list[WindowValues]]:
-    """Member models, and their values of the windows; they share the front end's features."""
+def _read(
+    models: Model | Sequence[Model], bag: NDArray[np.float32]
+) -> tuple[list[Model], list[WindowValues], WindowValues]:
+    """Member models, their values of the windows, and the mean of these; they share the front end's features."""
     members = [leaf for model in ([models] if isinstance(models, Model) else models) for leaf in leaves(model)]
     windows = LazyBag.of(bag)
-    return members, [read(model, windows) for model in members]
+    each = [read(model, windows) for model in members]
+    return members, each, mean(each, [member.facts.settings.weight for member in members])
 
 
 def _rankings(values: WindowValues, class_name: str, predicted: int, calibrate: Calibrate | None) -> list[Ranking]:
@@ -344,16 +315,7 @@ def removal_test(
 ) -> Removal | None:
     """Change of the prediction without the highest tenth of windows and without random tenths; None for one window.
 
-    Parameters
-    ----------
-    values : WindowValues
-        Of the model.
-    ranked : ndarray of shape (n_windows,)
-        The values by which windows are ranked.
-    class_name, predicted
-        Name and index of the predicted class.
-    calibrate
-        As for ``explain``.
+    ``ranked`` (n_windows,) are the values by which windows are ranked.
     """
     n = len(ranked)
     if n < 2:
@@ -407,12 +369,7 @@ def _window_table(
 ) -> pd.DataFrame:
     import pandas as pd
 
-    names = [name for name, _ in person.parts]
-    columns: dict[str, Any] = {
-        "window": range(len(person.bag)),
-        "recording": [names[i] for i in person.recording_of],
-        "second": person.starts,
-    }
+    columns: dict[str, Any] = {"window": range(len(person.bag)), "recording": person.names, "second": person.starts}
     columns |= {ranking.name: ranking.values for ranking in rankings if ranking.name != "probability"}
     for prefix, table in (("contribution", values.contributions), ("p", values.window_probabilities)):
         if table is not None:

@@ -26,39 +26,23 @@ LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "[": "{[}", "]": "{]}", "*": "{*}",
     "\n": " ", "\r": " ",
-}  # fmt: skip
-LATEX |= {character: "\\" + character for character in "_%#&${}"}
+} | {character: "\\" + character for character in "_%#&${}"}  # fmt: skip
 MARKS = {"best": r"\textbf{%s}", "second": r"\underline{%s}", None: "%s"}
 
 
 def write_files(report: BenchmarkReport, folder: Path, windows: bool = True) -> list[Path]:
-    """Write all files of a report, each atomically.
+    """Write all files of a report, each atomically, and return their paths.
 
-    Parameters
-    ----------
-    report : BenchmarkReport
-        What to write.
-    folder : Path
-        Created if missing.
-    windows : bool
-        Write windows.csv too, one row per window of every held-out subject: it may be large.
-
-    Returns
-    -------
-    list of Path
-        The files.
+    ``windows.csv``, one row per window of every held-out subject, may be large: ``windows=False`` omits it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     averages, _ = over_splits(report.cells)
-    texts = {
-        "report.md": markdown(report),
-        "table.csv": _csv(report.table),
-        "comparisons.csv": _csv(report.pairs),
-        "splits.csv": _csv(split_table(averages)),
-        "split_comparisons.csv": _csv(split_pairs(averages)),
-        "clinical.csv": _csv(clinical_table(report)),
-        "predictions.csv": _csv(predictions(report)),
-    }
+    found = {
+        "table": report.table, "comparisons": report.pairs, "splits": split_table(averages),
+        "split_comparisons": split_pairs(averages), "clinical": clinical_table(report),
+        "predictions": predictions(report),
+    }  # fmt: skip
+    texts = {"report.md": markdown(report)} | {f"{name}.csv": _csv(table) for name, table in found.items()}
     texts |= {f"{name}.tex": text for name, text in latex(report).items()}
     for name, text in texts.items():
         write_text(folder / name, text.rstrip() + "\n")
@@ -67,8 +51,8 @@ def write_files(report: BenchmarkReport, folder: Path, windows: bool = True) -> 
     return [folder / name for name in (*texts, *(["windows.csv"] if windows else []))]
 
 
-def _csv(table: pd.DataFrame) -> str:
-    text: str = table.to_csv(index=False, lineterminator="\n")
+def _csv(table: pd.DataFrame, **how: Any) -> str:
+    text: str = table.to_csv(index=False, lineterminator="\n", **how)
     return text
 
 
@@ -110,32 +94,21 @@ def _write_windows(report: BenchmarkReport, path: Path) -> None:
     import pandas as pd
 
     classes = dict.fromkeys(name for cell in report.cells for name in cell.results.classes)
-    columns = [
-        *dict.fromkeys(name for cell in report.cells for name in _names(cell)),
-        "seed",
-        "fold",
-        "subject",
-        "window",
-        "second",
-        "gate",
-    ]
+    columns = [*_names(report.cells[0]), "seed", "fold", "subject", "window", "second", "gate"]
     columns += [f"{part}_{name}" for part in ("contribution", "p") for name in classes]
     with new_file(path) as stream:
         stream.write(_csv(pd.DataFrame(columns=columns)).encode())
         for table in _windows(report):
-            text = table.reindex(columns=columns).to_csv(
-                index=False, header=False, float_format="%.6g", lineterminator="\n"
-            )
-            stream.write(text.encode())
+            stream.write(_csv(table.reindex(columns=columns), header=False, float_format="%.6g").encode())
 
 
 def _windows(report: BenchmarkReport) -> Iterator[pd.DataFrame]:
     """Windows of each run; for an ensemble, those of its members."""
     seen = set[tuple[str, str]]()
-    for cell in report.cells:
+    for cell in (cell for cell in report.cells if not cell.averaged):
         for results in cell.results.members.values() or [cell.results]:
             member = Cell(cell.cohort, results.name, cell.source, cell.split, results, cell.split_title)
-            for identity, seed, fold in [] if cell.averaged else runs_of(results, cell.split):
+            for identity, seed, fold in runs_of(results, cell.split):
                 if (identity, cell.split.hash) not in seen:
                     seen.add((identity, cell.split.hash))
                     table = report.store.windows(identity)
@@ -160,13 +133,9 @@ def markdown(report: BenchmarkReport) -> str:
         for overview, block in zip(tables.table1(report), report.blocks().values(), strict=True)
     ]
     return templating.text(
-        "report.md.j2",
-        warnings=report.warnings,
-        averages=averages,
-        blocks=blocks,
-        notes=[COMPARED, VERDICT],
+        "report.md.j2", warnings=report.warnings, averages=averages, blocks=blocks, notes=f"{COMPARED} {VERDICT}",
         remarks=[*report.remarks, *not_averaged],
-    )
+    )  # fmt: skip
 
 
 def latex(report: BenchmarkReport) -> dict[str, str]:
@@ -186,7 +155,7 @@ def latex(report: BenchmarkReport) -> dict[str, str]:
     return {
         name: "\n".join(
             [r"% needs \usepackage{booktabs}"]
-            + [_tex_table(sheet, title, list(filter(None, [NOTES[name], audit]))) for title, sheet in sheets]
+            + [_tex_table(sheet, title, [note for note in (NOTES[name], audit) if note]) for title, sheet in sheets]
         )
         for name, sheets in found.items()
     }
@@ -198,11 +167,10 @@ def _tex_table(sheet: Sheet, title: str, notes: Sequence[str]) -> str:
     rows = [
         [MARKS[sheet.marks.get((i, j))] % _tex(text) for j, text in enumerate(row)] for i, row in enumerate(sheet.rows)
     ]
+    caption = _tex(" ".join([f"{title}{sheet.title}.", *sheet.before, *sheet.after, *notes]))
     frame = pd.DataFrame(rows, columns=[_tex(name) for name in sheet.columns])
-    caption = " ".join([f"{title}{sheet.title}.", *sheet.before, *sheet.after, *notes])
-    text: str = frame.to_latex(
-        index=False, escape=False, column_format="l" + "c" * (len(sheet.columns) - 1), caption=_tex(caption)
-    )
+    layout = "l" + "c" * (len(sheet.columns) - 1)
+    text: str = frame.to_latex(index=False, escape=False, column_format=layout, caption=caption)
     return text
 
 

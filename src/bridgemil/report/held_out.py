@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, some_bands, window_band_power
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, rereferenced, some_bands, window_band_power
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
 from bridgemil.models import BaselineModel, FitCache, Model, features_of
 from bridgemil.report.explanation import Person
+from bridgemil.report.templating import macro
 from bridgemil.report.window_values import Floats
 from bridgemil.runs import AuditWarning, RunCache, RunStore
 
@@ -27,6 +28,7 @@ MOST_WINDOWS = 60  # of each training subject, for the patterns of a network and
 NEAR = 0.1  # probabilities this close count as similar
 FEW = 5  # subjects of similar probability, below which no frequency is reported
 Metadata = dict[str, Any]  # run.json
+TEXTS = "explain.txt.j2"
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,8 @@ class HeldOut:
     def sentence(self) -> str:
         """Which subjects the model was trained on."""
         settings = Settings.model_validate(self.metadata["settings"])
-        selects, one_by_one = settings.selects, settings.bags == "recording" and len(self.person.recordings) > 1
-        more = f"; {len(self.metadata['validation'])} further subjects selected its epoch" if selects else ""
-        trained = f"trained on {len(self.metadata['train'])} other subjects{more}"
-        note = " Its held-out probability is the mean over recordings; here they are one bag." if one_by_one else ""
-        return f"{self.person.name} was held out from the model of {self.title}, which was {trained}.{note}"
+        one_by_one = settings.bags == "recording" and len(self.person.recordings) > 1
+        return macro(TEXTS, "held_out")(self.person.name, self.title, self.metadata, settings.selects, one_by_one)
 
     def model(self, **how: Any) -> Model:
         """The fitted model; ``how`` as for ``bridgemil.models.load``."""
@@ -71,15 +70,19 @@ class HeldOut:
         For a baseline the mean features of the training subjects; for a network those of up to ``MOST_WINDOWS``
         windows of each of them.
         """
-        train = sorted(self.metadata["train"])
-        cache = RunCache(self.store) if os.access(self.store.root, os.W_OK) else FitCache()
         if model.features is None:
             return None, ""
+        train = sorted(self.metadata["train"])
+        cache = RunCache(self.store) if os.access(self.store.root, os.W_OK) else FitCache()
         rows = [features_of(cache, model.features, self.cohort, subject) for subject in train]
         if isinstance(model, BaselineModel):
             return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training subjects"
-        features = np.concatenate([values[_spaced(len(values))] for values in rows]).astype(np.float64)
+        features = np.concatenate([values[spaced(len(values))] for values in rows]).astype(np.float64)
         return features, f"{len(features):,} windows of the {len(train)} training subjects"
+
+    def bands(self, settings: Settings) -> BandShares:
+        """Relative band power of the subject and of the model's training subjects, in the model's reference."""
+        return compare_bands(self.cohort, self.metadata["train"], self.person.bag, reference_of(settings))
 
     def predictions(self) -> pd.DataFrame:
         """Held-out predictions of all runs with the same settings, cohort, split and seed."""
@@ -100,7 +103,7 @@ def find(
     run: str | None = None,
     cohort: str | Path | Cohort | None = None,
 ) -> HeldOut:
-    """The run in which a subject was held out.
+    """The run in which a subject was held out; ``BadUse`` if none or several match.
 
     Parameters
     ----------
@@ -114,13 +117,6 @@ def find(
         The beginning of the run's identity, if the method is not sufficient.
     cohort : path-like or Cohort, optional
         The cohort, if it has been moved since the run.
-
-    Raises
-    ------
-    BadUse
-        If no run or several runs match.
-    BadData
-        If there is no finished run, or the cohort is not that of the run.
     """
     if method is not None and JOIN in method:
         raise BadUse(
@@ -146,7 +142,8 @@ def find(
         chosen = [pair for pair in chosen if pair[1]["settings"]["method"] == method]
     identity, metadata = _only(chosen, subject)
     others = [_title(other) for name, other in chosen if name != identity]
-    opened = subset(_cohort(metadata, cohort, store.root), metadata.get("kept") or {})  # the windows of the run
+    found = cohort_of(metadata["cohort"], store.root, cohort)
+    opened = subset(found, metadata.get("kept") or {})  # the windows of the run
     record = opened.records[subject]
     recordings = list(zip(record.recordings, record.recording_windows, strict=True))
     person = Person(subject, opened.windows(subject), opened.window_starts(subject), recordings, record.label)
@@ -180,41 +177,42 @@ def _part(metadata: Metadata) -> str:
     return str((metadata["split"] or {}).get("part", ""))
 
 
-def _cohort(metadata: Metadata, given: str | Path | Cohort | None, root: Path) -> Cohort:
-    where = metadata["cohort"]["path"]
+def cohort_of(recorded: Mapping[str, Any], root: Path, given: str | Path | Cohort | None = None) -> Cohort:
+    """The cohort that runs in ``root`` recorded in run.json, or the one given; refused if it is another."""
+    where = recorded["path"]
     place = given if given is not None else cohort_place(where, root)
     if place is None:
-        lost = f"the cohort is no longer at {where}" if where else "the cohort was in memory only"
-        raise BadUse(f"{lost}; state where it is, --cohort FOLDER")
+        lost = f"{where} is no longer at its recorded path" if where else "was in memory only and is not stored"
+        raise BadUse(f"the cohort {lost} (state where it is: --cohort FOLDER)")
     cohort = place if isinstance(place, Cohort) else Cohort.open(place)
-    if cohort.hash != metadata["cohort"]["hash"]:
-        raise BadData(f"{cohort.path or 'the cohort'}: is not the cohort of this run, or has changed since")
+    if cohort.hash != recorded["hash"]:
+        raise BadData(f"the cohort {cohort.path or ''} has changed since the runs (the right one: --cohort FOLDER)")
     return cohort
 
 
-def _spaced(n: int, most: int = MOST_WINDOWS) -> Any:
+def cohort_place(recorded: str, root: Path) -> Path | None:
+    """The folder of a cohort by the path that was given to the run, absolute or relative; None if it is not there.
+
+    It is also found next to the folder of runs, or next to its parent, if both were moved together.
+    """
+    if not recorded:
+        return None
+    beside = [folder / part for folder in root.absolute().parents[:2] for part in (recorded, Path(recorded).name)]
+    return next((place for place in (Path(recorded), *beside) if place.is_dir()), None)
+
+
+def spaced(n: int, most: int = MOST_WINDOWS) -> Any:
+    """Indices of windows evenly over all n."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
 
 
 def observed_frequency(predictions: pd.DataFrame, subject: str, class_name: str, p: float) -> str:
-    """Frequency of a class among held-out subjects with a similar predicted probability, as a sentence.
-
-    Parameters
-    ----------
-    predictions : DataFrame
-        Held-out predictions: subject, label, p_<class>….
-    subject : str
-        Excluded from the count.
-    class_name, p
-        The class and its predicted probability.
-    """
+    """Frequency of a class among other held-out subjects with a similar predicted probability, as a sentence."""
     low, high = max(0.0, p - NEAR), min(1.0, p + NEAR)
     others = predictions[predictions["subject"] != subject]
     labels = others.loc[others[f"p_{class_name}"].between(low, high), "label"]
-    whose = f"other held-out subjects with a predicted probability of {class_name} between {low:.0%} and {high:.0%}"
-    if len(labels) < FEW:
-        return f"Only {len(labels)} {whose}: too few for an observed frequency."
-    return f"Observed frequency of {class_name} among {len(labels)} {whose}: {(labels == class_name).mean():.0%}."
+    share = (labels == class_name).mean() if len(labels) >= FEW else None
+    return macro(TEXTS, "observed_frequency")(class_name, len(labels), share, low, high)
 
 
 def reliability_warnings(predictions: pd.DataFrame) -> list[str]:
@@ -223,13 +221,8 @@ def reliability_warnings(predictions: pd.DataFrame) -> list[str]:
 
     low, high = accuracy_interval(predictions)
     level, _, _ = chance(predictions["label"].tolist())
-    if low > level:
-        return []
-    return [
-        f"This method is not better than chance: {accuracy(predictions):.0%} of "
-        f"{predictions['subject'].nunique()} held-out subjects correctly classified (95 % {low:.0%} to {high:.0%}); "
-        f"chance level {level:.0%}. An explanation of its predictions explains little."
-    ]
+    n = predictions["subject"].nunique()
+    return [] if low > level else [macro(TEXTS, "not_better_than_chance")(accuracy(predictions), n, low, high, level)]
 
 
 @dataclass(frozen=True)
@@ -257,36 +250,30 @@ class BandShares:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def band_shares(bag: Any, sfreq: float, bands: Sequence[Band]) -> Floats:
-    """Relative band power of a subject in percent, shape (B,), over up to ``MOST_WINDOWS`` windows (n, C, T) in µV."""
-    windows = np.asarray(bag[_spaced(len(bag))])
-    shares: Floats = 100 * window_band_power(windows, sfreq, bands).mean(axis=(0, 1))
+def reference_of(settings: Settings) -> str:
+    """The reference in which a model sees the EEG: ``average`` or ``recorded``."""
+    return "average" if settings.reference_free else "recorded"
+
+
+def band_shares(
+    bag: Any, sfreq: float, bands: Iterable[Band], reference: str = "recorded", most: int = MOST_WINDOWS
+) -> Floats:
+    """Relative band power of a subject in percent, shape (C, B), over up to ``most`` windows (n, C, T) in µV."""
+    windows = rereferenced(np.asarray(bag[spaced(len(bag), most)]), reference)
+    shares: Floats = 100 * window_band_power(windows, sfreq, bands).mean(axis=0)
     return shares
 
 
-def compare_bands(cohort: Cohort, subjects: Sequence[str], bag: Any) -> BandShares:
+def compare_bands(cohort: Cohort, subjects: Sequence[str], bag: Any, reference: str = "recorded") -> BandShares:
     """Relative band power of one subject's windows and of some subjects of a cohort, by class."""
     held, _ = some_bands(CLINICAL_BANDS, cohort.signal)
-    bands, sfreq = tuple(held.values()), cohort.sfreq
+
+    def shares(windows: Any) -> Floats:
+        mean: Floats = band_shares(windows, cohort.sfreq, held.values(), reference).mean(axis=0)
+        return mean
+
     rows: dict[str, list[Floats]] = {name: [] for name in cohort.classes}
     for subject in subjects:
-        rows[cohort.records[subject].label].append(band_shares(cohort.windows(subject), sfreq, bands))
+        rows[cohort.records[subject].label].append(shares(cohort.windows(subject)))
     names = [f"{name} {band_name(band)}" for name, band in held.items()]
-    by_class = {name: np.array(own) for name, own in rows.items() if own}
-    return BandShares(names, band_shares(bag, sfreq, bands), by_class)
-
-
-def cohort_place(recorded: str, root: Path) -> Path | None:
-    """The folder of a run's cohort, or None if it is not found; its hash tells whether it is the right one.
-
-    Parameters
-    ----------
-    recorded : str
-        The path given to the run: absolute, or relative to the working directory at that time.
-    root : Path
-        The folder of runs. The cohort is also found next to it, or next to its parent, if both were moved together.
-    """
-    if not recorded:
-        return None
-    beside = [folder / part for folder in root.absolute().parents[:2] for part in (recorded, Path(recorded).name)]
-    return next((place for place in (Path(recorded), *beside) if place.is_dir()), None)
+    return BandShares(names, shares(bag), {name: np.array(own) for name, own in rows.items() if own})

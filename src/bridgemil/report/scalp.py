@@ -10,8 +10,8 @@ import base64
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,9 @@ Floats = NDArray[np.float64]
 
 
 def haufe(features: Floats, weights: Floats) -> Floats:
-    """The pattern of linear weights: Cov(features) w / var(score), without computing the covariance matrix.
+    """The pattern of linear weights (F,): Cov(features) w / var(score), without computing the covariance matrix.
 
-    Parameters
-    ----------
-    features : ndarray of shape (m, F)
-        Of subjects or windows.
-    weights : ndarray of shape (F,)
-
-    Returns
-    -------
-    ndarray of shape (F,)
-        Change of each feature per unit of the score; zero if the score does not vary.
+    The change of each of the features (m, F) per unit of the score; zero if the score does not vary.
     """
     centred = features - features.mean(axis=0)
     score = centred @ weights
@@ -89,31 +80,20 @@ def electrode_table(pairs: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     keys = ["class", "band", "electrode"]
-    diagonal = pairs["first"] == pairs["second"]
-    kinds = {
-        "own": pairs[(pairs["kind"] == "covariance") & diagonal],
-        "power": pairs[pairs["kind"] == "power"],
-    }
+    covariance, diagonal = pairs["kind"] == "covariance", pairs["first"] == pairs["second"]
+    single, across = pairs.rename(columns={"first": "electrode"}), pairs[covariance & ~diagonal]
+    sides = pd.concat([across.assign(electrode=across[side]) for side in ("first", "second")])
     columns = {
-        name: rows.rename(columns={"first": "electrode"}).set_index(keys)["pattern"]
-        for name, rows in kinds.items()
-        if len(rows)
+        "own": single[covariance & diagonal].set_index(keys)["pattern"],
+        "coupling": sides.assign(pattern=sides["pattern"].abs()).groupby(keys)["pattern"].sum(),
+        "power": single[pairs["kind"] == "power"].set_index(keys)["pattern"],
     }
-    across = pairs[(pairs["kind"] == "covariance") & ~diagonal]
-    if len(across):
-        sides = [across.rename(columns={side: "electrode"})[[*keys, "pattern"]] for side in ("first", "second")]
-        columns["coupling"] = pd.concat(sides).assign(pattern=lambda t: t["pattern"].abs()).groupby(keys)[
-            "pattern"
-        ].sum()  # fmt: skip
-    table = pd.concat(columns, axis=1)
-    order = pairs[["class", "band", "first"]].drop_duplicates().itertuples(index=False)
-    wanted = pd.MultiIndex.from_tuples(list(order), names=keys)
-    columns_in_order = [name for name in ("own", "coupling", "power") if name in table]
-    return table.reindex(wanted)[columns_in_order].reset_index()
+    table = pd.concat({name: values for name, values in columns.items() if len(values)}, axis=1)
+    rows = single[keys].drop_duplicates(ignore_index=True)
+    return rows.merge(table, how="left", left_on=keys, right_index=True)
 
 
-@dataclass(frozen=True)
-class ScalpMap:
+class ScalpMap(NamedTuple):
     """One map: a band, its picture (a PNG as a data address; None without known electrodes) and its values."""
 
     band: str
@@ -127,9 +107,8 @@ class ScalpMap:
         return ", ".join(f"{name} {self.values[name]:+.3g}" for name in names)
 
 
-@dataclass(frozen=True)
-class MapRow:
-    """The maps of one quantity over all bands, on one scale."""
+class MapRow(NamedTuple):
+    """The maps of one quantity over all bands."""
 
     quantity: str  # own, coupling or power; share for the subject's own relative band power
     limit: float  # the scale ends here (and at its negative, or at zero for ``coupling``); of ``share``, of all maps
@@ -142,56 +121,43 @@ class MapRow:
 
 
 def scalp_maps(electrodes: pd.DataFrame, class_name: str) -> tuple[list[MapRow], list[str]]:
-    """Maps of one class's patterns, and the electrodes whose place is not known (they are in no map).
+    """Maps of one class's patterns (``electrode_table``), and the electrodes whose place is not known.
 
     Fewer than ``FEWEST`` known places make no map: pictures are then None, and values are to be shown as bars.
-
-    Parameters
-    ----------
-    electrodes
-        From ``electrode_table``.
-    class_name
-        Whose patterns.
     """
     table = electrodes[electrodes["class"] == class_name]
-    names = list(dict.fromkeys(table["electrode"]))
-    info, known = _places(names)
+    names, bands = (list(dict.fromkeys(table[column])) for column in ("electrode", "band"))
     rows = []
     for quantity in ("own", "coupling", "power"):
         if quantity in table:
-            limit = float(np.abs(table[quantity]).max()) or 1.0
-            maps = []
-            for band in dict.fromkeys(table["band"]):
-                values = dict(table[table["band"] == band].set_index("electrode")[quantity].items())
-                shown = np.array([values[name] for name in known])
-                ends = (0.0 if quantity == "coupling" else -limit, limit)
-                picture = _picture(shown, info, ends) if len(known) >= FEWEST else None
-                maps.append(ScalpMap(band, picture, {str(name): float(value) for name, value in values.items()}))
-            rows.append(MapRow(quantity, limit, maps))
+            wide = table.pivot(index="electrode", columns="band", values=quantity).loc[names, bands]
+            limit = float(np.abs(wide.to_numpy()).max()) or 1.0
+            ends = (0.0 if quantity == "coupling" else -limit, limit)
+            rows.append(MapRow(quantity, limit, _maps(wide, ends)))
+    _, known = _places(tuple(names))
     return rows, [name for name in names if name not in known]
 
 
 def power_maps(shares: pd.DataFrame) -> MapRow:
-    """Maps of a subject's own relative band power; each map has its own colour scale, from its lowest to its highest.
+    """Maps of a subject's own relative band power in percent (electrodes x bands), each on its own scale."""
+    return MapRow("share", float(shares.to_numpy().max()), _maps(shares))
 
-    Parameters
-    ----------
-    shares : DataFrame
-        One row per electrode, one column per band, in percent.
-    """
-    info, known = _places([str(name) for name in shares.index])
+
+def _maps(wide: pd.DataFrame, ends: tuple[float, float] | None = None) -> list[ScalpMap]:
+    """A map for each column of a table with one row per electrode; by default from its lowest to its highest value."""
+    info, known = _places(tuple(map(str, wide.index)))
     maps = []
-    for band in shares:
-        values = {str(name): float(value) for name, value in shares[band].items()}
-        shown = np.array([values[name] for name in known])
-        drawn = len(known) >= FEWEST and float(np.ptp(shown)) > 0
-        picture = _picture(shown, info, (shown.min(), shown.max()), signed=False) if drawn else None
-        maps.append(ScalpMap(str(band), picture, values))
-    return MapRow("share", float(shares.to_numpy().max()), maps)
+    for band, values in wide.items():
+        shown = values[known].to_numpy(dtype=float)
+        low, high = ends or (shown.min(initial=np.inf), shown.max(initial=-np.inf))
+        picture = _picture(shown, info, low, high) if known and low < high else None
+        maps.append(ScalpMap(str(band), picture, {str(name): float(value) for name, value in values.items()}))
+    return maps
 
 
-def _places(names: Sequence[str]) -> tuple[Any, list[str]]:
-    """MNE's description of the electrodes whose place is known by their 10-05 name, and those names."""
+@cache
+def _places(names: tuple[str, ...]) -> tuple[Any, list[str]]:
+    """MNE's description of the electrodes with a known place (by their 10-05 name), and those names; none if few."""
     import mne
 
     from bridgemil.cohort.channels import electrode, template
@@ -206,7 +172,7 @@ def _places(names: Sequence[str]) -> tuple[Any, list[str]]:
     return info, list(places)
 
 
-def _picture(values: Floats, info: Any, ends: tuple[float, float], signed: bool | None = None) -> str:
+def _picture(values: Floats, info: Any, low: float, high: float) -> str:
     """One map as a small PNG that suits a light and a dark page: no text, transparent around the head."""
     import matplotlib
 
@@ -215,13 +181,12 @@ def _picture(values: Floats, info: Any, ends: tuple[float, float], signed: bool 
     from mne.viz import plot_topomap
     from PIL import Image
 
-    colours = "RdBu_r" if (ends[0] < 0 if signed is None else signed) else "viridis"
     figure = plt.figure(figsize=(1.6, 1.6), dpi=150)
     try:
         axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
         plot_topomap(
-            values, info, axes=axes, show=False, contours=4, cmap=colours, vlim=ends, extrapolate="head",
-            sensors=False,
+            values, info, axes=axes, show=False, contours=4, cmap="RdBu_r" if low < 0 else "viridis", vlim=(low, high),
+            extrapolate="head", sensors=False,
         )  # fmt: skip
         for line in axes.lines:  # head, nose and ears
             line.set(color="#888", clip_on=False)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,15 +14,15 @@ from bridgemil.baselines import defaults
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import compare_splits
 from bridgemil.evaluation.statistics import COMPARED, Comparison, corrected, counted
-from bridgemil.report.benchmark import COMPARISON, Cell, Place, comparison_row, method_order
-from bridgemil.report.tables import VERDICT, Sheet, comparisons, facts, row_name
+from bridgemil.report.benchmark import Cell, Place, comparison_table, method_order
+from bridgemil.report.tables import VERDICT, Sheet, comparisons, facts
 from bridgemil.runs import merged, warning_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Pool = tuple[str, str, str]  # cohort, number of folds as text, how subjects were assigned to them
-SCORES = ("accuracy", "balanced_accuracy", "auroc")
+DIGITS = {"accuracy": 1, "balanced_accuracy": 3, "auroc": 3}  # of scores
 SPLITS = (
     "Mean ± standard deviation over splits (ddof 0); for each split, its mean over seeds. All splits hold the same "
     "subjects, assigned to folds with a new seed: ± is not a standard error."
@@ -51,6 +51,11 @@ class SplitRow:
         """Mean and standard deviation (ddof 0) over splits; for each split its mean over seeds."""
         values = [cell.row[score] for cell in self.cells.values()]
         return float(np.mean(values)), float(np.std(values))
+
+    def text(self, score: str, digits: int) -> str:
+        """``mean ± std``, without a spread over one split."""
+        mean, std = self.spread(score)
+        return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if len(self.cells) > 1 else "")
 
     def compare(self, other: SplitRow) -> Comparison | None:
         """This method minus another over the splits that both have; None if they share none or are the same."""
@@ -98,17 +103,17 @@ class OverSplits:
     @property
     def facts(self) -> list[str]:
         """What the means over splits are."""
-        return [SPLITS, *([] if self.is_even else [UNEVEN]), *facts([row.first for row in self.rows])]
+        return [SPLITS, *([] if self.is_even else [UNEVEN]), facts([row.first for row in self.rows])]
 
     def sheets(self) -> list[Sheet]:
         """Means and spread over splits, one table per section; then the differences to the baselines."""
         columns = ["method", "accuracy", "balanced", "AUROC", "splits", "seeds"]
         found = []
         for place, rows in self.sections.items():
-            lines = []
-            for row in rows:
-                means = [_spread(row, score, digits) for score, digits in zip(SCORES, (1, 3, 3), strict=True)]
-                lines.append([row_name(row.first), *means, str(len(row.cells)), row.seeds])
+            lines = [
+                [row.first.row_name, *(row.text(*score) for score in DIGITS.items()), str(len(row.cells)), row.seeds]
+                for row in rows
+            ]
             found.append(Sheet(f"{place.title}, over splits", columns, lines))
         if self.comparisons:
             sheet = comparisons(self.comparisons, "differences to the baselines, over splits")
@@ -118,11 +123,6 @@ class OverSplits:
 
 def _is_default_baseline(cell: Cell) -> bool:
     return cell.method in defaults() and not cell.changed and not cell.averaged
-
-
-def _spread(row: SplitRow, score: str, digits: int) -> str:
-    mean, std = row.spread(score)
-    return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if len(row.cells) > 1 else "")
 
 
 def over_splits(cells: Sequence[Cell]) -> tuple[list[OverSplits], list[str]]:
@@ -165,37 +165,24 @@ def split_table(tables: Sequence[OverSplits]) -> pd.DataFrame:
     """One row per cohort, backbone, recipe, budget and method: mean and spread over splits; accuracy in percent."""
     import pandas as pd
 
-    names = ["cohort", "folds", "method", "name", "backbone", "recipe", "budget", "seeds_averaged", "seeds", "splits"]
-    names += ["split_seeds", *(f"{score}{end}" for score in SCORES for end in ("", "_std"))]
+    names = ["cohort", "folds", "method", "name", "backbone", "recipe", "budget", "seeds_averaged", "seeds", "splits",
+             "split_seeds", *(f"{score}{end}" for score in DIGITS for end in ("", "_std")),
+             "warnings", "settings_hash", "cohort_hash"]  # fmt: skip
     rows = []
-    for table in tables:
-        for row in table.rows:
-            first, cells = row.first, row.cells.values()
-            place = first.place
-            values: list[Any] = [
-                *table.pool[:2], first.method, first.label, place.backbone or None, place.recipe or None,
-                place.budget or None, first.averaged > 0, row.seeds, len(cells),
-                " ".join(str(cell.split.split_seed or 0) for cell in cells),
-                *(value for score in SCORES for value in row.spread(score)),
-            ]  # fmt: skip
-            rows.append(
-                dict(zip(names, values, strict=True))
-                | {
-                    "warnings": warning_names(merged(*(cell.results.warnings for cell in cells))),
-                    "settings_hash": first.row["settings_hash"],
-                    "cohort_hash": first.source["hash"],
-                }
-            )
-    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=names)
+    for over, row in [(one, row) for one in tables for row in one.rows]:
+        first, cells, (_, _, *how) = row.first, row.cells.values(), row.first.place
+        rows.append([
+            *over.pool[:2], first.method, first.label, *(part or None for part in how), first.averaged > 0, row.seeds,
+            len(cells), " ".join(str(cell.split.split_seed or 0) for cell in cells),
+            *(value for score in DIGITS for value in row.spread(score)),
+            warning_names(merged(*(cell.results.warnings for cell in cells))), first.row["settings_hash"],
+            first.source["hash"],
+        ])  # fmt: skip
+    return pd.DataFrame(rows, columns=names)
 
 
 def split_pairs(tables: Sequence[OverSplits]) -> pd.DataFrame:
     """One row per method and baseline: the comparison over splits; differences in percentage points of accuracy."""
-    import pandas as pd
-
-    rows = [
-        {"cohort": table.pool[0], "folds": table.pool[1]} | comparison_row(comparison)
-        for table in tables
-        for comparison in table.comparisons
-    ]
-    return pd.DataFrame(rows, columns=["cohort", "folds", *COMPARISON])
+    names = ("cohort", "folds")
+    found = ((dict(zip(names, table.pool, strict=False)), c) for table in tables for c in table.comparisons)
+    return comparison_table(found, names)

@@ -1,21 +1,21 @@
-"""Tables of one split as rows of text, shared by the terminal, Markdown, LaTeX and the pages.
+"""Tables of results as rows of text, which the terminal, Markdown, LaTeX and the pages print.
 
 Scores, the layout of the paper's Table 1, comparisons and clinical metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bridgemil.errors import BadUse
-from bridgemil.evaluation.clinical import INTERVALS, TITLES, ClinicalOptions, PerClassMetrics, TwoClassMetrics
+from bridgemil.evaluation.clinical import INTERVALS, TITLES, PerClassMetrics, TwoClassMetrics
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.statistics import SCORE_INTERVALS, Comparison, points
-from bridgemil.report.benchmark import AVERAGED, BenchmarkReport, Cell, Place
+from bridgemil.report.benchmark import BenchmarkReport, Cell, Place
 
 Mark = Literal["best", "second"]
+Row = Mapping[str, Any]
 Block = Mapping[Place, Sequence[Cell]]  # the sections of a cohort and split
 INTERVAL = (
     f"{SCORE_INTERVALS} ±: standard deviation over seeds (ddof 0). Fold mean: mean over folds of the fold's accuracy, "
@@ -26,7 +26,7 @@ VERDICT = "Verdict by the Holm-corrected p: the first method is higher, lower, o
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table."""
+    """A table as it is printed."""
 
     title: str
     columns: Sequence[str]  # the first one names the rows
@@ -40,36 +40,27 @@ def ranks(cells: Sequence[Cell]) -> dict[int, Mark]:
     """Indices of the most accurate cell and the second; ties share a mark. Averaged seeds are not ranked."""
     values = {i: round(cell.row["accuracy"], 2) for i, cell in enumerate(cells) if not cell.averaged}
     order = sorted(set(values.values()), reverse=True)
-    marks: dict[float, Mark] = {}
-    if len(order) > 1:
-        marks[order[0]] = "best"
-    if len(order) > 2:
-        marks[order[1]] = "second"
+    names: tuple[Mark, ...] = ("best", "second")
+    marks = dict(zip(order[:-1], names, strict=False))  # the lowest has no mark
     return {i: marks[value] for i, value in values.items() if value in marks}
 
 
-def accuracy(cell: Cell, what: str = "accuracy") -> str:
-    """``mean ± std`` in percent, without spread for one seed. ``what``: ``accuracy`` or ``fold_mean``."""
-    row = cell.row
-    alone = cell.averaged or row["seeds"] == 1 or (cell.is_baseline and row["accuracy_std"] == 0)
-    return f"{row[what]:.2f}" + ("" if alone else f" ± {row[what + '_std']:.2f}")
+def accuracy(row: Row, what: str = "accuracy", digits: int = 2) -> str:
+    """``mean ± std`` in percent, without a spread that is not there. ``what``: ``accuracy`` or ``fold_mean``."""
+    std = row[f"{what}_std"]
+    alone = row["seeds"] == 1 or std is None or (row["budget"] is None and std == 0)
+    return f"{row[what]:.{digits}f}" + ("" if alone else f" ± {std:.{digits}f}")
 
 
-def row_name(cell: Cell) -> str:
-    """First column of a table: the method; indented for its averaged seeds."""
-    return f"  {AVERAGED[2:]}" if cell.averaged else cell.label
+def span(low: float, high: float, digits: int = 1) -> str:
+    """An interval."""
+    return f"{low:.{digits}f} - {high:.{digits}f}"
 
 
-def _interval(cell: Cell) -> str:
-    return f"{cell.row['ci95_low']:.1f} - {cell.row['ci95_high']:.1f}"
-
-
-def _published(cell: Cell) -> tuple[str, str]:
-    """The paper's number, and our fold mean minus it."""
-    if cell.published is None:
-        return "", ""
-    mean, std = cell.published
-    return f"{mean:.2f} ± {std:.2f}", f"{cell.row['fold_mean'] - mean:+.2f}"
+def score_texts(row: Row, *names: str, digits: int = 2) -> list[str]:
+    """Accuracy, its interval and its mean over folds in percent, then the named scores."""
+    means = [accuracy(row, digits=digits), span(row["ci95_low"], row["ci95_high"]), f"{row['fold_mean']:.{digits}f}"]
+    return [*means, *(f"{row[name]:.3f}" for name in names)]
 
 
 def every(block: Block) -> list[Cell]:
@@ -84,13 +75,10 @@ def scores(block: Block) -> list[Sheet]:
     columns = ["method", "accuracy", "95 %", "fold mean", "balanced", "AUROC", "seeds"]
     for place, cells in block.items():
         rows = [
-            [
-                row_name(cell), accuracy(cell), _interval(cell), f"{cell.row['fold_mean']:.2f}",
-                f"{cell.row['balanced_accuracy']:.3f}", f"{cell.row['auroc']:.3f}", str(cell.row["seeds"]),
-            ]
+            [cell.row_name, *score_texts(cell.row, "balanced_accuracy", "auroc"), str(cell.row["seeds"])]
             for cell in cells
-        ]  # fmt: skip
-        here: dict[tuple[int, int], Mark] = {(i, 1): marks[start + i] for i in range(len(cells)) if start + i in marks}
+        ]
+        here = {(i, 1): marks[start + i] for i in range(len(cells)) if start + i in marks}
         sheets.append(Sheet(place.title, columns, rows, here, after=_changes(cells)))
         start += len(cells)
     return sheets
@@ -99,9 +87,9 @@ def scores(block: Block) -> list[Sheet]:
 def left_out_groups(result: Results) -> Sheet:
     """Results of each group that was left out, with intervals over its subjects."""
 
-    def shown(row: Mapping[Hashable, Any], score: str, factor: float = 1.0, digits: int = 3) -> list[str]:
+    def shown(row: Mapping[Any, Any], score: str, factor: float = 1.0, digits: int = 3) -> list[str]:
         value, low, high = (factor * row[f"{score}{end}"] for end in ("", "_low", "_high"))
-        return ["", ""] if value != value else [f"{value:.{digits}f}", f"{low:.{digits}f} - {high:.{digits}f}"]
+        return ["", ""] if value != value else [f"{value:.{digits}f}", span(low, high, digits)]
 
     column = result.split.get("groups", "group")
     rows = [
@@ -113,14 +101,20 @@ def left_out_groups(result: Results) -> Sheet:
     return Sheet(f"{result.name}: each {column} tested by models of the others", columns, rows)
 
 
+def _published(cell: Cell) -> tuple[str, str]:
+    """The paper's number, and our fold mean minus it."""
+    if cell.published is None:
+        return "", ""
+    mean, std = cell.published
+    return f"{mean:.2f} ± {std:.2f}", f"{cell.row['fold_mean'] - mean:+.2f}"
+
+
 def with_published(block: Block) -> list[Sheet]:
     """Our numbers, the paper's and the difference: one table for each section that has numbers of the paper."""
     columns = ["method", "ours (fold mean)", "paper", "ours - paper"]
     return [
-        Sheet(
-            f"{place.title}, and the paper's", columns,
-            [[cell.label, accuracy(cell, "fold_mean"), *_published(cell)] for cell in known],
-        )
+        Sheet(f"{place.title}, and the paper's", columns,
+              [[cell.label, accuracy(cell.row, "fold_mean"), *_published(cell)] for cell in known])
         for place, cells in block.items()
         if (known := [cell for cell in cells if cell.published])
     ]  # fmt: skip
@@ -131,40 +125,35 @@ def table1(report: BenchmarkReport) -> list[Sheet]:
     names = list(dict.fromkeys(c.label for c in report.cells if not c.is_baseline and not c.averaged))
     sheets = []
     for (cohort, split), block in report.blocks().items():
-        rows, marks = list[list[str]](), dict[tuple[int, int], Mark]()
+        rows, marks, cells = list[list[str]](), dict[tuple[int, int], Mark](), every(block)
         for place, section in block.items():
-            cells = [cell for cell in section if not cell.averaged]
+            single = [cell for cell in section if not cell.averaged]
             if place.backbone:
-                marks |= {(len(rows), 1 + names.index(cells[i].label)): mark for i, mark in ranks(cells).items()}
-                rows += _table1_rows(place.title, cells, names)
-        baselines = [f"{cell.label} {accuracy(cell)}" for cell in every(block) if cell.is_baseline]
+                marks |= {(len(rows), 1 + names.index(single[i].label)): mark for i, mark in ranks(single).items()}
+                rows += _table1_rows(place.title, single, names)
+        baselines = [f"{cell.label} {accuracy(cell.row)}" for cell in cells if cell.is_baseline]
         before = [f"Baselines: {', '.join(baselines)}."] if baselines else []
-        after = [*facts(every(block)), INTERVAL, *caveats(every(block))]
+        after = [facts(cells), INTERVAL, *caveats(cells)]
         sheets.append(Sheet(f"{cohort}, {split}", ["backbone", *names], rows, marks, before, after))
     return sheets
 
 
 def _table1_rows(title: str, cells: Sequence[Cell], names: Sequence[str]) -> list[list[str]]:
     """Accuracies, their intervals, and where there are any the paper's numbers and the differences."""
-    rows = {title: {cell.label: accuracy(cell) for cell in cells}}
-    rows["95 %"] = {cell.label: _interval(cell) for cell in cells}
+    shown: dict[str, Callable[[Cell], str]] = {
+        title: lambda cell: accuracy(cell.row),
+        "95 %": lambda cell: span(cell.row["ci95_low"], cell.row["ci95_high"]),
+    }
     if any(cell.published for cell in cells):
-        rows["fold mean"] = {cell.label: accuracy(cell, "fold_mean") for cell in cells}
-        rows["paper"] = {cell.label: _published(cell)[0] for cell in cells}
-        rows["ours - paper"] = {cell.label: _published(cell)[1] for cell in cells}
-    return [[name, *(row.get(label, "") for label in names)] for name, row in rows.items()]
+        shown["fold mean"] = lambda cell: accuracy(cell.row, "fold_mean")
+        shown["paper"] = lambda cell: _published(cell)[0]
+        shown["ours - paper"] = lambda cell: _published(cell)[1]
+    by_name = {cell.label: cell for cell in cells}
+    return [[row, *(text(by_name[n]) if n in by_name else "" for n in names)] for row, text in shown.items()]
 
 
 def comparisons(compared: Sequence[Comparison], title: str) -> Sheet:
-    """One row per pair of methods.
-
-    Parameters
-    ----------
-    compared : sequence of Comparison
-        One family, Holm-corrected.
-    title : str
-        Of the table.
-    """
+    """One row per pair of methods of one family."""
     rows = [
         [
             f"{c.one} - {c.other}", points(c.difference), f"{points(c.low)} to {points(c.high)}", f"{c.p:.3f}",
@@ -176,13 +165,18 @@ def comparisons(compared: Sequence[Comparison], title: str) -> Sheet:
     return Sheet(title, ["pair", "points", "95 %", "p", "p, Holm", "splits", "verdict"], rows)
 
 
-def facts(cells: Sequence[Cell]) -> list[str]:
+def facts(cells: Sequence[Cell]) -> str:
     """Number of subjects and chance level of a cohort and split."""
     row = cells[0].row
-    return [
-        f"{row['n_subjects']} subjects, each held out once. Chance level (largest class): {row['chance']:.1f}; 95 % "
-        f"chance interval for n = {row['n_subjects']}: {row['chance95_low']:.1f} to {row['chance95_high']:.1f}."
-    ]
+    return f"{row['n_subjects']} subjects, each held out once. {chance_level(row)}"
+
+
+def chance_level(row: Row) -> str:
+    """Chance level and chance interval, in percent."""
+    return (
+        f"Chance level (largest class): {row['chance']:.1f} %; 95 % chance interval for n = {row['n_subjects']}: "
+        f"{row['chance95_low']:.1f} to {row['chance95_high']:.1f} %."
+    )
 
 
 def _changes(cells: Sequence[Cell]) -> list[str]:
@@ -200,54 +194,11 @@ def _changes(cells: Sequence[Cell]) -> list[str]:
 def caveats(cells: Sequence[Cell]) -> list[str]:
     """Differences from the paper's setting, where its numbers are shown."""
     published = [cell for cell in cells if cell.published]
-    if not published:
-        return []
     reasons = sorted({reason for cell in published for reason in cell.caveats})
-    if not reasons:
-        return [
-            "As in the paper, as far as is known: data set, preparation, subjects, budget, settings, seeds and folds. "
-            "Its split is not known."
-        ]
-    return [f"NOT the paper's setting ({'; '.join(reasons)}): the difference is not evidence about replication."]
-
-
-def with_clinical_options(report: BenchmarkReport, options: ClinicalOptions) -> None:
-    """Apply the user's options to every experiment of a report, in place.
-
-    Cohorts of more than two classes have no options; a cohort without the named positive class keeps its default, and
-    a remark says so.
-
-    Parameters
-    ----------
-    report : BenchmarkReport
-        Its cells are replaced.
-    options : ClinicalOptions
-        Positive class, operating point and prevalence.
-
-    Raises
-    ------
-    BadUse
-        If the options apply to no cohort.
-    """
-    if options == ClinicalOptions():
-        return
-    chosen: dict[str, ClinicalOptions] = {}
-    for cell in report.cells:
-        classes = cell.results.classes
-        if len(classes) == 2 and cell.cohort not in chosen:
-            there = options.positive is None or options.positive in classes
-            chosen[cell.cohort] = options if there else replace(options, positive=None)
-            if not there:
-                report.remarks.append(f"{cell.cohort} has no class {options.positive}: its default positive class")
-    if not chosen or all(used.positive != options.positive for used in chosen.values()):
-        classes = sorted({name for cell in report.cells for name in cell.results.classes})
-        raise BadUse(
-            "--positive, --operating-point and --prevalence are for two classes, one of them the positive one; the "
-            f"classes of these runs are {', '.join(classes)}"
-        )
-    for i, cell in enumerate(report.cells):
-        if cell.cohort in chosen:
-            report.cells[i] = replace(cell, results=replace(cell.results, clinical_options=chosen[cell.cohort]))
+    if reasons:
+        return [f"NOT the paper's setting ({'; '.join(reasons)}): the difference is not evidence about replication."]
+    same = "data set, preparation, subjects, budget, settings, seeds and folds. Its split is not known."
+    return [f"As in the paper, as far as is known: {same}"] if published else []
 
 
 def block_clinical(block: Block) -> list[Sheet]:
@@ -265,10 +216,7 @@ def block_clinical(block: Block) -> list[Sheet]:
 def clinical(named: Sequence[tuple[str, Results]]) -> list[Sheet]:
     """Sensitivity, specificity and predictive values with intervals, in percent.
 
-    Parameters
-    ----------
-    named : sequence of (str, Results)
-        Labels and results on one cohort and split, with the same clinical options.
+    ``named`` are labels and results on one cohort and split, with the same clinical options.
     """
     found = [(label, results.clinical) for label, results in named]
     two = [(label, metrics) for label, metrics in found if isinstance(metrics, TwoClassMetrics)]

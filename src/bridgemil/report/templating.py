@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil import methods
-from bridgemil.errors import BridgeMILError
-from bridgemil.evaluation.statistics import p_text, points
+from bridgemil.errors import BridgeMILError, plain
+from bridgemil.evaluation.statistics import counted, p_text, points
 from bridgemil.registry import class_colour
-from bridgemil.report.markdown import md_sheet, md_table, md_text, md_warnings
 from bridgemil.runs import TITLE, warning_text
 from bridgemil.storage.files import write_text
 
@@ -32,20 +31,30 @@ def asset(name: str) -> str:
     return files("bridgemil.report").joinpath("templates", name).read_text("utf-8")
 
 
+def md_text(text: str) -> str:
+    """Plain text with Markdown's characters escaped, on one line; an underscore within a word means nothing there."""
+    indent = "&emsp;" if text.startswith("  ") else ""
+    return indent + re.sub(r"[\\`*\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", " ".join(text.split()))
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
+    from rich.markup import escape
 
     environment = Environment(
         autoescape=select_autoescape(["html.j2"], default=False, default_for_string=False),
         loader=FunctionLoader(asset), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         extensions=["jinja2.ext.do"],
+        finalize=lambda value: plain(value) if type(value) is str else value,  # names come from files
     )  # fmt: skip
-    environment.globals |= {"warnings_title": TITLE, "warning_text": warning_text}
-    environment.globals |= {"points": points, "p_text": p_text}
-    environment.globals |= {"colour_of": methods.entry, "class_colour": class_colour}
-    environment.filters |= {"md": md_text, "table": md_table, "sheet": md_sheet, "warnings": md_warnings}
+    environment.globals |= {
+        "warnings_title": TITLE, "warning_text": warning_text, "points": points, "p_text": p_text, "counted": counted,
+        "colour_of": methods.entry, "class_colour": class_colour,
+    }  # fmt: skip
+    environment.filters |= {"md": md_text, "markup": escape}
     environment.filters["sentence"] = lambda words: f"{words[:1].upper()}{words[1:]}."
+    environment.filters |= {name: macro("parts.md.j2", name) for name in ("table", "sheet", "warnings")}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return environment
 
@@ -67,63 +76,33 @@ def page(template: str, *, scripts: tuple[str, ...] = ("page.js",), **values: An
     from bridgemil import __version__
 
     shared: dict[str, Any] = {
-        "audit_warnings": (),
-        "css": Markup(asset("page.css")),
-        "js": Markup("\n".join(map(asset, scripts))),
-        "research": RESEARCH,
-        "version": __version__,
-    }
+        "audit_warnings": (), "css": Markup(asset("page.css")), "js": Markup("\n".join(map(asset, scripts))),
+        "research": RESEARCH, "version": __version__,
+    }  # fmt: skip
     return _environment().get_template(template).render(shared | values)
 
 
 def text(template: str, **values: Any) -> str:
-    """A plain-text template, filled in; several blank lines become one.
-
-    Parameters
-    ----------
-    template : str
-        A file of ``report/templates``.
-    values
-        What the template names.
-    """
+    """A plain-text template, filled in; several blank lines become one."""
     return re.sub(r"\n{3,}", "\n\n", _environment().get_template(template).render(values)).strip()
 
 
 def string(source: str, **values: Any) -> str:
-    """A template given as text (of a YAML file), filled in.
-
-    Parameters
-    ----------
-    source : str
-        The template.
-    values
-        What the template names.
-    """
+    """A template given as text (of a YAML file), filled in."""
     return _environment().from_string(source).render(values)
 
 
 def macro(template: str, name: str) -> Callable[..., str]:
-    """A macro of a template as a function that returns text.
+    """A macro of a template as a function that returns text."""
 
-    Parameters
-    ----------
-    template, name : str
-        A file of ``report/templates`` and a macro in it.
-    """
-    found: Callable[..., str] = getattr(_environment().get_template(template).module, name)
-    return lambda *values, **more: str(found(*values, **more)).strip()
+    def filled(*values: Any, **more: Any) -> str:
+        return str(getattr(_environment().get_template(template).module, name)(*values, **more)).strip()
+
+    return filled
 
 
 def write(path: str | Path, content: str) -> None:
-    """Write a page, complete or not at all; its folder is created if it does not exist.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    content : str
-        From ``page`` or ``text``.
-    """
+    """Write a page, complete or not at all; its folder is created if it does not exist."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

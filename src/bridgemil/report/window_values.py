@@ -28,33 +28,17 @@ Weights = list[tuple[slice, Floats]]
 
 @dataclass(frozen=True)
 class WindowValues:
-    """A model applied to n windows of one subject; K classes, F features.
+    """A model applied to n windows of one subject; K classes, F features."""
 
-    Parameters
-    ----------
-    probabilities : callable
-        Indices of windows to class probabilities (K,) computed from these windows alone.
-    gates : ndarray of shape (n,), optional
-        Attention weights.
-    contributions : ndarray of shape (n, K), optional
-        They sum to the logits (with several classifiers, to the mean of their logits).
-    window_probabilities : ndarray of shape (n, K), optional
-        Of a window classifier.
-    features : ndarray of shape (n, F), optional
-        Where features have names; shared by all models with the same features, so never changed.
-    names : sequence of Feature
-        Of the features.
-    weights : callable
-        Returns the parts of the features that one classifier uses, each with its weights (K, size of the part) on the
-        logit of a class minus the mean of the others'.
-    """
-
-    probabilities: Callable[[Index], Floats]
-    gates: Floats | None = None
-    contributions: Floats | None = None
-    window_probabilities: Floats | None = None
+    probabilities: Callable[[Index], Floats]  # indices of windows -> (K,), computed from these windows alone
+    gates: Floats | None = None  # attention weights, (n,)
+    contributions: Floats | None = None  # (n, K), sum to the logits (with several classifiers, to the mean of theirs)
+    window_probabilities: Floats | None = None  # of a window classifier, (n, K)
+    # (n, F), where features have names; shared by all models with the same features, so never changed
     features: NDArray[np.floating[Any]] | None = None
-    names: Sequence[Feature] = ()
+    names: Sequence[Feature] = ()  # of the features
+    # The parts of the features that one classifier uses, each with its weights (K, size of the part) on the logit of a
+    # class minus the mean of the others'.
     weights: Callable[[], Weights] = list
 
     def predicted(self, p: Floats) -> int:
@@ -83,14 +67,9 @@ def against_others(values: Floats) -> Floats:
 
 
 def read(model: Model, bag: Bag) -> WindowValues:
-    """Apply a model to the windows of a subject; they are encoded once.
+    """Apply a network or baseline to the windows of a subject (n, C, T) in microvolts; they are encoded once.
 
-    Parameters
-    ----------
-    model : NetworkModel or BaselineModel
-        The model.
-    bag : ndarray of shape (n_windows, C, n_times) or LazyBag
-        In microvolts. Models that are given one ``LazyBag`` share the features of a front end.
+    Models that are given one ``LazyBag`` share the features of a front end.
     """
     model.check(bag)
     if isinstance(model, NetworkModel):

@@ -12,19 +12,9 @@ from typing import Any
 from bridgemil import methods
 from bridgemil.errors import one_of
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.statistics import corrected
+from bridgemil.report.figures import canvas, chance_line, interval_rows
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import (
-    Findings,
-    canvas,
-    chance_line,
-    compared,
-    comparison_columns,
-    interval_rows,
-    paper_columns,
-    prose,
-    score,
-)
+from bridgemil.studies.findings import Findings, compared, comparison_columns, family, paper_columns, prose, score
 
 WHOLE = "bridgemil"
 
@@ -43,21 +33,18 @@ def perform(context: StudyContext) -> Findings:
         for name in variants
         for split in context.splits(cohort)
     )
-    rows: list[dict[str, Any]] = []
-    sentences = []
+    rows, sentences = list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
-        whole = found[cohort.hash, WHOLE]
-        comparisons = corrected([compared(found[cohort.hash, name], whole) for name in variants[1:]])
-        against = dict(zip(variants[1:], comparisons, strict=True))
-        published = context.published(cohort, "ablation")
+        title, published = context.name(cohort), context.published(cohort, "ablation")
+        results = {name: found[cohort.hash, name] for name in variants}
+        against = family({name: compared(results[name], results[WHOLE]) for name in variants[1:]})
         rows += [
-            {"cohort": context.name(cohort), "variant": name, **score(found[cohort.hash, name])}
-            | comparison_columns(against.get(name))
-            | paper_columns(published.get(name, ()))
+            {"cohort": title, "variant": name, **score(results[name]), **comparison_columns(against.get(name)),
+             **paper_columns(published.get(name, ()))}
             for name in variants
-        ]
+        ]  # fmt: skip
         sentences += [
-            f"{context.name(cohort)}, {name} ({methods.ABLATIONS[name].description}): {comparison.corrected_sentence}"
+            f"{title}, {name} ({methods.ABLATIONS[name].description}): {comparison.corrected_sentence}"
             for name, comparison in against.items()
         ]
     return Findings(
@@ -74,12 +61,12 @@ def _figure(context: StudyContext, rows: Sequence[dict[str, Any]], n_variants: i
         mine = [row for row in rows if row["cohort"] == context.name(cohort)]
         names = [row["variant"] for row in mine]
         left, right = axes[2 * i : 2 * i + 2]
-        interval_rows(left, mine, ("accuracy", "ci95_low", "ci95_high"), names)
+        interval_rows(left, mine, names)
         chance_line(left, 100 * metrics.chance(cohort.labels)[0], vertical=True, named=True)
         left.set_xlabel("accuracy of held-out subjects (%), 95 % over subjects")
         left.set_title(f"{context.name(cohort)}: {context.setup}", fontsize=10, loc="left")
         right.axvline(0, color="0.3", linewidth=1)
-        interval_rows(right, mine, ("gain", "gain95_low", "gain95_high"), names)
+        interval_rows(right, mine, names, ("gain", "gain95_low", "gain95_high"))
         right.set_yticklabels([])
         right.set_xlabel(f"difference to {WHOLE} in points, paired, 95 % over subjects")
     return figure

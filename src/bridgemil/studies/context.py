@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, TypeVar
 
 from bridgemil import backbones, methods
 from bridgemil.audit import guard
@@ -19,25 +16,17 @@ from bridgemil.cohort.sources import changed_from_preset
 from bridgemil.engine.benchmark import benchmark
 from bridgemil.engine.execute import Where
 from bridgemil.engine.plan import Experiment, Plan
-from bridgemil.errors import BadData, BadUse, plain
-from bridgemil.evaluation.metrics import bootstrap
+from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import GROUPED, Results, subbag_pairs
 from bridgemil.evaluation.statistics import COMPARED
 from bridgemil.report.benchmark import paper
 from bridgemil.runs import AuditWarning, RunStore, merged
-from bridgemil.storage.artifact import file_checksum
+from bridgemil.studies.evidence import Evidence, evidence_found, known_evidence
 from bridgemil.studies.findings import Findings, prose
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 TESTS = f"{COMPARED} p_holm: Holm-corrected for the comparisons on the cohort; significant where below .05."
-# What ranks the windows of a subject of class c.
-ATTENTION, CONTRIBUTION, VOTE = "attention weights", "contributions to the diagnosis", "agreement with the diagnosis"
-
 Key = TypeVar("Key")
-Evidence = Mapping[str, NDArray[np.bool_]]  # by patient: which of all its windows hold evidence
 
 
 @dataclass(frozen=True)
@@ -241,80 +230,8 @@ class StudyContext:
     @cached_property
     def evidence(self) -> Evidence:
         """By patient: which windows hold evidence, where ``truth`` is given; {} elsewhere."""
-        from bridgemil.cohort.synthetic import has_evidence_windows, patients, true_evidence
-
         if self.truth is None:
             return {}
         if len(self.cohorts) > 1:
             raise BadUse("--truth is of one cohort; study the others without it")
-        cohort = self.cohorts[0]
-        if cohort.n_times != cohort.sfreq:
-            raise BadUse("--truth is known of windows of one second; prepare the cohort with --window 1")
-        try:
-            in_windows, ill = has_evidence_windows(self.truth), patients(self.truth)
-        except (OSError, LookupError, TypeError, ValueError) as error:
-            message = plain(str(error))
-            raise BadUse(f"--truth {self.truth}: is no folder that `bridgemil synth` wrote ({message})") from None
-        if not cohort.metadata["files"]:
-            raise BadUse("--truth needs a cohort that was prepared from the folder's recordings, not from arrays")
-        for file in cohort.metadata["files"]:
-            path = self.truth / file["file"]
-            if not path.is_file() or path.stat().st_size != file["bytes"] or file_checksum(path) != file["sha256"]:
-                raise BadUse(
-                    f"--truth {self.truth}: {cohort.path} was not made of its recordings ({file['file']} differs)"
-                )
-        if not in_windows:
-            raise BadUse(f"{self.truth}: its disease is a trait of the whole recording; no window holds more evidence")
-        try:
-            return {s: true_evidence(self.truth, s, cohort.window_starts(s)) for s in cohort.subjects if s in ill}
-        except (OSError, KeyError, ValueError) as error:
-            raise BadUse(f"--truth {self.truth}: does not hold the evidence of this cohort ({error})") from None
-
-
-def evidence_found(results: Sequence[Results], known: Evidence) -> list[dict[str, Any]]:
-    """AUROC and precision at k of windows with evidence: the mean over held-out patients who have both kinds.
-
-    k is the number of the patient's windows that hold evidence. One row for each score that ranks windows.
-
-    Parameters
-    ----------
-    results : sequence of Results
-        Of one method, on one or several splits.
-    known : mapping of str to array of bool (windows)
-        By patient, which of all its windows hold evidence.
-    """
-    from sklearn.metrics import roc_auc_score
-
-    values: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
-    for result in results:
-        labels = result.predictions.drop_duplicates("subject").set_index("subject")["label"]
-        for subject, rows in _by_subject(result.windows):
-            truth = known[subject][rows["window"].to_numpy()] if subject in known else np.zeros(0, dtype=bool)
-            if not 0 < truth.sum() < len(truth):
-                continue
-            label = labels[subject]
-            columns = {ATTENTION: "gate", CONTRIBUTION: f"contribution_{label}", VOTE: f"p_{label}"}
-            for kind, column in columns.items():
-                if column in rows and rows[column].notna().all():
-                    ranks = rows[column].to_numpy(dtype=np.float64)
-                    top = np.argsort(-ranks, kind="stable")[: int(truth.sum())]
-                    found = float(roc_auc_score(truth, ranks)), float(truth[top].mean()), float(truth.mean())
-                    values.setdefault(kind, {}).setdefault(subject, []).append(found)
-    table = []
-    for kind, patients in values.items():
-        auroc, precision, chance = np.array([np.mean(found, axis=0) for found in patients.values()]).T
-        low, high = bootstrap(auroc)
-        table.append({
-            "ranked_by": kind, "auroc": float(auroc.mean()), "auroc95_low": low, "auroc95_high": high,
-            "precision_at_k": float(precision.mean()), "precision_by_chance": float(chance.mean()),
-            "patients": len(auroc),
-        })  # fmt: skip
-    return table
-
-
-def _by_subject(windows: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
-    """The windows of each subject, seed and member of an ensemble."""
-    if windows.empty:
-        return []
-    keys = [name for name in ("subject", "seed", "member") if name in windows]
-    return [(str(key[0]), rows) for key, rows in windows.groupby(keys, sort=False)]
+        return known_evidence(self.truth, self.cohorts[0])

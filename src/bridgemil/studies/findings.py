@@ -1,21 +1,19 @@
-"""What a study found (sentences, tables, figures), and what studies share: scores of pooled results, and drawing."""
+"""What a study found (sentences, tables, figures); scores and comparisons of results over several seeds and splits."""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bridgemil import methods
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_splits
-from bridgemil.evaluation.statistics import Comparison
+from bridgemil.evaluation.statistics import Comparison, corrected
+from bridgemil.report.figures import drawn
 from bridgemil.report.tables import Sheet
 from bridgemil.report.templating import macro, text
 from bridgemil.runs import AuditWarning
@@ -23,12 +21,9 @@ from bridgemil.storage.files import new_file
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CHANCE = "chance level (largest class)"
-CLASS_MARKERS = "osD^vP"
-_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^"}
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ class Findings:
             for name, table in (*self.tables.items(), *self.data.items())
         }
         for name, figure in self.figures.items():
-            content |= {f"{name}.{ending}": _drawn(figure, ending) for ending in ("png", "svg")}
+            content |= {f"{name}.{ending}": drawn(figure, ending) for ending in ("png", "svg")}
         content["findings.md"] = self.markdown().encode()
         folder.mkdir(parents=True, exist_ok=True)
         listing = folder / ".written.json"
@@ -98,18 +93,15 @@ class Findings:
     @staticmethod
     def plain(table: pd.DataFrame) -> str:
         """A table for the terminal."""
-        shown = readable(table)
-        rows = [list(map(str, shown.columns)), *shown.to_numpy().tolist()]
+        sheet = readable("", table)
+        rows = [sheet.columns, *sheet.rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join(line.rstrip() for line in lines)
 
     def markdown(self) -> str:
         """As findings.md holds it."""
-        tables = []
-        for name, table in self.tables.items():
-            shown = readable(table)
-            tables.append(Sheet(name.replace("_", " "), list(shown.columns), shown.to_numpy().tolist()))
+        tables = [readable(name, table) for name, table in self.tables.items()]
         values = {"title": self.title, "warnings": self.warnings, "sentences": self.sentences, "notes": self.footnotes}
         return text("findings.md.j2", **values, tables=tables, figures=list(self.figures)) + "\n"
 
@@ -119,53 +111,32 @@ def prose(template: str, /, **values: Any) -> list[str]:
     return [line for line in macro("studies.txt.j2", template)(**values).splitlines() if line]
 
 
-def _drawn(figure: Figure, ending: str) -> bytes:
-    """The same figure gives the same bytes: no date, and names in the SVG that do not change."""
-    import matplotlib as mpl
-
-    stream = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "bridgemil"}):
-        figure.savefig(stream, format=ending, dpi=130, metadata={"Date": None} if ending == "svg" else None)
-    return stream.getvalue()
-
-
-def readable(table: pd.DataFrame) -> pd.DataFrame:
+def readable(name: str, table: pd.DataFrame) -> Sheet:
     """A table as text: a number with its interval in one cell; columns that do not vary are left out."""
-    import pandas as pd
-
     columns: dict[str, list[str]] = {}
-    for name in (name for name in table if not str(name).endswith(("95_low", "95_high"))):
-        bounds = [f"{'ci' if name == 'accuracy' else name}95_{end}" for end in ("low", "high")]
+    for column in (column for column in map(str, table) if not column.endswith(("95_low", "95_high"))):
+        bounds = [f"{'ci' if column == 'accuracy' else column}95_{end}" for end in ("low", "high")]
+        percent = column in ("accuracy", "gain")  # percent and points, whatever their size
         if bounds[0] in table:
-            form = _points if name in ("accuracy", "gain") else _cell_text  # percent and points, whatever their size
-            columns[f"{name} (95 %)"] = [
-                "" if value != value else f"{form(value)} ({form(low)} to {form(high)})"
-                for value, low, high in table[[name, *bounds]].itertuples(index=False)
+            columns[f"{column} (95 %)"] = [
+                "" if value != value else f"{_text(value, percent)} ({_text(low, percent)} to {_text(high, percent)})"
+                for value, low, high in table[[column, *bounds]].itertuples(index=False)
             ]
         else:
-            columns[str(name)] = [_cell_text(value) for value in table[name]]
-    for name in ("sd", "cohort", "runs_of_all_folds", "subjects"):
-        different = set(columns.get(name, ()))
-        if len(table) > 1 and len(different) == 1 and (name != "sd" or different == {"0.0"}):
-            del columns[name]
-    return pd.DataFrame(columns)
+            columns[column] = [_text(value) for value in table[column]]
+    for column in ("sd", "cohort", "runs_of_all_folds", "subjects"):
+        different = set(columns.get(column, ()))
+        if len(table) > 1 and len(different) == 1 and (column != "sd" or different == {"0.0"}):
+            del columns[column]
+    return Sheet(name.replace("_", " "), list(columns), list(zip(*columns.values(), strict=True)))
 
 
-def _points(value: float) -> str:
-    return f"{round(value, 1) + 0.0:.1f}"
-
-
-def _cell_text(value: Any) -> str:
-    if not isinstance(value, float):
-        return "" if value is None else str(value)
-    if value != value:
-        return ""
-    if abs(value) >= 1 or value == 0:
-        return f"{value:.1f}"
+def _text(value: Any, percent: bool = False) -> str:
+    if not isinstance(value, float) or value != value:
+        return "" if value is None or value != value else str(value)
+    if percent or abs(value) >= 1 or value == 0:
+        return f"{round(value, 1) + 0.0:.1f}"
     return f"{value:.3f}" if abs(value) >= 0.01 else f"{value:.1e}"
-
-
-# ------------------------------------------------------------------ scores of results pooled over seeds and splits
 
 
 def pooled(results: Sequence[Results]) -> pd.DataFrame:
@@ -205,6 +176,11 @@ def compared(one: Sequence[Results], other: Sequence[Results], names: tuple[str,
     return found if names is None else replace(found, one=names[0], other=names[1])
 
 
+def family(found: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
+    """The comparisons with their Holm-corrected p, all of them as one family; by the same keys."""
+    return dict(zip(found, corrected(list(found.values())), strict=True))
+
+
 def comparison_columns(c: Comparison | None) -> dict[str, Any]:
     """A comparison as columns of a table; differences in points."""
     if c is None:
@@ -223,96 +199,3 @@ def correctness(results: Sequence[Results]) -> pd.DataFrame:
     predictions = pooled(results)
     labels = predictions.groupby("subject")["label"].first()
     return labels.to_frame().assign(correct=metrics.correctness(predictions))
-
-
-def balanced_resamples(
-    correct: NDArray[np.float64], labels: Sequence[str], resamples: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Balanced accuracy, and that of subjects resampled with replacement within their class.
-
-    Parameters
-    ----------
-    correct : array (subjects, conditions)
-        Share of correct predictions, 0 to 1.
-    labels : sequence of str (subjects)
-        Their classes.
-    resamples : int
-        How many; the same subjects are drawn for every condition.
-
-    Returns
-    -------
-    observed : array (conditions)
-    resampled : array (resamples, conditions)
-    """
-    rng, names = np.random.default_rng(0), np.asarray(labels)
-    observed, drawn = [], []
-    for name in sorted(set(labels)):
-        mine = correct[names == name]
-        observed.append(mine.mean(axis=0))
-        counts = rng.multinomial(len(mine), np.full(len(mine), 1 / len(mine)), resamples)
-        drawn.append(counts @ mine / len(mine))
-    return np.mean(observed, axis=0), np.mean(drawn, axis=0)
-
-
-# ------------------------------------------------------------------ drawing
-
-
-def canvas(columns: int = 1, rows: int = 1, width: float = 5.0, height: float = 3.8) -> tuple[Figure, list[Axes]]:
-    """A figure outside pyplot, with its axes from left to right and top to bottom."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(axis="y", color="0.92", linewidth=0.8)
-        ax.set_axisbelow(True)
-    return figure, axes
-
-
-def look(method: str) -> dict[str, Any]:
-    """Colour and marker of a method, for matplotlib."""
-    style = methods.entry(method)
-    return {"color": style.colour, "marker": _MARKERS[style.marker]}
-
-
-def class_marker(number: int) -> str:
-    """The marker of a class, by its number in the cohort; its colour is ``registry.class_colour``."""
-    return CLASS_MARKERS[number % len(CLASS_MARKERS)]
-
-
-def interval_rows(ax: Axes, rows: Sequence[Mapping[str, Any]], keys: Sequence[str], names: Sequence[str]) -> None:
-    """Values with their 95 % intervals, one below the other, each in the colour of its method.
-
-    Parameters
-    ----------
-    ax : Axes
-        Where to draw.
-    rows : sequence of mapping
-        Rows of a table; one without the value is left out.
-    keys : sequence of str
-        The columns of the value and of both ends of its interval.
-    names : sequence of str
-        The method of each row.
-    """
-    for y, (row, name) in enumerate(zip(rows, names, strict=True)):
-        if keys[0] in row:
-            value, low, high = (row[key] for key in keys)
-            ax.plot([low, high], [y, y], color=look(name)["color"], linewidth=2)
-            ax.plot(value, y, markersize=7, linestyle="none", **look(name))
-    ax.set_yticks(range(len(rows)), names)
-    ax.grid(axis="y", visible=False)
-    ax.grid(axis="x", color="0.92", linewidth=0.8)
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-
-
-def chance_line(ax: Axes, level: float, *, vertical: bool = False, named: bool = False) -> None:
-    """The chance level in percent; ``named`` writes what it is next to it, for axes without a legend."""
-    draw = ax.axvline if vertical else ax.axhline
-    draw(level, color="0.45", linewidth=1, linestyle=":", label=CHANCE, zorder=1)
-    if named:
-        ax.annotate(
-            CHANCE, (level, 0) if vertical else (1, level), xytext=(3, 4) if vertical else (0, 2),
-            xycoords=("data", "axes fraction") if vertical else ("axes fraction", "data"), textcoords="offset points",
-            rotation=90 if vertical else 0, ha="left" if vertical else "right", va="bottom", fontsize=7, color="0.35",
-        )  # fmt: skip

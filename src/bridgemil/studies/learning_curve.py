@@ -18,10 +18,11 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadData, BadUse
-from bridgemil.evaluation.metrics import RESAMPLES as INTERVAL_RESAMPLES
+from bridgemil.evaluation.metrics import resampled_means
 from bridgemil.evaluation.results import Results
+from bridgemil.report.figures import canvas, intervals, look
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings, balanced_resamples, canvas, correctness, look, prose, score
+from bridgemil.studies.findings import Findings, correctness, prose, score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,16 +59,9 @@ class PowerLaws:
 
 
 def fit(n: Floats, scores: Floats, weights: Floats) -> PowerLaws:
-    """Fit a power law to each row by weighted least squares: exact in a and b, c from a grid.
+    """Fit a power law to each row of scores (rows, sizes) by weighted least squares: exact in a and b, c from a grid.
 
     All rows at once; ``scipy.optimize.curve_fit`` takes one at a time and can end in a local minimum of c.
-
-    Parameters
-    ----------
-    n, weights : array (sizes)
-        Training subjects, and weights of the squared errors.
-    scores : array (rows, sizes)
-        0 to 1.
     """
     share, largest = weights / weights.sum(), float(n.max())
     x = (n / largest) ** -RATES[:, None]  # rates x sizes
@@ -118,17 +112,10 @@ def _estimate(values: Floats) -> Estimate:
 
 
 def forecast(n: Floats, observed: Floats, resampled: Floats, weights: Floats) -> Forecast | None:
-    """Fit the curve to observed and resampled scores; None where too few sizes were tried.
+    """Fit the curve to observed (sizes) and resampled (resamples, sizes) scores; None where too few sizes were tried.
 
     It forecasts whether or not the rise is significant: a forecast of significant rises only is biased upwards. A curve
     that does not rise has a gain of zero.
-
-    Parameters
-    ----------
-    n, observed, weights : array (sizes)
-        Training subjects, observed scores, weights of the squared errors.
-    resampled : array (resamples, sizes)
-        Scores of resampled test subjects and training sets.
     """
     if len(n) < LEAST_SIZES:
         return None
@@ -139,18 +126,10 @@ def forecast(n: Floats, observed: Floats, resampled: Floats, weights: Floats) ->
 
 
 def with_draws(resampled: Floats, draws: Sequence[Floats], rng: np.random.Generator) -> Floats:
-    """Resampled scores with the variance between draws of training subjects.
+    """Resampled scores (resamples, sizes) with the variance between draws of training subjects.
 
-    The variance over draws, pooled over the sizes that have several, is added to each size as that of its mean.
-
-    Parameters
-    ----------
-    resampled : array (resamples, sizes)
-        Scores of resampled test subjects with the models as they are.
-    draws : sequence of arrays
-        The score of each draw of training subjects, by size.
-    rng : Generator
-        Of the noise.
+    The variance over draws, pooled over the sizes that have several, is added to each size as that of its mean;
+    ``draws`` are the scores of each draw, by size.
     """
     freedom = sum(len(values) - 1 for values in draws)
     if not freedom:
@@ -158,6 +137,16 @@ def with_draws(resampled: Floats, draws: Sequence[Floats], rng: np.random.Genera
     variance = sum(float(((values - values.mean()) ** 2).sum()) for values in draws) / freedom
     spread = np.sqrt(variance / np.array([len(values) for values in draws]))
     return np.asarray(resampled + rng.normal(size=resampled.shape) * spread)
+
+
+def balanced(correct: Floats, labels: Sequence[str], resamples: int) -> tuple[Floats, Floats]:
+    """Balanced accuracy (conditions), and that of subjects resampled within their class (resamples, conditions).
+
+    ``correct`` (subjects, conditions) are shares of correct predictions; every condition has the same resamples.
+    """
+    names = np.asarray(labels)
+    observed = np.mean([correct[names == name].mean(axis=0) for name in sorted(set(labels))], axis=0)
+    return np.asarray(observed), resampled_means(correct, labels, resamples)
 
 
 # ------------------------------------------------------------------ fewer training subjects
@@ -175,9 +164,7 @@ def drawn_order(subjects: Sequence[str], labels: Sequence[str], rng: np.random.G
         left = [name for name in classes if taken[name] < len(waiting[name])]
         few = [name for name in left if taken[name] < LEAST_OF_A_CLASS]
         # Webster's rule: unlike rounding shares for each n, a larger n never loses a subject of a smaller one.
-        name = (
-            min(few, key=lambda c: taken[c]) if few else max(left, key=lambda c: len(waiting[c]) / (2 * taken[c] + 1))
-        )
+        name = min(few or left, key=lambda c: taken[c] if few else -len(waiting[c]) / (2 * taken[c] + 1))
         order.append(waiting[name][taken[name]])
         taken[name] += 1
     return order
@@ -254,10 +241,9 @@ def perform(context: StudyContext) -> Findings:
     runs: dict[tuple[str, str], list[Results]] = {}
     figure, axes = canvas(len(context.cohorts), width=5.8, height=4.2)
     rows, fits, forecasts = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
-    sentences, curves = list[str](), []
-    several = False
+    sentences, curves = list[str](), list[pd.DataFrame]()
     for (cohort, points), ax in zip(_points(context, method), axes, strict=True):
-        name, expected = context.name(cohort), _forecast(points)
+        name, expected, curve = context.name(cohort), _forecast(points), None
         mine = [{"cohort": name, **_row(point)} for point in points]
         ahead = [] if expected is None else [{"cohort": name, **_forecast_row(expected, times)} for times in MULTIPLES]
         rows += mine
@@ -267,15 +253,15 @@ def perform(context: StudyContext) -> Findings:
             "learning_curve_sentences", name=name, rows=mine, ahead=ahead, rise=expected and expected.rise,
             first=points[0].title, last=points[-1].title, least_sizes=LEAST_SIZES,
         )  # fmt: skip
-        curve = None if expected is None else expected.curve(points[0].n)
-        if curve is not None:
+        if expected is not None:
+            curve = expected.curve(points[0].n)
             columns = ("training_subjects", "fitted", "fitted95_low", "fitted95_high")
             curves.append(pd.DataFrame(dict(zip(columns, curve, strict=True))).assign(cohort=name))
         _draw(ax, mine, curve, look(method), len(cohort.classes))
         ax.set_title(f"{name}: {context.title(method)}", fontsize=9)
-        several = several or any(len(point.draws) > 1 for point in points)
         runs |= {(cohort.hash, f"{method}, {point.title}"): point.results for point in points}
     tables = {"learning_curve": pd.DataFrame(rows), "fit": pd.DataFrame(fits)}
+    several = any(row["draws"] > 1 for row in rows)
     return Findings(
         f"Learning curve of {context.title(method)}", sentences,
         tables | ({"forecast": pd.DataFrame(forecasts)} if forecasts else {}), {"learning_curve": figure},
@@ -312,16 +298,16 @@ def _points(context: StudyContext, method: str) -> Iterator[tuple[Cohort, list[P
 
 
 def _forecast(points: Sequence[Point]) -> Forecast | None:
-    tables = [correctness(point.results) for point in points]
-    labels = tables[0]["label"]
-    if any(not table["label"].equals(labels) for table in tables):
-        raise BadData("the runs of a learning curve did not test the same subjects; delete them and run again")
-    correct = np.stack([table["correct"].to_numpy(dtype=np.float64) for table in tables], axis=1)
-    observed, resampled = balanced_resamples(correct, labels.tolist(), RESAMPLES)
-    draws = []
+    labels = correctness(points[0].results)["label"]
+    correct, draws = [], []
     for point in points:
-        each = [correctness(draw)["correct"].to_numpy(dtype=np.float64) for draw in point.draws]
-        draws.append(balanced_resamples(np.stack(each, axis=1), labels.tolist(), 1)[0])
+        table, *each = (correctness(results) for results in (point.results, *point.draws))
+        if not table["label"].equals(labels):
+            raise BadData("the runs of a learning curve did not test the same subjects; delete them and run again")
+        correct.append(table["correct"].to_numpy(dtype=np.float64))
+        own = np.stack([one["correct"].to_numpy(dtype=np.float64) for one in each], axis=1)
+        draws.append(balanced(own, labels.tolist(), 1)[0])
+    observed, resampled = balanced(np.stack(correct, axis=1), labels.tolist(), RESAMPLES)
     weights = np.array([float(len(point.draws)) for point in points])
     resampled = with_draws(resampled, draws, np.random.default_rng(0))
     return forecast(np.array([point.n for point in points]), observed, resampled, weights)
@@ -329,14 +315,13 @@ def _forecast(points: Sequence[Point]) -> Forecast | None:
 
 def _row(point: Point) -> dict[str, Any]:
     each, subjects = [score(draw) for draw in point.draws], correctness(point.results)
-    correct = subjects[["correct"]].to_numpy(dtype=np.float64)
-    _, resampled = balanced_resamples(correct, subjects["label"].tolist(), INTERVAL_RESAMPLES)
-    low, high = np.quantile(resampled[:, 0], [0.025, 0.975])
-    balanced = [row["balanced_accuracy"] for row in each]
+    correct = subjects["correct"].to_numpy(dtype=np.float64)
+    low, high = np.quantile(resampled_means(correct, subjects["label"].tolist()), [0.025, 0.975])
+    scores = [row["balanced_accuracy"] for row in each]
     return {
-        "training_subjects": point.n, "all": point.is_all, "balanced_accuracy": float(np.mean(balanced)),
+        "training_subjects": point.n, "all": point.is_all, "balanced_accuracy": float(np.mean(scores)),
         "balanced_accuracy95_low": float(low), "balanced_accuracy95_high": float(high),
-        "sd": float(np.std(balanced)) if len(each) > 1 else None, "draws": len(each),
+        "sd": float(np.std(scores)) if len(each) > 1 else None, "draws": len(each),
         **{name: float(np.mean([row[name] for row in each])) for name in ("auroc", "accuracy")},
         "subjects": each[0]["subjects"],
     }  # fmt: skip
@@ -363,12 +348,9 @@ def _forecast_row(expected: Forecast, times: float) -> dict[str, float]:
 def _draw(ax: Axes, rows: list[dict[str, Any]], curve: Floats | None, style: dict[str, Any], n_classes: int) -> None:
     from matplotlib.ticker import NullLocator
 
-    for row in rows:
-        n, bounds = row["training_subjects"], [row["balanced_accuracy95_low"], row["balanced_accuracy95_high"]]
-        ax.plot([n, n], bounds, color=style["color"], linewidth=2)
-        label = "mean over draws, 95 % over subjects" if row is rows[0] else None
-        ax.plot(n, row["balanced_accuracy"], markersize=7, linestyle="none", label=label, **style)
     shown, colour = [row["training_subjects"] for row in rows], style["color"]
+    keys = ("balanced_accuracy", "balanced_accuracy95_low", "balanced_accuracy95_high")
+    intervals(ax, shown, rows, keys, markersize=7, label="mean over draws, 95 % over subjects", **style)
     last = shown[-1]
     if curve is not None:
         n, value, low, high = curve

@@ -23,19 +23,11 @@ from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap, chance
 from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected, p_text, points
-from bridgemil.registry import class_colour
-from bridgemil.studies.context import Evidence, StudyContext
-from bridgemil.studies.findings import (
-    Findings,
-    canvas,
-    chance_line,
-    class_marker,
-    compared,
-    comparison_columns,
-    prose,
-    score,
-)
+from bridgemil.evaluation.statistics import LEVEL, Comparison
+from bridgemil.report.figures import canvas, chance_line, class_look, intervals
+from bridgemil.studies.context import StudyContext
+from bridgemil.studies.evidence import Evidence
+from bridgemil.studies.findings import Findings, compared, comparison_columns, family, prose, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,23 +88,27 @@ def perform(context: StudyContext) -> Findings:
     trained = _trained(context, cases, chosen, whole)
     tables = [_agreement(context.name(c), split, whole[VOTE, i][0]) for i, (c, split) in enumerate(cases)]
     agreement = pd.concat(tables, ignore_index=True)
-    subjects = _per_subject(agreement)
-    by_class = pd.DataFrame([row for cohort in context.cohorts for row in _by_class(context, cohort, subjects)])
-    rows, sentences = list[dict[str, Any]](), list[str]()
+    subjects = agreement.groupby(["cohort", "subject", "label"], sort=False)["agreement"].mean().reset_index()
+    rows, by_class, sentences = list[dict[str, Any]](), list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
         mine = {choice: trained[cohort.hash, choice] for choice in chosen}
         against = _compared(mine)
+        name = context.name(cohort)
+        for label in cohort.classes:
+            own = subjects[(subjects["cohort"] == name) & (subjects["label"] == label)]["agreement"]
+            by_class.append({"cohort": name, "label": label, **_summary(own.to_numpy())})
         rows += [_row(context, cohort, choice, mine[choice], against) for choice in chosen]
-        sentences += _sentences(context.name(cohort), mine, against)
+        sentences += _sentences(name, mine, against)
     looked: dict[tuple[str, str], list[Results]] = {}
     for (method, i), results in whole.items():
         if method != "nested":
             looked.setdefault((cases[i][0].hash, method), []).extend(results)
+    classes = pd.DataFrame(by_class)
     return Findings(
         f"Reliability of inherited labels: {context.setup}",
         [*_agreement_sentences(context, subjects, rows), *sentences],
-        {"agreement_by_class": by_class, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])},
-        {"reliability": _figure(context, subjects, by_class, rows)}, {"agreement": agreement},
+        {"agreement_by_class": classes, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])},
+        {"reliability": _figure(context, subjects, classes, rows)}, {"agreement": agreement},
         _notes(context, cases, chosen), runs=looked,
     )  # fmt: skip
 
@@ -258,23 +254,14 @@ def _agreement(cohort: str, split: FoldPlan, results: Results) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _per_subject(agreement: pd.DataFrame) -> pd.DataFrame:
-    """One row per subject: its agreement, mean over seeds and splits."""
-    return agreement.groupby(["cohort", "subject", "label"], sort=False)["agreement"].mean().reset_index()
-
-
-def _by_class(context: StudyContext, cohort: Cohort, subjects: pd.DataFrame) -> list[dict[str, Any]]:
-    """Mean agreement of each class, with a 95 % interval over subjects; 0 to 1."""
-    rows, name = [], context.name(cohort)
-    for label in cohort.classes:
-        mine = subjects[(subjects["cohort"] == name) & (subjects["label"] == label)]["agreement"].to_numpy()
-        low, high = bootstrap(mine)
-        rows.append({
-            "cohort": name, "label": label, "agreement": float(mine.mean()), "agreement95_low": low,
-            "agreement95_high": high, "lowest": float(mine.min()), "highest": float(mine.max()),
-            "subjects": len(mine), "most_windows_against": int((mine < 0.5).sum()),
-        })  # fmt: skip
-    return rows
+def _summary(shares: NDArray[np.float64]) -> dict[str, Any]:
+    """Mean agreement of some subjects, with a 95 % interval over them; 0 to 1."""
+    low, high = bootstrap(shares)
+    return {
+        "agreement": float(shares.mean()), "agreement95_low": low, "agreement95_high": high,
+        "lowest": float(shares.min()), "highest": float(shares.max()), "subjects": len(shares),
+        "most_windows_against": int((shares < 0.5).sum()),
+    }  # fmt: skip
 
 
 def _row(
@@ -305,8 +292,7 @@ def _compared(trained: Mapping[Choice, Trained]) -> dict[Pair, Comparison]:
     pairs = [(choice, ALL) for choice in less]
     for choice in (choice for choice in less if choice.rule == "top"):
         pairs += [(choice, choice._replace(rule="bottom")), (choice, Choice("none", "random", choice.k))]
-    found = [compared(trained[a].results, trained[b].results, (a.title, b.title)) for a, b in pairs]
-    return dict(zip(pairs, corrected(found), strict=True))
+    return family({(a, b): compared(trained[a].results, trained[b].results, (a.title, b.title)) for a, b in pairs})
 
 
 def _agreement_sentences(context: StudyContext, subjects: pd.DataFrame, rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -314,12 +300,9 @@ def _agreement_sentences(context: StudyContext, subjects: pd.DataFrame, rows: Se
     sentences = []
     for cohort in context.cohorts:
         name = context.name(cohort)
-        shares = 100 * subjects.loc[subjects["cohort"] == name, "agreement"].to_numpy()
-        low, high = bootstrap(shares)
-        found = {"mean": shares.mean(), "low": low, "high": high, "lowest": shares.min(), "highest": shares.max()}
         sentences += prose(
             "reliability_sentences", name=name, chance=100 * chance(cohort.labels)[0],
-            shares=found | {"against": int((shares < 50).sum()), "subjects": len(shares)},
+            shares=_summary(subjects.loc[subjects["cohort"] == name, "agreement"].to_numpy()),
             all_windows=next(row for row in rows if row["cohort"] == name and row["rule"] == "all"),
         )  # fmt: skip
     return sentences
@@ -330,13 +313,7 @@ def _sentences(name: str, trained: Mapping[Choice, Trained], against: Mapping[Pa
     sentences = []
     for choice in (choice for choice in trained if choice.rule == "top"):
         found = [comparison for (one, _), comparison in against.items() if one == choice]
-        parts = [c.corrected_sentence for c in found if c.p < LEVEL]
-        others = [f"{c.other} ({points(c.difference)} points, {p_text(c.p)})" for c in found if c.p >= LEVEL]
-        parts += [f"No significant difference to {', '.join(others)}."] if others else []
-        if found:
-            sentences.append(f"{name}, top {choice.k} by {choice.weights} attention weights: {' '.join(parts)}")
-        elif choice.weights == "plain":
-            sentences.append(f"{name}: no subject has more than {choice.k} windows; nothing is left out.")
+        sentences += prose("reliability_top", name=name, choice=choice, found=found, level=LEVEL)
     return sentences
 
 
@@ -387,17 +364,14 @@ def _draw_agreement(ax: Axes, subjects: pd.DataFrame, by_class: pd.DataFrame, cl
     for x, label in enumerate(classes):
         shares = 100 * subjects.loc[subjects["label"] == label, "agreement"].to_numpy()
         ticks.append(f"{label} (n = {len(shares)})")
-        ax.scatter(
-            x - 0.08 + rng.uniform(-0.2, 0.2, len(shares)), shares, s=24, alpha=0.75, color=class_colour(x),
-            marker=class_marker(x), edgecolors="white", linewidths=0.5,
-        )  # fmt: skip
-        row = by_class[by_class["label"] == label].iloc[0]
-        mean, low, high = (100 * float(row[key]) for key in ("agreement", "agreement95_low", "agreement95_high"))
-        below, above = max(0, mean - low), max(0, high - mean)  # where all are alike, rounding may turn the sign
-        ax.errorbar(
-            x + 0.28, mean, [[below], [above]], color="black", marker="_", markersize=13, capsize=4, linewidth=1.6,
-            markeredgewidth=1.8, label="mean, 95 % over subjects" if x == 0 else None,
-        )  # fmt: skip
+        places = x - 0.08 + rng.uniform(-0.2, 0.2, len(shares))
+        ax.scatter(places, shares, s=24, alpha=0.75, edgecolors="white", linewidths=0.5, **class_look(x))
+    keys = ("agreement", "agreement95_low", "agreement95_high")
+    rows: Any = (100 * by_class.set_index("label").loc[list(classes), list(keys)]).to_dict("records")
+    intervals(
+        ax, [x + 0.28 for x in range(len(classes))], rows, keys, color="black", marker="_", markersize=13, capsize=4,
+        elinewidth=1.6, markeredgewidth=1.8, label="mean, 95 % over subjects",
+    )  # fmt: skip
     ax.axhline(50, color="0.45", linewidth=1, linestyle="--", zorder=1, label="below: most windows disagree")
     ax.set_xticks(range(len(classes)), ticks)
     ax.set(xlim=(-0.5, len(classes) - 0.4), ylim=(-3, 103), ylabel="windows that agree with the subject's label (%)")
@@ -408,11 +382,9 @@ def _draw_accuracy(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
     sizes = sorted({row["k"] for row in rows if row["k"]})
     for number, (rule, style) in enumerate(RULES.items()):
         mine = sorted((row for row in rows if row["rule"] == rule), key=lambda row: int(row["k"]))
-        x = np.array([sizes.index(row["k"]) for row in mine]) + (number - 1) * 0.13  # intervals side by side
-        y, low, high = (np.array([row[key] for row in mine]) for key in ("accuracy", "ci95_low", "ci95_high"))
-        ax.errorbar(
-            x, y, [np.maximum(y - low, 0), np.maximum(high - y, 0)], markersize=6.5, linewidth=1.5, capsize=3,
-            markeredgecolor="white", markeredgewidth=0.5, label=f"{rule} K", zorder=3, **style,
+        intervals(
+            ax, [sizes.index(row["k"]) + (number - 1) * 0.13 for row in mine], mine, markersize=6.5, elinewidth=1.5,
+            capsize=3, markeredgecolor="white", markeredgewidth=0.5, label=f"{rule} K", zorder=3, **style,
         )  # fmt: skip
     everything = next(row for row in rows if row["rule"] == "all")
     ax.axhspan(everything["ci95_low"], everything["ci95_high"], color="0.9", zorder=0, label="all: 95 %")

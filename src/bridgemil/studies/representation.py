@@ -23,8 +23,9 @@ from bridgemil.engine.plan import Job
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import Results
 from bridgemil.registry import class_colour
+from bridgemil.report.figures import canvas, class_look
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings, canvas, class_marker, prose, score
+from bridgemil.studies.findings import Findings, prose, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,10 +185,12 @@ class FirstFold:
 
         parts, windows = [], self.test[["subject", "label", "window"]]
         for space in self.spaces:
-            x, y = tsne(self.features[space][0]).T
-            parts.append(windows.assign(space=space.name, x=x, y=y))
-        points = pd.concat(parts, ignore_index=True).assign(cohort=self.context.name(self.cohort))
-        return points[["cohort", "space", "subject", "label", "window", "x", "y"]]
+            part = windows.assign(**dict(zip("xy", tsne(self.features[space][0]).T, strict=True)))
+            part.insert(0, "space", space.name)
+            parts.append(part)
+        points = pd.concat(parts, ignore_index=True)
+        points.insert(0, "cohort", self.context.name(self.cohort))
+        return points
 
     @property
     def test_subjects(self) -> str:
@@ -207,26 +210,24 @@ def is_point(features: Values) -> bool:
 
 
 def separation(features: Values, windows: pd.DataFrame) -> dict[str, float | None]:
-    """Silhouettes by class and by subject, and Davies-Bouldin by class; None where they are not defined.
+    """Silhouettes by class and by subject, and Davies-Bouldin by class, of features (n, d); None where not defined.
 
     ``by_chance`` is the p value of a permutation test: how often diagnoses permuted between the subjects give a
     silhouette by class as large. Windows of a subject are close whatever the class, so that few subjects seem to
     separate any classes.
-
-    ``features`` are (n, d), ``windows`` (n) as ``sample`` gives them.
     """
     from sklearn.metrics import davies_bouldin_score, pairwise_distances_chunked, silhouette_score
 
     even, firsts = _standardised(features), windows.drop_duplicates("subject")
 
-    def metric(function: Callable[..., float], groups: pd.Series) -> float | None:
-        undefined = is_point(features) or not 1 < groups.nunique() < len(groups)
-        return None if undefined else float(function(even, groups.to_numpy()))
+    def metric(function: Callable[..., float], column: str) -> float | None:
+        undefined = is_point(features) or not 1 < windows[column].nunique() < len(windows)
+        return None if undefined else float(function(even, windows[column].to_numpy()))
 
     found = {
-        "silhouette_by_class": metric(silhouette_score, windows["label"]),
-        "davies_bouldin": metric(davies_bouldin_score, windows["label"]),
-        "silhouette_by_subject": metric(silhouette_score, windows["subject"]),
+        "silhouette_by_class": metric(silhouette_score, "label"),
+        "davies_bouldin": metric(davies_bouldin_score, "label"),
+        "silhouette_by_subject": metric(silhouette_score, "subject"),
         "by_chance": None,
     }
     if found["silhouette_by_class"] is not None and len(windows) > len(firsts):
@@ -377,7 +378,7 @@ def _draw(ax: Axes, points: pd.DataFrame, classes: Sequence[str]) -> None:
             tint = {subject: shade(number, i, len(subjects)) for i, subject in enumerate(subjects)}
             mine = points[(points["label"] == name) & (turn == layer)]
             ax.scatter(
-                mine["x"], mine["y"], s=size, c=[tint[s] for s in mine["subject"]], marker=class_marker(number),
+                mine["x"], mine["y"], s=size, c=[tint[s] for s in mine["subject"]], marker=class_look(number)["marker"],
                 linewidths=0, alpha=0.75, rasterized=True,
             )  # fmt: skip
     ax.set(xticks=[], yticks=[])
@@ -392,15 +393,12 @@ def _legend(ax: Axes, counts: Mapping[str, int]) -> None:
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.lines import Line2D
 
-    handles = [
-        tuple(
-            Line2D([], [], color=shade(number, i, 3), marker=class_marker(number), linestyle="", markersize=8)
-            for i in range(3)
-        )
-        for number in range(len(counts))
-    ]
+    def points(number: int) -> tuple[Line2D, ...]:
+        how: dict[str, Any] = {"marker": class_look(number)["marker"], "linestyle": "", "markersize": 8}
+        return tuple(Line2D([], [], color=shade(number, i, 3), **how) for i in range(3))
+
     ax.legend(
-        handles, [f"{name}: {n} subjects" for name, n in counts.items()], loc="center", frameon=False, fontsize=10,
-        handler_map={tuple: HandlerTuple(ndivide=None, pad=0.4)}, handlelength=4, title_fontsize=10,
-        title="point: window,\nshade: subject;\naccuracy: all folds",
+        list(map(points, range(len(counts)))), [f"{name}: {n} subjects" for name, n in counts.items()], loc="center",
+        frameon=False, fontsize=10, handler_map={tuple: HandlerTuple(ndivide=None, pad=0.4)}, handlelength=4,
+        title="point: window,\nshade: subject;\naccuracy: all folds", title_fontsize=10,
     )  # fmt: skip

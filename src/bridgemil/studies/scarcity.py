@@ -6,7 +6,7 @@ subject's windows stays, in training, validation and test. All methods have the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,10 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_tables
-from bridgemil.evaluation.statistics import Comparison, corrected
+from bridgemil.evaluation.statistics import Comparison
+from bridgemil.report.figures import CHANCE, canvas, intervals, look
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import CHANCE, Findings, canvas, comparison_columns, look, prose, score
+from bridgemil.studies.findings import Findings, comparison_columns, family, prose, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 METHODS = ("majority_vote", "attention", "bridgemil")
 LINES = {"majority_vote": "--", "attention": "-.", "bridgemil": "-"}  # distinguishable in grey, too
 PERCENTS = (100, 80, 50, 20, 10)
-SUBJECTS, WINDOWS = "subjects", "instances"
+SUBJECTS, WINDOWS, BOTH = "subjects", "instances", "both"
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,12 @@ class Condition:
     results: list[Results] = field(default_factory=list)
 
     def sizes(self) -> dict[str, float]:
-        """Mean number of training subjects of a run and of windows of a subject."""
+        """Mean number of training subjects of a run (``subjects``) and of windows of a subject (``instances``)."""
         folds = [fold for experiment in self.experiments for fold in experiment.cv_folds()]
-        subjects = dict.fromkeys(subject for fold in folds for subject in fold.test)
         kept = {subject: len(rows) for fold in folds for subject, rows in fold.kept.items()}
-        windows = [kept.get(subject, self.cohort.records[subject].n_windows) for subject in subjects]
-        return {"train_subjects": float(np.mean([len(f.train) for f in folds])), "windows": float(np.mean(windows))}
+        tested = dict.fromkeys(subject for fold in folds for subject in fold.test)
+        windows = [kept.get(subject, self.cohort.records[subject].n_windows) for subject in tested]
+        return {SUBJECTS: float(np.mean([len(f.train) for f in folds])), WINDOWS: float(np.mean(windows))}
 
     @property
     def training_folds(self) -> int:
@@ -115,7 +116,7 @@ class Condition:
         return np.array([metric(result.predictions) for result in self.results])
 
 
-Loss = tuple[dict[str, Any], Comparison]  # a row of the table, and its comparison
+Ends = tuple[Condition, Condition]  # with all of it, and with the least of it
 
 
 def perform(context: StudyContext) -> Findings:
@@ -126,20 +127,22 @@ def perform(context: StudyContext) -> Findings:
     rows = [_row(context, condition) for condition in conditions]
     losses, sentences = list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
-        mine = [condition for condition in conditions if condition.cohort is cohort]
-        lost = {method: [_loss(context, mine, method, what) for what in (SUBJECTS, WINDOWS)] for method in METHODS}
-        against = _few_against_few(context, mine)
-        family = [loss[1] for several in lost.values() for loss in several if loss is not None]
-        adjusted = iter(corrected([*family, *against.values()]))
-        for method, several in lost.items():
-            found = [None if loss is None else loss[0] | comparison_columns(next(adjusted)) for loss in several]
-            losses += [row for row in found if row is not None]
-            full, _ = _ends(mine, method, WINDOWS)
+        ends = {(m, what): _ends(conditions, cohort, m, what) for m in METHODS for what in (SUBJECTS, WINDOWS)}
+        against = family(_comparisons(ends))
+        for method in METHODS:
+            found = {
+                what: _loss(context, ends[method, what]) | comparison_columns(against[method, what])
+                for what in (SUBJECTS, WINDOWS)
+                if (method, what) in against
+            }
+            losses += found.values()
+            full, _ = ends[method, WINDOWS]
             sentences += prose(
-                "scarcity_sentences", name=f"{context.name(cohort)}, {method}", subjects=found[0], windows=found[1],
-                full=score(full.results), chance=full.chance,
+                "scarcity_sentences", name=f"{context.name(cohort)}, {method}", subjects=found.get(SUBJECTS),
+                windows=found.get(WINDOWS), full=score(full.results), chance=full.chance,
             )  # fmt: skip
-        sentences += [f"{name}: {next(adjusted).corrected_sentence}" for name in against]
+        both = {method: c.corrected_sentence for (method, what), c in against.items() if what == BOTH}
+        sentences += [f"{context.name(cohort)}, {method}: {sentence}" for method, sentence in both.items()]
     draws = len(context.protocol.seed_list) * len(context.split_seeds)
     if draws == 1 and any(row["what"] == SUBJECTS for row in losses):
         sentences.append("One seed is one draw of folds: another may show something else; --seeds 5 draws five.")
@@ -189,17 +192,34 @@ def _consecutive(record: SubjectRecord, last: int) -> int:
 
 
 def _row(context: StudyContext, condition: Condition) -> dict[str, Any]:
+    sizes, amount = condition.sizes(), condition.amount
     return {
-        "cohort": context.name(condition.cohort), "what": condition.amount.what,
-        "amount": condition.amount.text or "all", "training_folds": condition.training_folds, **condition.sizes(),
+        "cohort": context.name(condition.cohort), "what": amount.what, "amount": amount.text or "all",
+        "training_folds": condition.training_folds, "train_subjects": sizes[SUBJECTS], "windows": sizes[WINDOWS],
         "method": condition.method, **score(condition.results),
     }  # fmt: skip
 
 
-def _ends(conditions: Iterable[Condition], method: str, what: str) -> tuple[Condition, Condition]:
-    """With all of it, and with the least of it."""
-    mine = [c for c in conditions if c.method == method and c.amount.what == what]
+def _ends(conditions: Iterable[Condition], cohort: Cohort, method: str, what: str) -> Ends:
+    mine = [c for c in conditions if c.cohort is cohort and (c.method, c.amount.what) == (method, what)]
     return max(mine, key=lambda c: c.amount.value), min(mine, key=lambda c: c.amount.value)
+
+
+def _comparisons(ends: Mapping[tuple[str, str], Ends]) -> dict[tuple[str, str], Comparison]:
+    """The least against all; and of methods run with both, the least of the subjects against that of the windows."""
+    found = {
+        (method, what): _on_shared(least, full, (least.amount.text, f"all {what}"))
+        for (method, what), (full, least) in ends.items()
+        if least is not full
+    }
+    for method in METHODS:
+        (full, few_subjects), (same, few_windows) = ends[method, SUBJECTS], ends[method, WINDOWS]
+        if few_subjects is not full and few_windows is not same:
+            subjects = few_subjects.sizes()[SUBJECTS] / full.sizes()[SUBJECTS]
+            windows = few_windows.sizes()[WINDOWS] / same.sizes()[WINDOWS]
+            names = f"{100 * subjects:.0f} % of the training subjects", f"{100 * windows:.0f} % of the windows"
+            found[method, BOTH] = _on_shared(few_subjects, few_windows, names)
+    return found
 
 
 def _on_shared(one: Condition, other: Condition, names: tuple[str, str]) -> Comparison:
@@ -211,36 +231,21 @@ def _on_shared(one: Condition, other: Condition, names: tuple[str, str]) -> Comp
     return compare_tables(one.results, other.results, names, pairs)
 
 
-def _loss(context: StudyContext, conditions: list[Condition], method: str, what: str) -> Loss | None:
-    """From all to the least; None where no less was tried."""
-    full, least = _ends(conditions, method, what)
-    if full is least:
-        return None
+def _loss(context: StudyContext, ends: Ends) -> dict[str, Any]:
+    """From all to the least."""
+    full, least = ends
+    what, method = least.amount.what, least.method
     changes = least.each(metrics.accuracy) - full.each(metrics.accuracy)
-    size = "train_subjects" if what == SUBJECTS else "windows"
     row = {
         "cohort": context.name(full.cohort), "method": method, "what": what, "amount": least.amount.text,
-        "from": full.sizes()[size], "to": least.sizes()[size], "change": 100 * float(changes.mean()),
+        "from": full.sizes()[what], "to": least.sizes()[what], "change": 100 * float(changes.mean()),
         "change_sd": 100 * float(changes.std()) if len(changes) > 1 else None, "draws": len(changes),
     }  # fmt: skip
     published = context.published(full.cohort, "scarcity", what)
     if method in published:
         by_fold = least.each(metrics.fold_mean) - full.each(metrics.fold_mean)
         row |= {"fold_mean_change": 100 * float(by_fold.mean()), "paper": float(published[method])}
-    return row, _on_shared(least, full, (least.amount.text, f"all {what}"))
-
-
-def _few_against_few(context: StudyContext, conditions: list[Condition]) -> dict[str, Comparison]:
-    """The least of the subjects against the least of the windows, for every method that was run with both; by name."""
-    found = {}
-    for method in METHODS:
-        (full, few_subjects), (same, few_windows) = (_ends(conditions, method, what) for what in (SUBJECTS, WINDOWS))
-        if few_subjects is not full and few_windows is not same:
-            subjects = few_subjects.sizes()["train_subjects"] / full.sizes()["train_subjects"]
-            windows = few_windows.sizes()["windows"] / same.sizes()["windows"]
-            names = f"{100 * subjects:.0f} % of the training subjects", f"{100 * windows:.0f} % of the windows"
-            found[f"{context.name(full.cohort)}, {method}"] = _on_shared(few_subjects, few_windows, names)
-    return found
+    return row
 
 
 def _figure(context: StudyContext, conditions: list[Condition], rows: list[dict[str, Any]]) -> Any:
@@ -258,32 +263,22 @@ def _figure(context: StudyContext, conditions: list[Condition], rows: list[dict[
 
 
 def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) -> None:
-    def place(row: dict[str, Any], condition: Condition) -> float:
-        return float(row["train_subjects"]) if what == SUBJECTS else float(condition.amount.value)
-
-    places = [place(row, c) for c, row in pairs]
-    apart = 0.012 * (max(places) - min(places) or 1.0)  # so that intervals do not hide each other
+    first = [(c, row) for c, row in pairs if c.method == METHODS[0]]
+    xs = [row["train_subjects"] if what == SUBJECTS else c.amount.value for c, row in first]
+    apart = 0.012 * (max(xs) - min(xs) or 1.0)  # so that intervals do not hide each other
     for i, method in enumerate(METHODS):
-        mine = [(place(row, c) + (i - 1) * apart, row) for c, row in pairs if c.method == method]
-        style = look(method)
-        for x, row in mine:
-            ax.plot([x, x], [row["ci95_low"], row["ci95_high"]], color=style["color"], linewidth=1.5, alpha=0.7)
-        ax.plot(
-            [x for x, _ in mine], [row["accuracy"] for _, row in mine], label=method, markersize=6,
-            linestyle=LINES[method], **style,
-        )  # fmt: skip
-    first = [(place(row, c), c, row) for c, row in pairs if c.method == METHODS[0]]
-    xs = [x for x, _, _ in first]
-    ax.plot(
-        xs, [c.chance for _, c, _ in first], color="0.45", linewidth=1, linestyle=":", zorder=1,
-        marker="_" if len(first) == 1 else None, label=CHANCE,
-    )  # fmt: skip
+        places = [x + (i - 1) * apart for x in xs]
+        mine = [row for c, row in pairs if c.method == method]
+        intervals(ax, places, mine, label=method, markersize=6, elinewidth=1.5, linestyle=LINES[method], **look(method))
+    marker = "_" if len(xs) == 1 else None
+    chance = [c.chance for c, _ in first]
+    ax.plot(xs, chance, color="0.45", linewidth=1, linestyle=":", zorder=1, marker=marker, label=CHANCE)
     if what == SUBJECTS:
-        ax.set_xticks(xs, [f"{x:.0f}\n({c.training_folds})" for x, c, _ in first])
+        ax.set_xticks(xs, [f"{x:.0f}\n({c.training_folds})" for x, (c, _) in zip(xs, first, strict=True)])
         ax.set_xlabel("training subjects, mean (training folds)")
     else:
-        ax.set_xticks(xs, [f"{x:.0f}\n({row['windows']:.0f})" for x, _, row in first])
+        ax.set_xticks(xs, [f"{x:.0f}\n({row['windows']:.0f})" for x, (_, row) in zip(xs, first, strict=True)])
         ax.set_xlabel("windows kept, the last … % (mean number per subject)")
-    if len(first) == 1:  # the methods stay side by side, not as far apart as the axis is wide
+    if len(xs) == 1:  # the methods stay side by side, not as far apart as the axis is wide
         ax.set_xlim(xs[0] - 0.2, xs[0] + 0.2)
     ax.set_ylabel("accuracy of held-out subjects (%), 95 %")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bridgemil import baselines, methods
 from bridgemil.cohort.cohort import Cohort
@@ -11,22 +11,10 @@ from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results
-from bridgemil.evaluation.statistics import LEVEL, Comparison, corrected
+from bridgemil.evaluation.statistics import LEVEL, Comparison
+from bridgemil.report.figures import canvas, chance_line, intervals, look
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import (
-    Findings,
-    canvas,
-    chance_line,
-    compared,
-    comparison_columns,
-    look,
-    paper_columns,
-    prose,
-    score,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from bridgemil.studies.findings import Findings, compared, comparison_columns, family, paper_columns, prose, score
 
 VARIED: dict[str, list[Any]] = {
     "stage2.retention": [0, 1e-6, 1e-5, 1e-4, 1e-2],
@@ -45,13 +33,20 @@ def perform(context: StudyContext) -> Findings:
     method = context.option("method", "bridgemil")
     vary = _values_to_try(context, method)
     results = context.run(_planned(context, method, vary))
-    rows, against = list[dict[str, Any]](), dict[Key, Comparison]()
+    rows, sentences = list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
-        against |= _compared(cohort, results)
-        rows += [row for key, values in vary.items() for row in _rows(context, cohort, key, values, results, against)]
+        against = _compared(cohort, results)
+        for key, values in vary.items():
+            mine = _rows(context, cohort, key, values, results, against)
+            significant = [c.corrected_sentence for k, c in against.items() if k[1] == key and c.p < LEVEL]
+            sentences += prose(
+                "sensitivity_sentences", name=f"{context.name(cohort)}, {key}", rows=mine, significant=significant,
+                best=max(mine, key=lambda r: r["accuracy"]), worst=min(mine, key=lambda r: r["accuracy"]),
+            )  # fmt: skip
+            rows += mine
     return Findings(
-        f"Sensitivity of {context.title(method)}", _sentences(context, rows, against),
-        {"sensitivity": pd.DataFrame(rows)}, {"sensitivity": _figure(context, vary, rows, method)},
+        f"Sensitivity of {context.title(method)}", sentences, {"sensitivity": pd.DataFrame(rows)},
+        {"sensitivity": _figure(context, list(vary), rows, look(method))},
         footnotes=prose("sensitivity_notes", changes=_other_changes(results)),
         runs={(cohort, f"{key} = {value}" if key else DEFAULTS): r for (cohort, key, value), r in results.items()},
     )  # fmt: skip
@@ -108,11 +103,9 @@ def _settings_of(context: StudyContext, method: str) -> list[str]:
 
 def _default(context: StudyContext, method: str, key: str) -> Any:
     """The value of a setting where it is not varied; None where it has none that can be named."""
-    for member in context.experiment(context.cohorts[0], method).settings.each:
-        values = methods.flat(member.model_dump(mode="json", exclude_none=True))
-        if key in values:
-            return values[key]
-    return None
+    members = context.experiment(context.cohorts[0], method).settings.each
+    dumped = [methods.flat(member.model_dump(mode="json", exclude_none=True)) for member in members]
+    return next((values[key] for values in dumped if key in values), None)
 
 
 def _other_changes(by_key: Mapping[Key, Sequence[Results]]) -> list[str]:
@@ -157,11 +150,13 @@ def _gradient_ratio(results: Sequence[Results]) -> float | None:
 def _compared(cohort: Cohort, results: Mapping[Key, list[Results]]) -> dict[Key, Comparison]:
     """Every value of a cohort that is not the default against it, as one family."""
     default = results[cohort.hash, "", None]
-    others = [
-        name for name, r in results.items() if name[0] == cohort.hash and r[0].settings.hash != default[0].settings.hash
-    ]
-    found = [compared(results[name], default, (f"{name[1]} = {_text(name[2])}", DEFAULT_VALUE)) for name in others]
-    return dict(zip(others, corrected(found), strict=True))
+    return family(
+        {
+            name: compared(mine, default, (f"{name[1]} = {_text(name[2])}", DEFAULT_VALUE))
+            for name, mine in results.items()
+            if name[0] == cohort.hash and mine[0].settings.hash != default[0].settings.hash
+        }
+    )
 
 
 def _rows(
@@ -185,43 +180,25 @@ def _rows(
     ]  # fmt: skip
 
 
-def _sentences(context: StudyContext, rows: Sequence[dict[str, Any]], against: Mapping[Key, Comparison]) -> list[str]:
-    sentences, names = [], {cohort.hash: context.name(cohort) for cohort in context.cohorts}
-    for cohort, key in dict.fromkeys((row["cohort"], row["setting"]) for row in rows):
-        mine = [row for row in rows if (row["cohort"], row["setting"]) == (cohort, key)]
-        found = [c for (h, setting, _), c in against.items() if (names[h], setting) == (cohort, key)]
-        sentences += prose(
-            "sensitivity_sentences", name=f"{cohort}, {key}", rows=mine, best=max(mine, key=lambda r: r["accuracy"]),
-            worst=min(mine, key=lambda r: r["accuracy"]),
-            significant=[c.corrected_sentence for c in found if c.p < LEVEL],
-        )  # fmt: skip
-    return sentences
-
-
-def _figure(
-    context: StudyContext, vary: Mapping[str, Sequence[Any]], rows: Sequence[dict[str, Any]], method: str
-) -> Any:
-    figure, axes = canvas(len(vary), len(context.cohorts), width=4.4, height=3.6)
-    panels = ((cohort, key) for cohort in context.cohorts for key in vary)
+def _figure(context: StudyContext, keys: Sequence[str], rows: Sequence[dict[str, Any]], style: dict[str, Any]) -> Any:
+    figure, axes = canvas(len(keys), len(context.cohorts), width=4.4, height=3.6)
+    panels = ((cohort, key) for cohort in context.cohorts for key in keys)
     for ax, (cohort, key) in zip(axes, panels, strict=True):
-        mine = [row for row in rows if row["cohort"] == context.name(cohort) and row["setting"] == key]
-        _draw(ax, mine, 100 * metrics.chance(cohort.labels)[0], look(method))
-        ax.set_xlabel(key)
-        ax.set_title(f"{context.name(cohort)} (filled: the default value)", fontsize=9)
+        name, level = context.name(cohort), 100 * metrics.chance(cohort.labels)[0]
+        mine = [row for row in rows if (row["cohort"], row["setting"]) == (name, key)]
+        for is_default, fill in ((True, style["color"]), (False, "white")):
+            at = [x for x, row in enumerate(mine) if row["default"] is is_default]
+            intervals(ax, at, [mine[x] for x in at], markersize=8, markerfacecolor=fill, **style)
+        for x, row in enumerate(mine if key == "stage2.retention" else ()):
+            if row["gradient_ratio"] is not None:
+                ax.annotate(
+                    f"gradient\n{row['gradient_ratio']:.0e}", (x, row["ci95_low"]), xytext=(0, -4), fontsize=7,
+                    textcoords="offset points", ha="center", va="top", color="0.3",
+                )  # fmt: skip
+        chance_line(ax, level, named=True)
+        ax.set_xticks(range(len(mine)), [row["value"] for row in mine])
+        low = min(level, *(row["ci95_low"] for row in mine))
+        ax.set(xlim=(-0.6, len(mine) - 0.4), ylim=(max(0, low - 14), None), xlabel=key)
+        ax.set_ylabel("accuracy of held-out subjects (%)")
+        ax.set_title(f"{name} (filled: the default value)", fontsize=9)
     return figure
-
-
-def _draw(ax: Axes, rows: Sequence[dict[str, Any]], level: float, style: dict[str, Any]) -> None:
-    for x, row in enumerate(rows):
-        ax.plot([x, x], [row["ci95_low"], row["ci95_high"]], color=style["color"], linewidth=2)
-        filled = style["color"] if row["default"] else "white"
-        ax.plot(x, row["accuracy"], markersize=8, markerfacecolor=filled, linestyle="none", **style)
-        if row["gradient_ratio"] is not None and row["setting"] == "stage2.retention":
-            ax.annotate(
-                f"gradient\n{row['gradient_ratio']:.0e}", (x, row["ci95_low"]), xytext=(0, -4), fontsize=7,
-                textcoords="offset points", ha="center", va="top", color="0.3",
-            )  # fmt: skip
-    chance_line(ax, level, named=True)
-    ax.set_xticks(range(len(rows)), [row["value"] for row in rows])
-    low = min(level, *(row["ci95_low"] for row in rows))
-    ax.set(xlim=(-0.6, len(rows) - 0.4), ylim=(max(0, low - 14), None), ylabel="accuracy of held-out subjects (%)")

@@ -12,6 +12,7 @@ from bridgemil.evaluation.clinical import TwoClassMetrics
 from bridgemil.evaluation.metrics import wilson
 from bridgemil.methods import colour
 from bridgemil.registry import class_colour
+from bridgemil.report.figures import class_spectra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,28 +38,14 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart; the first and last tick of an axis are its limits, and what is outside is cut off.
-
-    Parameters
-    ----------
-    title : str
-        Of the chart.
-    axes : tuple of str
-        Titles of the horizontal and the vertical axis.
-    x, y : mapping of float to str
-        Ticks in ascending order and their labels.
-    marks : sequence of Mark
-        In the order of drawing.
-    legend : mapping of str to (str, str)
-        Name to colour and further text.
-    """
+    """A chart; the first and last tick of an axis are its limits, and what is outside is cut off."""
 
     title: str
-    axes: tuple[str, str]
-    x: Mapping[float, str]
+    axes: tuple[str, str]  # titles of the horizontal and the vertical one
+    x: Mapping[float, str]  # ticks in ascending order and their labels
     y: Mapping[float, str]
-    marks: Sequence[Mark]
-    legend: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    marks: Sequence[Mark]  # in the order of drawing
+    legend: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name to colour and further text
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Data to SVG coordinates."""
@@ -80,6 +67,14 @@ def _pairs(x: Any, y: Any) -> list[tuple[float, float]]:
     return [(float(a), float(b)) for a, b in zip(x, y, strict=True)]
 
 
+def _outline(x: Any, low: Any, high: Any) -> list[tuple[float, float]]:
+    return [*_pairs(x, high), *_pairs(x[::-1], low[::-1])]
+
+
+def _ticks(values: Any, form: str = "g") -> dict[float, str]:
+    return {float(value): f"{value:{form}}" for value in values}
+
+
 class Bin(NamedTuple):
     """Predictions of similar probability: their mean, the observed frequency with its 95 % interval, how many."""
 
@@ -95,13 +90,6 @@ def calibration_bins(predictions: pd.DataFrame, classes: Sequence[str]) -> list[
 
     With two classes, of the second one's probabilities; with more, of all, each class against the rest. Seeds predict
     the same subjects, so an interval counts each subject once.
-
-    Parameters
-    ----------
-    predictions : DataFrame
-        seed, subject, label, p_<class>….
-    classes : sequence of str
-        K names.
     """
     shown = classes[1:] if len(classes) == 2 else classes
     predicted = np.concatenate([predictions[f"p_{name}"].to_numpy(dtype=float) for name in shown])
@@ -125,17 +113,7 @@ def calibration_chart(bins: Sequence[Bin], hue: str) -> Chart:
 
 
 def training_chart(title: str, curves: pd.DataFrame, hue: str) -> Chart:
-    """Loss over epochs: a thin line for each fold and seed, a thick one for their mean; dashed: validation loss.
-
-    Parameters
-    ----------
-    title : str
-        Of the chart.
-    curves : DataFrame
-        seed, fold, epoch, loss, and validation_loss where there was validation.
-    hue : str
-        Colour of all lines.
-    """
+    """Loss over epochs: a thin line for each fold and seed, a thick one for their mean; dashed: validation loss."""
     validated = "validation_loss" in curves and bool(curves["validation_loss"].notna().any())
     columns = {"loss": ""} | ({"validation_loss": " dashed"} if validated else {})
     values = curves[list(columns)].to_numpy(dtype=float)
@@ -148,96 +126,66 @@ def training_chart(title: str, curves: pd.DataFrame, hue: str) -> Chart:
         marks.append(Mark(f"curve{style}", _pairs(mean.index, mean), hue))
     last = max(1, int(curves["epoch"].max()))
     limits = (low, high if high > low else low + 1)
-    return Chart(title, ("epoch", "loss"), {0: "1", last: str(last + 1)}, {v: f"{v:.3g}" for v in limits}, marks)
+    return Chart(title, ("epoch", "loss"), {0: "1", last: str(last + 1)}, _ticks(limits, ".3g"), marks)
 
 
 def clinical_charts(found: Mapping[str, TwoClassMetrics]) -> list[Chart]:
-    """ROC, precision-recall and decision curves of methods on the same subjects; none without methods.
-
-    Parameters
-    ----------
-    found : mapping of str to TwoClassMetrics
-        By the method's label.
-    """
+    """ROC, precision-recall and decision curves of methods on the same subjects, by their labels; none without any."""
     if not found:
         return []
-    hue, first = {name: colour(name) for name in found}, next(iter(found.values()))
+    first = next(iter(found.values()))
     share, prevalence = float(first.y.mean()), first.decision.prevalence
     roc, pr = [Mark("reference", [(0, 0), (1, 1)])], [Mark("reference", [(0, share), (1, share)])]
     decision = [
         Mark("reference", _pairs(first.decision.threshold, first.decision.treat_all)),
         Mark("reference", [(0, 0), (1, 0)]),
     ]
+    legends: list[dict[str, tuple[str, str]]] = [{}, {}, {}]
     for name, one in found.items():
+        hue, net = colour(name), one.decision
         sensitivity, specificity, ppv = (one.measures[key] for key in ("sensitivity", "specificity", "ppv"))
-        roc += [Mark("curve", _pairs(one.roc.x, one.roc.y), hue[name])]
-        roc += [Mark("spot", [(1 - specificity.value, sensitivity.value)], hue[name])]
-        pr += [Mark("curve", _pairs(one.pr.x, one.pr.y), hue[name])]
-        pr += [Mark("spot", [(sensitivity.value, ppv.value)], hue[name])] if ppv.n else []
-        net = one.decision
-        outline = [*_pairs(net.threshold, net.high), *_pairs(net.threshold[::-1], net.low[::-1])]
-        decision += [Mark("band", outline, hue[name])] if len(found) <= FEW else []
-        decision += [Mark("curve", _pairs(net.threshold, net.net_benefit), hue[name])]
+        roc += [Mark("curve", _pairs(one.roc.x, one.roc.y), hue)]
+        roc += [Mark("spot", [(1 - specificity.value, sensitivity.value)], hue)]
+        pr += [Mark("curve", _pairs(one.pr.x, one.pr.y), hue)]
+        pr += [Mark("spot", [(sensitivity.value, ppv.value)], hue)] if ppv.n else []
+        decision += [Mark("band", _outline(net.threshold, net.low, net.high), hue)] if len(found) <= FEW else []
+        decision += [Mark("curve", _pairs(net.threshold, net.net_benefit), hue)]
+        texts = f"AUROC {one.roc.area:.3f}", f"average precision {one.pr.area:.3f}", ""
+        for legend, text in zip(legends, texts, strict=True):
+            legend[name] = (hue, text)
     high = max(prevalence, *(float(one.decision.net_benefit.max()) for one in found.values()), 0.0)
     benefit = {value: f"{value:.2g}" for value in (-0.25 * high, 0.0, 1.1 * high)}
     title = f"Decision curve at a prevalence of {100 * prevalence:.0f} %"
-    areas = {name: (hue[name], f"AUROC {one.roc.area:.3f}") for name, one in found.items()}
-    precision = {name: (hue[name], f"average precision {one.pr.area:.3f}") for name, one in found.items()}
     return [
-        Chart("ROC", ("1 - specificity", "sensitivity"), UNIT, UNIT, roc, areas),
-        Chart("Precision-recall", ("recall (sensitivity)", "precision (PPV)"), UNIT, UNIT, pr, precision),
-        Chart(title, ("threshold probability", "net benefit"), UNIT, benefit, decision,
-              {name: (hue[name], "") for name in found}),
-    ]  # fmt: skip
+        Chart("ROC", ("1 - specificity", "sensitivity"), UNIT, UNIT, roc, legends[0]),
+        Chart("Precision-recall", ("recall (sensitivity)", "precision (PPV)"), UNIT, UNIT, pr, legends[1]),
+        Chart(title, ("threshold probability", "net benefit"), UNIT, benefit, decision, legends[2]),
+    ]
 
 
 def spectrum_chart(cohort: Cohort) -> Chart:
-    """Power spectra by class: median and quartiles over subjects, in decibels.
-
-    Parameters
-    ----------
-    cohort : Cohort
-        Its windows are read.
-    """
-    from bridgemil.report.figures import subject_spectrum
-
-    spectra = 10 * np.log10(np.stack([subject_spectrum(cohort, subject) for subject in cohort.subjects]) + 1e-12)
-    frequency = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
-    inside = (frequency > 0) & (frequency <= (cohort.metadata["settings"].get("high") or cohort.sfreq / 2))
-    marks, legend, x = [], {}, frequency[inside]
-    for k, name in enumerate(cohort.classes):
-        own = spectra[np.array(cohort.labels) == name][:, inside]
-        low, median, high = np.percentile(own, [25, 50, 75], axis=0)
-        marks.append(Mark("band", [*_pairs(x, low), *_pairs(x[::-1], high[::-1])], class_colour(k)))
-        marks.append(Mark("curve", _pairs(x, median), class_colour(k)))
-        legend[name] = (class_colour(k), f"({len(own)})")
-    values = [y for mark in marks for _, y in mark.points]
-    ticks = np.arange(10 * np.floor(min(values) / 10), 10 * np.ceil(max(values) / 10) + 1, 10)
-    edges = [float(value) for value in np.linspace(0, 5 * np.ceil(x[-1] / 5), 4)]
-    return Chart("Power spectra", ("frequency (Hz)", "power (dB re 1 µV²/Hz)"), {v: f"{v:g}" for v in edges},
-                 {float(v): f"{v:g}" for v in ticks}, marks, legend)  # fmt: skip
+    """Power spectra by class: median and quartiles over subjects, in decibels."""
+    marks, legend = [], {}
+    frequency, spectra = class_spectra(cohort)
+    for k, (name, (low, median, high)) in enumerate(spectra.items()):
+        marks.append(Mark("band", _outline(frequency, low, high), class_colour(k)))
+        marks.append(Mark("curve", _pairs(frequency, median), class_colour(k)))
+        legend[name] = (class_colour(k), f"({cohort.labels.count(name)})")
+    values = np.stack(list(spectra.values()))
+    ticks = np.arange(10 * np.floor(values.min() / 10), 10 * np.ceil(values.max() / 10) + 1, 10)
+    edges = np.linspace(0, 5 * np.ceil(frequency[-1] / 5), 4)
+    axes = "frequency (Hz)", "power (dB re 1 µV²/Hz)"
+    return Chart("Power spectra", axes, _ticks(edges), _ticks(ticks), marks, legend)
 
 
 def weights_chart(subject: str, starts: Any, truth: Any, weights: Mapping[str, Any]) -> Chart:
-    """Attention weights of one subject over time, of several methods, and where the true evidence is.
-
-    Parameters
-    ----------
-    subject : str
-        Who it is.
-    starts : ndarray of shape (n,)
-        Start of each window in seconds.
-    truth : ndarray of bool, shape (n,)
-        Windows that hold evidence.
-    weights : mapping of str to ndarray of shape (n,)
-        By method.
-    """
+    """Attention weights (n,) of one subject by method, and where the evidence is: ``truth`` by window."""
     width = float(np.median(np.diff(starts))) if len(starts) > 1 else 1.0
     top = max(float(np.max(own)) for own in weights.values())
     boxes = [[(t, 0), (t, top), (t + width, top), (t + width, 0)] for t in map(float, starts[truth])]
     marks = [Mark("band", box) for box in boxes]
     marks += [Mark("curve", _pairs(starts + width / 2, own), colour(name)) for name, own in weights.items()]
     legend = {name: (colour(name), "") for name in weights} | {"true evidence": ("var(--ink-2)", "")}
-    edges = [float(value) for value in np.linspace(starts[0], starts[-1] + width, 4)]
-    return Chart(f"Attention weights of {subject}", ("seconds", "attention weight"), {v: f"{v:.0f}" for v in edges},
-                 UNIT if top > 0.5 else {v: f"{v:.2g}" for v in (0.0, top / 2, top)}, marks, legend)  # fmt: skip
+    x = _ticks(np.linspace(starts[0], starts[-1] + width, 4), ".0f")
+    y = UNIT if top > 0.5 else _ticks((0.0, top / 2, top), ".2g")
+    return Chart(f"Attention weights of {subject}", ("seconds", "attention weight"), x, y, marks, legend)

@@ -29,15 +29,7 @@ CHAINS = ("Fp1 F7 T7 P7 O1", "Fp1 F3 C3 P3 O1", "Fz Cz Pz", "Fp2 F4 C4 P4 O2", "
 
 
 def positions(person: Person, window_seconds: float) -> tuple[Floats, list[dict[str, Any]]]:
-    """Start of each window on one time axis (n, seconds), and where each recording lies on it.
-
-    Parameters
-    ----------
-    person : Person
-        Whose windows; recordings follow one another without a gap.
-    window_seconds : float
-        Length of a window.
-    """
+    """Start of each window on one time axis (n, seconds), and where each recording lies on it, one after another."""
     places, recordings, offset = np.zeros(len(person.bag)), [], 0.0
     numbers = person.recording_of
     for number, (name, _) in enumerate(person.parts):
@@ -53,10 +45,7 @@ def positions(person: Person, window_seconds: float) -> tuple[Floats, list[dict[
 def bipolar(channels: Sequence[str]) -> list[tuple[str, int, int]]:
     """The derivations of the longitudinal bipolar montage: name, and numbers of the two channels.
 
-    Parameters
-    ----------
-    channels : sequence of str
-        Names as recorded; a derivation without both electrodes is missing.
+    ``channels`` are names as recorded; a derivation without both electrodes is missing.
     """
     at = {electrode(name): i for i, name in enumerate(channels)}
     shown = [name if len(name) <= 4 else electrode(name) or name for name in channels]
@@ -67,19 +56,10 @@ def bipolar(channels: Sequence[str]) -> list[tuple[str, int, int]]:
 def pack(person: Person, signal: Signal, places: Floats, top: Sequence[int]) -> dict[str, Any]:
     """The EEG as the page's script reads it.
 
-    Parameters
-    ----------
-    person : Person
-        Whose windows.
-    signal : Signal
-        Their channels, rate and length.
-    places : ndarray of shape (n,)
-        Start of each window on the time axis, in seconds.
-    top : sequence of int
-        Windows whose surroundings are kept if not everything fits.
+    ``places`` (n,) are the starts of windows on the time axis, in seconds; around the ``top`` windows it is kept if not
+    everything fits.
     """
-    rate = min(RATE, signal.sfreq)
-    seconds = signal.n_times / signal.sfreq
+    rate, seconds = min(RATE, signal.sfreq), signal.n_times / signal.sfreq
     whole = len(person.bag) * seconds * rate * signal.n_channels <= MOST_BYTES
     keep = np.ones(len(places), dtype=bool) if whole else _near(places, places[list(top)], signal, rate)
     samples, scales, stretches = [], [], []

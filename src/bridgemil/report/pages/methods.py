@@ -19,15 +19,7 @@ TEMPLATE = "methods.txt.j2"
 
 
 def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
-    """Paragraphs on data, cross-validation, models, statistics and results, to be used in a paper.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Experiments on one cohort and split.
-    store : RunStore
-        The folder of their runs.
-    """
+    """Paragraphs on data, cross-validation, models, statistics and results of experiments on one cohort and split."""
     results = {cell.label: cell.results for cell in cells}
     facts = store.model_facts(cells[0].results.runs[0])
     members = [member for one in results.values() for member in one.settings.each]
@@ -52,39 +44,12 @@ def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
 
 
 def assignment_text(split: FoldPlan) -> str:
-    """How subjects were assigned to folds: one sentence.
-
-    Parameters
-    ----------
-    split : FoldPlan
-        Which subject is in which fold.
-    """
+    """How subjects were assigned to folds: one sentence."""
     return templating.macro(TEMPLATE, "assignment")(split)
 
 
-def roles_text(settings: Sequence[Settings]) -> str:
-    """Which folds were training, validation and test sets: one or two sentences.
-
-    Parameters
-    ----------
-    settings : sequence of Settings
-        Of every method; of ensembles, their members'.
-    """
-    return templating.macro(TEMPLATE, "roles")(settings)
-
-
 def model_text(label: str, settings: Settings, encoder: bool = True) -> str:
-    """What a method is and how it was trained.
-
-    Parameters
-    ----------
-    label : str
-        Its name.
-    settings : Settings
-        Of its runs.
-    encoder : bool
-        Whether to describe the encoder of a network.
-    """
+    """What a method is and how it was trained; with ``encoder``, also the encoder of a network."""
     known = {**methods.METHODS, **methods.ABLATIONS, **{name: BASELINES[name] for name in BASELINES}}
     description = known[settings.method].description if settings.method in known else ""
     objective = OBJECTIVES[settings.stage1.objective].description if settings.stage1 else ""

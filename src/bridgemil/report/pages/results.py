@@ -1,12 +1,15 @@
-"""The pages of results: of a folder of runs, and of the demo."""
+"""The pages of results: of a folder of runs, of the demo, and of an audit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bridgemil.audit.findings import Audit
 from bridgemil.evaluation.calibration import calibration_summary
 from bridgemil.evaluation.clinical import TwoClassMetrics
+from bridgemil.evaluation.metrics import correctness
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, corrected
 from bridgemil.methods import colour
 from bridgemil.report import templating
@@ -15,26 +18,17 @@ from bridgemil.report.pages import charts
 from bridgemil.report.pages.methods import methods_text
 from bridgemil.report.tables import caveats, clinical
 from bridgemil.report.terminal import recipe
-from bridgemil.runs import RunStore, merged
+from bridgemil.runs import merged
 
 if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.evaluation.metrics import EvidenceFound
     from bridgemil.evaluation.results import Results
 
 NOTES: dict[str, Any] = {"score_intervals": SCORE_INTERVALS, "compared": COMPARED}
 
 
-def report_page(report: BenchmarkReport, store: RunStore) -> str:
-    """The page of a folder of runs, as text.
-
-    Parameters
-    ----------
-    report : BenchmarkReport
-        From ``bridgemil.report.benchmark.build``.
-    store : RunStore
-        The folder of its runs.
-    """
+def report_page(report: BenchmarkReport) -> str:
+    """The page of a folder of runs, as text."""
     groups = [
         {
             "id": f"group-{number}",
@@ -50,12 +44,12 @@ def report_page(report: BenchmarkReport, store: RunStore) -> str:
             "calibrations": [_calibration(cell) for cell in cells],
             "outcomes": _outcomes(cells),
             "curves": _curves(cells),
-            "methods": methods_text(cells, store),
+            "methods": methods_text(cells, report.store),
         }
         for number, (place, cells) in enumerate(report.groups().items(), 1)
     ]
     return templating.page(
-        "report.html.j2", heading=f"Results of {store.root.name}", audit_warnings=report.warnings, groups=groups,
+        "report.html.j2", heading=f"Results of {report.store.root.name}", audit_warnings=report.warnings, groups=groups,
         remarks=report.remarks, **NOTES,
     )  # fmt: skip
 
@@ -63,24 +57,15 @@ def report_page(report: BenchmarkReport, store: RunStore) -> str:
 def demo_page(
     cohort: Cohort,
     results: Sequence[Results],
-    found: Mapping[str, EvidenceFound] | None = None,
+    found: Mapping[str, Mapping[str, Any]] | None = None,
     example: charts.Chart | None = None,
     held_out: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The page of the demo, as text.
+    """The page of the demo, as text: the results of each method on a cohort of real recordings.
 
-    Parameters
-    ----------
-    cohort : Cohort
-        Of the real recordings.
-    results : sequence of Results
-        One per method.
-    found : mapping of str to EvidenceFound, optional
-        How well attention weights rank the true evidence of simulated patients, by method.
-    example : Chart, optional
-        Attention weights of one of them.
-    held_out : sequence of mappings
-        Subjects kept out of training: ``subject, label, predicted, probabilities, warnings, page``.
+    ``found`` is how well attention weights rank the true evidence of simulated patients, by method, ``example`` the
+    weights of one of them; ``held_out`` are subjects kept out of training: ``subject, label, predicted, probabilities,
+    warnings, page``.
     """
     baselines = [result for result in results if not result.settings.is_network]
     pairs = [result.compare(other) for result in results if result.settings.is_network for other in baselines]
@@ -99,6 +84,11 @@ def demo_page(
     )
 
 
+def audit_page(audit: Audit) -> str:
+    """The page of an audit, as text: every finding, its evidence and the fix."""
+    return templating.page("audit.html.j2", heading=f"Audit of {Path(audit.cohort).name}", audit=audit)
+
+
 def _rows(named: Iterable[tuple[str, Results]]) -> list[dict[str, Any]]:
     return [dict(results.summary.iloc[0]) | {"label": label} for label, results in named]
 
@@ -113,14 +103,12 @@ def _outcomes(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """For each subject the share of seeds in which each method was correct; the least often correct come first."""
     import pandas as pd
 
-    shares = {}
-    for number, cell in enumerate(cells):  # labels may be any text, so columns are numbered
-        table = cell.results.predictions
-        shares[number] = (table["label"] == table["predicted"]).groupby(table["subject"]).mean()
-    labels: dict[str, str] = dict(cells[0].results.predictions[["subject", "label"]].itertuples(index=False))
+    tables = [cell.results.predictions for cell in cells]
+    labels: dict[str, str] = dict(tables[0][["subject", "label"]].itertuples(index=False))
+    shares = pd.concat([correctness(table) for table in tables], axis=1)
     rows = [
         {"subject": str(subject), "label": labels[str(subject)], "shares": list(row), "mean": float(row.mean())}
-        for subject, row in pd.DataFrame(shares).iterrows()
+        for subject, row in shares.iterrows()
     ]
     return sorted(rows, key=lambda row: (row["mean"], row["subject"]))
 

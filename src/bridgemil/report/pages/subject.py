@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_name, some_bands, window_band_power
+from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_name, some_bands
 from bridgemil.models import ModelFacts
 from bridgemil.report import templating
 from bridgemil.report.explanation import Explanation, Ranking
-from bridgemil.report.held_out import BandShares
+from bridgemil.report.held_out import BandShares, band_shares, reference_of, spaced
 from bridgemil.report.pages import eeg
-from bridgemil.report.scalp import power_maps, scalp_maps
+from bridgemil.report.scalp import MapRow, power_maps, scalp_maps
 from bridgemil.runs import AuditWarning
 
 TOP = 12  # windows that are marked and listed
@@ -68,7 +68,6 @@ def subject_page(
     classes = list(explanation.classes)
     predicted = classes[explanation.predicted]
     maps, unknown = scalp_maps(explanation.electrodes, predicted) if len(explanation.electrodes) else ([], [])
-    own = power_maps(_own_power(explanation, facts.signal))
     shown = probabilities or dict(zip(classes, map(float, explanation.probabilities), strict=True))
     return templating.page(
         template,
@@ -76,6 +75,7 @@ def subject_page(
         heading=explanation.person.name,
         explanation=explanation,
         facts=facts,
+        reference=reference_of(facts.settings),
         sentence=sentence,
         audit_warnings=audit_warnings,
         warnings=warnings,
@@ -84,7 +84,7 @@ def subject_page(
         probabilities={name: shown[name] for name in classes if name in shown},
         calibrated=probabilities is not None,
         calibration=calibration,
-        maps=[own, *maps],
+        maps=[_own_power(explanation, facts), *maps],
         unknown=unknown,
         bands=bands,
         strips=_strips(bands, classes) if bands else [],
@@ -98,10 +98,8 @@ def _data(explanation: Explanation, signal: Signal) -> dict[str, Any]:
     """What the page's script reads."""
     person, seconds, rankings = explanation.person, signal.n_times / signal.sfreq, explanation.rankings
     places, recordings = eeg.positions(person, seconds)
-    if rankings and rankings[-1].singles_out:
-        top = rankings[-1].order[: 4 * TOP]
-    else:
-        top = np.linspace(0, len(places) - 1, min(len(places), 4 * TOP)).round().astype(int)
+    singled_out = rankings and rankings[-1].singles_out
+    top = rankings[-1].order[: 4 * TOP] if singled_out else spaced(len(places), 4 * TOP)
     return {
         "places": [round(float(place), 3) for place in places],
         "window": seconds,
@@ -124,32 +122,29 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
     }
 
 
-def _own_power(explanation: Explanation, signal: Signal) -> Any:
-    """Relative band power of each electrode in percent (electrodes x bands), in the bands of the patterns if any."""
+def _own_power(explanation: Explanation, facts: ModelFacts) -> MapRow:
+    """Maps of the subject's relative band power, in the bands of the patterns if there are any."""
     import pandas as pd
 
-    edges = {}
-    for name in dict.fromkeys(explanation.electrodes["band"]) if len(explanation.electrodes) else ():
-        found = re.search(r"([\d.]+)-([\d.]+) Hz", str(name))
-        if found:
-            edges[str(name)] = (float(found[1]), float(found[2]))
-    if not edges:
-        held, _ = some_bands(CLINICAL_BANDS, signal)
-        edges = {f"{name} {band_name(band)}": band for name, band in held.items()}
-    bag = explanation.person.bag
-    chosen = np.unique(np.linspace(0, len(bag) - 1, min(len(bag), MOST_WINDOWS)).round().astype(int))
-    shares = 100 * window_band_power(np.asarray(bag[chosen]), signal.sfreq, edges.values()).mean(axis=0)
-    return pd.DataFrame(shares, index=list(signal.channels), columns=list(edges))
+    signal, shown = facts.signal, explanation.electrodes.get("band", ())
+    edges = {name: re.search(r"([\d.]+)-([\d.]+) Hz", str(name)) for name in dict.fromkeys(shown)}
+    bands = {str(name): (float(found[1]), float(found[2])) for name, found in edges.items() if found}
+    if not bands:
+        bands = {f"{name} {band_name(band)}": band for name, band in some_bands(CLINICAL_BANDS, signal)[0].items()}
+    how = (signal.sfreq, bands.values(), reference_of(facts.settings), MOST_WINDOWS)
+    shares = band_shares(explanation.person.bag, *how)
+    return power_maps(pd.DataFrame(shares, index=list(signal.channels), columns=list(bands)))
 
 
 def _strips(bands: BandShares, classes: Sequence[str]) -> list[dict[str, Any]]:
     """For each band the subject's share and each class's subjects (or percentiles), in percent of the power."""
     tables = bands.by_class or bands.quantiles
     widest = 1.05 * np.concatenate([*tables.values(), bands.subject[None]]).max(axis=0)
-    rows = []
-    for b, band in enumerate(bands.bands):
-        own = {name: [float(value) for value in tables[name][:, b]] for name in classes if name in tables}
-        medians = {name: float(np.median(values)) for name, values in own.items()}
-        rows.append({"band": band, "share": float(bands.subject[b]), "widest": float(widest[b]),
-                     "classes": own, "medians": medians})  # fmt: skip
-    return rows
+    return [
+        {
+            "band": band, "share": float(bands.subject[b]), "widest": float(widest[b]),
+            "classes": {name: tables[name][:, b].tolist() for name in classes if name in tables},
+            "medians": {name: float(np.median(table[:, b])) for name, table in tables.items()},
+        }
+        for b, band in enumerate(bands.bands)
+    ]  # fmt: skip
