@@ -24,6 +24,7 @@ from bridgemil.runs import AuditWarning
 
 State = Literal["filled", "partly", "author"]
 Risk = Literal["low", "high", "unclear"]
+RISKS: dict[str, Risk] = {"failed": "high", "fine": "low"}  # unclear for any other reason
 STATUSES = ("FAIL", "WARN", "PASS", "INFO", "SKIP")
 
 
@@ -162,19 +163,13 @@ def _judge(domain: Domain, record: CohortRecord) -> Judgement:
     names = {status: sorted({f.name for f in findings if f.status == status}) for status in STATUSES}
     failed = sorted({*names["FAIL"], *accepted})
     lacking = [name for name in domain.needed if name not in names["PASS"] + names["INFO"]]
-    risk: Risk = "unclear"
-    if failed:
-        risk, why = "high", f"the audit failed on {', '.join(failed)}"
-    elif record.unaudited:
-        why = f"not audited: {record.unaudited}"
-    elif names["WARN"]:
-        why = f"the audit warns of {', '.join(names['WARN'])}: judge what it means here"
-    elif lacking:
-        why = f"not checked: {', '.join(lacking)}"
-    elif not domain.needed:
-        why = "the records contain no evidence: judge it yourself"
-    else:
-        risk, why = "low", "no audit check raised a concern"
+    reasons = {
+        "failed": failed, "unaudited": [record.unaudited] if record.unaudited else [], "warned": names["WARN"],
+        "unchecked": lacking, "no_evidence": [] if domain.needed else [domain.key],
+    }  # fmt: skip
+    reason = next((reason for reason, what in reasons.items() if what), "fine")
+    risk = RISKS.get(reason, "unclear")
+    why = templating.string(texts()["reasons"][reason], what=", ".join(reasons.get(reason, ())))
     evidence = [f"accepted when runs were made (--accept-risk): {', '.join(accepted)}"] if accepted else []
     for finding in sorted(findings, key=lambda finding: STATUSES.index(finding.status)):
         details = f" ({'; '.join(finding.evidence)})" if finding.status in ("FAIL", "WARN") and finding.evidence else ""

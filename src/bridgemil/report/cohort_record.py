@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +40,21 @@ NAMED = 6  # examples that are named for each reason of exclusion
 
 @dataclass(frozen=True)
 class CohortRecord:
-    """What is recorded of one cohort and the experiments on it."""
+    """What is recorded of one cohort and the experiments on it; what the cohort itself must tell may be missing."""
 
     cells: Sequence[Cell]  # at least one; seeds are not averaged
-    store: RunStore
-    cohort: Cohort | None = None  # if it is available
-    absent: str = ""  # why it is not
-    findings: Sequence[Finding] = ()  # of the quick audit of the cohort and its runs
-    unaudited: str = ""  # why there are none
+    cohort: Cohort | None
+    absent: str  # why there is no cohort
+    findings: Sequence[Finding]  # of the quick audit of the cohort and its runs
+    unaudited: str  # why there are none
+    per_class: Mapping[str, int]  # number of held-out subjects of each class
+    settings: Sequence[Settings]  # of every experiment; of ensembles, those of their members
+    splits: Sequence[FoldPlan]  # of the experiments
+    runs: Sequence[Mapping[str, Any]]  # run.json of every run that is shown
+    model: Mapping[str, Any]  # model.json of one of them: signal, preparation
+    preparation: PrepareSettings | None
+    unprepared: str  # why the preparation is not known
+    warnings: Sequence[AuditWarning]  # that are stored with the runs
 
     @property
     def name(self) -> str:
@@ -61,17 +67,6 @@ class CohortRecord:
         return self.cells[0].source
 
     @property
-    def classes(self) -> list[str]:
-        """The diagnoses."""
-        return list(self.cells[0].results.classes)
-
-    @cached_property
-    def per_class(self) -> dict[str, int]:
-        """Number of held-out subjects of each class."""
-        counts = Counter(self.cells[0].results.labels)
-        return {name: counts[name] for name in self.classes}
-
-    @property
     def n(self) -> int:
         """Number of held-out subjects."""
         return sum(self.per_class.values())
@@ -81,27 +76,6 @@ class CohortRecord:
         """``36 A, 29 C, 23 F``."""
         return ", ".join(f"{n} {name}" for name, n in self.per_class.items())
 
-    @cached_property
-    def model(self) -> dict[str, Any]:
-        """model.json of one of the runs: signal, preparation."""
-        return self.store.model_facts(self.cells[0].results.runs[0])
-
-    @cached_property
-    def runs(self) -> list[dict[str, Any]]:
-        """run.json of every run that is shown."""
-        identities = dict.fromkeys(identity for cell in self.cells for identity in cell.results.runs)
-        return [self.store.metadata(identity) for identity in identities]
-
-    @property
-    def settings(self) -> list[Settings]:
-        """Settings of every experiment; of ensembles, those of their members."""
-        return [member for cell in self.cells for member in cell.results.settings.each]
-
-    @property
-    def splits(self) -> list[FoldPlan]:
-        """The splits of the experiments."""
-        return list({cell.split.hash: cell.split for cell in self.cells}.values())
-
     @property
     def tried(self) -> str:
         """Number of experiments: ``3 methods or settings on 5 splits``."""
@@ -109,29 +83,9 @@ class CohortRecord:
         return f"{n} {'method' if n == 1 else 'methods or settings'} on {counted(len(self.splits), 'split')}"
 
     @property
-    def warnings(self) -> list[AuditWarning]:
-        """Audit warnings that are stored with the runs."""
-        return merged(*(cell.results.warnings for cell in self.cells))
-
-    @property
     def accepted(self) -> list[AuditWarning]:
-        """Those that are a FAIL, accepted when runs were made."""
+        """Stored warnings that are a FAIL, accepted when runs were made."""
         return [warning for warning in self.warnings if warning["level"] == "FAIL"]
-
-    @cached_property
-    def preparation(self) -> PrepareSettings | None:
-        """Settings of ``prepare``; None for arrays, and for settings of another version."""
-        try:
-            return PrepareSettings.model_validate(self.model["preparation"]) if self.model["preparation"] else None
-        except ValidationError:
-            return None
-
-    @property
-    def unprepared(self) -> str:
-        """Why the preparation is not known; empty if it is."""
-        if self.preparation is not None:
-            return ""
-        return "the settings of its preparation are of another version" if self.model["preparation"] else ARRAYS
 
 
 def cohort_records(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[CohortRecord]:
@@ -150,16 +104,30 @@ def cohort_records(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[
 
 
 def _record(store: RunStore, cells: Sequence[Cell], given: Cohort | None) -> CohortRecord:
-    recorded = cells[0].source
+    recorded, first = cells[0].source, cells[0].results
+    cohort, absent, findings, unaudited = None, "", list[Finding](), ""
     try:
         cohort = cohort_of(recorded, store.root, given)
+        findings = quick(cohort, store.root)
     except BridgeMILError as error:  # of its path only the folder's name is given
-        absent = str(error).splitlines()[0].replace(recorded["path"], Path(recorded["path"]).name)
-        return CohortRecord(cells, store, None, absent, (), absent)
-    try:
-        return CohortRecord(cells, store, cohort, findings=quick(cohort, store.root))
-    except BridgeMILError as error:
-        return CohortRecord(cells, store, cohort, unaudited=f"the audit failed ({str(error).splitlines()[0]})")
+        where, reason = recorded["path"], str(error).splitlines()[0]
+        reason = reason.replace(where, Path(where).name) if where else reason
+        absent = reason if cohort is None else ""
+        unaudited = absent or f"the audit failed ({reason})"
+    model, preparation = store.model_facts(first.runs[0]), None
+    prepared, unprepared = model["preparation"], ARRAYS
+    if prepared:
+        try:
+            preparation, unprepared = PrepareSettings.model_validate(prepared), ""
+        except ValidationError:
+            unprepared = "the settings of its preparation are of another version"
+    counts, identities = Counter(first.labels), dict.fromkeys(run for cell in cells for run in cell.results.runs)
+    return CohortRecord(
+        cells, cohort, absent, findings, unaudited, {name: counts[name] for name in first.classes},
+        [member for cell in cells for member in cell.results.settings.each],
+        list({cell.split.hash: cell.split for cell in cells}.values()), [store.metadata(run) for run in identities],
+        model, preparation, unprepared, merged(*(cell.results.warnings for cell in cells)),
+    )  # fmt: skip
 
 
 def context(r: CohortRecord) -> dict[str, Any]:
@@ -182,7 +150,7 @@ def context(r: CohortRecord) -> dict[str, Any]:
         "clinical": f"{first.clinical.method} {INTERVALS}",
         "compared": COMPARED,
         "weighted": weighted,
-        "operating_point": point if len(r.classes) == 2 else "No threshold was chosen.",
+        "operating_point": point if len(r.per_class) == 2 else "No threshold was chosen.",
         "versions": {name: values for name, values in versions.items() if values},
         "results_version": RESULTS_VERSION,
         "facts": tables.facts(r.cells),

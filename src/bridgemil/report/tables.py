@@ -13,10 +13,12 @@ from bridgemil.evaluation.clinical import INTERVALS, TITLES, PerClassMetrics, Tw
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.statistics import SCORE_INTERVALS, Comparison, points
 from bridgemil.report.benchmark import BenchmarkReport, Cell, Place
+from bridgemil.report.templating import macro
 
 Mark = Literal["best", "second"]
 Row = Mapping[str, Any]
 Block = Mapping[Place, Sequence[Cell]]  # the sections of a cohort and split
+TEXTS = "results.txt.j2"
 INTERVAL = (
     f"{SCORE_INTERVALS} ±: standard deviation over seeds (ddof 0). Fold mean: mean over folds of the fold's accuracy, "
     "as the paper reports it."
@@ -167,16 +169,7 @@ def comparisons(compared: Sequence[Comparison], title: str) -> Sheet:
 
 def facts(cells: Sequence[Cell]) -> str:
     """Number of subjects and chance level of a cohort and split."""
-    row = cells[0].row
-    return f"{row['n_subjects']} subjects, each held out once. {chance_level(row)}"
-
-
-def chance_level(row: Row) -> str:
-    """Chance level and chance interval, in percent."""
-    return (
-        f"Chance level (largest class): {row['chance']:.1f} %; 95 % chance interval for n = {row['n_subjects']}: "
-        f"{row['chance95_low']:.1f} to {row['chance95_high']:.1f} %."
-    )
+    return macro(TEXTS, "facts")(cells[0].row)
 
 
 def _changes(cells: Sequence[Cell]) -> list[str]:
@@ -195,10 +188,7 @@ def caveats(cells: Sequence[Cell]) -> list[str]:
     """Differences from the paper's setting, where its numbers are shown."""
     published = [cell for cell in cells if cell.published]
     reasons = sorted({reason for cell in published for reason in cell.caveats})
-    if reasons:
-        return [f"NOT the paper's setting ({'; '.join(reasons)}): the difference is not evidence about replication."]
-    same = "data set, preparation, subjects, budget, settings, seeds and folds. Its split is not known."
-    return [f"As in the paper, as far as is known: {same}"] if published else []
+    return [macro(TEXTS, "caveats")(reasons)] if published else []
 
 
 def block_clinical(block: Block) -> list[Sheet]:

@@ -151,7 +151,7 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     for result in every:
         if len(result.groups):
             print_sheet(console, tables.left_out_groups(result))
-    lines = [tables.chance_level(percent_row(first)), SCORE_INTERVALS]
+    lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(first)), SCORE_INTERVALS]
     lines += [GROUPED] if first.split.get("kind") == "groups" else []
     lines += [COMPARED] if baselines else []
     for result in results:
@@ -186,11 +186,8 @@ def _confusion(result: Results) -> Sheet:
 def recipe(result: Results) -> str:
     """What was run: backbone, recipe, budget, sub-bag pairs, and how long it took."""
     row = result.summary.iloc[0]
-    changed = ", ".join(f"{key}={value}" for key, value in changed_from_budget(result.settings).items())
-    parts = [] if row["budget"] is None else [row["backbone"], f"recipe {row['recipe']}", f"budget {row['budget']}"]
-    parts += [f"changed: {changed}"] if changed else []
-    parts += [f"subbag_pairs {row['subbag_pairs']:.0f}"] if row["subbag_pairs"] is not None else []
-    return f"{result.name}: {', '.join(parts)}{'; ' if parts else ''}computed in {duration(row['seconds'])}"
+    changed = changed_from_budget(result.settings)
+    return templating.macro(tables.TEXTS, "recipe")(result.name, row, changed, duration(row["seconds"]))
 
 
 def print_evidence(found: Mapping[str, Mapping[str, Any]]) -> None:
