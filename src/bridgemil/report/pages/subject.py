@@ -84,7 +84,8 @@ def subject_page(
         probabilities={name: shown[name] for name in classes if name in shown},
         calibrated=probabilities is not None,
         calibration=calibration,
-        maps=[_own_power(explanation, facts), *maps],
+        # the group pattern of relative band power next to the subject's own
+        maps=[_own_power(explanation, facts), *sorted(maps, key=lambda row: row.quantity != "power")],
         unknown=unknown,
         bands=bands,
         strips=_strips(bands, classes) if bands else [],
