@@ -176,8 +176,8 @@ class Explanation:
     predicted : int
         The predicted class; of a window classifier the one with most votes.
     windows : DataFrame
-        One row per window: window, recording, second, ``gate``, contribution_<class>, p_<class>; ``contribution`` is that
-        to the predicted class minus the mean of the others'.
+        One row per window: window, recording, second, ``gate``, contribution_<class>, p_<class>; ``contribution`` is
+        that to the predicted class minus the mean of the others'.
     rankings : list of Ranking
         By attention weight, contribution or probability, where the model has them.
     pairs, electrodes : DataFrame
