@@ -60,6 +60,36 @@ def test_a_floor_of_steps_makes_more_epochs() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bags", "windows"])
+def test_under_a_ceiling_of_steps_every_epoch_visits_a_random_part(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, part = learner(kind), learner(kind, max_steps=9)
+    assert (part.epochs, part.steps, part.total) == (4, 2, 8)
+    assert whole.steps > 2
+    seen: list[list[int]] = []
+    take = part.data.take
+    monkeypatch.setattr(part.data, "take", lambda index: seen.append(index.tolist()) or take(index))
+    monkeypatch.setattr(loop, "_estimate_statistics", lambda *_: None)
+    part.validation = None
+    trained = train(part, STREAMS)
+    assert [row["epoch"] for row in trained.curve] == [0, 1, 2, 3]
+    assert len({tuple(batch) for batch in seen}) > 3, "another part in every epoch"
+    assert len(seen) == (8 if kind == "windows" else 6), "the frozen epoch reads none"
+    first = next(iter(whole.batches(STREAMS.start(whole.purpose, 3))))
+    assert (first if kind == "windows" else first.windows).tolist() == seen[-2], "its first steps are those of all"
+
+
+def test_under_a_ceiling_stage_1_draws_some_anchors_in_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = objectives.STAGE1["alignment"](epochs=3, batch_windows=8, subbag_pairs=4, max_steps=7, warmup_epochs=1)
+    stage1 = objectives.create(backbones.create("eegnet", 4, 200), "eegnet", sets()[0], settings, CPU)
+    assert (stage1.steps, stage1.warmup, stage1.total) == (2, 2, 6)
+    assert len(list(stage1.batches(np.random.default_rng(0)))) > 6
+    steps, loss = [], stage1.loss
+    monkeypatch.setattr(stage1, "loss", lambda *given: steps.append(given[0][0][0].tolist()) or loss(*given))
+    train(stage1, STREAMS)
+    assert len(steps) == 6
+    assert len({number for step in steps for number in step}) > 16, "others in other epochs"
+
+
+@pytest.mark.parametrize("kind", ["bags", "windows"])
 @pytest.mark.parametrize("selection", ["last", "accuracy"])
 def test_the_averaged_weights_are_validated_and_returned(
     kind: str, selection: str, monkeypatch: pytest.MonkeyPatch

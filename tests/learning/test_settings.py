@@ -1,16 +1,20 @@
-"""What can be set, what is refused, and how a floor of steps stretches a run."""
+"""What can be set, what is refused, and how a floor and a ceiling of steps change a run."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from bridgemil import aggregators
+from bridgemil import aggregators, methods
+from bridgemil.cohort.cohort import Cohort
 from bridgemil.learning.objectives import STAGE1, AnyStage1Settings
-from bridgemil.learning.settings import STAGE2, BagSettings, WindowSettings, with_min_steps
+from bridgemil.learning.settings import STAGE2, BagSettings, WindowSettings, limited_steps, with_min_steps
+from people import people
 
 
 @pytest.mark.parametrize("objective", STAGE1)
@@ -69,6 +73,39 @@ def test_a_floor_of_steps_stretches_every_part_of_the_run_alike() -> None:
     assert (vote.epochs, vote.burn_in) == (100, 67)
     stage1 = with_min_steps(STAGE1["alignment"](epochs=10, warmup_epochs=1, min_steps=50), 2)
     assert (stage1.epochs, stage1.warmup_epochs) == (25, 3)
+
+
+def test_a_ceiling_of_steps_shortens_every_epoch_alike() -> None:
+    settings = BagSettings(epochs=60, max_steps=1200)
+    assert [limited_steps(settings, steps) for steps in (1, 20, 21, 1000)] == [1, 20, 20, 20]
+    assert limited_steps(BagSettings(epochs=60, max_steps=5), 10) == 1, "an epoch has a step"
+    assert limited_steps(BagSettings(epochs=60), 10) == 10
+
+
+def large(n: int, windows: int) -> Cohort:
+    """A cohort that says it has so many subjects and windows."""
+    small = people(2)
+    first = next(iter(small.records.values()))
+    records = [replace(first, subject=str(i), label="ab"[i % 2], recording_windows=(windows,)) for i in range(n)]
+    return Cohort(records, small.metadata, {}, arrays={})
+
+
+def test_the_budgets_ceiling_enters_the_settings_of_large_cohorts_only() -> None:
+    def steps(cohort: Cohort, changes: dict[str, Any] | None = None, **how: Any) -> list[int | None]:
+        made = methods.for_cohort(cohort, "bridgemil", "eegnet", changes=changes, **how)
+        assert not any("max_steps" in key for key in methods.changed_from_budget(made)), "it is the budget's"
+        return [made.stage1.max_steps, made.stage2.max_steps]
+
+    assert steps(large(88, 800)) == [None, None], "the whole of ADFTD"
+    assert steps(large(600, 60)) == [None, 1200]
+    assert steps(large(2000, 600)) == [1000, 1200]
+    assert steps(large(88, 300), further=1_000_000) == [1000, None]
+    assert steps(large(2000, 600), {"stage2.epochs": 60}) == [1000, None], "who sets the epochs means them"
+    for budget in methods.budgets():
+        assert steps(large(88, 300), budget=budget) == [None, None]
+        assert steps(large(5000, 900), budget=budget, recipe="paper") == [None, None]
+    plain = methods.settings("bridgemil", "eegnet", "laptop", burn_in=1, recipe="ours")
+    assert methods.for_cohort(large(88, 300), "bridgemil", "eegnet").hash == plain.hash
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 3, 7, 100])

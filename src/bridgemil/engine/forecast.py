@@ -19,7 +19,7 @@ from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.subset import subset
 from bridgemil.engine.plan import Job, Plan
 from bridgemil.errors import plain
-from bridgemil.learning.settings import BagSettings, with_min_steps
+from bridgemil.learning.settings import BagSettings, Loop, limited_steps, with_min_steps
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, encoder_for, fit
 from bridgemil.models.features import Stage1
@@ -89,18 +89,20 @@ def estimate(
         learned = n["train"] + (0 if pretrain_on is None else pretrain_on.n_windows)
         per_epoch, most = settings.stage1.encoded(learned)
         steps = -(-learned // settings.stage1.batch_windows)
-        stage1 = with_min_steps(settings.stage1, steps).epochs * per_epoch * pace.stage1
+        stage1 = _visits(settings.stage1, steps)[1] * per_epoch * pace.stage1
     sizes = [cohort.records[s].n_windows for s in subjects.train]
     if isinstance(chosen, BagSettings):
         sizes = [min(size, chosen.bag_windows or size) for size in sizes]
-        lasting = with_min_steps(chosen, -(-len(subjects.train) // chosen.batch_subjects))
+        lasting, visits = _visits(chosen, -(-len(subjects.train) // chosen.batch_subjects))
         epochs, frozen = lasting.epochs, lasting.freeze_epochs if settings.stage1 is not None else 0
         frozen = epochs if lasting.frozen else frozen
         most = max(most, sum(sorted(sizes, reverse=True)[: chosen.batch_subjects]))
     else:
-        epochs, frozen = with_min_steps(chosen, -(-n["train"] // chosen.batch_windows)).epochs, 0
+        vote, visits = _visits(chosen, -(-n["train"] // chosen.batch_windows))
+        epochs, frozen = vote.epochs, 0
         most = max(most, chosen.batch_windows)
-    stage2 = (epochs - frozen) * (sum(sizes) * pace.step + n["validation"] * pace.forward)
+    share = visits / epochs  # of the windows, in an epoch
+    stage2 = (epochs - frozen) * (share * sum(sizes) * pace.step + n["validation"] * pace.forward)
     stage2 += (n["train"] if frozen else 0) * pace.forward
     memory = LIBRARIES + 3 * pace.window * most + TEMPORARIES * pace.kept * most
     return Estimate(stage1, stage2, memory, pace.front_end * cohort.n_windows)
@@ -126,6 +128,12 @@ class _Trial(FitCache):
     def stage1(self) -> Iterator[Stage1]:
         """The encoder to train."""
         yield self.kept
+
+
+def _visits(settings: Loop, steps: int) -> tuple[Loop, float]:
+    """The settings with as many epochs as they last, and how often everything is visited in them."""
+    lasting = with_min_steps(settings, steps)
+    return lasting, lasting.epochs * limited_steps(lasting, steps) / max(1, steps)
 
 
 @cache

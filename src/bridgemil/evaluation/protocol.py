@@ -144,7 +144,8 @@ class Protocol:
         if self.pretrain_on is not None and settings is None:
             methods.refuse_pretraining([method or self.method])
         names = method or self.method, backbone or self.backbone
-        return methods.for_cohort(cohort, *names, self.budget, changes, recipe=self.recipe)
+        further = self.pretrain_on.n_windows if isinstance(self.pretrain_on, Cohort) else 0
+        return methods.for_cohort(cohort, *names, self.budget, changes, recipe=self.recipe, further=further)
 
     def second(self, cohort: Cohort) -> Cohort | None:
         """The cohort ``pretrain_on``, if it is given; one from which this cohort's Stage 1 cannot learn is refused."""

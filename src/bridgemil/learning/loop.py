@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from bridgemil.errors import BadData, BridgeMILError, BridgeMILWarning
 from bridgemil.learning import checkpoint
 from bridgemil.learning.averaging import WeightAverage, estimate_statistics
 from bridgemil.learning.data import WindowSet, read_steps, reads_ahead
-from bridgemil.learning.settings import Selection, Stage1Settings, TrainedSettings, with_min_steps
+from bridgemil.learning.settings import Selection, Stage1Settings, TrainedSettings, limited_steps, with_min_steps
 
 Curve = list[dict[str, Any]]  # one row per epoch
 SAVING_SHARE = 0.01  # of the time, at most, is spent on checkpoints: short epochs do not each get one
@@ -116,7 +117,7 @@ class Learner(ABC):
     device : torch.device
         Where the model is.
     steps : int
-        In an epoch.
+        In an epoch that visits everything; with ``max_steps`` the first of them are taken.
     validation : WindowSet, optional
         Windows of the subjects that select an epoch, if any do.
     """
@@ -141,10 +142,10 @@ class Learner(ABC):
         steps: int,
         validation: WindowSet | None = None,
     ) -> None:
-        self.model, self.data, self.device, self.validation, self.steps = model, data, device, validation, steps
+        self.model, self.data, self.device, self.validation = model, data, device, validation
         lasting = with_min_steps(settings, steps)
-        self.epochs = lasting.epochs
-        self.warmup, self.total = getattr(lasting, "warmup_epochs", 0) * steps, lasting.epochs * steps
+        self.epochs, self.steps = lasting.epochs, limited_steps(lasting, steps)
+        self.warmup, self.total = getattr(lasting, "warmup_epochs", 0) * self.steps, lasting.epochs * self.steps
         if isinstance(lasting, TrainedSettings):
             self.burn_in, self.selection, self.averaging = lasting.burn_in, lasting.selection, lasting.averaging
         self.ahead = reads_ahead(data.n_bytes, device.type)
@@ -164,7 +165,7 @@ class Learner(ABC):
 
     @abstractmethod
     def batches(self, rng: np.random.Generator) -> Iterator[Any]:
-        """The steps of one epoch, as numbers of windows or subjects.
+        """The steps of one epoch, shuffled, as numbers of windows or subjects.
 
         With ``ahead`` a step is drawn before the loss of the step before it: where ``loss`` draws from ``rng`` too, all
         steps must be drawn before the first is given.
@@ -278,7 +279,8 @@ def _epoch(
 ) -> float:
     """All steps of an epoch; their mean loss."""
     losses = []
-    with closing(read_steps(learner.batches(rng), learner.read, ahead=learner.ahead)) as steps:
+    few = islice(learner.batches(rng), learner.steps)  # in random order: under max_steps a random part of all
+    with closing(read_steps(few, learner.read, ahead=learner.ahead)) as steps:
         for i, (batch, read) in enumerate(steps):
             step = epoch * learner.steps + i
             share = learner.rate(step)

@@ -22,6 +22,11 @@ Steps = Annotated[
     Field(ge=0, le=100_000_000, description="minimum number of optimiser steps: epochs, warm-up, freezing and burn-in "
           "grow in proportion where they are too few"),
 ]  # fmt: skip
+MaxSteps = Annotated[
+    int | None,
+    Field(ge=1, le=100_000_000, description="maximum number of optimiser steps: where epochs would take more, each "
+          "takes an equal share of them, on a random part of the windows or subjects"),
+]  # fmt: skip
 Selection = Literal["accuracy", "loss", "last"]
 
 
@@ -41,6 +46,7 @@ class Stage1Settings(_Settings):
     weight_decay: Weight = 1e-4
     warmup_epochs: Epochs = 5
     min_steps: Steps = 0
+    max_steps: MaxSteps = None
     pretrain_on: str | None = Field(None, description="further cohort whose windows are learned from, as NAME@HASH")
 
     def encoded(self, n: int) -> tuple[int, int]:
@@ -94,6 +100,7 @@ class TrainedSettings(_Settings):
     burn_in: Epochs = Field(0, description="epochs (from 0) below this one are not selected")
     class_weight: bool = Field(False, description="weight classes by inverse frequency")
     min_steps: Steps = 0
+    max_steps: MaxSteps = None
     selection: Selection = Field(
         "accuracy", description="which epoch: highest validation accuracy, lowest validation loss, or the last one"
     )
@@ -160,10 +167,10 @@ class BagSettings(TrainedSettings):
 Stage2Settings = Annotated[WindowSettings | BagSettings, Field(discriminator="kind")]
 STAGE2: dict[str, type[TrainedSettings]] = {"windows": WindowSettings, "bags": BagSettings}
 
-_Loop = TypeVar("_Loop", bound=Stage1Settings | TrainedSettings)
+Loop = TypeVar("Loop", bound=Stage1Settings | TrainedSettings)
 
 
-def with_min_steps(settings: _Loop, steps: int) -> _Loop:
+def with_min_steps(settings: Loop, steps: int) -> Loop:
     """The settings with as many epochs as ``min_steps`` requires.
 
     epochs becomes max(epochs, ceil(min_steps / steps)). Warm-up, freezing and burn-in stay the same share of the run:
@@ -181,4 +188,19 @@ def with_min_steps(settings: _Loop, steps: int) -> _Loop:
         return settings
     parts = [name for name in ("warmup_epochs", "freeze_epochs", "burn_in") if name in type(settings).model_fields]
     longer: dict[str, Any] = {name: int(getattr(settings, name) * epochs / settings.epochs + 0.5) for name in parts}
-    return cast("_Loop", settings.model_copy(update={"epochs": epochs} | longer))
+    return cast("Loop", settings.model_copy(update={"epochs": epochs} | longer))
+
+
+def limited_steps(settings: Stage1Settings | TrainedSettings, steps: int) -> int:
+    """Optimiser steps in an epoch under ``max_steps``.
+
+    The number of epochs stays, so that warm-up, freezing and burn-in stay the same share of the run.
+
+    Parameters
+    ----------
+    settings : Stage1Settings or TrainedSettings
+        From ``with_min_steps``.
+    steps : int
+        In an epoch that visits everything.
+    """
+    return steps if settings.max_steps is None else min(steps, max(1, settings.max_steps // settings.epochs))

@@ -12,6 +12,7 @@ from bridgemil.cohort.tables import control_classes
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.objectives import STAGE1, AnyStage1Settings
 from bridgemil.learning.settings import Stage2Settings
+from bridgemil.methods.length import ceilings, length, limited
 from bridgemil.methods.registry import (
     ABLATIONS,
     BACKBONE,
@@ -229,7 +230,7 @@ def _network_settings(
     method: str, backbone: str, budget: str, recipe: str, burn_in: int, user: dict[str, Any]
 ) -> Settings:
     chosen, manner = (METHODS | ABLATIONS)[method], recipes()[recipe]
-    time = budgets()[budget] | manner.get("budgets", {}).get(budget, {})  # a recipe may count its own steps
+    time = length(recipe, budget)
     values: dict[str, Any] = {"method": method, "backbone": backbone, "budget": budget, "recipe": recipe}
     if "baseline" in user:
         raise BadUse(f"{method} is a network; there is nothing to set in baseline")
@@ -265,6 +266,7 @@ def for_cohort(
     changes: Mapping[str, Any] | None = None,
     *,
     recipe: str | None = None,
+    further: int = 0,
 ) -> Settings:
     """Settings of a method on a cohort, validated before any computation.
 
@@ -284,6 +286,8 @@ def for_cohort(
         Changes to single settings: ``{"stage1.epochs": 5}``.
     recipe : str, optional
         One of ``recipes()``; by default ``ours``, or ``paper`` with the budget ``paper``.
+    further : int, default 0
+        Windows of a second cohort that Stage 1 learns from too.
 
     Returns
     -------
@@ -296,7 +300,8 @@ def for_cohort(
         backbones.check(backbone)  # also for baselines, which do not use it: a typing error is reported
     name = backbones.absolute(backbone)
     made = settings(method, name, budget, cohort.burn_in, changes, recipe=recipe or recipe_for(budget))
-    tried = tuple(_tried(cohort, member) for member in made.each)
+    user = flat(changes or {})
+    tried = tuple(limited(cohort, _tried(cohort, member), further, user) for member in made.each)
     return made.model_copy(update={"members": tried}) if made.members else tried[0]
 
 
@@ -380,6 +385,9 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
             changed |= {f"{part}.{k}": v for k, v in values.items() if plain[part].get(k) != v}
     if burn_in is None:
         changed.pop("stage2.burn_in", None)
+    for stage, most in ceilings(chosen).items():
+        if changed.get(f"{stage}.max_steps") == most:
+            del changed[f"{stage}.max_steps"]  # as the budget has it
     derived = {
         f"{part}.{name}" for part in ("stage1", "stage2") for name in ("warmup_epochs", "freeze_epochs", "min_steps")
     }
