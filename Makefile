@@ -52,6 +52,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/default_rule.py --quick
 	$(BIN)/python benchmarks/engine_regimes.py
 	$(BIN)/python benchmarks/large_cohort.py
+	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/house_size.py
 	$(BIN)/python benchmarks/predict_speed.py
 	$(BIN)/python benchmarks/predict_robustness.py
