@@ -83,10 +83,6 @@ def _one_recording_in_two_subjects(folder: Path) -> Planted:
     return cohort, {}
 
 
-def _one_patient_code(folder: Path) -> Planted:
-    return with_files(made(signals(N)), patient_id=lambda s: "x7" if s in ("sub-03", "sub-09") else s), {}
-
-
 def _one_identity(folder: Path) -> Planted:
     numbers = {f"sub-{i:02d}": i for i in range(1, N + 1)}
     return with_files(made(signals(N)), identity=lambda s: 3 if s == "sub-09" else numbers.get(s, 1 + N)), {}
@@ -292,7 +288,6 @@ ZOO: dict[Callable[[Path], Planted], tuple[str, str]] = {
     _a_single_window: ("same_signal", "WARN"),
     _one_file_twice: ("shared_files", "FAIL"),
     _one_recording_in_two_subjects: ("same_time", "FAIL"),
-    _one_patient_code: ("shared_header", "FAIL"),
     _one_identity: ("shared_header", "FAIL"),
     _a_form_that_nobody_filled_in: ("shared_header", "WARN"),
     _channels: ("shortcut_channels", "WARN"),

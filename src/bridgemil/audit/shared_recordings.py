@@ -14,12 +14,6 @@ from bridgemil.audit.findings import Finding, Status, pass_or_fail
 from bridgemil.audit.inputs import AuditInput
 from bridgemil.cohort.cohort import Cohort
 
-# Fields of a file's header in a cohort: whether two subjects that share it must be one person.
-HEADER = {
-    "identity": True, "patient": True, "patient_id": True, "patient_code": True, "subject_info": True,
-    "recording_id": True, "meas_date": False, "start": False, "start_time": False,
-}  # fmt: skip
-
 MOST_OF_ONE, SHARE_OF_ONE = 3, 0.1  # subjects that may be one person by mistake: this number, or this share of all
 
 
@@ -79,25 +73,23 @@ def _same_bytes(files: Sequence[Mapping[str, Any]]) -> Finding:
 
 
 def _header(files: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """Subjects with equal headers; their content may name a person, so it is not shown."""
-    fields = {key: owners for key in HEADER if (owners := _owners(files, key))}
-    if not fields:
+    """Subjects whose headers name one person: a cohort records which of them do, and not whom."""
+    owners = _owners(files, "identity")
+    if not owners:
         message = "No header names its subject: the files are anonymised, or of a format without such a field."
         return [Finding("shared_header", "SKIP", message)]
     most = max(MOST_OF_ONE, SHARE_OF_ONE * len({file.get("subject") for file in files}))
+    twice = [names for names in owners.values() if len(names) > 1]
+    # One text in the headers of many subjects is an unedited template rather than a person.
+    few, many = [of for of in twice if len(of) <= most], [of for of in twice if len(of) > most]
+    of_status: dict[Status, list[set[str]]] = {"FAIL": few, "WARN": many}
     findings = []
-    for key, owners in fields.items():
-        twice = [names for names in owners.values() if len(names) > 1]
-        # One text in the headers of many subjects is an unedited template rather than a person.
-        few, many = [of for of in twice if len(of) <= most], [of for of in twice if len(of) > most]
-        certain: Status = "FAIL" if HEADER[key] else "WARN"
-        for status, groups in ((certain, few), ("WARN", many)):
-            lines = [f"{', '.join(sorted(names))}: the same {key}" for names in groups]
-            fix = "find out whether they are one person; if so, merge them into one subject and prepare again"
-            message = f"{sum(map(len, groups))} subjects share the {key} of their files' headers with another one."
-            findings += [Finding("shared_header", status, message, lines, fix)] if groups else []
-    passed = Finding("shared_header", "PASS", f"No two subjects share {', '.join(fields)} of their files' headers.")
-    return findings or [passed]
+    for status, groups in of_status.items():
+        lines = [f"{', '.join(sorted(names))}: the same identity" for names in groups]
+        fix = "find out whether they are one person; if so, merge them into one subject and prepare again"
+        message = f"{sum(map(len, groups))} subjects share the identity of their files' headers with another one."
+        findings += [Finding("shared_header", status, message, lines, fix)] if groups else []
+    return findings or [Finding("shared_header", "PASS", "No two subjects share the identity of their files' headers.")]
 
 
 def _owners(files: Sequence[Mapping[str, Any]], key: str) -> dict[str, set[str]]:
