@@ -4,6 +4,7 @@ A network's settings are the defaults, changed by the method, then by the recipe
 has settings of its own, and neither backbone, recipe nor budget.
 """
 
+from bridgemil.methods.changes import flat
 from bridgemil.methods.registry import (
     ABLATIONS,
     BACKBONE,
@@ -30,7 +31,7 @@ from bridgemil.methods.registry import (
     recipes,
     refuse_pretraining,
 )
-from bridgemil.methods.resolve import Settings, changed_from_budget, flat, for_cohort, settings
+from bridgemil.methods.resolve import Settings, changed_from_budget, for_cohort, settings
 from bridgemil.user_code import short_name
 
 __all__ = [

@@ -12,6 +12,7 @@ from bridgemil.cohort.tables import control_classes
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.objectives import STAGE1, AnyStage1Settings
 from bridgemil.learning.settings import Stage2Settings
+from bridgemil.methods.changes import epochs_of, flat, nested, part_of, refuse_fixed, steady_epochs, without_minimum
 from bridgemil.methods.length import ceilings, length, limited
 from bridgemil.methods.registry import (
     ABLATIONS,
@@ -36,8 +37,6 @@ from bridgemil.user_code import absolute, is_address, short_name
 
 if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort
-
-STEADY_EPOCHS = 5  # warm-up and freezing, or a tenth of the epochs if that is fewer
 
 
 class Settings(BaseModel):
@@ -180,14 +179,14 @@ def settings(
     check(method)
     one_of("budget", budget, budgets())
     one_of("recipe", recipe, recipes())
-    _refuse(_nested(changes or {}))
+    refuse_fixed(nested(changes or {}))
     if JOIN in method:
         shares = _shares(method, changes or {})
         members = tuple(settings(name, backbone, budget, burn_in, shares[name], recipe=recipe) for name in shares)
         network = next((member for member in members if member.is_network), None)
         shared = {} if network is None else {name: getattr(network, name) for name in ("backbone", "recipe", "budget")}
         return Settings(method=JOIN.join(member.method for member in members), members=members, **shared)
-    user = _nested(_with_reference(method, backbone, changes or {}))
+    user = nested(_with_reference(method, backbone, changes or {}))
     if is_baseline(method):
         return _baseline_settings(method, user)
     return _network_settings(method, backbone, budget, recipe, burn_in, user)
@@ -220,7 +219,7 @@ def _with_reference(method: str, backbone: str, changes: Mapping[str, Any]) -> d
 
 
 def _baseline_settings(method: str, user: dict[str, Any]) -> Settings:
-    values = _part(user, "baseline")
+    values = part_of(user, "baseline")
     adjusted = {key: user.pop(key) for key in SHARED if key in user}
     for part in user:
         raise BadUse(f"{method} is a baseline; there is nothing to set in {part} (its own settings: baseline.…)")
@@ -241,24 +240,27 @@ def _network_settings(
     if chosen.stage1 is not None:
         known = STAGE1[chosen.stage1["objective"]].model_fields
         manner1 = {key: value for key, value in (manner.get("stage1", {}) | time["stage1"]).items() if key in known}
-        stage1 = manner1 | dict(chosen.stage1) | _so_long(_part(user, "stage1"))
-        values["stage1"] = {"warmup_epochs": _steady(stage1, "stage1")} | stage1
+        stage1 = manner1 | dict(chosen.stage1) | without_minimum(part_of(user, "stage1"))
+        values["stage1"] = {"warmup_epochs": steady_epochs(stage1, "stage1")} | stage1
     elif "stage1" in user:
         raise BadUse(f"{method} has no Stage 1; there is nothing to set in stage1")
     # What makes the method (its aggregator, an ablation's zero) is not the recipe's to change.
     fixed = {key: chosen.stage2[key] for key in ("kind", "aggregator") if key in chosen.stage2}
     if method in ABLATIONS:
         fixed = dict(chosen.stage2)
-    mine = _so_long(_part(user, "stage2"))
+    mine = without_minimum(part_of(user, "stage2"))
     usual = dict(manner.get(chosen.kind, {}))
     if mine.get("aggregator", chosen.stage2.get("aggregator")) not in aggregators.with_positions():
         # It has no positions to leave out; TimeMIL reads windows in order, and its transformer bears no high rate.
         usual = {key: value for key, value in usual.items() if key in ("averaging", "selection")}
     stage2 = dict(chosen.stage2) | usual | fixed | time[chosen.stage2["kind"]] | mine
-    whole = _epochs(stage2, "stage2")
+    whole = epochs_of(stage2, "stage2")
     stage2 = {"burn_in": min(burn_in, whole // 3) if time["reduced"] else burn_in} | stage2
     if chosen.kind == "two_stage":
-        stage2 = {"warmup_epochs": _steady(stage2, "stage2"), "freeze_epochs": _steady(stage2, "stage2")} | stage2
+        stage2 = {
+            "warmup_epochs": steady_epochs(stage2, "stage2"),
+            "freeze_epochs": steady_epochs(stage2, "stage2"),
+        } | stage2
     return parse(Settings, values | {"stage2": stage2} | user)
 
 
@@ -357,16 +359,6 @@ def _control(cohort: Cohort, chosen: Settings) -> str:
     return controls[0]
 
 
-def flat(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"stage1": {"epochs": 5}}`` as ``{"stage1.epochs": 5}``."""
-    pairs: dict[str, Any] = {}
-    for part, value in _nested(changes).items():
-        pairs |= {f"{part}.{name}": inner for name, inner in value.items()} if isinstance(value, Mapping) else {
-            part: value
-        }  # fmt: skip
-    return pairs
-
-
 def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[str, Any]:
     """The settings that are not as the method, recipe and budget have them: what the user set.
 
@@ -403,57 +395,3 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
         for key, value in changed.items()
         if key not in derived or f"{key.partition('.')[0]}.epochs" not in changed
     }
-
-
-def _refuse(user: Mapping[str, Any]) -> None:
-    for name in ("method", "backbone", "budget", "recipe"):
-        if name in user:
-            raise BadUse(f"{name} is not a setting of a method; use --{name}")
-    if "address" in user:
-        raise BadUse("address is not a setting; name your pipeline with --method")
-    if "code" in user:
-        raise BadUse("code is not a setting: it is the fingerprint of your own backbone")
-    if "burn_in" in user:
-        raise BadUse("set stage2.burn_in, not burn_in")
-    for part, name in (("stage1", "objective"), ("stage2", "kind")):
-        values = user.get(part)
-        if isinstance(values, Mapping) and name in values:
-            raise BadUse(f"{part}.{name} is what makes the method; choose another method instead")
-
-
-def _so_long(mine: dict[str, Any]) -> dict[str, Any]:
-    """Setting ``epochs`` disables the minimum number of steps, unless that is set too."""
-    return {"min_steps": 0} | mine if "epochs" in mine else mine
-
-
-def _steady(values: Mapping[str, Any], part: str) -> int:
-    return min(STEADY_EPOCHS, _epochs(values, part) // 10)
-
-
-def _epochs(values: Mapping[str, Any], part: str) -> int:
-    value = values["epochs"]
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise BadUse(f"{part}.epochs must be a whole number, got {value!r}")
-    return value
-
-
-def _part(user: dict[str, Any], name: str) -> dict[str, Any]:
-    value = user.pop(name, {})
-    if not isinstance(value, Mapping):
-        raise BadUse(f"{name} holds several settings: set {name}.epochs and so on, not {name} itself")
-    return dict(value)
-
-
-def _nested(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"stage1.epochs": 5}`` as ``{"stage1": {"epochs": 5}}``."""
-    nested: dict[str, Any] = {}
-    for key, value in changes.items():
-        first, _, rest = key.partition(".")
-        if rest or isinstance(value, Mapping):
-            inner = nested.setdefault(first, {})
-            if not isinstance(inner, dict):
-                raise BadUse(f"{first} is set twice")
-            inner |= _nested({rest: value}) if rest else dict(value)
-        else:
-            nested[key] = value
-    return nested
