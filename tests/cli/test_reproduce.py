@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ def test_prepares_plans_runs_and_reports_what_is_there(tmp_path: Path) -> None:
     small = ["--budget", "demo", "--seeds", "1", "--folds", "3", "--backbones", "covariance", "--methods", "bandpower"]
     command = ["reproduce", "--data", tmp_path / "data", "--out", tmp_path / "out", "--only", "table1", *small]
 
-    planned = bridgemil(*command, "--plan")
+    planned = bridgemil(*command, "--plan", "--json")
     assert planned.returncode == 0, planned.stderr
+    (row,) = json.loads(planned.stdout)["plan"]
+    assert (row["part"], row["runs"], row["todo"], list(row["hours"])) == ("table1", 3, 3, ["cpu"])
     assert "adftd; its columns and studies are left out" in planned.stderr
     assert not (tmp_path / "out" / "runs" / "runs").exists()
 

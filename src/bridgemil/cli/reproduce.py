@@ -13,6 +13,7 @@ from bridgemil.cli import options
 
 if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort
+    from bridgemil.engine.execute import Where
     from bridgemil.engine.plan import Plan
     from bridgemil.studies import StudyContext
 
@@ -47,6 +48,7 @@ def run(
     device: options.Device = "auto",
     address: options.Address = None,
     accept_risk: options.AcceptRisk = None,
+    json: options.Json = False,
 ) -> None:
     """Prepare the paper's data sets, run its table and studies with its recipe, and write a report.
 
@@ -69,31 +71,39 @@ def run(
     how: dict[str, Any] = {
         "seeds": seeds, "budget": budget, "recipe": "paper", "folds": folds, "accept_risk": accept_risk or ()
     }  # fmt: skip
-    cohorts = _prepared(data, out)
+    cohorts = _prepared(data, out, not json)
     table = plan(
         list(cohorts.values()), options.names(methods) or (), options.names(backbones) or (), out=out / "runs", **how
     )
     protocol = Protocol(backbone="eegnet", **how)
     contexts = {
-        name: StudyContext(tuple(used), out, protocol, where=where)
+        name: StudyContext(tuple(used), out, protocol, where=where, progress=not json)
         for name, presets in STUDIES.items()
         if name in parts and (used := [cohorts[preset] for preset in presets if preset in cohorts])
     }
-    _print_plan(table if TABLE in parts else None, contexts, where)
+    planned = _planned(table if TABLE in parts else None, contexts, where)
+    if not json:
+        _print_plan(planned)
     if plan_only:
+        if json:
+            options.print_json({"plan": planned})
         return
-    if TABLE in parts and (failed := benchmark(table, where).failed):
+    if TABLE in parts and (failed := benchmark(table, where, progress=not json).failed):
         raise typer.Exit(_failed(len(failed), out))
-    for name, context in contexts.items():
+    found = {name: study(name, context) for name, context in contexts.items()}
+    if json:
+        report.run(out / "runs", html=True, json=True)
+        return
+    for name, findings in found.items():
         typer.echo(f"\n{name}")
-        for sentence in study(name, context).sentences:
+        for sentence in findings.sentences:
             typer.echo(f"  {sentence}")
     report.run(out / "runs", html=True)
     studies = "".join(f", {out / name / 'findings.md'}" for name in contexts)
     typer.echo(f"\nReport: {out / 'runs' / 'report' / 'report.html'}{studies}")
 
 
-def _prepared(data: Path, out: Path) -> dict[str, Cohort]:
+def _prepared(data: Path, out: Path, show: bool) -> dict[str, Cohort]:
     """The cohorts of the data sets that are there; those that are not are named."""
     from bridgemil.cohort.prepare import prepare
     from bridgemil.errors import NotFound
@@ -106,34 +116,44 @@ def _prepared(data: Path, out: Path) -> dict[str, Cohort]:
     for preset in PRESETS:
         if preset not in found:
             typer.echo(f"not in {data}: {preset}; its columns and studies are left out", err=True)
-    return {name: prepare(data / name, out / f"{name}.cohort", preset=name) for name in found}
+    return {name: prepare(data / name, out / f"{name}.cohort", preset=name, progress=show) for name in found}
 
 
-def _print_plan(table: Plan | None, contexts: dict[str, StudyContext], where: Any) -> None:
+def _planned(table: Plan | None, contexts: dict[str, StudyContext], where: Where) -> list[dict[str, Any]]:
     """Runs that remain of every part, with hours on the processor and, where there is one, on the GPU."""
     import torch
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
 
     from bridgemil.engine.forecast import forecast
 
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    rows = Table("part", "cohorts", "runs", "to do", *(f"{name.upper()} hours" for name in devices), box=SIMPLE_HEAD)
-    planned = {TABLE: table} if table is not None else {}
-    planned |= {name: plan for name, context in contexts.items() if (plan := _first_runs(name, context)) is not None}
+    plans = {TABLE: table} if table is not None else {}
+    plans |= {name: plan for name, context in contexts.items() if (plan := _first_runs(name, context)) is not None}
     seen: set[str] = set()
-    for name, plan in planned.items():
+    rows = []
+    for name, plan in plans.items():
         plan.todo = [job for job in plan.todo if job.identity not in seen]
         seen |= {job.identity for job in plan.todo}
-        hours = [
-            f"{forecast(plan, torch.device(device), where.threads).left() / 3600:.1f}" if plan.todo else "0"
+        hours = {
+            device: forecast(plan, torch.device(device), where.threads).left() / 3600 if plan.todo else 0.0
             for device in devices
-        ]
-        names = ", ".join(sorted({Path(job.cohort).stem for job in plan.jobs}))
-        rows.add_row(name, names, str(len(plan.jobs)), str(len(plan.todo)), *hours)
+        }
+        cohorts = sorted({Path(job.cohort).stem for job in plan.jobs})
+        rows.append({"part": name, "cohorts": cohorts, "runs": len(plan.jobs), "todo": len(plan.todo), "hours": hours})
+    return rows
+
+
+def _print_plan(rows: list[dict[str, Any]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    devices = list(rows[0]["hours"])
+    shown = Table("part", "cohorts", "runs", "to do", *(f"{name.upper()} hours" for name in devices), box=SIMPLE_HEAD)
+    for row in rows:
+        hours = [f"{row['hours'][device]:.1f}" for device in devices]
+        shown.add_row(row["part"], ", ".join(row["cohorts"]), str(row["runs"]), str(row["todo"]), *hours)
     console = Console(highlight=False)
-    console.print(rows)
+    console.print(shown)
     console.print("Hours of one run at a time. Runs that parts share are counted once.")
     console.print("Of a study only the first runs are known; later ones depend on their results.")
     if "cuda" not in devices:
