@@ -174,5 +174,6 @@ def _planted(out: Path, how: dict[str, Any], show: bool) -> tuple[dict[str, dict
     if show:
         print_evidence(found)
     patient = next(iter(known))
-    weights = {name: one.windows.query("subject == @patient")["gate"].to_numpy() for name, one in results.items()}
+    own = {name: one.windows[one.windows["subject"] == patient] for name, one in results.items()}
+    weights = {name: windows["gate"].to_numpy() for name, windows in own.items()}
     return found, weights_chart(patient, cohort.window_starts(patient), known[patient], weights)
