@@ -45,6 +45,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/prepare_speed.py
 	$(BIN)/python benchmarks/synthetic_acceptance.py
 	$(BIN)/python benchmarks/people_spread.py
+	$(BIN)/python benchmarks/synthetic_sites.py
 	$(BIN)/python benchmarks/null_simulation.py
 	$(BIN)/python benchmarks/clinical_coverage.py
 	$(BIN)/python benchmarks/engine_speed.py

@@ -72,6 +72,36 @@ def fill_ds002778(layout: Path, root: Path, seconds: int | None) -> Path:
     return root
 
 
+TUAB_21 = "FP1 FP2 F3 F4 C3 C4 P3 P4 O1 O2 F7 F8 T3 T4 T5 T6 A1 A2 FZ CZ PZ".split()
+TUAB_MORE = (
+    ("train", "normal", "aaaaaaan_s002_t000"),  # a second session
+    ("train", "normal", "aaaaaaay_s001_t000"),  # of train and eval
+    ("eval", "normal", "aaaaaaay_s003_t001"),
+    ("train", "normal", "aaaaaaaz_s001_t000"),  # of both classes
+    ("train", "abnormal", "aaaaaaaz_s002_t000"),
+)
+
+
+def fill_tuab(root: Path, seconds: int = 2) -> Path:
+    """TUH Abnormal: six people of each class in train, three in eval, and ``TUAB_MORE``; rates and references vary."""
+    people = {"train": ("nopqrs", "abcdef"), "eval": ("tuv", "ghi")}
+    files = [
+        (part, label, f"aaaaaaa{letter}_s001_t000")
+        for part, letters in people.items()
+        for label, own in zip(("normal", "abnormal"), letters, strict=True)
+        for letter in own
+    ]
+    for number, (part, label, stem) in enumerate([*files, *TUAB_MORE]):
+        against, rate = ("REF", "LE")[number % 2], (250, 256, 512)[number % 3]
+        names = [f"EEG {site}-{against}" for site in TUAB_21] + [f"EEG EKG1-{against}", "PHOTIC-REF"]
+        path = root / "edf" / part / label / "01_tcp_ar" / f"{stem}.edf"
+        write_edf(path, signal(number, len(names), seconds * rate), rate, names)
+        with path.open("r+b") as stream:  # as the corpus states who was recorded
+            stream.seek(8)
+            stream.write(f"{stem[:8]} {'FM'[number % 2]} 01-JAN-1980 {stem[:8]} Age:{40 + number}".ljust(80).encode())
+    return root
+
+
 def _rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8") as stream:
         return list(csv.DictReader(stream, delimiter="\t"))

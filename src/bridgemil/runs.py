@@ -81,6 +81,10 @@ def _ids(subjects: Fold, *parts: Sequence[str]) -> list[Any]:
     return ids
 
 
+def _trained(subjects: Fold) -> tuple[frozenset[str], frozenset[str]]:
+    return frozenset(subjects.train), frozenset(subjects.validation)
+
+
 def fold_of(metadata: Mapping[str, Any]) -> Fold:
     """The training, validation and test subjects of a run, from the content of its run.json."""
     kept = {subject: tuple(rows) for subject, rows in (metadata.get("kept") or {}).items()}
@@ -145,6 +149,21 @@ class RunStore:
         refuse_link(folder)
         entries = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
         return sorted(name for name in entries if not name.startswith("."))
+
+    def finder(self, settings: Settings, cohort_hash: str, identities: Iterable[str]) -> Callable[[Fold, int], str]:
+        """Gives the run of a fold and a seed, among those of one method on one cohort; "" if it is not there.
+
+        Sites and columns, which decide a run whose features are harmonised, are known from the run only; of several
+        the last is taken.
+        """
+        if not settings.harmonises:
+            return lambda fold, seed: run_identity(settings, cohort_hash, fold, seed)
+        runs = [self.metadata(identity) | {"identity": identity} for identity in identities]
+        last = {
+            (_trained(fold_of(run)), run["seed"]): str(run["identity"])
+            for run in sorted(runs, key=lambda run: str(run["finished"]))
+        }
+        return lambda fold, seed: last.get((_trained(fold), seed), "")
 
     def is_done(self, identity: str) -> bool:
         """Whether the run is finished."""

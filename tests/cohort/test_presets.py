@@ -1,4 +1,4 @@
-"""The three data sets of the paper on their true layouts, with short synthetic signals; full lengths in tests/real."""
+"""Presets on the true layouts of their data sets, with short synthetic signals; full lengths in tests/real."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bridgemil import prepare
+import bridgemil
+from bridgemil import Cohort, prepare
 from bridgemil.cohort.channels import ADFTD_ORDER
-from bridgemil.cohort.sources import mumtaz2017, rockhill2021
+from bridgemil.cohort.folds import FoldPlan
+from bridgemil.cohort.sources import PRESETS, mumtaz2017, rockhill2021, tuab
 from bridgemil.errors import BadData, BadUse
+from bridgemil.report.benchmark import build
+from bridgemil.report.pages.results import report_page
 from bridgemil.report.terminal import print_summary
-from layouts import fill_ds002778, fill_ds004504, fill_mumtaz2017
+from bridgemil.runs import RunStore
+from command import bridgemil as command
+from layouts import fill_ds002778, fill_ds004504, fill_mumtaz2017, fill_tuab
 
 
 def test_adftd(shared: Path, tmp_path: Path) -> None:
@@ -87,7 +93,7 @@ def test_mumtaz2017_names_links_and_folders_in_the_place_of_recordings(shared: P
     ]
 
 
-@pytest.mark.parametrize("preset", ["adftd", "mumtaz2017", "rockhill2021"])
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("option", ["label", "task", "session"])
 def test_what_a_preset_settles_cannot_be_asked_for(tmp_path: Path, preset: str, option: str) -> None:
     with pytest.raises(BadUse, match=f"--{option} does not go with --preset {preset}"):
@@ -109,3 +115,72 @@ def test_rockhill2021(shared: Path, tmp_path: Path) -> None:
     shortcuts = [note for note in cohort.metadata["notes"] if note.startswith("possible shortcut")]
     assert [note.split()[2] for note in shortcuts] == ["sub-pd16", "sub-pd6"]
     assert np.isfinite(cohort.windows("sub-pd6")).all()
+
+
+@pytest.fixture(scope="module")
+def abnormal(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
+    """The corpus's layout, prepared."""
+    root = fill_tuab(tmp_path_factory.mktemp("tuab") / "tuh_eeg_abnormal")
+    return prepare(root, root.parent / "tuab.cohort", preset="tuab", progress=False)
+
+
+def test_tuab(abnormal: Cohort) -> None:
+    assert Counter(zip(abnormal.labels, abnormal.column("part"), strict=True)) == {
+        ("normal", "train"): 6, ("abnormal", "train"): 6, ("normal", "eval"): 4, ("abnormal", "eval"): 3
+    }  # fmt: skip
+    assert tuple(abnormal.channels) == tuab.SETTINGS.channels
+    assert len(abnormal.channels) == 21
+    assert abnormal.n_windows == 2 * 20
+    rows = {row["subject"]: row for row in abnormal.rows()}
+    assert {rows["aaaaaaan"]["sex"], rows["aaaaaaan"]["age"]} == {"F", "40"}
+    mean = abnormal.windows("aaaaaaan").mean(axis=1)
+    np.testing.assert_allclose(mean, 0, atol=1e-3)  # the average reference: recordings state two others
+    left_out = " ".join(item["what"] for item in abnormal.metadata["left_out"])
+    assert "channel EEG EKG1" in left_out
+    assert "PHOTIC-REF" in left_out
+
+
+def test_tuab_people_of_several_sessions_parts_and_classes_are_named(abnormal: Cohort) -> None:
+    assert abnormal.records["aaaaaaan"].recordings == (
+        "edf/train/normal/01_tcp_ar/aaaaaaan_s001_t000.edf", "edf/train/normal/01_tcp_ar/aaaaaaan_s002_t000.edf"
+    )  # fmt: skip
+    assert abnormal.records["aaaaaaay"].recordings == ("edf/eval/normal/01_tcp_ar/aaaaaaay_s003_t001.edf",)
+    left_out = {item["what"]: item["why"] for item in abnormal.metadata["left_out"]}
+    assert "aaaaaaay is an evaluation subject" in left_out["edf/train/normal/01_tcp_ar/aaaaaaay_s001_t000.edf"]
+    assert left_out["aaaaaaaz"] == "has sessions of both classes (abnormal: s002; normal: s001)"
+    assert {
+        "1 with several sessions: one subject each (aaaaaaan)",
+        "1 in train and eval: evaluation subjects, without their recordings of train (aaaaaaay)",
+        "1 with sessions of both classes: left out (aaaaaaaz)",
+    } <= set(abnormal.metadata["notes"])
+
+
+def test_tuab_is_tested_on_its_official_people(abnormal: Cohort, tmp_path: Path) -> None:
+    split = tmp_path / "official.json"
+    done = command("folds", abnormal.path, "--test", "part=eval", "--folds", "3", "--out", split)
+    assert done.returncode == 0, done.stderr
+    assert "test:   7 subjects (3 abnormal, 4 normal)" in done.stdout
+    plan = FoldPlan.load(split)
+    part = dict(zip(abnormal.subjects, abnormal.column("part"), strict=True))
+    for selects in (False, True):
+        (fold,) = plan.cv_folds(selects)
+        assert {part[subject] for subject in fold.test} == {"eval"}
+        assert {part[subject] for subject in (*fold.train, *fold.validation)} == {"train"}
+        assert len(fold.test) + len(fold.train) + len(fold.validation) == len(abnormal)
+        assert bool(fold.validation) == selects
+    runs = tmp_path / "runs"
+    results = bridgemil.evaluate(abnormal, "bandpower", split=split, out=runs, progress=False, jobs=1, seeds=1)
+    assert set(results.predictions["subject"]) == {subject for subject in part if part[subject] == "eval"}
+    assert "test set of 7 subjects" in repr(results)
+    assert results.comparisons["tangent"].sentence
+    report = build(RunStore(runs))
+    assert [len(cell.results.predictions) for cell in report.cells] == [7, 7]
+    assert "The test set was given: test set of 7 subjects" in report_page(report, RunStore(runs))
+    wrong = command("folds", abnormal.path, "--test", "part=test")
+    assert wrong.returncode == 2
+    assert "no subject has that value" in wrong.stderr
+
+
+def test_another_folder_is_no_tuab(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="the layout of TUH Abnormal"):
+        prepare(tmp_path, tmp_path / "c", preset="tuab", progress=False)

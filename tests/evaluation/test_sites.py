@@ -1,17 +1,26 @@
 """Leaving sites out, and adjusting for them: who is scored, what is seen, and what is recovered."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import bridgemil
 from bridgemil import methods
+from bridgemil.audit import audit
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.sites import harmonised
+from bridgemil.report.benchmark import build
+from bridgemil.report.files import markdown, sites_table
+from bridgemil.report.held_out import find
+from bridgemil.report.pages.results import report_page
+from bridgemil.runs import RunStore
 
 CHANNELS = ["Fz", "Cz", "C3", "C4", "Pz", "O1", "O2", "F3"]
 PER_SITE = 24
+
 QUIET = {"baselines": False, "progress": False, "jobs": 1}
 
 
@@ -64,6 +73,44 @@ def test_adjustment_recovers_what_the_sites_differ_in(cohort: bridgemil.Cohort) 
     assert "not scored" in controls.adjustment
 
 
+def test_a_group_without_which_a_class_is_untrainable_is_named(cohort: bridgemil.Cohort) -> None:
+    labels = ["HC" if site == "B" else label for label, site in zip(cohort.labels, cohort.column("site"), strict=True)]
+    sites = ["B" if site == "B" else "A" for site in cohort.column("site")]
+    bags = [cohort.windows(subject) for subject in cohort.subjects]
+    two = bridgemil.Cohort.from_arrays(bags, labels, sfreq=200, channels=CHANNELS, columns={"site": sites})
+    with pytest.raises(BadData, match="without site A there is no AD to train on"):
+        evaluated(two)
+
+
+def test_reports_hold_every_site_the_adjustment_and_what_scores_follow(
+    cohort: bridgemil.Cohort, tmp_path: Path
+) -> None:
+    saved, runs = cohort.save(tmp_path / "abc.cohort"), tmp_path / "runs"
+    how = {"leave_out": "site", "out": runs, **QUIET}
+    bridgemil.evaluate(saved, "bandpower", **how)
+    bridgemil.evaluate(saved, "bandpower", **how, settings={"site_adjust": "people"})
+    controls = bridgemil.evaluate(saved, "bandpower", **how, settings={"site_adjust": "controls", "site_controls": 6})
+    bridgemil.evaluate(saved, "bandpower", **how, adjust=("age",))
+    report = build(RunStore(runs))
+    assert len(report.cells) == 4
+    assert sorted(len(cell.results.predictions) for cell in report.cells) == [54, 72, 72, 72]
+    text, page = markdown(report), report_page(report, RunStore(runs))
+    assert set(sites_table(report)["group"]) == {"A", "B", "C"}
+    for written in (text, page):
+        assert "Transductive: a left-out site was adjusted by its own unlabelled test subjects." in written
+        assert "6 of its controls, who were set aside and not scored" in written
+        assert written.count("each site tested by models of the others") == 4
+        assert "how scores follow the covariates" in written
+        assert "score, unadjusted" in written
+    assert "set aside</span>" in page
+    assert "All subjects of one site (A, B, and C) were the test set together" in page
+    found = {finding.name: finding for finding in audit(saved, runs, sample=20).findings}
+    assert {found[name].status for name in ("provenance", "recomputed", "run_subjects")} == {"PASS"}
+    held = find(RunStore(runs), controls.predictions["subject"][0], run=controls.runs[0])
+    probabilities = held.model().predict(held.person.bag).probabilities
+    np.testing.assert_allclose(probabilities[0], controls.predictions["p_AD"][0], atol=1e-6)
+
+
 def test_controls_set_aside_are_never_scored(cohort: bridgemil.Cohort) -> None:
     settings = methods.for_cohort(cohort, "bandpower", changes={"site_adjust": "controls", "site_controls": 6})
     plan = FoldPlan.leave_out(cohort.subjects, cohort.column("site"), "site")
@@ -93,29 +140,37 @@ def test_labels_of_the_test_site_change_no_prediction_of_it(cohort: bridgemil.Co
     assert (before[~fold]["p_AD"] != after[~fold]["p_AD"]).any()  # they do train the other folds' models
 
 
-def test_the_ensemble_and_its_baselines_score_the_same_subjects(cohort: bridgemil.Cohort) -> None:
+def test_baselines_score_the_same_subjects_and_one_of_them_is_the_method_unadjusted(cohort: bridgemil.Cohort) -> None:
     settings = {"site_adjust": "controls", "site_controls": 6}
     results = bridgemil.evaluate(cohort, "tangent", leave_out="site", settings=settings, **{**QUIET, "baselines": True})
     assert results.baselines["bandpower"].settings.site_adjust == "controls"
     assert results.comparisons["bandpower"].sentence
+    assert results.unadjusted is results.baselines["tangent, unadjusted"]
+    assert results.unadjusted.settings == methods.for_cohort(cohort, "tangent")
+    assert set(results.unadjusted.predictions["subject"]) == set(results.predictions["subject"])
+    assert "tangent, unadjusted" in results.comparisons["tangent, unadjusted"].sentence
 
 
-def test_a_covariate_is_removed_by_its_effect_on_training_controls() -> None:
-    rng, t = np.random.default_rng(0), np.arange(200) / 200
-    ages = [*range(40, 80), *range(40, 80)]
-    labels = ["AD" if age + rng.normal() * 10 > 60 else "HC" for age in ages]  # only age tells them apart
-    phases = [rng.uniform(0, 6, (10, 8, 1)) for _ in ages]
-    bags = [
-        (10 * rng.normal(size=(10, 8, 200)) + np.exp(age / 40) * np.sin(2 * np.pi * 10 * t + phase)).astype(np.float32)
-        for age, phase in zip(ages, phases, strict=True)
-    ]
-    cohort = bridgemil.Cohort.from_arrays(bags, labels, sfreq=200, channels=CHANNELS, columns={"age": ages}, folds=5)
-    before, after = (
-        float(bridgemil.evaluate(cohort, "bandpower", adjust=columns, **QUIET).summary["auroc"].iloc[0])
-        for columns in ((), ("age",))
+def test_scores_follow_a_covariate_less_once_its_effect_is_removed() -> None:
+    rng, time = np.random.default_rng(0), np.arange(200) / 200
+    ages = [*range(40, 80)] * 4
+    labels = ["AD" if age + rng.normal() * 12 > 60 else "HC" for age in ages]  # only age tells them apart
+
+    def wave(hz: float) -> np.ndarray:
+        strength = np.exp(rng.normal(size=(1, 8, 1)) / 5)
+        return 9 * strength * np.sin(2 * np.pi * hz * time + rng.uniform(0, 6, (3, 8, 1)))
+
+    bags = [np.exp((age - 60) / 30) * wave(10) + sum(wave(hz) for hz in (2.5, 6, 20, 38)) for age in ages]
+    cohort = bridgemil.Cohort.from_arrays(
+        [bag.astype(np.float32) for bag in bags], labels, sfreq=200, channels=CHANNELS, columns={"age": ages}, folds=5
     )
-    assert before > 0.75
-    assert after < 0.65
+    results = bridgemil.evaluate(cohort, "bandpower", adjust=("age",), **{**QUIET, "baselines": True})
+    assert results.unadjusted is not None
+    before, after = (float(one.summary["auroc"].iloc[0]) for one in (results.unadjusted, results))
+    assert after < before - 0.1
+    (row,) = results.to_dict()["covariates"]
+    assert row["diagnosis"] > 0.75, "age alone tells the classes apart"
+    assert row["score_high"] < row["before_low"], "and within the classes scores followed it more closely before"
 
 
 def test_wrong_use_is_refused(cohort: bridgemil.Cohort) -> None:

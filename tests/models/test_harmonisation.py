@@ -57,8 +57,21 @@ def test_covariates_are_removed_exactly_where_the_effect_is_linear() -> None:
     np.testing.assert_allclose(after, np.broadcast_to(after[0], after.shape), atol=1e-8)
 
 
+def test_slopes_that_are_noise_are_not_removed() -> None:
+    """Errors of many slopes would be a shortcut: features that know nothing of age would tell old from young."""
+    rng = np.random.default_rng(1)
+    rows = [{"subject": str(i), "age": 50 + i} for i in range(30)]
+    noise = rng.normal(size=(30, 400))
+    ages = np.arange(30.0) - 14.5
+    plain = ages @ noise / (ages @ ages)
+    shrunk = Covariates.fit(rows, ["age"], noise).effect[0]
+    assert np.abs(shrunk).mean() < 0.2 * np.abs(plain).mean()
+    real = noise + 0.5 * ages[:, None]
+    np.testing.assert_allclose(Covariates.fit(rows, ["age"], real).effect[0], plain + 0.5, rtol=0.02)
+
+
 def test_a_missing_covariate_is_named() -> None:
-    rows = [{"subject": str(i), "age": i} for i in range(5)]
+    rows = [{"subject": str(i), "age": i} for i in range(6)]
     covariates = Covariates.fit(rows, ["age"], np.zeros((5, F)))
     with pytest.raises(BadData, match="subject s9: no usable value of 'age'"):
         covariates.of({"subject": "s9", "age": "n/a"})

@@ -106,8 +106,10 @@ def _compare(
     is_fast = len(on_disk) == len(fold.train) + len(fold.test)
     if isinstance(model, BaselineModel) and (is_fast or model.baseline.front_end is None):
         settings, seed = Settings.model_validate(metadata["settings"]), int(metadata["seed"])
-        refitted = fit(used, fold.train, fold.validation, settings, seed, cache=cache).model
-        p = np.stack([predict_subject(refitted, used, subject, cache).probabilities for subject in fold.test])
+        sides = fold.train, fold.validation
+        refitted = fit(used, *sides, settings, seed, cache=cache, sites=fold.sites, rows=fold.rows).model
+        refits = {subject: refitted.for_subject(fold.rows.get(subject, {})) for subject in fold.test}
+        p = np.stack([predict_subject(one, used, subject, cache).probabilities for subject, one in refits.items()])
         same = np.allclose(p, stored.loc[list(fold.test)].to_numpy(), atol=100 * CLOSE)
         yield "fit", "" if same else "fitted again on its training subjects alone, it predicts something else"
 

@@ -16,15 +16,18 @@ def run(
     folds: options.Folds = None,
     split_seed: options.SplitSeed = 0,
     groups: options.Groups = None,
+    test: Annotated[str | None, typer.Option(help="COLUMN=VALUE of the subjects that are the test set.")] = None,
     scheme: Annotated[str, typer.Option(help="array_split (the paper's) or sklearn.")] = "array_split",
     json: options.Json = False,
 ) -> None:
     """Assign the subjects of a cohort to folds, stratified by class; a subject is in one fold only.
 
     Example: `bridgemil folds adftd.cohort --out split.json`
+
+    Example: `bridgemil folds tuab.cohort --test part=eval --out official.json`
     """
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.cohort.folds import SubjectKFold
+    from bridgemil.cohort.folds import FoldPlan, SubjectKFold
     from bridgemil.errors import BadUse
 
     if scheme not in ("array_split", "sklearn"):
@@ -32,7 +35,14 @@ def run(
     opened = Cohort.open(cohort)
     k = opened.folds if folds is None else folds
     splitter = SubjectKFold(k, split_seed, "sklearn" if scheme == "sklearn" else "array_split")
-    plan = splitter.plan(opened.subjects, opened.labels, opened.column(groups) if groups else None, groups)
+    if test is None:
+        plan = splitter.plan(opened.subjects, opened.labels, opened.column(groups) if groups else None, groups)
+    else:
+        column, _, value = test.partition("=")
+        tested = [s for s, own in zip(opened.subjects, opened.column(column), strict=True) if str(own) == value]
+        if not tested or groups or scheme != "array_split":
+            raise BadUse(f"--test {test}: " + ("no subject has that value" if not tested else "it decides the folds"))
+        plan = FoldPlan.with_test_set(opened.subjects, opened.labels, tested, k, split_seed)
     if out is not None:
         plan.save(out)
     if json:
@@ -42,10 +52,13 @@ def run(
     for number, fold in enumerate(plan.folds, 1):
         diagnoses = [labels[subject] for subject in fold]
         counts = ", ".join(f"{diagnoses.count(name)} {name}" for name in opened.classes)
-        typer.echo(f"fold {number}: {len(fold):3d} subjects ({counts or 'no labels'})  {' '.join(fold)}")
-    typer.echo(
-        "\nEach fold is the test set once. Where an epoch is selected (recipe paper) the next fold is the validation "
+        name = f"fold {number}" if test is None else ("test", "validation", "training")[number - 1]
+        typer.echo(f"{name}: {len(fold):3d} subjects ({counts or 'no labels'})  {' '.join(fold)}")
+    roles = (
+        "Each fold is the test set once. Where an epoch is selected (recipe paper) the next fold is the validation "
         "set and the others train; recipe ours and the baselines train on all other folds."
     )
+    given = "Where an epoch is selected (recipe paper) it is on the validation subjects; otherwise they train too."
+    typer.echo(f"\n{given if test else roles}")
     if out is not None:
         typer.echo(f"Split: {out}")

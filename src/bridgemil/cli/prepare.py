@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bridgemil.cli import options
+from bridgemil.cohort.sources import PRESETS
 
 CONDITION = "eyes_closed, eyes_open, a word, or a pattern: by the manifest's column, or in the file's name."
 CLEAN = "Own function Raw -> Raw that cleans each recording before filtering; repeatable, in order."
@@ -22,7 +23,7 @@ bad = partial(options.option, panel="Bad data")
 def run(
     source: Annotated[Path, typer.Argument(help=SOURCE)],
     out: Annotated[Path, typer.Argument(help="Folder for the cohort.")],
-    preset: Annotated[str | None, select(help="adftd, mumtaz2017 or rockhill2021.")] = None,
+    preset: Annotated[str | None, select(help=f"{', '.join(PRESETS)}.")] = None,
     label: Annotated[str | None, select(help="Column of participants.tsv or the manifest with the diagnosis.")] = None,
     unlabelled: Annotated[bool, select("--unlabelled", help="No diagnoses; for inspect and audit only.")] = False,
     task: Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bridgemil.cli import options
+from bridgemil.cohort.synthetic import SITE_SHIFTS
 
 
 def run(
@@ -19,6 +20,10 @@ def run(
         str,
         typer.Option(help="state (intermittent slowing), burst (isolated sharp waves) or trait (continuous slowing)."),
     ] = "state",
+    sites: Annotated[int, typer.Option(min=1, help="Number of sites, a column of participants.tsv.")] = 1,
+    site_shift: Annotated[
+        str | None, typer.Option(help=f"What sites differ in, comma-separated: {', '.join(SITE_SHIFTS)}.")
+    ] = None,
     seed: options.Seed = 0,
     jobs: options.Cores = None,
     json: options.Json = False,
@@ -31,10 +36,11 @@ def run(
     from bridgemil.settings import parse
 
     given = {"subjects": subjects, "classes": classes, "seconds": seconds, "evidence": evidence, "seed": seed}
+    given |= {"sites": sites, "site_shift": options.names(site_shift) or ()}
     settings = parse(SynthSettings, given)
     synthesise(out, settings, jobs)
     if json:
         options.print_json({"path": str(out), "label": "group", **settings.model_dump()})
     else:
-        typer.echo(f"{subjects} recordings of {seconds} s in {out}")
+        typer.echo(f"{subjects} recordings of {seconds} s in {out}" + (f", {sites} sites" if sites > 1 else ""))
         typer.echo(f"\nNext: bridgemil prepare {out} {out.name}.cohort --label group")

@@ -63,8 +63,8 @@ class FoldPlan:
     split_seed
         The seed of the split, if it is known.
     kind
-        How they were assigned: ``array_split``, ``sklearn``, ``groups``, ``leave_out`` (one group per fold), or
-        ``file`` for a split made by hand.
+        How they were assigned: ``array_split``, ``sklearn``, ``groups``, ``leave_out`` (one group per fold),
+        ``test_set``, or ``file`` for a split made by hand.
     column
         Whose groups were kept together, if any were and it is known.
     names
@@ -96,6 +96,11 @@ class FoldPlan:
     def k(self) -> int:
         """The number of folds."""
         return len(self.folds)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the folds that are tested, from 1."""
+        return self.tested or tuple(range(1, self.k + 1))
 
     @property
     def hash(self) -> str:
@@ -144,7 +149,7 @@ class FoldPlan:
 
     def _rotation(self, selects: bool) -> list[Fold]:
         folds = []
-        for i in sorted({number - 1 for number in self.tested}) or range(self.k):
+        for i in (number - 1 for number in self.numbers):
             validation = self.folds[(i + 1) % self.k] if selects else ()
             apart = {*self.folds[i], *validation}
             train = tuple(s for fold in self.folds for s in fold if s not in apart)
@@ -216,6 +221,34 @@ class FoldPlan:
             raise BadData(f"column {column!r} has one value only ({', '.join(members)}); at least two are needed")
         names = sorted(members, key=natural_key)
         return cls(tuple(tuple(members[name]) for name in names), None, "leave_out", column, tuple(names))
+
+    @classmethod
+    def with_test_set(
+        cls, subjects: Sequence[str], labels: Sequence[str], test: Sequence[str], k: int = 10, split_seed: int = 0
+    ) -> FoldPlan:
+        """One test set that is given, such as a data set's official one; the others train.
+
+        Parameters
+        ----------
+        subjects, labels : sequence of str, length n
+            Ids and diagnoses.
+        test : sequence of str
+            Ids of the test set.
+        k : int, default 10
+            Where an epoch is selected, a k-th of the others, stratified by class, are validation subjects.
+        split_seed : int, default 0
+            Seed that draws them.
+
+        Returns
+        -------
+        FoldPlan
+            Three folds, of which the first is tested.
+        """
+        chosen = set(test)
+        pairs = [pair for pair in zip(subjects, labels, strict=True) if pair[0] not in chosen]
+        parts = SubjectKFold(k, split_seed).plan([s for s, _ in pairs], [label for _, label in pairs]).folds
+        rest = tuple(sorted(subject for part in parts[1:] for subject in part))
+        return cls((tuple(sorted(chosen)), parts[0], rest), split_seed, "test_set", tested=(1,))
 
     @classmethod
     def load(cls, path: str | Path) -> FoldPlan:

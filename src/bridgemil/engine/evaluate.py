@@ -124,15 +124,24 @@ def cross_validate(
                 missing[name] = errors[0]
                 del compared[name]
         options = protocol.clinical
+        results = replace(main.results(store), missing_baselines=missing, clinical_options=options)
         others = {name: replace(one.results(store), clinical_options=options) for name, one in compared.items()}
-        results = replace(main.results(store), baselines=others, missing_baselines=missing, clinical_options=options)
+        if (plain := others.get(_unadjusted(main))) is not None:  # of the subjects that are scored: none is set aside
+            scored = plain.predictions["subject"].isin(set(results.predictions["subject"]))
+            others[_unadjusted(main)] = replace(
+                plain, title=_unadjusted(main), predictions=plain.predictions[scored].reset_index(drop=True)
+            )
+        results = replace(results, baselines=others)
         if out is None:
             _ = results.windows  # read now: the folder is about to go
         return results
 
 
 def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]:
-    """The simple baselines on the same folds, and those that this cohort does not allow."""
+    """The simple baselines on the same folds, and those that this cohort does not allow.
+
+    Where features are adjusted for sites or covariates, also the method without that.
+    """
     compared, missing = {}, {}
     members = {member.method for member in main.settings.each}
     changes: dict[str, Any] = main.settings.each[0].shared  # the same subjects are scored
@@ -145,7 +154,14 @@ def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]
                 compared[name] = replace(main, settings=settings, seeds=(0,), pretrain_on=None)
             except BadData as error:
                 missing[name] = str(error)
+    if main.settings.each[0].harmonises:
+        compared[_unadjusted(main)] = replace(main, settings=main.settings.unadjusted)
     return compared, missing
+
+
+def _unadjusted(main: Experiment) -> str:
+    """Name of the same method without adjustment for sites and covariates."""
+    return f"{main.settings.method}, unadjusted"
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics, views
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
-from bridgemil.evaluation.sites import adjustment
+from bridgemil.evaluation.covariates import associations
+from bridgemil.evaluation.sites import GROUP_SCORES, adjustment, group_scores
 from bridgemil.evaluation.statistics import Comparison, compare, corrected, counted
 from bridgemil.learning.settings import AlignmentSettings
 from bridgemil.methods import Settings
@@ -29,7 +30,6 @@ BASELINE_KEYS = (  # of a baseline, in JSON
     "accuracy", "balanced_accuracy", "macro_f1", "auroc", "mcc", "ci95", "fold_mean", "sensitivity", "specificity",
     "ppv", "npv", "per_class",
 )  # fmt: skip
-GROUP_SCORES = ("balanced_accuracy", "auroc")
 TOGETHER = -1  # stands for the seed where several are averaged
 GROUPED = (
     "Subjects of one group are in one fold; intervals and tests take them for independent, and are too narrow where "
@@ -54,12 +54,14 @@ class Results:
     warnings: list[AuditWarning] = field(default_factory=list)  # of the cohort's audit: check, level, message
     bands_left_out: Mapping[str, str] = field(default_factory=dict)  # frequency bands that are no features -> why
     clinical_options: ClinicalOptions = field(default_factory=ClinicalOptions)  # positive class, operating point, …
+    rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # columns that features were adjusted for
+    title: str = ""  # its name, where that is not the method's
     _windows: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:
         """The method, as tables name it."""
-        return self.settings.method
+        return self.title or self.settings.method
 
     @property
     def probabilities(self) -> list[str]:
@@ -155,17 +157,11 @@ class Results:
         """
         import pandas as pd
 
-        rows = []
-        for fold, name in enumerate(self.split.get("names", ()), 1):
-            own = self.predictions[self.predictions["fold"] == fold]
-            low, high = metrics.accuracy_interval(own)
-            row = {"group": name, "n": own["subject"].nunique(), "accuracy": metrics.accuracy(own),
-                   "accuracy_low": low, "accuracy_high": high}  # fmt: skip
-            if set(own["label"]) == set(self.classes):
-                per_seed = pd.DataFrame([metrics.scores(one, self.classes) for _, one in own.groupby("seed")]).mean()
-                for score, (low, high) in metrics.score_intervals(own, self.classes).items():
-                    row |= {score: per_seed[score], f"{score}_low": low, f"{score}_high": high}
-            rows.append(row)
+        rows = [
+            {"group": name} | group_scores(own, self.classes)
+            for fold, name in enumerate(self.split.get("names", ()), 1)
+            if len(own := self.predictions[self.predictions["fold"] == fold])
+        ]
         columns = [f"{score}{end}" for score in ("accuracy", *GROUP_SCORES) for end in ("", "_low", "_high")]
         return pd.DataFrame(rows, columns=["group", "n", *columns])
 
@@ -173,6 +169,31 @@ class Results:
     def adjustment(self) -> str:
         """How features were adjusted for sites and covariates, as a sentence; empty where they were not."""
         return adjustment(self.settings, leaves_out=self.split.get("kind") == "leave_out")
+
+    def covariates(self, before: Results | None) -> pd.DataFrame:
+        """One row per covariate that features were adjusted for; else empty.
+
+        ``covariate``; ``diagnosis``, the AUROC of the diagnosis by the covariate alone; ``score``, the concordance of
+        held-out scores with it within the classes (.5: none); the same ``before`` the adjustment, if these results are
+        given; each with ``…_low`` and ``…_high``.
+        """
+        import pandas as pd
+
+        chosen, several = self.settings.each[0], [self, *([] if before is None else [before])]
+        within = self.split.get("kind") == "leave_out"
+        tables = [
+            pd.DataFrame(associations(one.predictions, self.rows, chosen.adjust, str(chosen.control), within))
+            for one in several
+        ]
+        if len(several) > 1 and chosen.adjust:
+            tables[1] = tables[1].drop(columns=["covariate", "diagnosis"])
+            tables[1].columns = tables[1].columns.str.replace("score", "before")
+        return pd.concat(tables, axis=1)
+
+    @property
+    def unadjusted(self) -> Results | None:
+        """The same method without adjustment for sites and covariates, on the same subjects, if it was evaluated."""
+        return next((one for one in self.baselines.values() if one.settings == self.settings.unadjusted), None)
 
     @property
     def steady(self) -> bool:
@@ -241,6 +262,7 @@ class Results:
             "bands_left_out": dict(self.bands_left_out),
             "adjustment": self.adjustment,
             "groups": self.groups.astype(object).where(self.groups.notna(), None).to_dict("records"),
+            "covariates": self.covariates(self.unadjusted).to_dict("records"),
             "missing_baselines": dict(self.missing_baselines),
             "baselines": {
                 name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
@@ -411,14 +433,17 @@ def gather(
 
     predictions, curves, marks, seconds = [], [], list[dict[str, int]](), 0.0
     classes: list[str] = []
+    rows: dict[str, Mapping[str, Any]] = {}
+    numbers = plan.numbers if rounds in (None, len(plan.numbers)) else range(1, rounds + 1)
     for place, identity in enumerate(identities):
         about = store.metadata(identity)
-        mark = {"seed": about["seed"], "fold": place % (rounds or plan.k) + 1}
+        mark = {"seed": about["seed"], "fold": numbers[place % len(numbers)]}
         predictions.append(store.predictions(identity).assign(**mark))
         curves.append(_marked(store.curves(identity), mark))
         marks.append(mark)
         seconds += float(about["seconds"])
         classes = about["cohort"]["classes"]
+        rows |= about.get("rows") or {}
 
     def windows() -> pd.DataFrame:
         pairs = zip(identities, marks, strict=True)
@@ -427,7 +452,7 @@ def gather(
     return Results(
         settings, classes, pd.concat(predictions, ignore_index=True), _concat(curves), list(identities), seconds,
         plan.metadata | {"title": plan.title}, warnings=store.warnings(about["cohort"]["hash"], plan.hash),
-        bands_left_out=about.get("bands_left_out") or {}, _windows=windows,
+        bands_left_out=about.get("bands_left_out") or {}, rows=rows, _windows=windows,
     )  # fmt: skip
 
 

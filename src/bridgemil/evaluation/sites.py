@@ -1,8 +1,10 @@
-"""Sites: which subjects a fold's harmonisation is estimated from, and who is therefore not scored."""
+"""Sites: who a fold's harmonisation is estimated from, who is therefore not scored, and the scores of one site."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +12,13 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData
+from bridgemil.evaluation import metrics
 from bridgemil.methods import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GROUP_SCORES = ("balanced_accuracy", "auroc")
 
 
 def harmonised(fold: Fold, cohort: Cohort, settings: Settings) -> Fold:
@@ -53,25 +61,6 @@ def harmonised(fold: Fold, cohort: Cohort, settings: Settings) -> Fold:
     return replace(fold, test=tuple(s for s in fold.test if s not in aside), sites=sites, rows=rows)
 
 
-def adjustment(settings: Settings, *, leaves_out: bool) -> str:
-    """How the features of a method are adjusted for sites and covariates, as a sentence; empty if they are not."""
-    chosen, sentences = settings.each[0], []
-    site = chosen.site_column
-    if chosen.site_adjust != "none":
-        people = chosen.site_adjust == "people"
-        known_by, own = "subjects" if people else "controls", f"{chosen.site_controls} of its controls"
-        left_out = (
-            f"Transductive: a left-out {site} was adjusted by its own unlabelled test subjects."
-            if people
-            else f"A left-out {site} was adjusted by {own}, who were set aside and not scored."
-        )
-        sentences.append(f"Features were adjusted for {site} (location and scale, estimated on training {known_by}).")
-        sentences += [left_out] if leaves_out else []
-    if chosen.adjust:
-        sentences.append(f"Linear effects of {', '.join(chosen.adjust)}, estimated on training controls, were removed.")
-    return " ".join(sentences)
-
-
 def _set_aside(site: str, controls: list[str], settings: Settings) -> list[str]:
     """Controls of a test site, drawn by a fixed rule that knows their ids only."""
     if len(controls) < settings.site_controls + 2:
@@ -86,3 +75,53 @@ def _set_aside(site: str, controls: list[str], settings: Settings) -> list[str]:
 def _plain(value: object) -> object:
     """A value as JSON and a hash keep it."""
     return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def adjustment(settings: Settings, *, leaves_out: bool) -> str:
+    """How the features of a method are adjusted for sites and covariates, as a sentence; empty if they are not."""
+    chosen, sentences = settings.each[0], []
+    site = chosen.site_column
+    if chosen.site_adjust == "people":
+        sentences.append(
+            f"Features were adjusted for {site} (location and scale, estimated on training subjects); this assumes "
+            f"the same share of patients at every {site}."
+        )
+        whose = f"a left-out {site} was" if leaves_out else f"a {site} without training subjects would be"
+        sentences.append(f"Transductive: {whose} adjusted by its own unlabelled test subjects.")
+    if chosen.site_adjust == "controls":
+        sentences.append(f"Features were adjusted for {site} (location and scale, estimated on training controls).")
+        if leaves_out:
+            n = chosen.site_controls
+            sentences.append(
+                f"A left-out {site} was adjusted by {n} of its controls, who were set aside and not scored."
+            )
+    if chosen.adjust:
+        sentences.append(f"Linear effects of {', '.join(chosen.adjust)}, estimated on training controls, were removed.")
+    return " ".join(sentences)
+
+
+def group_scores(own: pd.DataFrame, classes: Sequence[str]) -> dict[str, Any]:
+    """Scores of the subjects of one site or other group, with 95 % intervals over them.
+
+    Parameters
+    ----------
+    own : DataFrame
+        Their held-out predictions.
+    classes : sequence of str
+        Of the cohort.
+
+    Returns
+    -------
+    dict
+        ``n, accuracy, balanced_accuracy, auroc`` and ``…_low``, ``…_high``; balanced accuracy and AUROC are not there
+        where the group lacks a class.
+    """
+    import pandas as pd
+
+    low, high = metrics.accuracy_interval(own)
+    row = {"n": own["subject"].nunique(), "accuracy": metrics.accuracy(own), "accuracy_low": low, "accuracy_high": high}
+    if set(own["label"]) == set(classes):
+        per_seed = pd.DataFrame([metrics.scores(one, classes) for _, one in own.groupby("seed")]).mean()
+        for score, (low, high) in metrics.score_intervals(own, classes).items():
+            row |= {score: per_seed[score], f"{score}_low": low, f"{score}_high": high}
+    return row

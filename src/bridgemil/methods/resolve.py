@@ -18,6 +18,7 @@ from bridgemil.methods.registry import (
     ABLATIONS,
     BACKBONE,
     BUDGET,
+    HARMONISATION,
     JOIN,
     METHODS,
     PAPER,
@@ -90,6 +91,12 @@ class Settings(BaseModel):
     def shared(self) -> dict[str, Any]:
         """The settings that every method has and that are not the defaults, by name."""
         return self.model_dump(include=set(SHARED), exclude_defaults=True)
+
+    @property
+    def unadjusted(self) -> Settings:
+        """The same without adjustment for sites and covariates."""
+        usual: dict[str, Any] = {name: Settings.model_fields[name].default for name in HARMONISATION}
+        return self.model_copy(update=usual | {"members": tuple(member.unadjusted for member in self.members)})
 
     @property
     def recorded(self) -> bool:
@@ -371,6 +378,7 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
             for key, value in changed_from_budget(member, burn_in).items()
         }
     adjusted = {key: value for key, value in chosen.shared.items() if key != "control"}
+    adjusted |= {"adjust": ",".join(chosen.adjust)} if chosen.adjust else {}
     if not chosen.is_network:
         return {f"baseline.{key}": value for key, value in (chosen.baseline or {}).items()} | adjusted
     assert chosen.backbone is not None

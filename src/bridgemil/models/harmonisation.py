@@ -35,12 +35,31 @@ class Covariates:
 
     @classmethod
     def fit(cls, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], features: Floats) -> Covariates:
-        """Least squares on one row of columns and of mean features (n x F) per control subject."""
+        """Least squares on one row of columns and of features (n x F) per control subject, shrunk towards no effect.
+
+        Without shrinkage the errors of the F slopes would be a new shortcut: what is subtracted wrongly grows with the
+        covariate, in patients and controls, in training and test subjects alike. The slopes of a covariate are shrunk
+        by one factor, from their mean squared t value over features (empirical Bayes; Efron and Morris, 1973).
+
+        Parameters
+        ----------
+        rows : sequence of mapping
+            Columns of each subject.
+        columns : sequence of str
+            Names of the covariates.
+        features : ndarray of shape (n, F)
+            Mean features of the same subjects.
+        """
         codes = {column: _codes(column, [row.get(column) for row in rows]) for column in columns}
         values = np.stack([_values(row, codes) for row in rows])
         centre = values.mean(axis=0)
-        effect, *_ = np.linalg.lstsq(values - centre, features - features.mean(axis=0), rcond=None)
-        return cls(codes, centre, effect)
+        x, y = values - centre, features - features.mean(axis=0)
+        effect, *_ = np.linalg.lstsq(x, y, rcond=None)
+        free = len(y) - len(columns) - 1  # degrees of freedom
+        error = np.outer(np.diag(np.linalg.pinv(x.T @ x)), np.square(y - x @ effect).sum(axis=0) / free)
+        t = (effect**2 / np.maximum(error, np.finfo(float).tiny)).mean(axis=1)  # squared
+        excess = np.maximum(t - free / (free - 2), 0.0)  # over what t values without any effect have
+        return cls(codes, centre, effect * (excess / (excess + 1))[:, None])
 
     def of(self, row: Mapping[str, Any]) -> Floats:
         """What the covariates of a subject add to its features, relative to the mean control subject; F."""
@@ -188,7 +207,7 @@ def fit_harmonisation(
     found = Harmonisation(column, scales)
     if not covariates:
         return found
-    if len(controls) < len(covariates) + 2:
+    if len(controls) < len(covariates) + 4:
         raise BadData(
             f"{len(controls)} training controls are too few to estimate the effect of {', '.join(covariates)}"
         )

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridgemil.cohort.folds import FoldPlan
@@ -21,7 +21,7 @@ from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.evaluation.results import GROUPED, Results, averaged, gather
 from bridgemil.evaluation.statistics import Comparison, corrected, counted
 from bridgemil.methods import Settings, changed_from_budget, order, short_name
-from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged, run_identity, warning_names
+from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged, warning_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,12 +277,13 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
     for (cohort_hash, _), rows in runs.groupby(["cohort_hash", "settings_hash"], sort=False):
         about = store.metadata(rows["identity"].iloc[0])
         settings = Settings.model_validate(about["settings"])
+        run_of = store.finder(settings, str(cohort_hash), rows["identity"])
         for planned_for, plan in splits:
             if planned_for != cohort_hash:
                 continue
             complete, folds = list[str](), plan.cv_folds(settings.selects)
             for seed in map(int, sorted(rows["seed"].unique())):
-                identities = [run_identity(settings, cohort_hash, fold, seed) for fold in folds]
+                identities = [run_of(fold, seed) for fold in folds]
                 complete += identities if done.issuperset(identities) else []
             if complete:
                 results = gather(store, complete, settings, plan)
@@ -326,8 +327,8 @@ def _ensembles(store: RunStore, cells: Sequence[Cell]) -> list[Cell]:
 
 def runs_of(results: Results, plan: FoldPlan) -> list[tuple[str, int, int]]:
     """Identity, seed and fold of each run of an experiment (of an ensemble, ask its members)."""
-    seeds = [int(seed) for seed in results.predictions["seed"].unique()]
-    return [(identity, seeds[i // plan.k], i % plan.k + 1) for i, identity in enumerate(results.runs)]
+    pairs = product((int(seed) for seed in results.predictions["seed"].unique()), plan.numbers)
+    return [(identity, *pair) for identity, pair in zip(results.runs, pairs, strict=True)]
 
 
 def _labelled(cells: Sequence[Cell]) -> list[Cell]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOTES = {  # in the captions of each LaTeX file
-    "table": "", "scores": tables.INTERVAL, "clinical": "", "splits": SPLITS,
+    "table": "", "scores": tables.INTERVAL, "clinical": "", "sites": "", "splits": SPLITS,
     "comparisons": f"Points: the first method's accuracy minus the second's. {COMPARED} {VERDICT}",
 }  # fmt: skip
 LATEX = {
@@ -40,6 +40,7 @@ def write_files(report: BenchmarkReport, folder: Path, windows: bool = True) -> 
     found = {
         "table": report.table, "comparisons": report.pairs, "splits": split_table(averages),
         "split_comparisons": split_pairs(averages), "clinical": clinical_table(report),
+        "sites": sites_table(report),
         "predictions": predictions(report),
     }  # fmt: skip
     texts = {"report.md": markdown(report)} | {f"{name}.csv": _csv(table) for name, table in found.items()}
@@ -89,6 +90,13 @@ def clinical_table(report: BenchmarkReport) -> pd.DataFrame:
     return _joined(parts)
 
 
+def sites_table(report: BenchmarkReport) -> pd.DataFrame:
+    """One row per experiment and group that was left out; empty where none was."""
+    parts = [(_names(cell) | {"adjustment": cell.results.adjustment}, cell.results.groups)
+             for cell in report.cells if not cell.averaged]  # fmt: skip
+    return _joined([(names, table) for names, table in parts if len(table)])
+
+
 def _write_windows(report: BenchmarkReport, path: Path) -> None:
     """Run after run, so that only one fold's windows are in memory."""
     import pandas as pd
@@ -123,7 +131,8 @@ def markdown(report: BenchmarkReport) -> str:
         {
             "overview": overview,
             "scores": tables.scores(block),
-            "clinical": tables.block_clinical(block),
+            "sites": tables.sites(tables.named(block, averaged=False)),
+            "clinical": tables.clinical(tables.named(block)),
             "comparisons": [
                 tables.comparisons(report.comparisons[place], f"{place.title}: pairs of methods")
                 for place in block
@@ -145,7 +154,8 @@ def latex(report: BenchmarkReport) -> dict[str, str]:
     for (cohort, split), block in report.blocks().items():
         title = f"{cohort}, {split}, "
         found["scores"] += [(title, sheet) for sheet in tables.scores(block)]
-        found["clinical"] += [(title, sheet) for sheet in tables.block_clinical(block)]
+        found["clinical"] += [(title, sheet) for sheet in tables.clinical(tables.named(block))]
+        found["sites"] += [(title, sheet) for sheet in tables.sites(tables.named(block, averaged=False))]
         for place in block:
             if place in report.comparisons:
                 found["comparisons"].append((title, tables.comparisons(report.comparisons[place], place.title)))

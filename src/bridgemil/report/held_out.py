@@ -61,8 +61,12 @@ class HeldOut:
         return macro(TEXTS, "held_out")(self.person.name, self.title, self.metadata, settings.selects, one_by_one)
 
     def model(self, **how: Any) -> Model:
-        """The fitted model; ``how`` as for ``bridgemil.models.load``."""
-        return self.store.model(self.identity, **how)
+        """The fitted model, for this subject; ``how`` as for ``bridgemil.models.load``."""
+        return self.store.model(self.identity, **how).for_subject(self._row(self.person.name))
+
+    def _row(self, subject: str) -> Metadata:
+        """The columns of a subject that the model adjusts features for."""
+        return dict(self.metadata.get("rows", {}).get(subject, {}))
 
     def background(self, model: Model) -> tuple[Floats | None, str]:
         """Features (m, F) over which patterns are computed, and their description; None if features have no names.
@@ -74,7 +78,10 @@ class HeldOut:
             return None, ""
         train = sorted(self.metadata["train"])
         cache = RunCache(self.store) if os.access(self.store.root, os.W_OK) else FitCache()
-        rows = [features_of(cache, model.features, self.cohort, subject) for subject in train]
+        rows = [
+            model.for_subject(self._row(subject)).adjusted(features_of(cache, model.features, self.cohort, subject))
+            for subject in train
+        ]
         if isinstance(model, BaselineModel):
             return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training subjects"
         features = np.concatenate([values[spaced(len(values))] for values in rows]).astype(np.float64)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from bridgemil.evaluation.clinical import INTERVALS, TITLES, PerClassMetrics, TwoClassMetrics
 from bridgemil.evaluation.results import Results
+from bridgemil.evaluation.sites import GROUP_SCORES
 from bridgemil.evaluation.statistics import SCORE_INTERVALS, Comparison, points
 from bridgemil.report.benchmark import BenchmarkReport, Cell, Place
 from bridgemil.report.templating import macro
@@ -86,21 +87,56 @@ def scores(block: Block) -> list[Sheet]:
     return sheets
 
 
-def left_out_groups(result: Results) -> Sheet:
-    """Results of each group that was left out, with intervals over its subjects."""
+def sites(several: Sequence[tuple[str, Results]]) -> list[Sheet]:
+    """Results of each group that was left out, and how scores follow the covariates that were adjusted for.
 
-    def shown(row: Mapping[Any, Any], score: str, factor: float = 1.0, digits: int = 3) -> list[str]:
-        value, low, high = (factor * row[f"{score}{end}"] for end in ("", "_low", "_high"))
-        return ["", ""] if value != value else [f"{value:.{digits}f}", span(low, high, digits)]
+    Parameters
+    ----------
+    several : sequence of (str, Results)
+        Labels and results on one cohort and split.
+    """
+    columns = ["n", "accuracy % (95 %)", "balanced (95 %)", "AUROC (95 %)"]
+    found = []
+    for label, results in several:
+        rows = [
+            [str(row["group"]), str(row["n"]), interval(row, "accuracy", 100, 0),
+             *(interval(row, score) for score in GROUP_SCORES)]
+            for row in results.groups.to_dict("records")
+        ]  # fmt: skip
+        if rows:
+            column = results.split.get("groups", "group")
+            title = f"{label}: each {column} tested by models of the others"
+            after = [results.adjustment] if results.adjustment else []
+            found.append(Sheet(title, [f"{column} left out", *columns], rows, after=after))
+    return found + [sheet for label, results in several for sheet in _covariates(label, results, several)]
 
-    column = result.split.get("groups", "group")
+
+def _covariates(label: str, results: Results, several: Sequence[tuple[str, Results]]) -> list[Sheet]:
+    """One table of a method that was adjusted for covariates, with the unadjusted one if it is among the results."""
+    plain = results.settings.unadjusted
+    before = next((other for _, other in several if other.settings == plain), None)
+    table = results.covariates(before)
+    if table.empty:
+        return []
+    scores = ["before", "score"] if "before" in table else ["score"]
     rows = [
-        [str(row["group"]), str(row["n"]), *shown(row, "accuracy", 100, 1), *shown(row, "balanced_accuracy"),
-         *shown(row, "auroc")]
-        for row in result.groups.to_dict("records")
-    ]  # fmt: skip
-    columns = [f"{column} left out", "n", "accuracy", "95 %", "bal. acc.", "95 %", "AUROC", "95 %"]
-    return Sheet(f"{result.name}: each {column} tested by models of the others", columns, rows)
+        [str(row["covariate"]), f"{row['diagnosis']:.2f}", *(interval(row, score) for score in scores)]
+        for row in table.to_dict("records")
+    ]
+    titles = {"before": "score, unadjusted (95 %)", "score": "score, adjusted (95 %)"}
+    columns = ["covariate", "diagnosis", *(titles[score] for score in scores)]
+    note = (
+        "Diagnosis: AUROC of the diagnosis by the covariate alone. Score: concordance of held-out scores with the "
+        "covariate within the classes (of two subjects of a class, how often the one with the higher value has the "
+        "higher score; .5: not related), with a bootstrap interval over subjects."
+    )
+    return [Sheet(f"{label}: how scores follow the covariates", columns, rows, after=[note])]
+
+
+def interval(row: Mapping[Any, Any], score: str, factor: float = 1.0, digits: int = 2) -> str:
+    """A score of a row with its 95 % interval, ``score_low`` to ``score_high``; empty where there is none."""
+    value, low, high = (factor * row[f"{score}{end}"] for end in ("", "_low", "_high"))
+    return "" if value != value else f"{value:.{digits}f} ({span(low, high, digits)})"
 
 
 def _published(cell: Cell) -> tuple[str, str]:
@@ -169,7 +205,9 @@ def comparisons(compared: Sequence[Comparison], title: str) -> Sheet:
 
 def facts(cells: Sequence[Cell]) -> str:
     """Number of subjects and chance level of a cohort and split."""
-    return macro(TEXTS, "facts")(cells[0].row)
+    row = max((cell.row for cell in cells), key=lambda row: row["n_subjects"])
+    fewer = [(cell.label, n) for cell in cells if (n := cell.row["n_subjects"]) < row["n_subjects"]]
+    return macro(TEXTS, "facts")(row, fewer)
 
 
 def _changes(cells: Sequence[Cell]) -> list[str]:
@@ -181,7 +219,8 @@ def _changes(cells: Sequence[Cell]) -> list[str]:
             settings.append(f"subbag_pairs {cell.row['subbag_pairs']:.0f}, as in the budget")
         if settings and not cell.averaged:
             changed.setdefault(", ".join(settings), []).append(cell.label)
-    return [f"{', '.join(labels)}: {settings}" for settings, labels in changed.items()]
+    adjusted = [f"{cell.label}: {cell.results.adjustment}" for cell in cells if cell.results.adjustment]
+    return [f"{', '.join(labels)}: {settings}" for settings, labels in changed.items()] + adjusted
 
 
 def caveats(cells: Sequence[Cell]) -> list[str]:
@@ -191,24 +230,23 @@ def caveats(cells: Sequence[Cell]) -> list[str]:
     return [macro(TEXTS, "caveats")(reasons)] if published else []
 
 
-def block_clinical(block: Block) -> list[Sheet]:
-    """Clinical metrics of a cohort and split; labels name the section where there are several backbones."""
+def named(block: Block, averaged: bool = True) -> list[tuple[str, Results]]:
+    """Labels and results of a cohort and split; labels name the section where there are several backbones."""
     several = sum(bool(place.backbone) for place in block) > 1
-    return clinical(
-        [
-            (f"{cell.label}, {place.title}" if several and place.backbone else cell.label, cell.results)
-            for place, cells in block.items()
-            for cell in cells
-        ]
-    )
+    return [
+        (f"{cell.label}, {place.title}" if several and place.backbone else cell.label, cell.results)
+        for place, cells in block.items()
+        for cell in cells
+        if averaged or not cell.averaged
+    ]
 
 
-def clinical(named: Sequence[tuple[str, Results]]) -> list[Sheet]:
+def clinical(results: Sequence[tuple[str, Results]]) -> list[Sheet]:
     """Sensitivity, specificity and predictive values with intervals, in percent.
 
-    ``named`` are labels and results on one cohort and split, with the same clinical options.
+    ``results`` are labels and results on one cohort and split, with the same clinical options.
     """
-    found = [(label, results.clinical) for label, results in named]
+    found = [(label, one.clinical) for label, one in results]
     two = [(label, metrics) for label, metrics in found if isinstance(metrics, TwoClassMetrics)]
     if two:
         return _two_classes(two)

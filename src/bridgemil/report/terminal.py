@@ -68,7 +68,7 @@ def print_report(report: BenchmarkReport) -> None:
         for sheet in [*tables.scores(block), *tables.with_published(block)]:
             print_sheet(console, sheet)
         _say(console, [tables.facts(cells), tables.INTERVAL, *tables.caveats(cells)])
-        for sheet in tables.block_clinical(block):
+        for sheet in [*tables.sites(tables.named(block, averaged=False)), *tables.clinical(tables.named(block))]:
             print_sheet(console, sheet)
         for place in block:
             _print_comparisons(console, place.title, report.comparisons.get(place, []))
@@ -145,12 +145,11 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     rows += baselines
     print_sheet(console, _scores(rows))
     for result in every:
-        adjusted = f"{result.name}: {result.adjustment}" if result.adjustment else ""
+        adjusted = f"{result.name}: {result.adjustment}" if result.adjustment and not len(result.groups) else ""
         for line in filter(None, (recipe(result), adjusted, result.bands_sentence)):
             console.print(f"  {line}", markup=False)
-    for result in every:
-        if len(result.groups):
-            print_sheet(console, tables.left_out_groups(result))
+    for sheet in tables.sites([(result.name, result) for result in every]):
+        print_sheet(console, sheet)
     lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(first)), SCORE_INTERVALS]
     lines += [GROUPED] if first.split.get("kind") == "groups" else []
     lines += [COMPARED] if baselines else []

@@ -63,6 +63,10 @@ STUDIES = Registry("study", __name__, {
         "sizes": Option("numbers of training subjects, comma-separated.", "numbers"),
         "draws": Option("random training sets of each size.  [default: 3]", "number"),
     }),
+    "transfer": Study("every training site against every test site", "transfer", flags={
+        "method": METHOD,
+        "column": Option("which column holds the site.  [default: site]"),
+    }),
 })  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.errors import BadUse, Problem, one_of, plain
 
-PRESETS = ("adftd", "mumtaz2017", "rockhill2021")  # the data sets of the paper, as it prepares them
+PRESETS = ("adftd", "mumtaz2017", "rockhill2021", "tuab")  # the first three as the paper prepares them
 SOURCES = ("bids", "manifest", *PRESETS)
 NOT_TEXT = "its name is not UTF-8 or holds control characters (shown as codes); rename it"
 

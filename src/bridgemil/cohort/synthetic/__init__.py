@@ -12,6 +12,9 @@ reference. Patients differ from controls by *evidence*, which is written to each
   events.tsv of a patient has one row over the whole recording, which marks no evidence window.
 
 With three classes, the second patient class has slower (delta) evidence over the front of the head.
+
+Several sites may record the cohort. They differ as ``sites.SITE_SHIFTS`` says; the disease is the same at every site,
+and so is each person: with and without shifts, the same number is the same brain.
 """
 
 from __future__ import annotations
@@ -33,21 +36,23 @@ from bridgemil.cohort.synthetic.generator import (
     evidence_windows,
     simulate,
 )  # fmt: skip
+from bridgemil.cohort.synthetic.sites import SITE_SHIFTS
 from bridgemil.cohort.tables import read_table
 from bridgemil.errors import BadUse
 from bridgemil.parallel import cores, each
 from bridgemil.storage.files import new_file, write_json, write_text
 
 __all__ = [
-    "CLASSES", "Event", "Person", "SynthSettings", "evidence_windows", "has_evidence_windows", "patients", "simulate",
-    "synthesise", "true_evidence",
+    "CLASSES", "SITE_SHIFTS", "Event", "Person", "SynthSettings", "evidence_windows", "has_evidence_windows",
+    "patients", "simulate", "synthesise", "true_evidence",
 ]  # fmt: skip
 
 
 def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None, progress: bool = True) -> Path:
     """Write the cohort's BIDS folder and return its path; interrupted, the same call resumes."""
     out = Path(out)
-    generated_by = {"Name": "bridgemil synth", "Settings": settings.model_dump()}
+    chosen = settings.model_dump(mode="json", exclude=set() if settings.sites > 1 else {"sites", "site_shift"})
+    generated_by = {"Name": "bridgemil synth", "Settings": chosen}
     about = out / "dataset_description.json"
     if about.is_file():
         if _generated_by(about) != [generated_by]:
@@ -60,7 +65,8 @@ def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None
 
     tasks = [(out, settings, index) for index in range(settings.subjects)]
     rows = dict(each(_write_person, tasks, jobs=jobs or cores(), label="simulating", show=progress))
-    table = ["\t".join(("participant_id", "group", "age", "sex")), *(rows[task] for task in tasks)]
+    columns = ("participant_id", "group", "age", "sex", *(["site"] if settings.sites > 1 else []))
+    table = ["\t".join(columns), *(rows[task] for task in tasks)]
     write_text(out / "participants.tsv", "\n".join(table) + "\n")
     return out
 
@@ -81,7 +87,9 @@ def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
     out, settings, index = task
     rng = np.random.default_rng([settings.seed, 9, index])  # age and sex do not depend on the class
     subject, label = f"sub-{index + 1:03d}", CLASSES[index % settings.classes]
-    row = "\t".join((subject, label, str(rng.integers(50, 80)), str(rng.choice(["F", "M"]))))
+    rng.integers(50, 80)  # the age is drawn first
+    row = "\t".join((subject, label, f"{settings.age(index):g}", str(rng.choice(["F", "M"]))))
+    row += f"\t{settings.site(index).name}" if settings.sites > 1 else ""
     stem = out / subject / "eeg" / f"{subject}_task-rest"
     if Path(f"{stem}_eeg.json").is_file():  # written last
         return row

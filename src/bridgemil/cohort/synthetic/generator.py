@@ -19,9 +19,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.synthetic.sites import AGE, AGEING, AGEING_HZ, Site, SiteShift
 
 CLASSES = ("control", "slowing", "frontal")
 
@@ -44,6 +45,30 @@ class SynthSettings(BaseModel):
     burst_strength: float = Field(230.0, gt=0, description="height of a sharp wave, in microvolts")
     trait_strength: float = Field(1.7, gt=0, description="how far the disease shifts the background")
     common_uv: float = Field(32.5, ge=0, description="component common to all electrodes and subjects, in microvolts")
+    sites: int = Field(1, ge=1, description="sites that record them, each as many of every class")
+    site_shift: tuple[SiteShift, ...] = Field((), description="what sites differ in; never the disease")
+
+    @model_validator(mode="after")
+    def _enough(self) -> SynthSettings:
+        least = 3 * self.classes * self.sites
+        if self.subjects < least:
+            raise ValueError(
+                f"{self.sites} sites with 3 subjects of each class need {least} subjects, not {self.subjects}"
+            )
+        if self.site_shift and self.sites < 2:
+            raise ValueError("site_shift needs sites=2 or more")
+        return self
+
+    def site(self, index: int) -> Site:
+        """The site that records a person."""
+        return Site(index // self.classes % self.sites, self.site_shift)
+
+    def age(self, index: int) -> float:
+        """A person's age in years, of which the EEG depends where ``age`` is a shift of sites."""
+        rng = np.random.default_rng([self.seed, 9, index])
+        if "age" in self.site_shift:
+            return self.site(index).age(rng, patient=index % self.classes > 0)
+        return float(rng.integers(50, 80))
 
 
 Signal = NDArray[np.float64]
@@ -138,6 +163,7 @@ def simulate(settings: SynthSettings, index: int) -> Person:
     """
     label = CLASSES[index % settings.classes]
     signal, events = _record(settings, index, label)
+    signal = settings.site(index).recorded(signal, settings.sfreq, np.random.default_rng([settings.seed, 7, index]))
     events = sorted(events)
     return Person(f"sub-{index + 1:03d}", label, signal, events, evidence_windows(events, settings.seconds))
 
@@ -150,6 +176,8 @@ def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, li
     scores = standard_scores(settings, index, TRAITS)
     shift = SHIFTS[label] if patient and settings.evidence == "trait" else Shift(0.0, {}, 0.0)
     alpha_hz = ALPHA_HZ + ALPHA_HZ_SPREAD * scores["alpha_hz"] + settings.trait_strength * shift.alpha_hz
+    years = settings.age(index) - AGE if "age" in settings.site_shift else 0.0
+    alpha_hz += AGEING_HZ * years
 
     states = draw_states(rng, settings, patient) if settings.evidence == "state" else []
     bursts = draw_bursts(rng, settings, patient) if settings.evidence == "burst" else []
@@ -159,7 +187,7 @@ def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, li
     for name, band in BANDS.items():
         whole = band.people * scores[name] + band.follows * shared
         change = settings.trait_strength * shift.log_amplitude.get(name, 0.0)
-        gain = band.level * np.exp(whole + change * (1 + shift.front * places[:, 1]))
+        gain = band.level * np.exp(whole + AGEING.get(name, 0.0) * years + change * (1 + shift.front * places[:, 1]))
         if name == "alpha":
             gain = gain * np.clip(0.75 - 0.6 * places[:, 1], 0.3, None)  # the back of the head
         activity = gain[:, None] * _activity(rng, places, band, _shape(name, alpha_hz, n, rate), settings)

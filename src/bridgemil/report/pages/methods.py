@@ -26,7 +26,8 @@ def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
     encoders = list(dict.fromkeys(_encoder(member) for member in members if member.is_network))
     shared = encoders[0] if len(encoders) == 1 else ""
     models = [
-        f"{model_text(name, one.settings, encoder=not shared)} {one.bands_sentence}" for name, one in results.items()
+        f"{model_text(name, one.settings, encoder=not shared)} {one.bands_sentence} {one.adjustment}"
+        for name, one in results.items()
     ]
     text = templating.text(
         TEMPLATE,

@@ -16,7 +16,7 @@ from bridgemil.report import templating
 from bridgemil.report.benchmark import BenchmarkReport, Cell
 from bridgemil.report.pages import charts
 from bridgemil.report.pages.methods import methods_text
-from bridgemil.report.tables import caveats, clinical
+from bridgemil.report.tables import caveats, clinical, sites
 from bridgemil.report.terminal import recipe
 from bridgemil.runs import merged
 
@@ -37,6 +37,8 @@ def report_page(report: BenchmarkReport) -> str:
             "rows": _rows((cell.label, cell.results) for cell in cells),
             "caveats": caveats(cells),
             "comparisons": report.comparisons.get(place, []),
+            "adjusted": [f"{cell.label}: {cell.results.adjustment}" for cell in cells if cell.results.adjustment],
+            "site_sheets": sites([(cell.label, cell.results) for cell in cells]),
             "clinical_sheets": clinical([(cell.label, cell.results) for cell in cells]),
             "clinical_charts": charts.clinical_charts(
                 {cell.label: found for cell in cells if isinstance(found := cell.results.clinical, TwoClassMetrics)}
