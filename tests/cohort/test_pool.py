@@ -85,6 +85,7 @@ def test_classes_are_mapped_and_sites_are_a_column(sites: tuple[Cohort, Cohort],
     assert both.labels.count("HC") == 3 + 2
     assert both.column("site") == ["athens"] * 6 + ["kyiv"] * 4
     assert both.column("age")[:2] == ["60", "61"]  # "Age" in the tables
+    assert "Group" not in both.table.columns  # the labels as the sites state them
     only = pool(sites, tmp_path / "only", sites=["a", "b"], classes=["A"], progress=False)
     assert only.subjects == ["a_sub-00", "a_sub-02", "a_sub-04", "b_sub-00", "b_sub-02"]
     assert {"what": "b_sub-01", "why": "class 'healthy' is not among the classes asked for"} in only.metadata[

@@ -230,10 +230,14 @@ def _columns(members: Sequence[_Member]) -> dict[str, dict[str, Any]]:
     titles: dict[str, str] = {}  # folded to the spelling of the first cohort that has it
     columns: dict[str, dict[str, Any]] = {}
     for member in members:
+        own = dict(zip(member.cohort.subjects, member.cohort.labels, strict=True))
+        told = [n for n in member.rows[0] if all(str(row[n]) == own[row["subject"]] for row in member.rows)]
         for row in member.rows:
             known = columns[member.subject(row.pop("subject"))] = {SITE: member.site}
             row.pop("label")
             for name, value in row.items():
+                if name in told:  # the label as the site states it: missing elsewhere, it would name the site
+                    continue
                 common = "age" if folded(name) in AGE else "sex" if folded(name) in SEX else folded(name)
                 title = titles.setdefault(common, common if common in ("age", "sex") else name)
                 title = f"{name}_source" if title == SITE else name if title in known else title
