@@ -175,7 +175,7 @@ def test_tuab_is_tested_on_its_official_people(abnormal: Cohort, tmp_path: Path)
     assert results.comparisons["tangent"].sentence
     report = build(RunStore(runs))
     assert [len(cell.results.predictions) for cell in report.cells] == [7, 7]
-    assert "The test set was given: test set of 7 subjects" in report_page(report, RunStore(runs))
+    assert "The test set was given: test set of 7 subjects" in report_page(report)
     wrong = command("folds", abnormal.path, "--test", "part=test")
     assert wrong.returncode == 2
     assert "no subject has that value" in wrong.stderr

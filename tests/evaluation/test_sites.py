@@ -94,7 +94,7 @@ def test_reports_hold_every_site_the_adjustment_and_what_scores_follow(
     report = build(RunStore(runs))
     assert len(report.cells) == 4
     assert sorted(len(cell.results.predictions) for cell in report.cells) == [54, 72, 72, 72]
-    text, page = markdown(report), report_page(report, RunStore(runs))
+    text, page = markdown(report), report_page(report)
     assert set(sites_table(report)["group"]) == {"A", "B", "C"}
     for written in (text, page):
         assert "Transductive: a left-out site was adjusted by its own unlabelled test subjects." in written

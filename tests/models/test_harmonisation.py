@@ -72,7 +72,7 @@ def test_slopes_that_are_noise_are_not_removed() -> None:
 
 def test_a_missing_covariate_is_named() -> None:
     rows = [{"subject": str(i), "age": i} for i in range(6)]
-    covariates = Covariates.fit(rows, ["age"], np.zeros((5, F)))
+    covariates = Covariates.fit(rows, ["age"], np.zeros((6, F)))
     with pytest.raises(BadData, match="subject s9: no usable value of 'age'"):
         covariates.of({"subject": "s9", "age": "n/a"})
 

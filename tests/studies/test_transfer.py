@@ -97,5 +97,5 @@ def test_a_cohort_without_a_complete_site_is_refused(tmp_path: Path) -> None:
     )
     saved = made.save(tmp_path / "apart.cohort")
     chosen = context(saved, tmp_path)
-    with pytest.raises(BadData, match="no site has three subjects of every class"):
+    with pytest.raises(BadData, match=r"no site of apart\.cohort has three subjects of every class"):
         transfer.perform(chosen)
