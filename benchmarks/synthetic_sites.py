@@ -25,6 +25,7 @@ from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.synthetic import SITE_SHIFTS, SynthSettings, simulate
 from bridgemil.evaluation.results import Results
 
+STRENGTH = 0.8  # of the disease, about half of the default, so that nothing is perfect
 RECORDED = {"baselines.reference": "recorded"}
 REMEDIES: dict[str, dict[str, Any]] = {
     "none": {},
@@ -73,7 +74,7 @@ def main() -> None:
     for chosen in shifts:
         settings = SynthSettings(
             subjects=arguments.subjects, seconds=60, sfreq=128, evidence="trait", seed=arguments.seed, sites=3,
-            site_shift=chosen,
+            site_shift=chosen, trait_strength=STRENGTH,
         )  # fmt: skip
         cohort = cohort_of(settings, arguments.jobs)
         with tempfile.TemporaryDirectory() as out:
