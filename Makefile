@@ -46,6 +46,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/synthetic_acceptance.py
 	$(BIN)/python benchmarks/people_spread.py
 	$(BIN)/python benchmarks/synthetic_sites.py
+	$(BIN)/python benchmarks/covariate_slopes.py
 	$(BIN)/python benchmarks/null_simulation.py
 	$(BIN)/python benchmarks/clinical_coverage.py
 	$(BIN)/python benchmarks/engine_speed.py

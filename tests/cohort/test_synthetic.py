@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import mne
@@ -13,6 +14,7 @@ import pytest
 
 from bridgemil import prepare
 from bridgemil.cohort.synthetic import (
+    SITE_SHIFTS,
     Event,
     SynthSettings,
     evidence_windows,
@@ -23,6 +25,7 @@ from bridgemil.cohort.synthetic import (
 )
 from bridgemil.cohort.synthetic.generator import TRAITS, standard_scores
 from bridgemil.errors import BadUse
+from command import bridgemil as command
 
 ROOT = Path(__file__).parents[2]
 # Of the recordings and events of a small cohort: a change of the generator must be noticed.
@@ -183,3 +186,41 @@ def test_it_goes_on_where_it_stopped_and_refuses_other_folders(tmp_path: Path) -
     (tmp_path / "x/y").write_text("")
     with pytest.raises(BadUse, match="not empty"):
         synthesise(tmp_path / "x", settings, jobs=1, progress=False)
+
+
+def test_sites_differ_as_asked_and_never_in_the_disease() -> None:
+    plain = SynthSettings(subjects=18, seconds=60, sfreq=128, sites=3, evidence="trait")
+    one = {shift: simulate(plain.model_copy(update={"site_shift": (shift,)}), 2).signal for shift in SITE_SHIFTS}
+    before = simulate(plain, 2).signal  # of the second site
+    assert plain.site(2).name == "site2"
+    np.testing.assert_allclose(one["gain"], 1.6 * before)
+    np.testing.assert_allclose(one["reference"], before - before[[7, 11]].mean(axis=0))  # T3 and T4
+    average = one["reference"] - one["reference"].mean(axis=0)
+    np.testing.assert_allclose(average, before - before.mean(axis=0), atol=1e-9)
+    assert (one["noise"] - before).std() == pytest.approx(2.0, rel=0.02)
+    assert np.diff(one["slope"]).std() > 1.1 * np.diff(before).std()
+    assert not np.array_equal(one["age"], before)
+    first = simulate(plain.model_copy(update={"site_shift": tuple(SITE_SHIFTS)}), 0)
+    alone = simulate(plain.model_copy(update={"sites": 1}), 0)
+    assert first.label == alone.label
+    shifted = plain.model_copy(update={"site_shift": ("reference", "gain", "noise", "slope")})
+    np.testing.assert_array_equal(simulate(shifted, 0).signal, alone.signal)  # the first site is as without shifts
+
+
+def test_sites_are_a_column_and_ages_differ_where_asked(tmp_path: Path) -> None:
+    done = command("synth", tmp_path / "s", "--subjects", 12, "--seconds", 60, "--sites", 2, "--site-shift", "age,gain")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("\t") for line in (tmp_path / "s" / "participants.tsv").read_text().splitlines()]
+    assert rows[0] == ["participant_id", "group", "age", "sex", "site"]
+    counts = Counter((row[1], row[4]) for row in rows[1:])
+    assert counts == {(group, site): 3 for group in ("control", "slowing") for site in ("site1", "site2")}
+    ages = {site: np.mean([float(row[2]) for row in rows[1:] if row[4] == site]) for site in ("site1", "site2")}
+    assert ages["site2"] > ages["site1"]
+    for wrong, match in (
+        (["--sites", 3], "3 sites with 3 subjects of each class need 18"),
+        (["--site-shift", "gain"], "sites=2"),
+        (["--sites", 2, "--site-shift", "colour"], "reference"),
+    ):
+        refused = command("synth", tmp_path / "x", "--subjects", 12, *wrong)
+        assert refused.returncode == 2
+        assert match in " ".join(refused.stderr.split())

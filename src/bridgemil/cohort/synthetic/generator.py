@@ -51,7 +51,7 @@ class SynthSettings(BaseModel):
     @model_validator(mode="after")
     def _enough(self) -> SynthSettings:
         least = 3 * self.classes * self.sites
-        if self.subjects < least:
+        if self.sites > 1 and self.subjects < least:
             raise ValueError(
                 f"{self.sites} sites with 3 subjects of each class need {least} subjects, not {self.subjects}"
             )
