@@ -57,6 +57,7 @@ ADVICE = "delete the folder it lies in and run again"
 def run_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: int) -> str:
     """Everything that decides a run's result; not the device, threads, paths or the fold's number."""
     ids = _ids(subjects, subjects.train, subjects.validation, subjects.test)
+    ids += [[sorted(part) for part in subjects.inner]] if settings.candidates else []
     return digest([settings.changed, cohort_hash, ids, seed, RESULTS_VERSION])[:24]
 
 
@@ -90,7 +91,14 @@ def fold_of(metadata: Mapping[str, Any]) -> Fold:
     kept = {subject: tuple(rows) for subject, rows in (metadata.get("kept") or {}).items()}
     train, validation, test = (tuple(metadata.get(side) or ()) for side in ("train", "validation", "test"))
     sites = {site: tuple(own) for site, own in (metadata.get("sites") or {}).items()}
-    return Fold(int(metadata.get("fold") or 1), train, validation, test, kept, sites, metadata.get("rows") or {})
+    inner = tuple(map(tuple, (metadata.get("tuning") or {}).get("inner", ())))
+    return Fold(int(metadata.get("fold") or 1), train, validation, test, kept, sites, metadata.get("rows") or {}, inner)
+
+
+def fitted_settings(metadata: Mapping[str, Any]) -> Settings:
+    """The settings that the model of a run was fitted with: where it chose some, those it chose."""
+    settings = Settings.model_validate(metadata["settings"])
+    return settings.candidates[metadata["tuning"]["chosen"]][1] if settings.candidates else settings
 
 
 # Audit warnings stay with results: each WARN of a cohort's quick audit, and each FAIL that was accepted. They belong to

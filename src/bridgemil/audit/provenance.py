@@ -9,7 +9,7 @@ from bridgemil.audit.findings import Finding, pass_or_fail
 from bridgemil.audit.inputs import AuditInput, first_line
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
-from bridgemil.runs import RESULTS_VERSION, fold_of, run_identity, stage1_identity
+from bridgemil.runs import RESULTS_VERSION, fitted_settings, fold_of, run_identity, stage1_identity
 
 AGAIN = "delete these runs and run the same command again"
 
@@ -97,7 +97,7 @@ def _stage1(inputs: AuditInput) -> Finding:
     problems, damaged, absent, checked = [], [], 0, 0
     for identity, metadata in inputs.runs.items():
         try:
-            settings = Settings.model_validate(metadata["settings"])
+            settings = fitted_settings(metadata)
         except ValueError:
             continue
         encoder = stage1_identity(settings, inputs.cohort.hash, fold_of(metadata), int(metadata["seed"]))

@@ -15,10 +15,9 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.subset import subset
 from bridgemil.errors import BadUse, BridgeMILError
-from bridgemil.methods import Settings
 from bridgemil.models import BaselineModel, NetworkModel, fit, predict_subject
 from bridgemil.models.features import FitCache
-from bridgemil.runs import RESULTS_VERSION, RunStore, fold_of, read_features
+from bridgemil.runs import RESULTS_VERSION, RunStore, fitted_settings, fold_of, read_features
 
 NAME = "recomputed"
 CLOSE = 1e-4  # tolerance of probabilities and scales: other machines round differently
@@ -105,7 +104,7 @@ def _compare(
     # A fit is fast if its features are stored, or quickly computed.
     is_fast = len(on_disk) == len(fold.train) + len(fold.test)
     if isinstance(model, BaselineModel) and (is_fast or model.baseline.front_end is None):
-        settings, seed = Settings.model_validate(metadata["settings"]), int(metadata["seed"])
+        settings, seed = fitted_settings(metadata), int(metadata["seed"])
         sides = fold.train, fold.validation
         refitted = fit(used, *sides, settings, seed, cache=cache, sites=fold.sites, rows=fold.rows).model
         refits = {subject: refitted.for_subject(fold.rows.get(subject, {})) for subject in fold.test}

@@ -126,6 +126,8 @@ def train(
     out = Path(out)
     protocol = Protocol(method, backbone, budget=budget, seeds=[seed], **options)
     plan, chosen = protocol.fold_plan(cohort), protocol.method_settings(cohort)
+    if protocol.tune:
+        raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")
     if own := [member.address for member in chosen.each if member.address is not None]:
         raise BadUse(NOT_STORED.format(name=own[0]))
     second = protocol.second(cohort)

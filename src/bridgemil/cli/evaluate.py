@@ -18,6 +18,7 @@ def run(
     budget: options.Budget = options.BUDGET,
     out: options.Out = Path("runs"),
     set_: options.Set = None,
+    tune: options.Tune = None,
     folds: options.Folds = None,
     split: options.Split = None,
     groups: options.Groups = None,
@@ -43,7 +44,7 @@ def run(
     Each subject is held out once; normalisation, Stage 1 and model selection do not use it. If interrupted, the same
     command resumes, also within a fold.
     """
-    given = options.arguments(locals(), adjust=options.names(adjust) or ())
+    given = options.arguments(locals(), adjust=options.names(adjust) or (), tune=options.values(tune, "--tune"))
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.parallel import peak_memory
     from bridgemil.report.terminal import print_results

@@ -50,6 +50,11 @@ Set = Annotated[
     option("--set", help="Change one setting, such as stage1.epochs=5 or backbone_options.depth=3; repeatable."),
 ]
 Vary = Annotated[list[str] | None, option(help="Run several values of a setting: stage2.retention=0,1e-5; repeatable.")]
+Tune = Annotated[
+    list[str] | None,
+    option(help="Choose among values of a setting within the training subjects of each fold: stage2.lr=1e-3,5e-3; "
+           "repeatable."),
+]  # fmt: skip
 Out = Annotated[Path, option(help="Folder for the runs; finished runs are reused.")]
 AcceptRisk = Annotated[
     list[str] | None,
@@ -178,15 +183,15 @@ def settings(pairs: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def values(pairs: list[str] | None) -> dict[str, list[Any]]:
+def values(pairs: list[str] | None, flag: str = "--vary") -> dict[str, list[Any]]:
     """``--vary stage2.retention=0,1e-5`` as a dict of lists."""
     found: dict[str, list[Any]] = {}
     for pair in pairs or ():
         key, equals, text = pair.partition("=")
         if not equals or not key.strip() or not all(value.strip() for value in text.split(",")):
-            raise typer.BadParameter(f"expected key=value,value; got {pair!r}", param_hint="--vary")
+            raise typer.BadParameter(f"expected key=value,value; got {pair!r}", param_hint=flag)
         if key.strip() in found:
-            raise typer.BadParameter(f"{key.strip()} is named twice; join its values by commas", param_hint="--vary")
+            raise typer.BadParameter(f"{key.strip()} is named twice; join its values by commas", param_hint=flag)
         found[key.strip()] = [settings([f"{key}={value}"])[key.strip()] for value in text.split(",")]
     return found
 

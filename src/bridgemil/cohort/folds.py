@@ -22,6 +22,7 @@ from bridgemil.errors import BadData, BadUse, NotFound
 from bridgemil.storage.artifact import digest
 from bridgemil.storage.files import write_json
 
+INNER_FOLDS = 5
 Scheme = Literal["array_split", "sklearn"]
 
 
@@ -41,6 +42,9 @@ class Fold:
         Of each site, the subjects that its features are known by, where features are harmonised.
     rows
         The columns (site, age, …) that harmonisation uses, by subject.
+    inner
+        The training subjects in up to five parts, each of whole folds of the split: settings are chosen by
+        cross-validation over them.
     """
 
     fold: int
@@ -50,6 +54,7 @@ class Fold:
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    inner: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,8 +157,11 @@ class FoldPlan:
         for i in (number - 1 for number in self.numbers):
             validation = self.folds[(i + 1) % self.k] if selects else ()
             apart = {*self.folds[i], *validation}
-            train = tuple(s for fold in self.folds for s in fold if s not in apart)
-            folds.append(Fold(i + 1, train, validation, self.folds[i]))
+            rest = [fold for fold in self.folds if not apart.issuperset(fold)]
+            n = min(INNER_FOLDS, len(rest))
+            inner = tuple(tuple(s for fold in rest[part::n] for s in fold) for part in range(n))
+            train = tuple(s for fold in rest for s in fold)
+            folds.append(Fold(i + 1, train, validation, self.folds[i], inner=inner))
         return folds
 
     def check(self, subjects: Sequence[str]) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from bridgemil.engine.benchmark import collect
 from bridgemil.engine.execute import only_scheduler
 from bridgemil.errors import BridgeMILError, one_of
-from bridgemil.methods import Settings, short_name
-from bridgemil.runs import PARTS, RunStore, fold_of, stage1_identity
+from bridgemil.methods import short_name
+from bridgemil.runs import PARTS, RunStore, fitted_settings, fold_of, stage1_identity
 from bridgemil.storage.files import Taken, lock, refuse_link, remove
 
 
@@ -122,7 +122,7 @@ def _chosen(store: RunStore, wanted: Mapping[str, Sequence[str]]) -> set[str]:
 def _encoder(store: RunStore, identity: str) -> str | None:
     """The Stage 1 encoder that a run was trained from."""
     metadata = store.metadata(identity)
-    settings, cohort = Settings.model_validate(metadata["settings"]), metadata["cohort"]["hash"]
+    settings, cohort = fitted_settings(metadata), metadata["cohort"]["hash"]
     return stage1_identity(settings, cohort, fold_of(metadata), metadata["seed"])
 
 

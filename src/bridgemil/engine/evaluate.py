@@ -69,7 +69,7 @@ def evaluate(
         Show the forecast and progress on standard error.
     **options : Any
         The other fields of ``Protocol``: ``recipe, settings, folds, split, groups, split_seed, pretrain_on,
-        accept_risk, positive, operating_point, prevalence``.
+        tune, accept_risk, positive, operating_point, prevalence``.
 
     Returns
     -------

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folds import Fold
+from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.subset import subset
 from bridgemil.engine.plan import Job, Plan
@@ -76,6 +76,8 @@ def estimate(
     cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device, pretrain_on: Cohort | None = None
 ) -> Estimate:
     """Measure a small step, and count how many windows a run with these settings will put through it."""
+    if settings.candidates:
+        return _with_choice(cohort, subjects, settings, device, pretrain_on)
     n = {name: sum(cohort.records[s].n_windows for s in getattr(subjects, name)) for name in ("train", "validation")}
     chosen = settings.stage2
     if chosen is None:
@@ -106,6 +108,20 @@ def estimate(
     stage2 += (n["train"] if frozen else 0) * pace.forward
     memory = LIBRARIES + 3 * pace.window * most + TEMPORARIES * pace.kept * most
     return Estimate(stage1, stage2, memory, pace.front_end * cohort.n_windows)
+
+
+def _with_choice(
+    cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device, pretrain_on: Cohort | None
+) -> Estimate:
+    """Of a run that chooses its settings: its own fit, and each candidate's on every inner fold."""
+    n, inner = len(subjects.inner), FoldPlan(subjects.inner).cv_folds(settings.selects)[0]
+    each = [(one, estimate(cohort, inner, one, device, pretrain_on)) for _, one in settings.candidates]
+    own = estimate(cohort, subjects, settings.model_copy(update={"candidates": ()}), device, pretrain_on)
+    if not settings.is_network:
+        return replace(own, stage2=own.stage2 + n * len(each) * FITTED_BASELINE)
+    encoders = {str(one.stage1): found.stage1 for one, found in each}  # candidates of one Stage 1 share its encoder
+    further = n * (sum(encoders.values()) + sum(found.stage2 for _, found in each))
+    return replace(own, stage2=own.stage2 + further, memory=max(own.memory, *(found.memory for _, found in each)))
 
 
 class _Trial(FitCache):
@@ -239,6 +255,8 @@ class Forecast:
         counts = f"{self.runs} runs: {done} done, {len(self.jobs)} to do"
         if not self.jobs:
             return counts
+        if further := sum(job.inner_fits for job in self.jobs.values()):
+            counts += f", with {further} further fits to choose settings within the folds"
         beside = f" with {self.at_once} at a time" if self.at_once > 1 else ""
         return f"{counts}; about {duration(self.left())}{beside}, {self.memory / 1e9:.1f} GB of memory each"
 
@@ -264,7 +282,8 @@ def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
         if job.settings.is_network:
             seconds[job.identity] = one.seconds + START + (0.0 if job.experiment in begun else one.features)
         else:
-            seconds[job.identity] = FITTED_BASELINE if job.experiment in begun else one.seconds
+            fits = 1 + job.inner_fits
+            seconds[job.identity] = fits * FITTED_BASELINE if job.experiment in begun else one.seconds
         begun.add(job.experiment)
     memory = max((one.memory for one in measured.values()), default=0.0)
     return Forecast(len(work.jobs), {job.identity: job for job in work.todo}, seconds, memory)

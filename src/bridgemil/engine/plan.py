@@ -37,6 +37,11 @@ class Job:
     pretrain_on: str = ""  # the path of the second cohort for Stage 1, if there is one
 
     @property
+    def inner_fits(self) -> int:
+        """Fits by which the run chooses its settings, beside its own."""
+        return len(self.settings.candidates) * len(self.subjects.inner)
+
+    @property
     def experiment(self) -> tuple[str, str, str]:
         """What it shares with the other seeds and folds."""
         return self.cohort_hash, self.settings.hash, self.part
@@ -88,6 +93,8 @@ class Experiment:
         chosen = member or self.settings
         folds = self.split.cv_folds(chosen.selects)
         folds = folds if self.drawn is None else self.drawn(folds)
+        if chosen.candidates and min(len(fold.inner) for fold in folds) < (least := 3 if chosen.selects else 2):
+            raise BadUse(f"--tune needs a split of {least + 1} folds or more: it divides the training folds again")
         return [harmonised(fold, self.cohort, chosen) for fold in folds] if chosen.harmonises else folds
 
     def jobs(self, seed: int) -> list[Job]:

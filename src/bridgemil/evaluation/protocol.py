@@ -49,6 +49,9 @@ class Protocol:
     bags : {"subject", "recording"}, default "subject"
         One bag per subject, or one per recording (eyes open, eyes closed): all recordings of a subject are in one fold,
         and its probability is their mean.
+    tune : mapping of str to sequence, optional
+        Values of settings, ``{"stage2.lr": [1e-3, 5e-3]}``: each fold chooses among their combinations by
+        cross-validation over its training subjects (``bridgemil.evaluation.tuning``).
     accept_risk : sequence of str, optional
         Names of findings on which the cohort may fail the quick audit that comes first; written into every result.
     positive : str, optional
@@ -75,6 +78,7 @@ class Protocol:
     bags: str = "subject"
     split_seed: int = 0
     pretrain_on: Cohort | str | Path | None = None
+    tune: Mapping[str, Sequence[Any]] | None = None
     accept_risk: Sequence[str] = ()
     positive: str | None = None
     operating_point: str | None = None
@@ -158,7 +162,12 @@ class Protocol:
             methods.refuse_pretraining([method or self.method])
         names = method or self.method, backbone or self.backbone
         further = self.pretrain_on.n_windows if isinstance(self.pretrain_on, Cohort) else 0
-        return methods.for_cohort(cohort, *names, self.budget, changes, recipe=self.recipe, further=further)
+
+        def make(more: Mapping[str, Any]) -> Settings:
+            every = {**methods.flat(changes or {}), **more}
+            return methods.for_cohort(cohort, *names, self.budget, every, recipe=self.recipe, further=further)
+
+        return methods.tuned(make, self.tune) if self.tune else make({})
 
     def second(self, cohort: Cohort) -> Cohort | None:
         """The cohort ``pretrain_on``, if it is given; one from which this cohort's Stage 1 cannot learn is refused."""

@@ -16,6 +16,7 @@ from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoC
 from bridgemil.evaluation.covariates import associations
 from bridgemil.evaluation.sites import GROUP_SCORES, adjustment, group_scores
 from bridgemil.evaluation.statistics import Comparison, compare, corrected, counted
+from bridgemil.evaluation.tuning import choice
 from bridgemil.learning.settings import AlignmentSettings
 from bridgemil.methods import Settings
 from bridgemil.runs import AuditWarning, RunStore, merged, warning_text
@@ -53,6 +54,7 @@ class Results:
     missing_baselines: Mapping[str, str] = field(default_factory=dict)  # name -> why it could not be evaluated
     warnings: list[AuditWarning] = field(default_factory=list)  # of the cohort's audit: check, level, message
     bands_left_out: Mapping[str, str] = field(default_factory=dict)  # frequency bands that are no features -> why
+    tuning: list[dict[str, Any]] = field(default_factory=list)  # what each fold chose, and among which candidates
     clinical_options: ClinicalOptions = field(default_factory=ClinicalOptions)  # positive class, operating point, …
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # columns that features were adjusted for
     title: str = ""  # its name, where that is not the method's
@@ -261,6 +263,7 @@ class Results:
             "warnings": self.warnings,
             "bands_left_out": dict(self.bands_left_out),
             "adjustment": self.adjustment,
+            "tuning": self.tuning,
             "groups": self.groups.astype(object).where(self.groups.notna(), None).to_dict("records"),
             "covariates": self.covariates(self.unadjusted).to_dict("records"),
             "missing_baselines": dict(self.missing_baselines),
@@ -401,6 +404,7 @@ def averaged(members: list[Results], settings: Settings) -> Results:
         warnings=merged(*(member.warnings for member in members)),
         bands_left_out={band: why for member in members for band, why in member.bands_left_out.items()},
         members={member.name: member for member in members},
+        tuning=[{"member": member.name} | row for member in members for row in member.tuning],
         _windows=windows,
     )
 
@@ -431,7 +435,7 @@ def gather(
     """
     import pandas as pd
 
-    predictions, curves, marks, seconds = [], [], list[dict[str, int]](), 0.0
+    predictions, curves, tuning, marks, seconds = [], [], [], list[dict[str, int]](), 0.0
     classes: list[str] = []
     rows: dict[str, Mapping[str, Any]] = {}
     numbers = plan.numbers if rounds in (None, len(plan.numbers)) else range(1, rounds + 1)
@@ -440,6 +444,7 @@ def gather(
         mark = {"seed": about["seed"], "fold": numbers[place % len(numbers)]}
         predictions.append(store.predictions(identity).assign(**mark))
         curves.append(_marked(store.curves(identity), mark))
+        tuning += [mark | choice(about["tuning"])] if "tuning" in about else []
         marks.append(mark)
         seconds += float(about["seconds"])
         classes = about["cohort"]["classes"]
@@ -452,7 +457,7 @@ def gather(
     return Results(
         settings, classes, pd.concat(predictions, ignore_index=True), _concat(curves), list(identities), seconds,
         plan.metadata | {"title": plan.title}, warnings=store.warnings(about["cohort"]["hash"], plan.hash),
-        bands_left_out=about.get("bands_left_out") or {}, rows=rows, _windows=windows,
+        bands_left_out=about.get("bands_left_out") or {}, rows=rows, tuning=tuning, _windows=windows,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from bridgemil.cohort.sources import changed_from_preset
 from bridgemil.cohort.subset import subset
 from bridgemil.cohort.unlabelled import Unlabelled
 from bridgemil.errors import BadData
+from bridgemil.evaluation.tuning import choose
 from bridgemil.methods import Settings
 from bridgemil.models import Fit, Model, Prediction, fit, predict_subject
 from bridgemil.models.model import METADATA
@@ -91,16 +92,18 @@ class Run:
         with store.lock(identity):
             if store.is_done(identity):  # another process has done it meanwhile
                 return identity
-            cache = RunCache.of_run(store, self.settings, self.cohort.hash, subjects, self.seed)
+            tuning = choose(self, store, device, watch) if self.settings.candidates else None
+            settings = self.settings if tuning is None else self.settings.candidates[tuning["chosen"]][1]
+            cache = RunCache.of_run(store, settings, self.cohort.hash, subjects, self.seed)
             fitted = fit(
-                self.used, subjects.train, subjects.validation, self.settings, self.seed,
+                self.used, subjects.train, subjects.validation, settings, self.seed,
                 device=device, cache=cache, watch=watch, sites=subjects.sites, rows=subjects.rows,
                 unlabelled=self.unlabelled,
             )  # fmt: skip
             # Only now are the test subjects' windows read.
             predictions = {subject: self._predict(fitted.model, subject, cache) for subject in subjects.test}
             with store.writing("runs", identity) as folder:
-                self._record(folder, fitted, predictions, device)
+                self._record(folder, fitted, predictions, device, tuning)
         return identity
 
     def _predict(self, model: Model, subject: str, cache: RunCache) -> Prediction:
@@ -108,7 +111,14 @@ class Run:
         bound = model.for_subject(self.subjects.rows.get(subject, {}))
         return predict_subject(bound, self.used, subject, cache)
 
-    def _record(self, folder: Path, fitted: Fit, predictions: Mapping[str, Prediction], device: torch.device) -> None:
+    def _record(
+        self,
+        folder: Path,
+        fitted: Fit,
+        predictions: Mapping[str, Prediction],
+        device: torch.device,
+        tuning: Mapping[str, Any] | None,
+    ) -> None:
         import pandas as pd
 
         if self.settings.address is None:
@@ -145,7 +155,7 @@ class Run:
             "test": list(subjects.test),
             "selected_epoch": fitted.selected_epoch,
             "accuracy": float((rows["label"] == rows["predicted"]).mean()),
-            "seconds": fitted.seconds,
+            "seconds": fitted.seconds + (0.0 if tuning is None else tuning["seconds"]),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "device": device.type if self.settings.is_network else "cpu",
             "threads": fitted.threads,
@@ -153,6 +163,8 @@ class Run:
         } | dict(fitted.model.facts.versions)
         if left_out := fitted.model.left_out:
             content["bands_left_out"] = dict(left_out)
+        if tuning is not None:
+            content["tuning"] = dict(tuning)
         if self.unlabelled is not None:
             content["pretrain_on"] = self.unlabelled.for_json()
         if subjects.kept:

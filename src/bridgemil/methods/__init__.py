@@ -32,11 +32,12 @@ from bridgemil.methods.registry import (
     refuse_pretraining,
 )
 from bridgemil.methods.resolve import Settings, changed_from_budget, for_cohort, settings
+from bridgemil.methods.tuning import tuned
 from bridgemil.user_code import short_name
 
 __all__ = [
     "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "PRETRAIN_ON", "REFERENCE",
     "Method", "Settings", "ablations", "budgets", "changed_from_budget", "check", "colour", "entry", "fixed", "flat",
     "for_cohort", "has_setting", "is_senseless", "names", "order", "recipe_for", "recipes",
-    "refuse_pretraining", "settings", "short_name",
+    "refuse_pretraining", "settings", "short_name", "tuned",
 ]  # fmt: skip

@@ -40,6 +40,8 @@ def refuse_fixed(user: Mapping[str, Any]) -> None:
     for name in ("method", "backbone", "budget", "recipe"):
         if name in user:
             raise BadUse(f"{name} is not a setting of a method; use --{name}")
+    if wrong := {"members", "tune", "candidates"} & set(user):
+        raise BadUse(f"{min(wrong)} is no setting; values to choose from are given with --tune")
     if "address" in user:
         raise BadUse("address is not a setting; name your pipeline with --method")
     if "code" in user:

@@ -66,6 +66,10 @@ class Settings(BaseModel):
         "subject", description="one bag per subject, or one per recording; a subject's probability is then their mean"
     )
     members: tuple[Settings, ...] = Field((), description="of an ensemble, whose own settings are its members'")
+    tune: dict[str, list[Any]] = Field(default_factory=dict, description="values among which each fold chooses")
+    candidates: tuple[tuple[dict[str, Any], Settings], ...] = Field(
+        (), description="every combination of them, the simplest first: what it changes, and all its settings"
+    )
 
     @field_validator("adjust", mode="before")
     @classmethod
@@ -96,7 +100,9 @@ class Settings(BaseModel):
     def unadjusted(self) -> Settings:
         """The same without adjustment for sites and covariates."""
         usual: dict[str, Any] = {name: Settings.model_fields[name].default for name in HARMONISATION}
-        return self.model_copy(update=usual | {"members": tuple(member.unadjusted for member in self.members)})
+        inner = tuple((changes, candidate.unadjusted) for changes, candidate in self.candidates)
+        members = tuple(member.unadjusted for member in self.members)
+        return self.model_copy(update=usual | {"members": members, "candidates": inner})
 
     @property
     def recorded(self) -> bool:
@@ -139,11 +145,13 @@ class Settings(BaseModel):
     @property
     def changed(self) -> dict[str, Any]:
         """What differs from the defaults: a setting added later, at its default, changes no identity."""
-        content = self.model_dump(mode="json", exclude_defaults=True, exclude={"address"})
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude={"address", "tune", "candidates"})
         if self.code is not None and self.backbone is not None:
             content["backbone"] = short_name(self.backbone)  # the code says what it is: a moved folder changes nothing
         if self.members:
             content["members"] = [member.changed for member in self.members]
+        if self.candidates:
+            content["candidates"] = [candidate.changed for _, candidate in self.candidates]
         if self.stage1 is not None:
             content["stage1"]["objective"] = self.stage1.objective
             if self.stage1.pretrain_on is not None:  # a renamed folder changes nothing
@@ -379,6 +387,7 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
         }
     adjusted = {key: value for key, value in chosen.shared.items() if key != "control"}
     adjusted |= {"adjust": ",".join(chosen.adjust)} if chosen.adjust else {}
+    adjusted |= {f"tune.{key}": values for key, values in chosen.tune.items()}
     if not chosen.is_network:
         return {f"baseline.{key}": value for key, value in (chosen.baseline or {}).items()} | adjusted
     assert chosen.backbone is not None

@@ -147,6 +147,29 @@ def _published(cell: Cell) -> tuple[str, str]:
     return f"{mean:.2f} ± {std:.2f}", f"{cell.row['fold_mean'] - mean:+.2f}"
 
 
+TUNED = (
+    "Inner cross-validation, one-standard-error rule: the simplest settings whose Brier score is within one standard "
+    "error (over subjects) of the lowest; the default, where it is among the values, is the simplest, then as listed."
+)
+
+
+def tuning(result: Results) -> Sheet:
+    """The settings that each fold chose, and those with the lowest Brier score within its training subjects."""
+
+    def text(changes: Mapping[str, Any]) -> str:
+        return ", ".join(f"{key}={value}" for key, value in changes.items())
+
+    rows = [
+        [" ".join(filter(None, (row.get("member"), f"seed {row['seed']}, fold {row['fold']}"))), text(row["chosen"]),
+         f"{row['brier']:.3f}", text(row["lowest"]), f"{row['lowest_brier']:.3f} ± {row['se']:.3f}"]
+        for row in result.tuning
+    ]  # fmt: skip
+    columns = ["fold", "chosen", "Brier", "lowest", "Brier ± SE"]
+    return Sheet(
+        f"{result.name}: settings chosen within the training subjects of each fold", columns, rows, after=[TUNED]
+    )
+
+
 def with_published(block: Block) -> list[Sheet]:
     """Our numbers, the paper's and the difference: one table for each section that has numbers of the paper."""
     columns = ["method", "ours (fold mean)", "paper", "ours - paper"]

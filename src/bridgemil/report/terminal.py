@@ -150,6 +150,9 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
             console.print(f"  {line}", markup=False)
     for sheet in tables.sites([(result.name, result) for result in every]):
         print_sheet(console, sheet)
+    for result in results:
+        if result.tuning:
+            print_sheet(console, tables.tuning(result))
     lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(first)), SCORE_INTERVALS]
     lines += [GROUPED] if first.split.get("kind") == "groups" else []
     lines += [COMPARED] if baselines else []

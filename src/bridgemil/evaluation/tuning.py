@@ -1,0 +1,94 @@
+"""Nested tuning: settings chosen by cross-validation within the training subjects of a fold.
+
+The candidates are compared by the Brier score of the held-out subjects of the inner folds. By the one-standard-error
+rule (Breiman et al., 1984) the simplest candidate is chosen whose score is within one standard error, over subjects, of
+the lowest: a difference smaller than that is noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridgemil.cohort.folds import FoldPlan
+from bridgemil.evaluation.sites import harmonised
+from bridgemil.methods import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+    from bridgemil.evaluation.run import Run
+    from bridgemil.learning.loop import Watch
+    from bridgemil.runs import RunStore
+
+PART = "inner fold"  # such runs are in no table of a report
+
+
+def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None = None) -> dict[str, Any]:
+    """The candidate that the training subjects of a run choose, and how all of them did.
+
+    Every inner fit is a run of its own in the store, so that an interrupted choice resumes. The test subjects of
+    ``run`` are neither trained on nor predicted.
+
+    Parameters
+    ----------
+    run : Run
+        Its settings have candidates, and its fold has inner parts.
+    store : RunStore
+        Where the inner runs are kept.
+    device, watch
+        As of ``Run.perform``.
+
+    Returns
+    -------
+    dict
+        ``chosen`` (the place of the candidate), ``candidates`` (of each ``changes``, ``brier``, ``se``), ``inner`` (the
+        subjects of each inner fold) and ``seconds``.
+    """
+    plan, seconds, rows = FoldPlan(run.subjects.inner), 0.0, list[dict[str, Any]]()
+    for changes, candidate in run.settings.candidates:
+        losses = []
+        for one in _inner_runs(run, plan, candidate):
+            identity = one.perform(store, device, watch)
+            losses.append(brier(store.predictions(identity), run.cohort.classes))
+            seconds += float(store.metadata(identity)["seconds"])
+        loss = np.concatenate(losses)
+        error = loss.std(ddof=1) / np.sqrt(len(loss))
+        rows.append({"changes": dict(changes), "brier": float(loss.mean()), "se": float(error)})
+    chosen = simplest_within_one_error([row["brier"] for row in rows], [row["se"] for row in rows])
+    inner = [list(part) for part in run.subjects.inner]
+    return {"chosen": chosen, "candidates": rows, "inner": inner, "seconds": seconds}
+
+
+def _inner_runs(run: Run, plan: FoldPlan, settings: Settings) -> Iterator[Run]:
+    for fold in plan.cv_folds(settings.selects):
+        subjects = harmonised(fold, run.cohort, settings) if settings.harmonises else fold
+        split = {**(run.split or {}), "part": f"{PART} {fold.fold} of fold {run.subjects.fold}"}
+        yield replace(run, subjects=subjects, settings=settings, split=split)
+
+
+def brier(predictions: pd.DataFrame, classes: Sequence[str]) -> NDArray[np.float64]:
+    """Brier score of each subject: the squared distance of its probabilities from its class, between 0 and 2."""
+    p = predictions[[f"p_{name}" for name in classes]].to_numpy(dtype=float)
+    truth = predictions["label"].to_numpy()[:, None] == np.asarray(classes)[None]
+    score: NDArray[np.float64] = np.square(p - truth).sum(axis=1)
+    return score
+
+
+def simplest_within_one_error(scores: Sequence[float], errors: Sequence[float]) -> int:
+    """The place of the first score that is at most one standard error above the lowest; the simplest come first."""
+    best = int(np.argmin(scores))
+    return next(place for place, score in enumerate(scores) if score <= scores[best] + errors[best])
+
+
+def choice(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run chose, from ``tuning`` of its record: ``chosen``, ``brier``, ``lowest``, ``se`` and ``candidates``."""
+    rows = record["candidates"]
+    chosen, best = rows[record["chosen"]], min(rows, key=lambda row: row["brier"])
+    found = {"chosen": chosen["changes"], "brier": chosen["brier"], "lowest": best["changes"]}
+    return found | {"lowest_brier": best["brier"], "se": best["se"], "candidates": rows}
