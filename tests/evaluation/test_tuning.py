@@ -13,7 +13,7 @@ import pytest
 from bridgemil import audit, methods
 from bridgemil.bundle.training import train
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folds import SubjectKFold
+from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.engine.forecast import forecast
 from bridgemil.engine.plan import Experiment, Plan
@@ -40,6 +40,7 @@ def power(X):
 def pick(learns=False, C=1.0, features="mean_covariance"):
     return make_pipeline(FunctionTransformer(power), LogisticRegression(C=C) if learns else DummyClassifier())
 """
+HALVES = FoldPlan(tuple(tuple(f"subject-{i:03d}" for i in range(first, 19, 2)) for first in (1, 2)))
 QUICK = {"stage1.epochs": 1, "stage1.subbag_pairs": 4, "stage2.epochs": 2, "stage2.burn_in": 0}
 
 
@@ -55,7 +56,8 @@ def cohort(tmp_path: Path) -> Cohort:
 
 
 def tuned(cohort: Cohort, method: str, tune: dict[str, Any], out: Path | None = None, **options: Any) -> Any:
-    quick: dict[str, Any] = {"folds": 3, "jobs": 1, "progress": False, "baselines": False}
+    quick: dict[str, Any] = {"jobs": 1, "progress": False, "baselines": False}
+    quick |= {} if "split" in options else {"folds": 3}
     return evaluate(cohort, method, out=out, tune=tune, **(quick | options))
 
 
@@ -89,7 +91,7 @@ def test_candidates_are_all_combinations_the_default_first_then_as_listed(cohort
         ({"stage2.lr": [1, 2]}, {}, r"bandpower has no setting stage2\.lr that could be tuned"),
         ({"baseline.classifier": ["logistic"]}, {}, r"nothing to choose: give baseline\.classifier two values or more"),
         ({"baseline.classifier": ["logistic", "svm"]}, {}, r"baseline\.classifier: should be 'logistic' or 'extra_t"),
-        ({"baseline.classifier": ["logistic", "extra_trees"]}, {"folds": 2}, "needs a split of 3 folds or more"),
+        ({"baseline.classifier": ["logistic", "extra_trees"]}, {"split": HALVES}, "needs a split of 3 folds or more"),
         ({"stage2.selection": ["last", "loss"]}, {"method": "attention", "backbone": "eegnet"}, "decides who trains"),
     ],
 )
