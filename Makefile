@@ -59,6 +59,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/predict_speed.py
 	$(BIN)/python benchmarks/predict_robustness.py
 	$(BIN)/python benchmarks/novelty_rates.py
+	$(BIN)/python benchmarks/conformal_coverage.py
+	$(BIN)/python benchmarks/adaptation_bias.py
 	$(BIN)/python benchmarks/first_use_check.py
 	$(BIN)/python benchmarks/copy_limits.py
 

@@ -23,11 +23,10 @@ from scipy.signal import welch
 
 from bridgemil.backbones.covariance import FrontEnd
 from bridgemil.bundle import load
-from bridgemil.bundle.prediction import RecordingPrediction, predict
 from bridgemil.bundle.training import train
+from bridgemil.bundle.validation import validate
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.evaluation.metrics import wilson
 from bridgemil.models import front_end_features
 
 PACKAGE = Path(__file__).parents[1] / "src" / "bridgemil"
@@ -109,15 +108,13 @@ def cautions(source: Path) -> list[str]:
 
 def external_check(out: Path, recordings: Path) -> str:
     """How healthy subjects of another site are predicted."""
-    found = [one for one in predict(load(out), [recordings]) if isinstance(one, RecordingPrediction)]
-    correct = sum(one.predicted == CLASSES["C"] for one in found)
-    low, high = wilson(correct / len(found), len(found))
-    percentiles = np.array([one.percentile for one in found])
+    found = validate(load(out), recordings, label="diagnosis", progress=False)
+    specificity, percentiles, n = found.measures["specificity"], found.predictions["percentile"], len(found.predictions)
     return (
-        f"external check on {len(found)} healthy subjects of another site (EEGMAT: 16 to 26 years old, another country "
-        f"and amplifier): {correct} predicted healthy (specificity {correct / len(found):.2f}, 95 % interval {low:.2f} "
-        f"to {high:.2f}); out-of-distribution percentiles: median {np.median(percentiles):.0f}, "
-        f"{(percentiles > 95).sum()} of {len(found)} above 95"
+        f"external check on {n} healthy subjects of another site (EEGMAT: 16 to 26 years old, another country and "
+        f"amplifier): specificity {specificity.value:.2f} (95 % interval {specificity.low:.2f} to "
+        f"{specificity.high:.2f}); out-of-distribution percentiles: median {np.median(percentiles):.0f}, "
+        f"{(percentiles > 95).sum()} of {n} above 95, {found.predictions['withheld'].sum()} withheld"
     )
 
 

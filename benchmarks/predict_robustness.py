@@ -108,7 +108,9 @@ def ask(bundle: Bundle, file: Path, bad_channels: str | None = None) -> Answer:
     if isinstance(found, Refused):
         return Answer(None, why=found.why)
     assert isinstance(found, RecordingPrediction)
-    novel = [warning for warning in found.warnings if warning.startswith("out of distribution")]
+    novel = [
+        warning for warning in found.warnings if warning.startswith(("out of distribution", "prediction withheld"))
+    ]
     p = float(found.probabilities[found.classes.index(SICK)])
     return Answer(p, bool(novel), found.percentile, len(found.warnings) > len(novel))
 

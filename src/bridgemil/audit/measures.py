@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_power, evenly, held_bands
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, band_power, evenly, held_bands
 
 LINES = (50, 60)  # Hz
 FLAT = 0.02  # a window's channel is flat below this share of the channel's usual standard deviation
@@ -34,7 +34,7 @@ class SubjectMeasures:
     codes: NDArray[np.int32]  # n x TABLES: equal for windows that are equal but for scale and sign; -1 if flat
 
 
-def match_bins(cohort: Cohort) -> NDArray[np.intp]:
+def match_bins(cohort: Cohort | Signal) -> NDArray[np.intp]:
     """The bins of a window's spectrum in which copies are looked for."""
     frequencies = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
     low, high = MATCH_BAND
@@ -42,7 +42,7 @@ def match_bins(cohort: Cohort) -> NDArray[np.intp]:
     return inside if len(inside) >= 8 else np.arange(1, len(frequencies))  # short windows: whatever there is
 
 
-def match_channels(cohort: Cohort, most: int = MOST_MATCH_CHANNELS) -> list[int]:
+def match_channels(cohort: Cohort | Signal, most: int = MOST_MATCH_CHANNELS) -> list[int]:
     """Channels spread over the cohort's."""
     return [int(channel) for channel in evenly(len(cohort.channels), most)]
 
@@ -86,8 +86,7 @@ def unit_phases(spectrum: NDArray[np.complex64]) -> NDArray[np.float32]:
 
 def measure(cohort: Cohort) -> dict[str, SubjectMeasures]:
     """Measure all subjects of a cohort; each window is read once."""
-    size = 2 * len(match_bins(cohort)) * max(1, len(match_channels(cohort)) - 1)
-    planes = np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)
+    planes = hash_planes(match_bins(cohort), match_channels(cohort))
     return {subject: _measure(cohort, subject, planes) for subject in cohort.subjects}
 
 
@@ -103,7 +102,7 @@ def _measure(cohort: Cohort, subject: str, planes: NDArray[np.float32]) -> Subje
         spectrum = spectra(part)
         power = spectrum.real**2 + spectrum.imag**2
         stds.append(part.std(axis=-1))
-        codes.append(_codes(unit_phases(differences(spectrum, channels)[..., bins]), planes, stds[-1]))
+        codes.append(hash_codes(unit_phases(differences(spectrum, channels)[..., bins]), planes, stds[-1]))
         kept = chosen[(chosen >= first) & (chosen < first + len(part))] - first
         powers.append(_log_powers(power[kept], frequencies, bands))
         logs.append(10 * np.log10(power[kept].reshape(-1, len(frequencies)) + 1e-9))
@@ -128,7 +127,15 @@ def _log_powers(
     return np.log(parts + 1e-9).swapaxes(1, 2).reshape(len(power), -1).astype(np.float32)
 
 
-def _codes(vectors: NDArray[np.float32], planes: NDArray[np.float32], std: NDArray[np.float32]) -> NDArray[np.int32]:
+def hash_planes(bins: NDArray[np.intp], channels: list[int]) -> NDArray[np.float32]:
+    """The random planes of ``hash_codes``, for the phases of these bins and channels; always the same."""
+    size = 2 * len(bins) * max(1, len(channels) - 1)
+    return np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)
+
+
+def hash_codes(
+    vectors: NDArray[np.float32], planes: NDArray[np.float32], std: NDArray[np.float32]
+) -> NDArray[np.int32]:
     """Hash codes by the side of random planes on which a window lies (Charikar, 2002); equal for the flipped window."""
     sides = (vectors @ planes > 0).reshape(len(vectors), TABLES, BITS)
     sides ^= ~sides[..., :1]

@@ -2,7 +2,7 @@
 
     bundle.json             classes, signal, preparation, calibration, performance, provenance
     card.md                 the same as text
-    reference.safetensors   statistics of the training subjects, without data of any one of them
+    reference.safetensors   statistics of the training subjects and hashes of their signals, without data of any one
     model/                  the fitted model (see ``bridgemil.models``); of an ensemble one folder per member
     manifest.json           checksums (see ``bridgemil.storage.artifact``)
 
@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import models
+from bridgemil.bundle.conformal import PredictionSets
 from bridgemil.bundle.novelty import Reference
+from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse, BridgeMILError, NotFound
 from bridgemil.evaluation import calibration
@@ -49,8 +51,12 @@ class Bundle:
         The fitted model.
     calibration : Calibration
         Applied to its probabilities.
+    sets : PredictionSets
+        Its prediction sets.
     reference : Reference
         Statistics of the training subjects.
+    signals : TrainingSignals
+        Hashes of the training subjects' signals.
     metadata : mapping
         ``name``, ``warnings``, ``performance``, ``calibration``, ``provenance`` and more, the content of
         ``bundle.json``.
@@ -64,7 +70,9 @@ class Bundle:
 
     model: models.Model
     calibration: Calibration
+    sets: PredictionSets
     reference: Reference
+    signals: TrainingSignals
     metadata: Mapping[str, Any]
     card: str
     folder: Path | None = None
@@ -137,12 +145,15 @@ class Bundle:
         from bridgemil.learning.checkpoint import write_tensors
 
         self.model.write(folder / MODEL)
-        arrays = {name: torch.from_numpy(np.array(values)) for name, values in self.reference.tensors().items()}
+        tensors = self.reference.tensors() | self.signals.tensors()
+        arrays = {name: torch.from_numpy(np.array(values)) for name, values in tensors.items()}
         write_tensors(folder / REFERENCE, arrays)
         write_text(folder / CARD, self.card)
         facts = self.model.facts.for_json()
         content = {
             "notice": NOTICE, **self.metadata,
+            "calibration": {**self.metadata["calibration"], **self.calibration.for_json()},
+            "prediction_sets": {**self.metadata["prediction_sets"], **self.sets.for_json()},
             **{key: facts[key] for key in ("settings", "classes", "signal", "preparation", "seed", "versions")},
             "reference": {"bands": {name: list(band) for name, band in self.reference.bands.items()},
                           "windows": self.reference.reference},
@@ -198,13 +209,17 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     metadata, strangers = artifact.json(METADATA), artifact.strangers()
     if strangers:
         raise BadData(f"{folder}: {', '.join(strangers)} is not part of the bundle; remove it, or {ADVICE}")
+    if "prediction_sets" not in metadata:
+        raise BadData(f"{folder}: was made by an earlier version, without prediction sets; train it again")
     arrays = {name: value.numpy() for name, value in read_tensors(artifact.path(REFERENCE)).items()}
     return Bundle(
         models.read_model(artifact, f"{MODEL}/", backbone=backbone, device=device),
         calibration.from_json(metadata["calibration"]),
+        PredictionSets.from_json(metadata["prediction_sets"]),
         Reference.from_tensors(
             arrays, metadata["reference"]["bands"], metadata["reference"].get("windows", "recorded")
         ),
+        TrainingSignals(arrays["signals.subjects"], arrays["signals.windows"]),
         metadata,
         artifact.text(CARD),
         folder,

@@ -37,8 +37,29 @@ def write_card(metadata: Mapping[str, Any], model: Mapping[str, Any]) -> str:
         caution=not_better_than_chance(metadata["performance"]),
         scores=Sheet("", ["", "held-out subjects", "95 % interval"], scores),
         subjects=Sheet("", columns, subjects),
+        adaptation=adaptation_sheet(metadata["adapted"]) if "adapted" in metadata else None,
     )
     return text + "\n"
+
+
+def adaptation_sheet(adapted: Mapping[str, Any]) -> Sheet:
+    """What adaptation changed for the subjects it was done with, each left out once."""
+    rows = []
+    for group, found in adapted["summary"].items():
+        shares = {f"predicted {name}": ("predicted", name) for name in found["before"]["predicted"]}
+        for title, place in {**shares, "prediction withheld": ("withheld",)}.items():
+            values = []
+            for when in ("before", "after"):
+                part: Any = found[when]
+                for key in place:
+                    part = part[key]
+                values.append(
+                    f"{100 * part['value']:.0f} % ({100 * part['ci95'][0]:.0f} - {100 * part['ci95'][1]:.0f})"
+                )
+            rows.append([f"{found['n']} {group}: {title}", *values])
+        medians = [f"{found[when]['median_percentile']:.0f}" for when in ("before", "after")]
+        rows.append([f"{found['n']} {group}: out-of-distribution percentile, median", *medians])
+    return Sheet("Subjects of the new site, each left out once (95 % intervals)", ["", "before", "after"], rows)
 
 
 def _scores(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -1,15 +1,21 @@
 """Prediction sets with a stated coverage, by class-conditional cross-conformal prediction (Vovk, 2015).
 
 A class is in the set of a recording unless its probability is lower than that of nearly all training subjects of the
-class, each predicted by the fold that held it out. A set may hold one class, several (undecided) or none (unlike every
+class, each predicted by the fold that held it out (Mondrian: the subjects of each class are a group of their own, so
+that the coverage holds in the rare class too). A set may hold one class, several (undecided) or none (unlike every
 class). If training and new recordings are exchangeable, the set holds the true class with at least the stated
-probability, in every class alike (approximately: the folds' models are averaged for a new recording).
+probability.
+
+Two approximations. As in CV+ (Romano, Sesia and Candes, 2020) the scores are of the models of the folds; a new
+recording is compared with all of them by the mean of these models, not fold by fold. And a p-value of n subjects is a
+multiple of 1 / (n + 1), rounded in favour of the class: with 30 subjects the expected coverage at 90 % is 91 to 93 %.
+``benchmarks/conformal_coverage.py`` measures both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +49,7 @@ class PredictionSets:
         Parameters
         ----------
         p : ndarray of shape (n, K)
-            Held-out, calibrated probabilities.
+            Held-out probabilities, before calibration.
         y : ndarray of shape (n,)
             Class numbers.
         classes : sequence of str
@@ -51,9 +57,7 @@ class PredictionSets:
         coverage : float
             Above 0, below 1.
         """
-        if not 0 < coverage < 1:
-            raise BadUse(f"the coverage must be above 0 and below 1, got {coverage:g}")
-        return cls({name: np.sort(p[y == k, k]) for k, name in enumerate(classes)}, coverage)
+        return cls({name: np.sort(p[y == k, k]) for k, name in enumerate(classes)}).at(coverage)
 
     def p_values(self, probabilities: Sequence[float] | Floats) -> dict[str, float]:
         """Conformal p-value of each class: the share of its subjects, this one included, with no higher probability.
@@ -61,7 +65,7 @@ class PredictionSets:
         Parameters
         ----------
         probabilities : sequence of float, length K
-            Calibrated probabilities of one recording, in the order of the classes.
+            Of one recording, before calibration, in the order of the classes.
         """
         return {
             name: (1 + int(np.searchsorted(own, p, side="right"))) / (1 + len(own))
@@ -71,6 +75,12 @@ class PredictionSets:
     def __call__(self, probabilities: Sequence[float] | Floats) -> list[str]:
         """The prediction set of one recording."""
         return [name for name, p in self.p_values(probabilities).items() if p > 1 - self.coverage + 1e-12]
+
+    def at(self, coverage: float) -> PredictionSets:
+        """The same at another coverage, above 0 and below 1."""
+        if not 0 < coverage < 1:
+            raise BadUse(f"the coverage must be above 0 and below 1, got {coverage:g}")
+        return replace(self, coverage=coverage)
 
     @property
     def too_few(self) -> list[str]:

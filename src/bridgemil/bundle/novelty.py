@@ -16,14 +16,16 @@ distance that was fitted without that subject.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.bundle.populations import NOVELTY, population
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands, relative_band_power, rereferenced
 from bridgemil.errors import BadData
+from bridgemil.models.harmonisation import Scale, mapped
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +39,7 @@ BLOCK = 512  # windows processed together
 TINY = 1e-12
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 OUTSIDE = 95.0  # out-of-distribution percentile above which a warning is given
+WITHHELD = 99.0  # and above which no class is predicted
 STANDS_OUT = 4.0  # standardised features beyond are named
 MOST_ROWS = 64  # of the features' covariance
 
@@ -205,12 +208,19 @@ class NoveltyModel:
         ]
         return cls(Distance.fit(whole), np.array([*lengths, median], dtype=np.float64), np.stack(quantiles))
 
-    def percentile(self, features: RecordingFeatures, n_windows: int) -> float:
+    def percentile(self, features: Floats, n_windows: int) -> float:
         """Out-of-distribution percentile, 0 to 100, among training recordings of ``n_windows`` windows.
 
         Between two stored lengths it is interpolated linearly in the logarithm of the length.
+
+        Parameters
+        ----------
+        features : ndarray of shape (f,)
+            ``RecordingFeatures.vector``.
+        n_windows : int
+            Windows of the recording.
         """
-        distance = float(self.distance(features.vector[None])[0])
+        distance = float(self.distance(features[None])[0])
         at = [np.interp(distance, row, PERCENTILES) for row in self.quantiles]
         return float(np.interp(np.log(n_windows), np.log(self.lengths), at))
 
@@ -233,6 +243,16 @@ class Reference:
     class_shares: Floats  # K x quantiles x B: relative band power in percent, within each class
     covariance_rows: Floats  # r x F: R'R is proportional to the covariance of the model's features; 0 rows: unknown
     reference: str = "recorded"  # of the windows that the features are computed from, or "average"
+    populations: Mapping[str, Floats] = field(default_factory=dict)  # by name, 4 x F: see ``populations.population``
+    site: Scale | None = None  # of a model that was adapted: the map of the site's features (f) to the training site's
+
+    def vector(self, features: RecordingFeatures) -> Floats:
+        """The features that do not depend on gain (f), mapped from the site that the model was adapted to."""
+        return mapped(features.vector, self.site)
+
+    def percentile(self, features: RecordingFeatures, n_windows: int) -> float:
+        """Out-of-distribution percentile of a recording; see ``NoveltyModel.percentile``."""
+        return self.novelty.percentile(self.vector(features), n_windows)
 
     def unusual(self, features: RecordingFeatures, channels: Sequence[str], most: int = 3) -> list[str]:
         """Names of the features that are farthest outside of the training subjects' range.
@@ -246,7 +266,7 @@ class Reference:
         most : int
             Maximum number of names.
         """
-        z = (features.vector - self.novelty.distance.centre) / self.novelty.distance.scale
+        z = (self.vector(features) - self.novelty.distance.centre) / self.novelty.distance.scale
         names = [f"{band} power at {channel}" for channel in channels for band in self.bands]
         names += [f"relative amplitude of {channel}" for channel in channels]
         names += [f"correlation of {channel} with the other electrodes" for channel in channels]
@@ -259,6 +279,8 @@ class Reference:
         parts = {name: getattr(novelty.distance, name) for name in _DISTANCE}
         parts |= {"lengths": novelty.lengths, "quantiles": novelty.quantiles}
         parts |= {name: getattr(self, name) for name in _ARRAYS}
+        parts |= {f"{POPULATION}{name}": values for name, values in self.populations.items()}
+        parts |= {} if self.site is None else {"site": np.stack(self.site)}
         return {name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in parts.items()}
 
     @classmethod
@@ -272,16 +294,21 @@ class Reference:
             novelty = NoveltyModel(distance, tensors["lengths"], tensors["quantiles"])
             rest = {name: tensors[name] for name in _ARRAYS}
             edges = {str(name): (float(low), float(high)) for name, (low, high) in bands.items()}
+            populations = {n.removeprefix(POPULATION): v for n, v in tensors.items() if n.startswith(POPULATION)}
+            site = (tensors["site"][0], tensors["site"][1]) if "site" in tensors else None
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise BadData(f"the bundle's reference is damaged ({error!r})") from None
-        return cls(edges, novelty, **rest, reference=reference)
+        return cls(edges, novelty, **rest, reference=reference, populations=populations, site=site)
 
 
 _DISTANCE = ("centre", "scale", "mean", "directions", "variances", "residual")
+POPULATION = "population."  # in the names of tensors
 _ARRAYS = ("spreads", "windows", "class_power", "class_shares", "covariance_rows")
 
 
-def make_reference(cohort: Cohort, features: Floats | None = None, reference: str = "recorded") -> Reference:
+def make_reference(
+    cohort: Cohort, features: Floats | None = None, reference: str = "recorded", control: str | None = None
+) -> Reference:
     """Compute the reference statistics of a cohort.
 
     Parameters
@@ -293,6 +320,8 @@ def make_reference(cohort: Cohort, features: Floats | None = None, reference: st
         computed over their covariance.
     reference : {"recorded", "average"}
         Of the windows; ``average`` if the model's features do not depend on the recorded reference either.
+    control : str, optional
+        The class of the controls, if there is one.
     """
     held, _ = held_bands(CLINICAL_BANDS, cohort.signal)
     bands = {name: (float(low), float(high)) for name, (low, high) in held.items()}  # as they are read back
@@ -311,6 +340,7 @@ def make_reference(cohort: Cohort, features: Floats | None = None, reference: st
     return Reference(
         bands, NoveltyModel.fit(segments, counts), _summary(spreads), _summary(np.array(counts, dtype=np.float64)),
         power, shares, _covariance_rows(features), reference,
+        {NOVELTY: population(np.stack([s.vector for s in subjects]), np.array(cohort.labels) == control)},
     )  # fmt: skip
 
 

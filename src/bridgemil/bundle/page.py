@@ -1,4 +1,4 @@
-"""The page of a new recording: prediction, reliability warnings and explanation."""
+"""The pages of a new recording (prediction, reliability warnings, explanation) and of an external validation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bridgemil.bundle.prediction import RecordingPrediction
 from bridgemil.cohort.signal import band_name
 
 if TYPE_CHECKING:
+    from bridgemil.bundle.validation import Validation
     from bridgemil.report.explanation import Explanation
     from bridgemil.report.held_out import BandShares
 
@@ -64,6 +65,7 @@ def write_page(
         probabilities=dict(zip(found.classes, map(float, found.probabilities), strict=True)),
         warnings=found.warnings,
         cautions=found.model["cautions"],
+        withheld=found.withheld,
         bands=_bands(found, counts),
         audit_warnings=bundle.warnings,
         template="recording.html.j2",
@@ -75,6 +77,41 @@ def write_page(
         notice=NOTICE,
     )
     write(path, text)
+
+
+def write_validation(path: str | Path, found: Validation) -> None:
+    """Write the page of an external validation.
+
+    Parameters
+    ----------
+    path : path-like
+        The HTML file.
+    found : Validation
+        From ``bridgemil.bundle.validate``.
+    """
+    from bridgemil.bundle.prediction import describe
+    from bridgemil.methods import colour
+    from bridgemil.report import templating
+    from bridgemil.report.pages.charts import calibration_bins, calibration_chart, clinical_charts
+
+    bundle, shown = found.bundle, []
+    name = bundle.model.facts.settings.method
+    if found.two_classes is not None:
+        positive = found.two_classes.positive
+        order = [*(c for c in bundle.classes if c != positive), positive]
+        shown = clinical_charts({name: found.two_classes})
+        shown.append(calibration_chart(calibration_bins(found.predictions, order), colour(name)))
+    text = templating.page(
+        "validation.html.j2",
+        heading=f"External validation of {bundle.name}",
+        audit_warnings=bundle.warnings,
+        found=found,
+        charts=shown,
+        rows=found.predictions.sort_values("subject").to_dict("records"),
+        cautions=describe(bundle)["cautions"],
+        notice=NOTICE,
+    )
+    templating.write(path, text)
 
 
 def _bands(found: RecordingPrediction, counts: dict[str, int]) -> BandShares | None:

@@ -1,9 +1,12 @@
-"""Predictions for new recordings: refusals with a reason, reliability warnings, then probabilities and windows."""
+"""Predictions for new recordings: refusals with a reason, reliability warnings, then probabilities and windows.
+
+Beyond the 99th out-of-distribution percentile the prediction is withheld.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.bundle.bundle import NOTICE, Bundle, not_better_than_chance
-from bridgemil.bundle.novelty import OUTSIDE, RecordingFeatures, Reference, window_features
+from bridgemil.bundle.novelty import OUTSIDE, WITHHELD, RecordingFeatures, Reference, window_features
+from bridgemil.bundle.populations import not_adaptable
 from bridgemil.cohort import channels
 from bridgemil.cohort.cleaning import Cleaner
 from bridgemil.cohort.new_recording import MIN_WINDOWS, NewRecording, find, read, settings_for
@@ -21,6 +25,7 @@ from bridgemil.models import Prediction
 from bridgemil.report.explanation import Person, Ranking, rank_windows, top_windows
 
 GAIN_WARNED, GAIN_REFUSED = 10.0, 100.0  # times the training subjects' amplitudes
+LEAST_CONTROLS = 10  # recordings of a site's healthy subjects that ``adapt`` needs
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,8 @@ class Refused:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``predict --json`` prints it."""
-        absent = ("probabilities", "predicted", "uncalibrated", "out_of_distribution", "windows", "top_windows",
-                  "windows_dropped", "seconds", "sha256")  # fmt: skip
+        absent = ("probabilities", "predicted", "prediction_set", "uncalibrated", "out_of_distribution", "windows",
+                  "top_windows", "windows_dropped", "seconds", "sha256")  # fmt: skip
         given = {"file": self.name, "windows_used": 0, "warnings": [], "error": self.why, "model": dict(self.model)}
         return given | dict.fromkeys(absent)
 
@@ -57,6 +62,10 @@ class RecordingPrediction:
         Reliability warnings about this recording, the most serious first; those of the model are in ``model``.
     percentile : float
         Out-of-distribution percentile among training recordings of the same length.
+    prediction_set : tuple of str
+        The classes that conformal prediction does not exclude; all of them where the prediction is withheld.
+    coverage : float
+        Of the prediction set.
     features : RecordingFeatures
         What the percentile was computed from.
     reference : Reference
@@ -75,6 +84,8 @@ class RecordingPrediction:
     classes: tuple[str, ...]
     warnings: tuple[str, ...]
     percentile: float
+    prediction_set: tuple[str, ...]
+    coverage: float
     features: RecordingFeatures
     reference: Reference
     rankings: list[Ranking]
@@ -87,9 +98,30 @@ class RecordingPrediction:
         return self.recording.name
 
     @property
-    def predicted(self) -> str:
+    def most_probable(self) -> str:
         """The most probable class."""
         return self.classes[int(self.probabilities.argmax())]
+
+    @property
+    def withheld(self) -> bool:
+        """Whether no class is predicted, because the recording is out of distribution."""
+        return self.percentile > WITHHELD
+
+    @property
+    def predicted(self) -> str | None:
+        """The most probable class; None where the prediction is withheld."""
+        return None if self.withheld else self.most_probable
+
+    @property
+    def set_sentence(self) -> str:
+        """The prediction set, for readers."""
+        title = f"prediction set ({100 * self.coverage:g} % coverage)"
+        if self.withheld:
+            return f"{title}: no class is excluded, because the prediction is withheld"
+        if not self.prediction_set:
+            return f"{title}: empty, the recording is unlike {'both' if len(self.classes) == 2 else 'all'} classes"
+        undecided = " (undecided)" if len(self.prediction_set) > 1 else ""
+        return f"{title}: {' or '.join(self.prediction_set)}{undecided}"
 
     @property
     def person(self) -> Person:
@@ -102,7 +134,9 @@ class RecordingPrediction:
             "file": self.name,
             "probabilities": dict(zip(self.classes, self.probabilities.tolist(), strict=True)),
             "predicted": self.predicted,
-            "out_of_distribution": {"percentile": self.percentile, "withheld": False},
+            "prediction_set": list(self.prediction_set),
+            "coverage": self.coverage,
+            "out_of_distribution": {"percentile": self.percentile, "withheld": self.withheld},
             "windows_used": len(self.recording.starts),
             "warnings": list(self.warnings),
             "model": dict(self.model),
@@ -146,6 +180,7 @@ def predict(
     recorded_reference: str | None = None,
     clean: str | Sequence[str] = (),
     montage: str | None = None,
+    coverage: float | None = None,
 ) -> Iterator[RecordingPrediction | Refused]:
     """Predict recordings one by one; a refused recording does not stop the others.
 
@@ -165,27 +200,50 @@ def predict(
     montage : str, optional
         The recordings' cap if its electrodes have names of its own (``GSN-HydroCel-128``, a table); by default that of
         the training recordings.
+    coverage : float, optional
+        Of the prediction sets, above 0 and below 1; by default .9.
 
     Yields
     ------
     RecordingPrediction or Refused
         One per recording.
     """
-    preparation = bundle.model.facts.preparation
-    settings = settings_for(bundle.signal, preparation, bad_channels, recorded_reference, montage)
-    cleaner = Cleaner.again(settings.clean, clean)
-    fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
+    bundle = bundle if coverage is None else replace(bundle, sets=bundle.sets.at(coverage))
     model = describe(bundle)
-    highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
-    for recording in (recording for path in paths for recording in _found(path)):
+    how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference, "montage": montage}
+    for recording in read_recordings(bundle, paths, clean=clean, **how):
         if isinstance(recording, Problem):
             yield Refused(recording.file or "", recording.what, model)
             continue
         try:
-            new = read(recording, bundle.signal, settings, fewest, highest, cleaner)
-            yield predict_windows(bundle, new)
+            yield predict_windows(bundle, recording)
         except BadData as error:
             yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), model)
+
+
+def read_recordings(
+    bundle: Bundle,
+    paths: Sequence[str | Path],
+    *,
+    bad_channels: str | None = None,
+    recorded_reference: str | None = None,
+    clean: str | Sequence[str] = (),
+    montage: str | None = None,
+) -> Iterator[NewRecording | Problem]:
+    """Read recordings one by one as the model takes them; parameters as for ``predict``."""
+    preparation = bundle.model.facts.preparation
+    settings = settings_for(bundle.signal, preparation, bad_channels, recorded_reference, montage)
+    cleaner = Cleaner.again(settings.clean, clean)
+    fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
+    highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
+    for recording in (recording for path in paths for recording in _found(path)):
+        if isinstance(recording, Problem):
+            yield recording
+            continue
+        try:
+            yield read(recording, bundle.signal, settings, fewest, highest, cleaner)
+        except BadData as error:
+            yield Problem(str(error).removeprefix(f"{recording.name}: "), file=recording.name)
 
 
 def _found(path: str | Path) -> list[Recording | Problem]:
@@ -195,6 +253,42 @@ def _found(path: str | Path) -> list[Recording | Problem]:
     except BadData as error:
         name = plain(str(path))
         return [Problem(str(error).removeprefix(f"{name}: "), file=name)]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What a bundle computes of one subject's windows, before reasons and windows are listed."""
+
+    prediction: Prediction
+    probabilities: NDArray[np.float64]  # K, calibrated
+    features: RecordingFeatures
+    percentile: float
+    prediction_set: tuple[str, ...]
+
+
+def assess(bundle: Bundle, prediction: Prediction, features: RecordingFeatures, n_windows: int) -> Assessment:
+    """Calibrated probabilities, out-of-distribution percentile and prediction set of one subject.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The model.
+    prediction : Prediction
+        Of its ``model``.
+    features : RecordingFeatures
+        Of the subject's windows, for the out-of-distribution test (``features_of``).
+    n_windows : int
+        How many there are.
+    """
+    percentile, p = bundle.reference.percentile(features, n_windows), prediction.probabilities
+    found = bundle.classes if percentile > WITHHELD else bundle.sets(bundle.calibration.raw(p))
+    return Assessment(prediction, bundle.calibration(p), features, percentile, tuple(found))
+
+
+def features_of(bundle: Bundle, bag: NDArray[np.float32]) -> RecordingFeatures:
+    """Features of a subject's windows for the out-of-distribution test."""
+    reference = bundle.reference
+    return window_features(bag, bundle.signal.sfreq, reference.bands, reference.reference).recording()
 
 
 def predict_windows(bundle: Bundle, recording: NewRecording) -> RecordingPrediction:
@@ -208,18 +302,30 @@ def predict_windows(bundle: Bundle, recording: NewRecording) -> RecordingPredict
         From ``bridgemil.cohort.new_recording.read``.
     """
     reference, bag = bundle.reference, recording.windows
-    features = window_features(bag, bundle.signal.sfreq, reference.bands, reference.reference).recording()
+    features = features_of(bundle, bag)
     gain = _gain(features, reference, recording.name)
-    prediction = bundle.model.predict(bag)
-    probabilities = bundle.calibration(prediction.probabilities)
-    percentile = reference.novelty.percentile(features, len(bag))
-    warnings = [*_out_of_distribution(bundle, features, percentile), *_referred(bundle, recording), *gain]
-    warnings += [*_length(recording, reference), *recording.notes]
-    rankings = rank_windows(bundle.model, bag, int(probabilities.argmax()), bundle.calibration)
+    found = assess(bundle, bundle.model.predict(bag), features, len(bag))
+    warnings = [*_withheld(bundle, found.percentile), *_out_of_distribution(bundle, features, found.percentile)]
+    warnings += [*_referred(bundle, recording), *gain, *_length(recording, reference), *recording.notes]
+    rankings = rank_windows(bundle.model, bag, int(found.probabilities.argmax()), bundle.calibration)
     return RecordingPrediction(
-        recording, prediction, probabilities, bundle.classes, tuple(warnings), percentile, features, reference,
-        rankings, describe(bundle), bundle.calibration.sentence,
+        recording, found.prediction, found.probabilities, bundle.classes, tuple(warnings), found.percentile,
+        found.prediction_set, bundle.sets.coverage, features, reference, rankings, describe(bundle),
+        bundle.calibration.sentence,
     )  # fmt: skip
+
+
+def _withheld(bundle: Bundle, percentile: float) -> list[str]:
+    """Why no class is predicted, and what would help."""
+    if percentile <= WITHHELD:
+        return []
+    cannot = not_adaptable(bundle.model, bundle.reference.populations)
+    remedy = f"the model cannot be adapted to another site ({cannot})" if cannot else (
+        "if other recordings of this site are out of distribution too, `bridgemil adapt MODEL RECORDING… --out MODEL2` "
+        f"with recordings of {LEAST_CONTROLS} or more healthy subjects, made by the same amplifier and montage, moves "
+        "the model to the site"
+    )  # fmt: skip
+    return [f"prediction withheld: the out-of-distribution percentile is above {WITHHELD:.0f}; {remedy}"]
 
 
 def _gain(features: RecordingFeatures, reference: Reference, name: str) -> list[str]:

@@ -16,7 +16,10 @@ from bridgemil import methods
 from bridgemil.baselines.pipeline import NOT_STORED
 from bridgemil.bundle.bundle import METADATA, Bundle, open_bundle, refuse_taken
 from bridgemil.bundle.card import write_card
+from bridgemil.bundle.conformal import PredictionSets, cross_coverage
 from bridgemil.bundle.novelty import make_reference
+from bridgemil.bundle.populations import by_population, control_class, population
+from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.sources.derivatives import sentence
@@ -25,8 +28,10 @@ from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.calibration import Calibration, calibration_error, cross_calibrated, decide, log_loss
+from bridgemil.evaluation.clinical import TwoClassMetrics
 from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.protocol import Protocol
+from bridgemil.evaluation.recalibration import calibration_line
 from bridgemil.evaluation.results import Results
 from bridgemil.methods import Settings
 from bridgemil.models import (
@@ -155,8 +160,12 @@ def train(
         metadata["created"] = earlier["created"]
     card = write_card(metadata, model.facts.for_json())
     windows = "average" if chosen.reference_free else "recorded"
-    reference = make_reference(cohort, _mean_features(model, cohort, runs_store), windows)
-    bundle = Bundle(model, calibration, reference, metadata, card)
+    control = control_class(cohort.classes, protocol.positive)
+    reference = make_reference(cohort, _mean_features(model, cohort, runs_store), windows, control)
+    populations = {**reference.populations, **_populations(model, cohort, runs_store, control)}
+    reference = replace(reference, populations=populations)
+    sets = PredictionSets.fit(*held_out(results)[:2], results.classes)
+    bundle = Bundle(model, calibration, sets, reference, _signals(cohort, unlabelled), metadata, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
 
 
@@ -170,6 +179,29 @@ def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | Non
             rows = (features_of(cache, leaf.features, cohort, who) for who in cohort.subjects)
             return np.stack([values.mean(axis=0, dtype=np.float64) for values in rows])
     return None
+
+
+def _populations(model: Model, cohort: Cohort, runs: RunStore, control: str | None) -> dict[str, Floats]:
+    """Location and scale of the subjects' features, those of a harmonised model after harmonisation."""
+    cache, rows = RunCache(runs), {row["subject"]: row for row in cohort.rows()}
+    controls, found = np.array(cohort.labels) == control, dict[str, Floats]()
+    for name, leaf in by_population(model):
+        assert leaf.features is not None
+        values = []
+        for who in cohort.subjects:
+            own = features_of(cache, leaf.features, cohort, who)
+            mean = own.mean(axis=0, dtype=np.float64) if leaf.features.per_window else own
+            values.append(leaf.for_subject(rows[who]).adjusted(mean))
+        found[name] = population(np.stack(values), controls)
+    return found
+
+
+def _signals(cohort: Cohort, unlabelled: Unlabelled | None) -> TrainingSignals:
+    """Hashes of everybody that the model has seen."""
+    found = TrainingSignals.of(map(cohort.windows, cohort.subjects), cohort.signal)
+    if unlabelled is not None:
+        found |= TrainingSignals.of(map(unlabelled.cohort.windows, unlabelled.subjects), cohort.signal)
+    return found
 
 
 def _same_training(out: Path, identity: str) -> Mapping[str, Any] | None:
@@ -241,6 +273,10 @@ def _metadata(
         when: calibration_error(values, y).for_json() | {"log_loss": log_loss(values, y)}
         for when, values in (("before", p), ("after", cross_calibrated(p, y, folds)))
     }
+    line = {}
+    if isinstance(results.clinical, TwoClassMetrics):
+        positive = results.classes.index(results.clinical.positive)
+        line = calibration_line(cross_calibrated(p, y, folds)[:, positive], y == positive)
     content = {
         "name": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -248,7 +284,8 @@ def _metadata(
         "trained": _trained(results, single),
         "warnings": results.warnings,
         "performance": measure(calibrated_classes(results)),
-        "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error},
+        "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error, **line},
+        "prediction_sets": {"measured": cross_coverage(p, y, folds, results.classes)},
         "provenance": {
             "identity": identity,
             "cohort_hash": cohort.hash,

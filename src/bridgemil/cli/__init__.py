@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 VERBS = (
     "demo synth datasets download manifest prepare pool inspect folds verify audit evaluate benchmark report study "
-    "reproduce explain train predict clean"
+    "reproduce explain train predict validate adapt clean"
 ).split()
 for verb in VERBS:
     module = importlib.import_module(f"bridgemil.cli.{verb}")

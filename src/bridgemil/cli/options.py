@@ -109,6 +109,12 @@ OperatingPoint = Annotated[
 ]
 Prevalence = Annotated[float | None, option(help="Prevalence of patients, for PPV and NPV.", panel=CLINICAL)]
 # Models
+ModelFolder = Annotated[
+    Path,
+    typer.Argument(help="Model folder, from `bridgemil train`, or a model of the package: alzheimer.", metavar="MODEL"),
+]
+Coverage = Annotated[float | None, typer.Option(help="Coverage of the prediction sets.  [default: .9]")]
+PredictThreads = Annotated[int | None, typer.Option(min=1, help="Threads.  [default: the available cores]")]
 Code = Annotated[str | None, option("--backbone", help="Address of the user code the model was trained with.")]
 Clean = Annotated[
     list[str] | None,

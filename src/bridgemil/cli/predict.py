@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from bridgemil.bundle.bundle import Bundle
     from bridgemil.bundle.prediction import RecordingPrediction
 
-MODEL = "Model folder, from `bridgemil train`, or a model of the package: alzheimer."
 REPORT = "Write a page about each recording: page.html, page-2.html, …; or into a folder."
 HIGHEST = {
     "gate": "windows with the highest attention weight",
@@ -24,7 +23,7 @@ HIGHEST = {
 
 
 def run(
-    model: Annotated[Path, typer.Argument(help=MODEL)],
+    model: options.ModelFolder,
     recordings: Annotated[list[Path], typer.Argument(help="Recordings, or folders of them (BIDS or not).")],
     report: Annotated[Path | None, typer.Option(help=REPORT)] = None,
     csv: Annotated[Path | None, typer.Option(help="Write a table, one row per recording.")] = None,
@@ -32,8 +31,9 @@ def run(
     recorded_reference: options.RecordedReference = None,
     montage: options.Montage = None,
     clean: options.Clean = None,
+    coverage: options.Coverage = None,
     backbone: options.Code = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads.  [default: the available cores]")] = None,
+    threads: options.PredictThreads = None,
     json: options.Json = False,
 ) -> None:
     """Predict class probabilities of new recordings, with reliability warnings.
@@ -45,7 +45,8 @@ def run(
     `alzheimer` is included in the package: Alzheimer's disease or healthy, from 19 electrodes, eyes closed.
 
     A recording is prepared as the training recordings were; electrodes are matched by name. A recording that cannot
-    be used is refused with the reason and does not stop the others; the exit code is then 1. Research use only.
+    be used is refused with the reason and does not stop the others; the exit code is then 1. Of a recording that is out
+    of distribution beyond the 99th percentile the prediction is withheld. Research use only.
     """
     from bridgemil.bundle.bundle import load
     from bridgemil.bundle.page import write_page
@@ -62,8 +63,8 @@ def run(
         bundle = load(model, backbone=backbone)
         if not json:
             print_cautions(bundle)
-        how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference, "montage": montage}
-        for found in predict(bundle, recordings, clean=clean or (), **how):
+        how: dict[str, Any] = {"bad_channels": bad_channels, "recorded_reference": recorded_reference}
+        for found in predict(bundle, recordings, clean=clean or (), montage=montage, coverage=coverage, **how):
             rows.append(found.to_dict())
             if isinstance(found, Refused):
                 refused.append(Problem(found.why, file=found.name))
@@ -120,11 +121,12 @@ def print_prediction(found: RecordingPrediction) -> None:
     typer.echo("  " + "   ".join(f"{name} {p:.1%}" for name, p in ranked) + f"   ({found.calibration})")
     left = [f"{count} {why}" for why, count in found.recording.dropped.items() if count]
     dropped = f"; excluded: {', '.join(left)}" if left else ""
+    typer.echo(f"  {found.set_sentence}")
     typer.echo(f"  out-of-distribution percentile: {found.percentile:.0f}")
     typer.echo(f"  {len(found.recording.windows)} windows used of {found.recording.seconds:.0f} s{dropped}")
     for ranking in found.rankings:
         top = ", ".join(_clock(row["second"]) for row in top_windows(found.person, ranking))
-        typer.echo(f"  {HIGHEST[ranking.name].format(found.predicted)}: {top}" if top else f"  {ranking.verdict}")
+        typer.echo(f"  {HIGHEST[ranking.name].format(found.most_probable)}: {top}" if top else f"  {ranking.verdict}")
     typer.echo("")
 
 
@@ -138,13 +140,14 @@ def _write_csv(path: Path, rows: list[dict[str, Any]], bundle: Bundle) -> None:
 
     from bridgemil.storage.files import write_text
 
-    columns = ["file", "predicted", *(f"p_{name}" for name in bundle.classes), "windows_used",
+    columns = ["file", "predicted", "prediction_set", *(f"p_{name}" for name in bundle.classes), "windows_used",
                "out_of_distribution_percentile", "warnings", "error", "model"]  # fmt: skip
     shown = [
         row
         | {f"p_{name}": p for name, p in (row["probabilities"] or {}).items()}
         | {"out_of_distribution_percentile": (row["out_of_distribution"] or {}).get("percentile")}
-        | {"warnings": " | ".join(row["warnings"]), "model": bundle.title}
+        | {name: " | ".join(row[name] or ()) for name in ("warnings", "prediction_set")}
+        | {"model": bundle.title}
         for row in rows
     ]
     write_text(path, pd.DataFrame(shown, columns=columns).to_csv(index=False))

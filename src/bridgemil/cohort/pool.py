@@ -158,7 +158,7 @@ def _site_of(cohort: Cohort, place: int) -> str:
     return f"site-{place + 1}" if cohort.path is None else cohort.path.absolute().name.removesuffix(".cohort")
 
 
-def _alike(cohort: Cohort) -> dict[str, Any]:
+def _alike(cohort: Any) -> dict[str, Any]:
     """What the windows of all cohorts must share, by option of ``prepare``; a filter of arrays is not known."""
     prepared, signal = cohort.preparation, cohort.signal
     filters = {"--low": signal.low, "--high": signal.high, "--notch": signal.notch}
@@ -177,8 +177,11 @@ def _shown(value: Any) -> str:
     return ",".join(map(_shown, value)) or "none" if isinstance(value, tuple) else str(value or "none")
 
 
-def refuse_other_signals(named: Sequence[tuple[str, Cohort]], what: str) -> None:
-    """Refuse cohorts, each with its name, whose windows are unlike the first's, and say how to prepare them again."""
+def refuse_other_signals(named: Sequence[tuple[str, Any]], what: str) -> None:
+    """Refuse cohorts, each with its name, whose windows are unlike the first's, and say how to prepare them again.
+
+    The first may be the metadata of a model, which state its training cohort's.
+    """
     (first, cohort), problems = named[0], []
     wanted = _alike(cohort)
     for name, member in named[1:]:

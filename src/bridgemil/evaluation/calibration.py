@@ -49,6 +49,10 @@ class Calibration:
         """Calibrated probabilities."""
         return p
 
+    def raw(self, p: Floats) -> Floats:
+        """Probabilities before calibration, as prediction sets compare them."""
+        return p
+
     @property
     def sentence(self) -> str:
         """For reports and the model card."""
@@ -110,6 +114,12 @@ class Isotonic(Calibration):
         return "isotonic regression of each class against the rest, renormalised"
 
 
+def log_odds(p: Floats) -> Floats:
+    """Of probabilities; those of 0 and 1 are finite."""
+    odds: Floats = np.log(np.maximum(p, LEAST)) - np.log(np.maximum(1 - p, LEAST))
+    return odds
+
+
 def from_json(content: Mapping[str, Any]) -> Calibration:
     """Undo ``for_json``."""
     try:
@@ -123,9 +133,13 @@ def from_json(content: Mapping[str, Any]) -> Calibration:
         if content["kind"] == "isotonic":
             corners = tuple((tuple(map(float, x)), tuple(map(float, y))) for x, y in content["corners"])
             return Isotonic(corners, float(content["least"]))
+        if content["kind"] == "shift":
+            from bridgemil.evaluation.recalibration import Shift
+
+            return Shift(float(content["value"]), int(content["of"]), from_json(content["first"]))
     except (KeyError, TypeError, ValueError) as error:
         raise BadData(f"the calibration is damaged ({error!r})") from None
-    raise BadData(f"calibration {content['kind']!r}: this version knows none, temperature and isotonic")
+    raise BadData(f"calibration {content['kind']!r}: this version knows none, temperature, isotonic and shift")
 
 
 def log_loss(p: Floats, y: Ints) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +18,7 @@ from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.features import Bag, Features, FitCache, LazyBag
-from bridgemil.models.harmonisation import Harmonisation, mapped
+from bridgemil.models.harmonisation import Harmonisation, Scale, mapped
 from bridgemil.storage.artifact import new_artifact
 from bridgemil.storage.files import write_json
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from bridgemil.baselines.classifiers import Classifier
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.learning.data import Scale
+    from bridgemil.learning.data import Scale as ChannelScale
     from bridgemil.learning.networks import BagModel, WindowModel
 
 KIND = "model"  # of an artifact that holds nothing else
@@ -124,6 +124,18 @@ class Model(ABC):
         bound.row = row
         return bound
 
+    def moved(self, scale_of: Callable[[Model], Scale]) -> Self:
+        """The model for recordings of another site, which is not known by name.
+
+        Parameters
+        ----------
+        scale_of : callable
+            Of this model, or of each member of an ensemble: the map of the site's features, x -> (x - first) / second.
+        """
+        moved, own = copy(self), self.harmonisation or Harmonisation()
+        moved.harmonisation = replace(own, sites={**own.sites, "": scale_of(self)})
+        return moved
+
     def adjusted(self, features: NDArray[Any]) -> NDArray[Any]:
         """Features of the subject, or of its windows (F or n x F), after harmonisation."""
         return features if self.harmonisation is None else mapped(features, self.harmonisation.scale(self.row))
@@ -213,7 +225,7 @@ class NetworkModel(Model):
         self,
         facts: ModelFacts,
         network: WindowModel | BagModel,
-        scale: Scale | None,
+        scale: ChannelScale | None,
         device: torch.device,
         harmonisation: Harmonisation | None = None,
     ) -> None:
@@ -346,6 +358,12 @@ class EnsembleModel(Model):
         bound = copy(self)
         bound.members = {name: member.for_subject(row) for name, member in self.members.items()}
         return bound
+
+    def moved(self, scale_of: Callable[[Model], Scale]) -> Self:
+        """Every member for recordings of another site."""
+        moved = copy(self)
+        moved.members = {name: member.moved(scale_of) for name, member in self.members.items()}
+        return moved
 
     def predict(self, bag: Bag) -> Prediction:
         """The mean of the members' predictions; the class with the highest probability is predicted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,6 +111,12 @@ def print_sheet(console: Console, sheet: Sheet) -> None:
     console.print(Text(sheet.title, "bold"))
     console.print(table)
     _say(console, sheet.after)
+
+
+def print_sheets(sheets: Iterable[Sheet]) -> None:
+    """Print tables one below the other."""
+    for sheet in sheets:
+        print_sheet(_console(), sheet)
 
 
 def print_warnings(warnings: Sequence[AuditWarning]) -> None:

@@ -34,7 +34,7 @@ class WindowValues:
     gates: Floats | None = None  # attention weights, (n,)
     contributions: Floats | None = None  # (n, K), sum to the logits (with several classifiers, to the mean of theirs)
     window_probabilities: Floats | None = None  # of a window classifier, (n, K)
-    # (n, F), where features have names; shared by all models with the same features, so never changed
+    # (n, F), where features have names, after harmonisation; may be shared by models, so never changed
     features: NDArray[np.floating[Any]] | None = None
     names: Sequence[Feature] = ()  # of the features
     # The parts of the features that one classifier uses, each with its weights (K, size of the part) on the logit of a
@@ -109,7 +109,7 @@ def _network(model: NetworkModel, bag: LazyBag) -> WindowValues:
     if model.features is None:
         embeddings = torch.from_numpy(model.embed(bag.read())).to(model.device)
     else:
-        features, names = bag.features(model.features), network.encoder.front_end.names
+        features, names = model.adjusted(bag.features(model.features)), network.encoder.front_end.names
         embeddings = in_blocks(network.encoder, torch.from_numpy(features), model.device)
 
     def logits(embeddings: Any) -> Any:
@@ -170,7 +170,7 @@ def _baseline(model: BaselineModel, bag: LazyBag) -> WindowValues:
     if not names:
         return WindowValues(lambda keep: model.predict(bag.read()[keep]).probabilities)
     assert model.window_features is not None
-    features = bag.features(model.window_features)
+    features = model.adjusted(bag.features(model.window_features))
 
     def probabilities(keep: Index) -> Floats:
         p: Floats = classifier.probabilities(features[keep].mean(axis=0, dtype=np.float64)[None])[0]

@@ -33,6 +33,7 @@ def subject_page(
     bands: BandShares | None = None,
     provenance: Mapping[str, Any] | None = None,
     audit_warnings: Sequence[AuditWarning] = (),
+    withheld: bool = False,
     template: str = "subject.html.j2",
     **more: Any,
 ) -> str:
@@ -60,6 +61,8 @@ def subject_page(
         Further entries: file, run, hash.
     audit_warnings : sequence of AuditWarning
         Of the training cohort; in a box above everything else.
+    withheld : bool
+        Whether no class is predicted; the reason is among the warnings.
     template : str
         A template that extends ``subject.html.j2``.
     more
@@ -81,6 +84,7 @@ def subject_page(
         warnings=warnings,
         cautions=cautions,
         predicted=predicted,
+        withheld=withheld,
         probabilities={name: shown[name] for name in classes if name in shown},
         calibrated=probabilities is not None,
         calibration=calibration,
