@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-BASELINE_KEYS = (  # of a baseline, in JSON
-    "accuracy", "balanced_accuracy", "macro_f1", "auroc", "mcc", "ci95", "fold_mean", "sensitivity", "specificity",
-    "ppv", "npv", "per_class",
-)  # fmt: skip
 TOGETHER = -1  # stands for the seed where several are averaged
 GROUPED = (
     "Subjects of one group are in one fold; intervals and tests take them for independent, and are too narrow where "
@@ -240,39 +236,7 @@ class Results:
 
     def to_dict(self) -> dict[str, Any]:
         """The summary, and the comparison with each baseline, as JSON holds them."""
-        row = self.summary.iloc[0].to_dict()
-        return {
-            "method": row["method"],
-            "backbone": row["backbone"],
-            "recipe": row["recipe"],
-            "accuracy": {"mean": row["accuracy"], "std": row["accuracy_std"]},
-            "fold_mean": {"mean": row["fold_mean"], "std": row["fold_mean_std"]},
-            **{name: row[name] for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")},
-            "ci95": [row["ci95_low"], row["ci95_high"]],
-            "chance": row["chance"],
-            "chance95": [row["chance95_low"], row["chance95_high"]],
-            "confusion": {"classes": self.classes, "matrix": self.confusion.to_numpy().tolist()},
-            **self.clinical.to_dict(),
-            **{name: int(row[name]) for name in ("n_subjects", "folds", "seeds")},
-            "split": dict(self.split),
-            "budget": row["budget"],
-            "subbag_pairs": None if row["subbag_pairs"] is None else int(row["subbag_pairs"]),
-            "settings": self.settings.model_dump(mode="json"),
-            "settings_hash": row["settings_hash"],
-            "seconds": row["seconds"],
-            "warnings": self.warnings,
-            "bands_left_out": dict(self.bands_left_out),
-            "adjustment": self.adjustment,
-            "tuning": self.tuning,
-            "groups": self.groups.astype(object).where(self.groups.notna(), None).to_dict("records"),
-            "covariates": self.covariates(self.unadjusted).to_dict("records"),
-            "missing_baselines": dict(self.missing_baselines),
-            "baselines": {
-                name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
-                | {"comparison": self.comparisons[name].to_dict()}
-                for name, baseline in self.baselines.items()
-            },
-        }
+        return views.to_dict(self)
 
     def plot(self, kind: str = "forest", ax: Axes | None = None) -> Axes:
         """Draw the results.

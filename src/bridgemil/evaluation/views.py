@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from bridgemil.evaluation.results import Results
 
+BASELINE_KEYS = (  # of a baseline, in JSON
+    "accuracy", "balanced_accuracy", "macro_f1", "auroc", "mcc", "ci95", "fold_mean", "sensitivity", "specificity",
+    "ppv", "npv", "per_class",
+)  # fmt: skip
 KINDS = ("forest", "subjects", "roc", "calibration", "confusion")
 
 
@@ -66,3 +70,40 @@ def html(results: Results) -> str:
     row = table.iloc[0]
     title = f"{results.settings.title}: {row['n_subjects']} subjects, chance level {plots.percent(row['chance'])} %"
     return plots.html(title, shown, notes)
+
+
+def to_dict(results: Results) -> dict[str, Any]:
+    """The summary, and the comparison with each baseline; see ``Results.to_dict``."""
+    row = results.summary.iloc[0].to_dict()
+    return {
+        "method": row["method"],
+        "backbone": row["backbone"],
+        "recipe": row["recipe"],
+        "accuracy": {"mean": row["accuracy"], "std": row["accuracy_std"]},
+        "fold_mean": {"mean": row["fold_mean"], "std": row["fold_mean_std"]},
+        **{name: row[name] for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")},
+        "ci95": [row["ci95_low"], row["ci95_high"]],
+        "chance": row["chance"],
+        "chance95": [row["chance95_low"], row["chance95_high"]],
+        "confusion": {"classes": results.classes, "matrix": results.confusion.to_numpy().tolist()},
+        **results.clinical.to_dict(),
+        **{name: int(row[name]) for name in ("n_subjects", "folds", "seeds")},
+        "split": dict(results.split),
+        "budget": row["budget"],
+        "subbag_pairs": None if row["subbag_pairs"] is None else int(row["subbag_pairs"]),
+        "settings": results.settings.model_dump(mode="json"),
+        "settings_hash": row["settings_hash"],
+        "seconds": row["seconds"],
+        "warnings": results.warnings,
+        "bands_left_out": dict(results.bands_left_out),
+        "adjustment": results.adjustment,
+        "tuning": results.tuning,
+        "groups": results.groups.astype(object).where(results.groups.notna(), None).to_dict("records"),
+        "covariates": results.covariates(results.unadjusted).to_dict("records"),
+        "missing_baselines": dict(results.missing_baselines),
+        "baselines": {
+            name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
+            | {"comparison": results.comparisons[name].to_dict()}
+            for name, baseline in results.baselines.items()
+        },
+    }
