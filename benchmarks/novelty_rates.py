@@ -43,7 +43,7 @@ def main() -> None:
         for length, percentiles in found.items():
             n = min(length, counts[i])
             for start in rng.integers(0, counts[i] - n + 1, SEGMENTS if n < counts[i] else 1):
-                features = windows[i].recording(slice(start, start + n))
+                features = windows[i].recording(slice(start, start + n)).vector
                 percentiles.append((model.percentile(features, n), model.percentile(features, int(model.lengths[-1]))))
     print(f"{len(windows)} subjects, {min(counts)} to {max(counts)} windows; share above a percentile")
     print("| windows | matching length: > 95 | > 99 | whole recordings: > 95 | > 99 |\n|---|---|---|---|---|")

@@ -149,7 +149,7 @@ def test_every_calibration_is_read_back_to_the_bit(kind: str) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"kind": "magic"}, "knows none, temperature and isotonic"),
+        ({"kind": "magic"}, "knows none, temperature, isotonic and shift"),
         ({}, "damaged"),
         ({"kind": "temperature", "value": "warm"}, "damaged"),
         ({"kind": "temperature", "value": -1}, "damaged"),

@@ -209,7 +209,7 @@ class Validation:
             n = ", ".join(f"{counts[name]} {name}" for name in self.classes)
             rows.append([group.title, n, *(_shown(found[name]) if name in found else "-" for name in names)])
         return (
-            Sheet("Subgroups (95 %)", ["", "subjects", *(TITLES.get(name, name) for name in names)], rows)
+            Sheet("By sex and age (95 %)", ["", "subjects", *(TITLES.get(name, name) for name in names)], rows)
             if rows
             else None
         )
@@ -393,14 +393,14 @@ def _count(hit: NDArray[np.bool_], rows: Any) -> tuple[float, float]:
 
 
 def _shown(found: Proportion) -> str:
-    return "-" if math.isnan(found.value) else f"{found.value:.3f} ({found.low:.3f} - {found.high:.3f})"
+    return "-" if math.isnan(found.value) else f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
 def _ends(found: Mapping[str, Any] | None) -> str:
     """A value with ``ci95`` as text; empty for none."""
     if found is None or found["value"] is None:
         return ""
-    return f"{found['value']:.3f} ({found['ci95'][0]:.3f} - {found['ci95'][1]:.3f})"
+    return f"{found['value']:.3f} ({found['ci95'][0]:.3f} to {found['ci95'][1]:.3f})"
 
 
 def _internal(performance: Mapping[str, Any], name: str) -> str:
