@@ -87,7 +87,9 @@ def members(cohort: Cohort, length: int | None, split: int, folder: Path, few: b
         rows = np.sort(np.concatenate(chosen))
         y, subjects = y[rows], subjects[rows]
     cache = FitCache()
-    for fold, (train, test) in enumerate(StratifiedKFold(FOLDS, shuffle=True, random_state=split).split(subjects, y)):
+    for fold, (train, test) in enumerate(
+        StratifiedKFold(2 if budget == "demo" else FOLDS, shuffle=True, random_state=split).split(subjects, y)
+    ):
         file, logits = folder / f"{split}-{fold}.npz", Logits()
         if file.exists():
             logits = dict(np.load(file))

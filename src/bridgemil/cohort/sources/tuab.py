@@ -1,9 +1,9 @@
 """TUAB, the TUH Abnormal EEG Corpus: ``edf/{train,eval}/{normal,abnormal}/01_tcp_ar/<person>_s<session>_t<token>.edf``.
 
 A person's sessions are the recordings of one subject. The column ``part`` says who is of the official evaluation set
-(``bridgemil folds COHORT --test part=eval``). Two kinds of subjects need a rule, and each is listed: who is in both parts
-is an evaluation subject by the recordings there, since a model trained on the others would know them; who has sessions
-of both classes has no diagnosis that one label could state, and is left out.
+(``bridgemil folds COHORT --test part=eval``). Two kinds of subjects need a rule, and each is listed: a subject of both
+parts is an evaluation subject by the recordings there, since a model trained on the others would know it; a subject
+with sessions of both classes has no diagnosis that one label could state, and is left out.
 """
 
 from __future__ import annotations
