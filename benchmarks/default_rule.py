@@ -37,6 +37,7 @@ PAIRS = {pair: {group: NAMES[group] for group in pair.split("-")} for pair in ("
 MEMBERS = ("bandpower", "tangent", "bridgemil", "attention")
 SUBJECTS, FOLDS = 40, 5
 DEFAULT, BASELINES = "tangent x 3 + bridgemil", ("bandpower", "tangent")
+QUICK = {"stage2.epochs": 2}  # does it still run?
 SHOWN = {**{name: name for name in MEMBERS}, DEFAULT: "tangent+bridgemil"}  # in the table of conditions
 Fold = tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]
 Logits = dict[str, np.ndarray]  # by member, of all subjects of the condition (centred): subjects x classes
@@ -95,7 +96,8 @@ def members(cohort: Cohort, length: int | None, split: int, folder: Path, few: b
             logits = dict(np.load(file))
         else:
             for name in MEMBERS:
-                settings = methods.for_cohort(cohort, name, "covariance", budget)
+                short = QUICK if budget == "demo" and name not in BASELINES else {}
+                settings = methods.for_cohort(cohort, name, "covariance", budget, short)
                 model = fit(cohort, list(subjects[train]), [], settings, cache=cache).model
                 values = np.log(np.clip([predicted(model, cohort, s, cache) for s in subjects], 1e-15, 1))
                 logits[name] = values - values.mean(axis=1, keepdims=True)
