@@ -148,13 +148,13 @@ def test_the_demos_truth_and_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(demo, "TRUTH_METHODS", ("attention",))
     how = {"budget": "demo", "recipe": "ours", "threads": 1, "progress": False, "baselines": False}
     evidence, example = demo._planted(tmp_path / "truth", how, show=False)
-    assert len(evidence["attention"].subjects) == 3
+    assert evidence["attention"]["patients"] == 3
     cohort = people(6, windows=3)
     results = [evaluate(cohort, name, folds=3, progress=False, baselines=False) for name in ("bandpower", "tangent")]
     page = demo_page(cohort, results, evidence, example)
     assert "data:image/png" not in page, "charts follow the theme"
     assert page.count('<svg class="chart"') == 2
-    assert f"attention</th><td>{evidence['attention'].mean:.3f}" in page
+    assert f"attention</th><td>{evidence['attention']['auroc']:.3f}" in page
     assert "bandpower" in page
 
 
