@@ -258,7 +258,7 @@ def test_the_command_writes_its_files(runs: Path, tmp_path: Path) -> None:
     files = sorted(file.name for file in tmp_path.iterdir())
     assert files == [
         "clinical.csv", "clinical.tex", "comparisons.csv", "comparisons.tex", "predictions.csv", "report.html",
-        "report.md", "scores.tex", "sites.csv", "split_comparisons.csv", "splits.csv", "splits.tex", "table.csv", "table.tex",
+        "report.md", "scores.tex", "split_comparisons.csv", "splits.csv", "splits.tex", "table.csv", "table.tex",
         "windows.csv",
     ]  # fmt: skip
     assert sorted(Path(file).name for file in content["files"]) == files

@@ -40,11 +40,12 @@ def write_files(report: BenchmarkReport, folder: Path, windows: bool = True) -> 
     found = {
         "table": report.table, "comparisons": report.pairs, "splits": split_table(averages),
         "split_comparisons": split_pairs(averages), "clinical": clinical_table(report),
-        "sites": sites_table(report),
         "predictions": predictions(report),
     }  # fmt: skip
+    if len(sites := sites_table(report)):
+        found["sites"] = sites
     texts = {"report.md": markdown(report)} | {f"{name}.csv": _csv(table) for name, table in found.items()}
-    texts |= {f"{name}.tex": text for name, text in latex(report).items()}
+    texts |= {f"{name}.tex": text for name, text in latex(report).items() if name != "sites" or name in found}
     for name, text in texts.items():
         write_text(folder / name, text.rstrip() + "\n")
     if windows:
