@@ -343,6 +343,8 @@ ASIDE = {
 HANDED = {
     "evaluation/run.py:_record": "the folder of ``RunStore.writing``",
     "bundle/training.py:train": "``Bundle.save``, itself in one step",
+    "bundle/adaptation.py:adapt": "``Bundle.save``, itself in one step",
+    "cohort/cleaning.py:_clean": "the folder of ``new_folder`` in ``clean``",
     "cli/folds.py:run": "``FoldPlan.save``, itself in one step",
     "learning/checkpoint.py:write_tensors": "weights as bytes in memory",
 }
