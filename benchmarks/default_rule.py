@@ -7,8 +7,8 @@ SOURCE is the BIDS folder `adftd-300s`. Members (`tangent`, `bandpower`, and `br
 `covariance`) are fitted once per fold; every candidate combines their predictions of the test subjects, either by
 probabilities or by logits of equal confidence (divided by their root mean square over the training subjects). Five
 folds, five splits; conditions: A vs C, F vs C, three classes and A vs F; whole recordings, their first 60 and 30 s, and
-40 subjects. Members and the default are compared with the baselines by the package's test; --record keeps the table, condition
-by condition.
+40 subjects. Members and the default are compared with the baselines by the package's test; --record keeps the table,
+condition by condition.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import mne
 import numpy as np
@@ -55,10 +56,12 @@ def white(raw: mne.io.BaseRaw) -> mne.io.BaseRaw:
     return raw
 
 
-def reference(name: str) -> Change:
+def reference(*electrodes: str) -> Change:
+    """Re-reference to the mean of some electrodes (of all without a name)."""
+
     def change(raw: mne.io.BaseRaw) -> mne.io.BaseRaw:
         raw = raw.copy()
-        raw._data -= raw._data.mean(axis=0) if name == "average" else 0.5 * raw.get_data(["T3", "T4"]).sum(axis=0)
+        raw._data -= raw.get_data(electrodes or None).mean(axis=0)
         return raw
 
     return change
@@ -74,21 +77,22 @@ def part(first: float, last: float) -> Change:
     return lambda raw: raw.copy().crop(first * raw.times[-1], last * raw.times[-1])
 
 
-CHANGES: dict[str, tuple[Change, str | None]] = {
-    "gain x 0.1": (times(0.1), None),
-    "gain x 10": (times(10), None),
-    "volts taken for microvolts": (times(1e-6), None),
-    "the same, as a 500 Hz file": (at_500_hz, None),
-    "50 Hz noise, 5 µV": (tone(5), None),
-    "50 Hz noise, 50 µV": (tone(50), None),
-    "40 Hz noise, 20 µV": (tone(20, 40.0), None),
-    "white noise in place of the EEG": (white, None),
-    "average reference": (reference("average"), None),
-    "reference (T3+T4)/2": (reference("temporal"), None),
-    "C3 flat": (flat, None),
-    "C3 flat, --bad-channels interpolate": (flat, "interpolate"),
-    "first half": (part(0, 0.5), None),
-    "second half": (part(0.5, 1), None),
+CHANGES: dict[str, tuple[Change, dict[str, str]]] = {  # and the options of `predict`
+    "gain x 0.1": (times(0.1), {}),
+    "gain x 10": (times(10), {}),
+    "volts taken for microvolts": (times(1e-6), {}),
+    "the same, as a 500 Hz file": (at_500_hz, {}),
+    "50 Hz noise, 5 µV": (tone(5), {}),
+    "50 Hz noise, 50 µV": (tone(50), {}),
+    "40 Hz noise, 20 µV": (tone(20, 40.0), {}),
+    "white noise in place of the EEG": (white, {}),
+    "average reference": (reference(), {}),
+    "reference (O1+O2)/2": (reference("O1", "O2"), {}),
+    "reference Cz, --recorded-reference Cz": (reference("Cz"), {"recorded_reference": "Cz"}),
+    "C3 flat": (flat, {}),
+    "C3 flat, --bad-channels interpolate": (flat, {"bad_channels": "interpolate"}),
+    "first half": (part(0, 0.5), {}),
+    "second half": (part(0.5, 1), {}),
 }
 
 
@@ -103,8 +107,8 @@ class Answer:
     why: str = ""
 
 
-def ask(bundle: Bundle, file: Path, bad_channels: str | None = None) -> Answer:
-    (found,) = predict(bundle, [file], bad_channels=bad_channels)
+def ask(bundle: Bundle, file: Path, **options: Any) -> Answer:
+    (found,) = predict(bundle, [file], **options)
     if isinstance(found, Refused):
         return Answer(None, why=found.why)
     assert isinstance(found, RecordingPrediction)
@@ -154,8 +158,8 @@ def table(bundle: Bundle, files: list[Path], folder: Path) -> Iterator[str]:
     yield row("nothing", plain, plain)
     raws = [mne.io.read_raw_edf(file, preload=True, verbose="error") for file in files]
     halves: dict[str, list[Answer]] = {}
-    for name, (change, bad_channels) in CHANGES.items():
-        changed = [ask(bundle, write(folder / "new.edf", change(raw)), bad_channels) for raw in raws]
+    for name, (change, options) in CHANGES.items():
+        changed = [ask(bundle, write(folder / "new.edf", change(raw)), **options) for raw in raws]
         halves[name] = changed
         yield row(name, plain, changed)
     yield row("same person: first half against second", halves["first half"], halves["second half"])

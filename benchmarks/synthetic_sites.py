@@ -8,7 +8,8 @@ For each shift of `bridgemil synth --site-shift`, the AUROC of a baseline:
   accuracy) at the threshold of the training sites;
 - the same with the recorded reference.
 
-The same people without any shift are the ceiling.  python benchmarks/synthetic_sites.py [--method tangent]
+The same people without any shift are the ceiling. Means over seeds, and the largest standard error of a column.
+python benchmarks/synthetic_sites.py [--method tangent] [--seeds 5]
 """
 
 from __future__ import annotations
@@ -56,37 +57,46 @@ def scores(results: Results) -> tuple[float, float]:
     return float(table["auroc"].mean()), float(table["balanced_accuracy"].mean())
 
 
+def compared(shift: tuple[str, ...], seed: int, arguments: argparse.Namespace) -> list[tuple[float, float]]:
+    """Scores of internal cross-validation, and of left-out sites with each remedy."""
+    settings = SynthSettings(
+        subjects=arguments.subjects, seconds=60, sfreq=128, evidence="trait", seed=seed, sites=3,
+        site_shift=shift, trait_strength=STRENGTH,
+    )  # fmt: skip
+    cohort = cohort_of(settings, arguments.jobs)
+    how: dict[str, Any] = {"baselines": False, "progress": False, "jobs": 1}
+    with tempfile.TemporaryDirectory() as out:
+        found = [scores(evaluate(cohort, arguments.method, out=out, **how))]
+        for remedy in REMEDIES.values():
+            own = {**remedy, "settings": {**remedy.get("settings", {})}}
+            if own["settings"].get("site_adjust") == "controls":
+                own["settings"]["site_controls"] = arguments.controls
+            found.append(scores(evaluate(cohort, arguments.method, out=out, leave_out="site", **how, **own)))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", choices=["bandpower", "tangent"], default="bandpower")
-    parser.add_argument("--subjects", type=int, default=120)
-    parser.add_argument("--controls", type=int, default=10, help="set aside at a left-out site")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--subjects", type=int, default=90)
+    parser.add_argument("--controls", type=int, default=8, help="set aside at a left-out site")
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="a few seconds: does it still run?")
     arguments = parser.parse_args()
     shifts: list[tuple[str, ...]] = [(), *((name,) for name in SITE_SHIFTS), tuple(SITE_SHIFTS)]
     if arguments.quick:
-        shifts, arguments.subjects, arguments.controls, arguments.jobs = [("gain",)], 24, 2, 1
-    how: dict[str, Any] = {"baselines": False, "progress": False, "jobs": 1}
-    print(f"{arguments.method}, {arguments.subjects} people at 3 sites; AUROC / balanced accuracy")
-    print(f"{'shift':36} {'internal':>14}  left out: {'  '.join(f'{name:>14}' for name in REMEDIES)}")
+        shifts, arguments.subjects, arguments.controls, arguments.jobs, arguments.seeds = [("gain",)], 24, 2, 1, 2
+    print(f"{arguments.method}, {arguments.subjects} subjects at 3 sites, {arguments.seeds} seeds; AUROC / balanced")
+    print(f"| sites differ in | internal | left out: {' | '.join(REMEDIES)} |\n|{'---|' * (len(REMEDIES) + 2)}")
+    errors = []
     for chosen in shifts:
-        settings = SynthSettings(
-            subjects=arguments.subjects, seconds=60, sfreq=128, evidence="trait", seed=arguments.seed, sites=3,
-            site_shift=chosen, trait_strength=STRENGTH,
-        )  # fmt: skip
-        cohort = cohort_of(settings, arguments.jobs)
-        with tempfile.TemporaryDirectory() as out:
-            found = [scores(evaluate(cohort, arguments.method, out=out, **how))]
-            for remedy in REMEDIES.values():
-                own = {**remedy, "settings": {**remedy.get("settings", {})}}
-                if own["settings"].get("site_adjust") == "controls":
-                    own["settings"]["site_controls"] = arguments.controls
-                results = evaluate(cohort, arguments.method, out=out, leave_out="site", **how, **own)
-                found.append(scores(results))
-        shown = [f"{auroc:.2f} / {balanced:.2f}" for auroc, balanced in found]
-        print(f"{', '.join(chosen) or 'none':36} {shown[0]:>14}            {'  '.join(f'{s:>14}' for s in shown[1:])}")
+        every = np.array([compared(chosen, seed, arguments) for seed in range(arguments.seeds)])
+        errors.append(every.std(axis=0, ddof=1) / np.sqrt(arguments.seeds))
+        shown = [f"{auroc:.2f} / {balanced:.2f}" for auroc, balanced in every.mean(axis=0)]
+        print(f"| {', '.join(chosen) or 'nothing'} | {' | '.join(shown)} |", flush=True)
+    shown = [f"{auroc:.2f} / {balanced:.2f}" for auroc, balanced in np.max(errors, axis=0)]
+    print(f"| largest standard error | {' | '.join(shown)} |")
 
 
 if __name__ == "__main__":
