@@ -219,3 +219,16 @@ def test_networks_that_do_not_work(file: Path) -> None:
     backbones.register("too_wide", lambda c, t: nn.Linear(t + 1, 3))
     with pytest.raises(BadUse, match="'too_wide' cannot embed windows of 7 x 50: RuntimeError"):
         backbones.create("too_wide", 7, 50)
+
+
+def test_electrode_names_are_given_to_a_parameter_without_default(tmp_path: Path) -> None:
+    from bridgemil.cohort.signal import Signal
+
+    source = "from torch import nn\n\ndef net(n_channels, n_times, *, channels):\n"
+    source += "    net = nn.Flatten()\n    net.names = tuple(channels)\n    return net\n"
+    (tmp_path / "net.py").write_text(source)
+    name, signal = f"{tmp_path / 'net.py'}:net", Signal(("Cz", "Pz"), 100.0, 50)
+    assert backbones.for_signal(name, signal, {}).names == ("Cz", "Pz")
+    assert backbones.try_out(name, signal, {})
+    with pytest.raises(BadUse, match="needs the electrode names"):
+        backbones.create(name, 2, 50)

@@ -82,6 +82,8 @@ def check(name: str, options: Mapping[str, Any] | None = None) -> None:
     takes_any = own and any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values())
     if unknown and (not takes_any or set(unknown) & set(given)):
         hint = did_you_mean(unknown[0], known)
+        if "weights" in unknown:
+            hint = "; weights that are not trained further are given with --frozen"
         raise BadUse(f"{name} has no option {', '.join(unknown)}; it has: {', '.join(known) or 'none'}{hint}")
     if own and name not in BACKBONES.built_in:
         try:
@@ -107,14 +109,19 @@ def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **
     sfreq : float, default 200.0
         Sampling rate of the windows in Hz, for backbones that use it.
     **options : Any
-        Options of the backbone (see its class).
+        Options of the backbone (see its class); ``channels``, electrode names, for a user's that requires them.
 
     Returns
     -------
     torch.nn.Module
     """
+    given = _signature(name)[1]
+    electrodes = {"channels": options.pop("channels", None)} if "channels" in given else {}
     check(name, options)
-    if "sfreq" in _signature(name)[1]:
+    if electrodes and electrodes["channels"] is None:
+        raise BadUse(f"backbone {name!r} needs the electrode names: channels=[…]")
+    options |= electrodes
+    if "sfreq" in given:
         require_rate(f"backbone {name!r}", sfreq)
         options["sfreq"] = sfreq
     factory = _factory(name)
@@ -202,7 +209,7 @@ def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Modu
     options
         The backbone's own.
     """
-    context: dict[str, Any] = {}
+    context = _electrodes(name, signal)
     if name in BACKBONES.built_in:
         asked = _signature(name)[0].parameters
         offered = ("channels", "native_sfreq", "low", "high", "notch")
@@ -221,7 +228,13 @@ def try_out(name: str, signal: Signal, options: Mapping[str, Any]) -> str | None
     if name in BACKBONES.built_in:
         _built(name, signal, json.dumps(dict(options), sort_keys=True))
         return None
-    return fingerprint(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, options=options)
+    own = _electrodes(name, signal) | dict(options)
+    return fingerprint(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, options=own)
+
+
+def _electrodes(name: str, signal: Signal) -> dict[str, Any]:
+    """The electrode names, for a user's backbone that requires them."""
+    return {"channels": list(signal.channels)} if "channels" in _signature(name)[1] else {}
 
 
 @functools.cache
@@ -269,4 +282,8 @@ def _signature(name: str) -> tuple[inspect.Signature, list[str]]:
         raise BadUse(f"backbone {name!r}: Python cannot tell its arguments ({error}); wrap it in a function") from error
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     size = [key for key, value in signature.parameters.items() if value.kind in by_place][:2]
-    return signature, size + [key for key in signature.parameters if key == "sfreq" and key not in size]
+    told = [
+        key for key, value in signature.parameters.items()
+        if key == "sfreq" or (key == "channels" and value.default is inspect.Parameter.empty)
+    ]  # fmt: skip
+    return signature, size + [key for key in told if key not in size]

@@ -175,7 +175,7 @@ def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | Non
     for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
         if isinstance(leaf, BaselineModel) and leaf.baseline.feature_names:
             return np.stack([features_of(cache, leaf.features, cohort, who) for who in cohort.subjects])
-        if isinstance(leaf, NetworkModel) and leaf.features is not None:
+        if isinstance(leaf, NetworkModel) and leaf.features is not None and leaf.frozen is None:  # it has no names
             rows = (features_of(cache, leaf.features, cohort, who) for who in cohort.subjects)
             return np.stack([values.mean(axis=0, dtype=np.float64) for values in rows])
     return None

@@ -16,6 +16,7 @@ def run(
         str, typer.Option(help="Methods, ablations, pipelines (file.py:NAME), ensembles (A+B); comma-separated.")
     ] = options.ALL_METHODS,
     backbones: Annotated[str, typer.Option(help=f"Comma-separated: {options.BACKBONES}")] = options.BACKBONE,
+    frozen: options.Frozen = False,
     recipe: options.Recipe = None,
     seeds: options.Seeds = 5,
     budget: options.Budget = options.BUDGET,
@@ -51,7 +52,7 @@ def run(
     where = Where(engine, jobs, threads, device, gpus_per_run, address)
     grid = plan(
         cohorts, options.names(methods) or (), options.names(backbones) or (), seeds, budget, out, recipe=recipe,
-        folds=folds, split=split, groups=groups, split_seed=split_seed, pretrain_on=pretrain_on,
+        folds=folds, split=split, groups=groups, split_seed=split_seed, pretrain_on=pretrain_on, frozen=frozen,
         settings=options.settings(set_), vary=options.values(vary), accept_risk=accept_risk or (), progress=not json,
     )  # fmt: skip
     done = len(grid.jobs) - len(grid.todo)

@@ -13,6 +13,7 @@ def run(
     cohort: options.CohortFolder,
     method: options.Method = options.METHOD,
     backbone: options.Backbone = options.BACKBONE,
+    frozen: options.Frozen = False,
     recipe: options.Recipe = None,
     seeds: options.Seeds = 1,
     budget: options.Budget = options.BUDGET,

@@ -82,6 +82,11 @@ Bags = Annotated[
     str,
     option(help="subject, or recording: each recording is a bag, and a subject's probability is their mean."),
 ]
+Frozen = Annotated[
+    bool,
+    option("--frozen", help="Never train the backbone: its embeddings are computed once per window, with the weights "
+           "in --set backbone_options.weights=FILE (safetensors, or a torch checkpoint)."),
+]  # fmt: skip
 SplitSeed = Annotated[int, option(help="Seed of the assignment of subjects to folds.", panel=FOLDS)]
 # Execution
 Engine = Annotated[str, option(help="local (processes), inline (this process) or ray.", panel=RUNNING)]

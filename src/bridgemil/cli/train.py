@@ -20,6 +20,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: options.Method = options.METHOD,
     backbone: options.Backbone = options.BACKBONE,
+    frozen: options.Frozen = False,
     recipe: options.Recipe = None,
     budget: options.Budget = options.BUDGET,
     seed: options.Seed = 0,

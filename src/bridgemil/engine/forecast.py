@@ -182,8 +182,8 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
     bag = min(bag, max(8, int(TRYING / each) // SUBJECTS))
     cohort, cache = _noise(signal, bag), _Trial(np.resize(x.cpu().numpy(), (bag, *x.shape[1:])))
     share = 1.0 if settings.stage1 is None else min(1.0, cohort.n_windows / settings.stage1.batch_windows)
-    once = _once(settings, site_adjust="none", adjust=(), stage1=settings.stage1 and _once(settings.stage1, share),
-                 stage2=_once(settings.stage2))  # fmt: skip
+    once = _once(settings, site_adjust="none", adjust=(), frozen=settings.frozen, stage2=_once(settings.stage2),
+                 stage1=settings.stage1 and _once(settings.stage1, share))  # fmt: skip
     seconds = fit(cohort, cohort.subjects, (), once, device=device, cache=cache).seconds - cache.seconds
     stage1 = 0.0 if once.stage1 is None else cache.seconds / once.stage1.encoded(cohort.n_windows)[0]
     return _Pace(seconds / cohort.n_windows, each, kept / len(x), 4.0 * x[0].numel(), front_end, stage1)

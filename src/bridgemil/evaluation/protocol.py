@@ -49,6 +49,9 @@ class Protocol:
     bags : {"subject", "recording"}, default "subject"
         One bag per subject, or one per recording (eyes open, eyes closed): all recordings of a subject are in one fold,
         and its probability is their mean.
+    frozen : bool, default False
+        The backbone's encoder is never trained: it has weights of its own, those in the file that the setting
+        ``backbone_options.weights`` names, and its embeddings are computed once per window.
     tune : mapping of str to sequence, optional
         Values of settings, ``{"stage2.lr": [1e-3, 5e-3]}``: each fold chooses among their combinations by
         cross-validation over its training subjects (``bridgemil.evaluation.tuning``).
@@ -76,6 +79,7 @@ class Protocol:
     leave_out: str | None = None
     adjust: Sequence[str] = ()
     bags: str = "subject"
+    frozen: bool = False
     split_seed: int = 0
     pretrain_on: Cohort | str | Path | None = None
     tune: Mapping[str, Sequence[Any]] | None = None
@@ -92,6 +96,8 @@ class Protocol:
         object.__setattr__(self, "clinical", options)
         if self.bags != "subject":
             object.__setattr__(self, "settings", {**(self.settings or {}), "bags": self.bags})
+        if self.frozen:
+            object.__setattr__(self, "settings", {**(self.settings or {}), "frozen": True})
         if self.adjust:
             object.__setattr__(self, "settings", {**(self.settings or {}), "adjust": tuple(self.adjust)})
         tag, given = None, methods.flat(self.settings or {})

@@ -122,7 +122,7 @@ class Run:
         import pandas as pd
 
         if self.settings.address is None:
-            fitted.model.write(folder)
+            fitted.model.write(folder, encoder=False)
         else:  # what a pipeline of the user's own has learnt is not kept
             write_json(folder / METADATA, fitted.model.facts.for_json())
         rows = self._rows(predictions)

@@ -48,7 +48,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]
     """Replace the checkpoint at ``path``; ``metadata`` is anything JSON can hold."""
     text = json.dumps(dict(metadata))
     # In one entry: safetensors writes several in any order, and the same state must give the same bytes.
-    write_tensors(path, tensors, {"checkpoint": json.dumps([text, _checksum(tensors, text)])})
+    write_tensors(path, tensors, {"checkpoint": json.dumps([text, checksum(tensors, text)])})
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -57,8 +57,8 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         tensors = read_tensors(path)
         with safe_open(path, framework="pt") as file:
-            text, checksum = json.loads((file.metadata() or {})["checkpoint"])
-        if checksum != _checksum(tensors, text):
+            text, stored = json.loads((file.metadata() or {})["checkpoint"])
+        if stored != checksum(tensors, text):
             raise ValueError
     except (SafetensorError, OSError, ValueError, KeyError):
         raise BadData(f"{path}: is damaged; {ADVICE}") from None
@@ -66,7 +66,8 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, metadata
 
 
-def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """Of names, types, shapes and values, and of a text."""
     digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         plain = tensor.detach().cpu().contiguous()

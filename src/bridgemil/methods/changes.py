@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from bridgemil.errors import BadUse
+from bridgemil.methods.registry import ABLATIONS, METHODS
 
 STEADY_EPOCHS = 5  # warm-up and freezing, or a tenth of the epochs if that is fewer
 
@@ -46,6 +49,8 @@ def refuse_fixed(user: Mapping[str, Any]) -> None:
         raise BadUse("address is not a setting; name your pipeline with --method")
     if "code" in user:
         raise BadUse("code is not a setting: it is the fingerprint of your own backbone")
+    if "weights" in user:
+        raise BadUse("set backbone_options.weights=FILE, the weights of an encoder that is --frozen")
     if "burn_in" in user:
         raise BadUse("set stage2.burn_in, not burn_in")
     for part, name in (("stage1", "objective"), ("stage2", "kind")):
@@ -60,6 +65,21 @@ def part_of(user: dict[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise BadUse(f"{name} holds several settings: set {name}.epochs and so on, not {name} itself")
     return dict(value)
+
+
+def frozen_changes(method: str, user: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes for an encoder that is never trained, the file of its weights by an absolute path."""
+    known = METHODS | ABLATIONS
+    if known[method].stage1 is not None:
+        possible = [name for name in METHODS if METHODS[name].stage1 is None]
+        raise BadUse(
+            f"{method} trains the encoder in Stage 1, and a frozen encoder is never trained: with --frozen use "
+            f"--method attention ({', '.join(possible)})"
+        )
+    options = part_of(dict(user), "backbone_options")
+    if options.get("weights") is not None:
+        options["weights"] = os.path.abspath(Path(str(options["weights"])).expanduser())  # noqa: PTH100 (links stay)
+    return {**user, "backbone_options": options}
 
 
 def without_minimum(mine: dict[str, Any]) -> dict[str, Any]:

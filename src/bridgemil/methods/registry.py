@@ -192,7 +192,7 @@ def has_setting(method: str, key: str) -> bool:
         return name in STAGE1[chosen.stage1["objective"]].model_fields
     if part == "stage2":
         return name in STAGE2[chosen.stage2["kind"]].model_fields
-    return part == "backbone_options"
+    return part == "backbone_options" or key == "frozen"
 
 
 def refuse_pretraining(methods: Sequence[str]) -> None:

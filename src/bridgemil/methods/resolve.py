@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -12,7 +13,16 @@ from bridgemil.cohort.tables import control_classes
 from bridgemil.errors import BadUse, one_of
 from bridgemil.learning.objectives import STAGE1, AnyStage1Settings
 from bridgemil.learning.settings import Stage2Settings
-from bridgemil.methods.changes import epochs_of, flat, nested, part_of, refuse_fixed, steady_epochs, without_minimum
+from bridgemil.methods.changes import (
+    epochs_of,
+    flat,
+    frozen_changes,
+    nested,
+    part_of,
+    refuse_fixed,
+    steady_epochs,
+    without_minimum,
+)
 from bridgemil.methods.length import ceilings, length, limited
 from bridgemil.methods.registry import (
     ABLATIONS,
@@ -49,6 +59,8 @@ class Settings(BaseModel):
     backbone: str | None = None
     backbone_options: dict[str, Any] = Field(default_factory=dict)
     code: str | None = Field(None, description="fingerprint of a backbone or baseline that is not ours")
+    frozen: bool = Field(False, description="the encoder is never trained; its embeddings are computed once")
+    weights: str | None = Field(None, description="checksum of a frozen encoder's weights")
     recipe: str = PAPER
     budget: str | None = None
     stage1: AnyStage1Settings | None = None
@@ -90,6 +102,16 @@ class Settings(BaseModel):
     def harmonises(self) -> bool:
         """Whether features are adjusted for sites or covariates."""
         return self.site_adjust != "none" or bool(self.adjust)
+
+    @property
+    def encoder_options(self) -> dict[str, Any]:
+        """The options that the backbone is made with: of a frozen one without the file of its weights."""
+        return {key: value for key, value in self.backbone_options.items() if not (self.frozen and key == "weights")}
+
+    @property
+    def weights_file(self) -> str | None:
+        """The file of a frozen encoder's weights; None where the backbone has its own."""
+        return self.backbone_options.get("weights") if self.frozen else None
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -148,6 +170,8 @@ class Settings(BaseModel):
         content = self.model_dump(mode="json", exclude_defaults=True, exclude={"address", "tune", "candidates"})
         if self.code is not None and self.backbone is not None:
             content["backbone"] = short_name(self.backbone)  # the code says what it is: a moved folder changes nothing
+        if self.frozen:  # the checksum says which weights these are
+            content["backbone_options"] = self.encoder_options
         if self.members:
             content["members"] = [member.changed for member in self.members]
         if self.candidates:
@@ -250,6 +274,8 @@ def _network_settings(
     chosen, manner = (METHODS | ABLATIONS)[method], recipes()[recipe]
     time = length(recipe, budget)
     values: dict[str, Any] = {"method": method, "backbone": backbone, "budget": budget, "recipe": recipe}
+    if user.get("frozen"):
+        user = frozen_changes(method, user)
     if "baseline" in user:
         raise BadUse(f"{method} is a network; there is nothing to set in baseline")
     if chosen.stage1 is not None:
@@ -334,12 +360,17 @@ def _tried(cohort: Cohort, chosen: Settings) -> Settings:
         baselines.create(chosen.source, chosen.baseline or {}, cohort.signal)
         code = baselines.fingerprint(chosen.source)
     else:
-        code = backbones.try_out(chosen.backbone, cohort.signal, chosen.backbone_options)
+        code = backbones.try_out(chosen.backbone, cohort.signal, chosen.encoder_options)
         if is_senseless(chosen.method, chosen.backbone):
             raise BadUse(
                 f"{chosen.method}: {chosen.backbone} is a fixed front end and a linear layer; there are no samples to "
                 "hide and predict"
             )
+        if chosen.frozen:
+            from bridgemil.learning.frozen import frozen_encoder
+
+            made = frozen_encoder(chosen.backbone, cohort.signal, chosen.encoder_options, code, chosen.weights_file)
+            chosen = chosen.model_copy(update={"weights": made.front_end.checksum})
     if chosen.harmonises:
         if chosen.stage1 is not None and chosen.stage1.pretrain_on is not None:
             raise BadUse(
@@ -355,10 +386,10 @@ def _control(cohort: Cohort, chosen: Settings) -> str:
     from bridgemil import backbones
 
     name = chosen.backbone or chosen.address
-    if name is not None and not backbones.has_front_end(name):
+    if name is not None and not (chosen.frozen or backbones.has_front_end(name)):
         raise BadUse(
             f"{name} has no fixed features that could be adjusted for sites or covariates; site_adjust and --adjust "
-            "are for bandpower, tangent and covariance"
+            "are for bandpower, tangent, covariance and encoders that are --frozen"
         )
     if chosen.site_adjust != "none":
         cohort.column(chosen.site_column)
@@ -394,7 +425,11 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
     assert chosen.budget is not None
     usual = settings(chosen.method, chosen.backbone, chosen.budget, burn_in or 0, recipe=chosen.recipe)
     plain, changed = usual.model_dump(mode="json"), dict[str, Any](adjusted)
+    if chosen.frozen:
+        changed["frozen"] = Path(chosen.weights_file).name if chosen.weights_file else True
     for part, values in chosen.model_dump(mode="json").items():
+        if part == "backbone_options":
+            values = chosen.encoder_options
         if isinstance(values, dict) and isinstance(plain[part], dict):
             changed |= {f"{part}.{k}": v for k, v in values.items() if plain[part].get(k) != v}
     if burn_in is None:

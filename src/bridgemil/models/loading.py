@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.harmonisation import Harmonisation
 from bridgemil.models.model import (
+    FROZEN,
     KIND,
     METADATA,
     WEIGHTS,
@@ -59,8 +61,19 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
 def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = None, device: str = "cpu") -> Model:
     """Read a model that is part of an artifact (a run, a bundle, a classifier), in its folder ``below`` (with ``/``).
 
-    ``backbone`` and ``device`` as of ``load``.
+    ``backbone`` and ``device`` as of ``load``. The weights of a frozen encoder are in the artifact, or in their file.
     """
+    from bridgemil.learning.checkpoint import read_tensors
+
+    name = f"{below}{FROZEN}"
+    return _read(
+        artifact, below, backbone, device, read_tensors(artifact.path(name)) if name in artifact.files else None
+    )
+
+
+def _read(
+    artifact: Artifact, below: str, backbone: str | None, device: str, frozen: Mapping[str, Tensor] | None
+) -> Model:
     import torch
 
     from bridgemil.learning.checkpoint import read_tensors, under
@@ -71,10 +84,7 @@ def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = No
     except ValidationError:
         raise artifact.bad(METADATA, "has settings that this version does not know") from None
     if "members" in metadata:
-        members = {
-            name: read_model(artifact, f"{below}{name}/", backbone=backbone, device=device)
-            for name in metadata["members"]
-        }
+        members = {name: _read(artifact, f"{below}{name}/", backbone, device, frozen) for name in metadata["members"]}
         return EnsembleModel(facts, members)
     settings = facts.settings
     if settings.address is not None:
@@ -91,7 +101,7 @@ def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = No
         numbers = {name: value.numpy() for name, value in tensors.items()}
         return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers), harmonisation)
     chosen = _backbone(settings, facts.signal, backbone)
-    network = build(chosen, facts.signal, len(facts.classes))
+    network = build(chosen, facts.signal, len(facts.classes), frozen)
     try:
         network.load_state_dict(under("network", tensors))
     except RuntimeError as error:
@@ -111,7 +121,7 @@ def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings
             "code run: name it again, backbone=…"
         )
     name = backbones.absolute(given)
-    if backbones.try_out(name, signal, settings.backbone_options) != settings.code:
+    if backbones.try_out(name, signal, settings.encoder_options) != settings.code:
         raise BadData(f"{given}: is not the code the model was trained with, or has changed since")
     return settings.model_copy(update={"backbone": name})
 
@@ -122,14 +132,25 @@ def refuse_changed_code(settings: Settings, signal: Signal) -> None:
     if settings.code is None or name is None:
         return
     own = settings.backbone is None
-    if settings.code != (fingerprint(name) if own else backbones.try_out(name, signal, settings.backbone_options)):
+    if settings.code != (fingerprint(name) if own else backbones.try_out(name, signal, settings.encoder_options)):
         raise BadData(f"{name}: has changed since this run was planned; run the same command again")
 
 
-def encoder_for(settings: Settings, signal: Signal) -> nn.Module:
-    """A new encoder, drawn from torch's generator."""
+def encoder_for(settings: Settings, signal: Signal, weights: Mapping[str, Tensor] | None = None) -> nn.Module:
+    """A new encoder, drawn from torch's generator; a frozen one has these weights, or those of its file."""
     assert settings.backbone is not None
-    return backbones.for_signal(settings.backbone, signal, settings.backbone_options)
+    if not settings.frozen:
+        return backbones.for_signal(settings.backbone, signal, settings.backbone_options)
+    from bridgemil.learning.frozen import frozen_encoder
+
+    which = settings.backbone, signal, settings.encoder_options, settings.code
+    made = frozen_encoder(*which, settings.weights_file if weights is None else weights)
+    if made.front_end.checksum != settings.weights:
+        raise BadData(
+            f"{settings.weights_file or settings.backbone}: the weights of the frozen encoder are not those this model "
+            "or run was planned with; put them back, or run the same command again"
+        )
+    return made
 
 
 def build_encoder(tensors: dict[str, Tensor], settings: Settings, signal: Signal) -> nn.Module:
@@ -149,8 +170,10 @@ def build_encoder(tensors: dict[str, Tensor], settings: Settings, signal: Signal
     return encoder.eval()
 
 
-def build(settings: Settings, signal: Signal, n_classes: int) -> WindowModel | BagModel:
-    """The network of these settings, with weights still to be loaded."""
+def build(
+    settings: Settings, signal: Signal, n_classes: int, frozen: Mapping[str, Tensor] | None = None
+) -> WindowModel | BagModel:
+    """The network of these settings, with weights still to be loaded but those of a frozen encoder."""
     import torch
 
     from bridgemil.learning.networks import assemble
@@ -158,4 +181,4 @@ def build(settings: Settings, signal: Signal, n_classes: int) -> WindowModel | B
     assert settings.stage2 is not None
     assert settings.backbone is not None
     with torch.random.fork_rng([]):
-        return assemble(encoder_for(settings, signal), settings.backbone, n_classes, settings.stage2)
+        return assemble(encoder_for(settings, signal, frozen), settings.backbone, n_classes, settings.stage2)

@@ -24,7 +24,7 @@ from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from bridgemil.baselines.classifiers import Classifier
     from bridgemil.cohort.cohort import Cohort
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridgemil.learning.networks import BagModel, WindowModel
 
 KIND = "model"  # of an artifact that holds nothing else
-METADATA, WEIGHTS = "model.json", "model.safetensors"
+METADATA, WEIGHTS, FROZEN = "model.json", "model.safetensors", "encoder.safetensors"
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,25 @@ class Model(ABC):
         with new_artifact(Path(folder).absolute(), KIND) as partial:
             self.write(partial)
 
-    def write(self, folder: Path) -> None:
-        """Write the model's files into a folder that becomes an artifact."""
+    @property
+    def frozen(self) -> nn.Module | None:
+        """The encoder that was never trained, if there is one."""
+        return None
+
+    def write(self, folder: Path, *, encoder: bool = True) -> None:
+        """Write the model's files into a folder that becomes an artifact, with the weights of a frozen encoder or not.
+
+        A run goes without them: they are the same in all of its folder, and its settings name their file.
+        """
+        from bridgemil.learning.checkpoint import write_tensors
+
+        if encoder and self.frozen is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_tensors(folder / FROZEN, self.frozen.state_dict())
+        self._write(folder)
+
+    def _write(self, folder: Path) -> None:
+        """What was learnt, and the metadata."""
         import torch
 
         from bridgemil.learning.checkpoint import write_tensors
@@ -267,6 +284,11 @@ class NetworkModel(Model):
         for first in range(0, len(rows), BLOCK):
             part = self.adjusted(np.array(rows[first : first + BLOCK], dtype=np.float32))
             yield torch.from_numpy(part if self.scale is None else normalised(part, self.scale))
+
+    @property
+    def frozen(self) -> nn.Module | None:
+        """The encoder of a ``bridgemil.learning.frozen.Frozen``."""
+        return self.network.encoder.front_end.encoder if self.facts.settings.frozen else None  # type: ignore
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, and the scale of the training subjects."""
@@ -385,10 +407,15 @@ class EnsembleModel(Model):
         rows = max(len(part) for part in parts)
         return np.concatenate([np.broadcast_to(part, (rows, part.shape[1])) for part in parts], axis=1)
 
-    def write(self, folder: Path) -> None:
+    @property
+    def frozen(self) -> nn.Module | None:
+        """The frozen encoder, which all members that have one share."""
+        return next((member.frozen for member in self.members.values() if member.frozen is not None), None)
+
+    def _write(self, folder: Path) -> None:
         """Write each member into a folder of its own below."""
         for name, member in self.members.items():
-            member.write(folder / name)
+            member._write(folder / name)
         write_json(folder / METADATA, self.facts.for_json() | {"members": list(self.members)})
 
 

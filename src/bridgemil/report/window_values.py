@@ -109,7 +109,7 @@ def _network(model: NetworkModel, bag: LazyBag) -> WindowValues:
     if model.features is None:
         embeddings = torch.from_numpy(model.embed(bag.read())).to(model.device)
     else:
-        features, names = model.adjusted(bag.features(model.features)), network.encoder.front_end.names
+        features, names = model.adjusted(bag.features(model.features)), getattr(network.encoder.front_end, "names", ())
         embeddings = in_blocks(network.encoder, torch.from_numpy(features), model.device)
 
     def logits(embeddings: Any) -> Any:
@@ -119,7 +119,7 @@ def _network(model: NetworkModel, bag: LazyBag) -> WindowValues:
 
     def weights() -> Weights:
         """Change of each class's logit with the features of all windows."""
-        if features is None:
+        if features is None or not names:
             return []
         x = torch.from_numpy(features).to(model.device).detach().requires_grad_()
         found = logits(network.encoder(x))

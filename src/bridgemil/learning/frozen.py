@@ -1,0 +1,172 @@
+"""Frozen encoders: a network with weights of its own, whose embeddings are computed once per window and stored.
+
+The encoder is a front end as that of ``covariance``: it is given windows in microvolts, its embeddings are kept with
+the features of a cohort, and all folds, seeds and methods share them. It is no submodule of what is trained, so that
+no optimiser, checkpoint or averaging of weights reaches it. What follows is batch norm without affine parameters, as in
+linear probing of frozen features (He et al. 2022, masked autoencoders, section A.1), and then the classifier or
+aggregator of the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from bridgemil import backbones
+from bridgemil.backbones.custom import Features, random_state_kept
+from bridgemil.cohort.signal import Signal
+from bridgemil.errors import BadData, BadUse, NotFound, some
+from bridgemil.learning.checkpoint import checksum, read_tensors
+from bridgemil.user_code import describe_error, short_name
+
+WEIGHTS = "backbone_options.weights"  # the setting that names the file
+NESTED = ("state_dict", "model")  # entries of a checkpoint that hold the weights
+BLOCK = 64  # windows embedded at once: foundation models need much memory for each
+NAMED = 5  # keys in a message
+
+
+class FrozenFrontEnd(nn.Module):
+    """The encoder, N x C x T (microvolts) -> N x d, without gradient and in evaluation mode.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        With its weights.
+    code : str
+        What the encoder is beyond its weights and options: a name, or the fingerprint of user code.
+    options : mapping
+        Its options, ``weights`` not among them.
+    """
+
+    def __init__(self, encoder: nn.Module, code: str, signal: Signal, options: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._held = (encoder.eval().requires_grad_(False),)  # in a tuple: no submodule
+        self.register_buffer("_place", torch.empty(0), persistent=False)
+        self.checksum = checksum(encoder.state_dict())
+        self.key: dict[str, Any] = {
+            "front_end": "frozen", "code": code, "weights": self.checksum, "options": dict(options),
+            "channels": list(signal.channels), "n_times": signal.n_times, "sfreq": signal.sfreq,
+        }  # fmt: skip
+
+    @property
+    def encoder(self) -> nn.Module:
+        """The network."""
+        return self._held[0]
+
+    def check(self, bag: NDArray[np.float32]) -> None:
+        """Every window is accepted."""
+
+    @torch.no_grad()
+    def forward(self, windows: Tensor) -> Tensor:
+        """Embed windows, a block at a time."""
+        encoder = self.encoder.to(windows.device)
+        parts = [encoder(block).float() for block in windows.split(BLOCK)]
+        embeddings = torch.cat(parts)
+        if not embeddings.isfinite().all():
+            raise BadData("the frozen encoder gives embeddings that are not finite; check its weights and its scaling")
+        return embeddings
+
+
+class Frozen(nn.Module):
+    """Windows N x C x T, or stored embeddings of them N x d, to standardised embeddings N x d."""
+
+    def __init__(self, front_end: FrozenFrontEnd, embedding_dim: int) -> None:
+        super().__init__()
+        self.front_end, self.embedding_dim = front_end, embedding_dim
+        self.norm = nn.BatchNorm1d(embedding_dim, affine=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Standardise embeddings."""
+        standardised: Tensor = self.norm(self.front_end(x) if x.ndim == 3 else x)
+        return standardised
+
+
+def frozen_encoder(
+    name: str,
+    signal: Signal,
+    options: Mapping[str, Any],
+    code: str | None,
+    weights: str | Path | Mapping[str, Tensor] | None,
+) -> Frozen:
+    """An encoder that is never trained.
+
+    Parameters
+    ----------
+    name : str
+        Name or address of a backbone.
+    signal : Signal
+        Of the windows.
+    options : mapping
+        Of the backbone, without ``weights``.
+    code : str, optional
+        Fingerprint of user code.
+    weights : str, Path or mapping, optional
+        Their file, or the weights. None for an encoder that gets them where it is made, or has none: it is made twice,
+        and refused if its weights are random.
+    """
+    with random_state_kept():
+        encoder = backbones.for_signal(name, signal, options)
+        if weights is None and checksum(encoder.state_dict()) != checksum(
+            backbones.for_signal(name, signal, options).state_dict()
+        ):
+            raise BadUse(
+                f"--frozen never trains the encoder, and the weights of {short_name(name)} are random: give trained "
+                f"ones, --set {WEIGHTS}=FILE (safetensors, or a torch checkpoint)"
+            )
+    if weights is not None:
+        given = weights if isinstance(weights, Mapping) else read_weights(Path(weights))
+        _load(encoder, given, name, None if isinstance(weights, Mapping) else Path(weights))
+    dim = backbones.embedding_dim(encoder)
+    return Frozen(FrozenFrontEnd(encoder, code or name, signal, options), dim)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The weights in a safetensors file or a torch checkpoint, of the latter also under ``state_dict`` or ``model``.
+
+    A checkpoint is read with ``weights_only``: it cannot execute code.
+    """
+    if not path.is_file():
+        raise NotFound(f"{WEIGHTS}: there is no file {path}")
+    try:
+        if path.suffix == ".safetensors":
+            return read_tensors(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
+        raise BadData(f"{path}: cannot be read as weights ({describe_error(error)})") from None
+    except Exception as error:  # pickle's, among them those of what weights_only refuses
+        raise BadData(
+            f"{path}: holds more than weights, or is no torch checkpoint ({type(error).__name__}); save the weights "
+            "alone: torch.save(model.state_dict(), FILE)"
+        ) from None
+    for key in NESTED:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise BadData(f"{path}: holds no weights by name; save them: torch.save(model.state_dict(), FILE)")
+    return dict(content)
+
+
+def _load(encoder: nn.Module, weights: Mapping[str, Tensor], name: str, path: Path | None) -> None:
+    """Give the encoder these weights; names or shapes of another architecture are refused."""
+    inner = encoder.model if isinstance(encoder, Features) and path is not None else encoder  # a package's model
+    own, given = inner.state_dict(), dict(weights)
+    if inner is not encoder:  # its final layer is replaced
+        given = {key: value for key, value in given.items() if not key.startswith("final_layer.")}
+    missing, unexpected = [key for key in own if key not in given], [key for key in given if key not in own]
+    shapes = [f"{key} ({_size(given[key])} instead of {_size(own[key])})" for key in own
+              if key in given and given[key].shape != own[key].shape]  # fmt: skip
+    found = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
+    if wrong := [f"{what}: {some(keys, NAMED)}" for what, keys in found.items() if keys]:
+        raise BadData(f"{path or 'the stored weights'}: are not those of {short_name(name)} ({'; '.join(wrong)})")
+    inner.load_state_dict(given)
+
+
+def _size(value: Tensor) -> str:
+    return " x ".join(map(str, value.shape)) or "a number"
