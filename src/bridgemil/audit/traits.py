@@ -179,7 +179,7 @@ def _column(found: Traits, column: str, values: Sequence[Any]) -> None:
         return
     technical, title = column.lower() in TECHNICAL, f"column {column!r}"
     if missing.any():
-        found.number(f"{column}_missing", f"whether {column!r} is missing", missing)
+        found.number(f"{column}_missing", f"absence of {column!r}", missing)
     numbers = _numbers(present)
     dates = _dates(present) if numbers is None else None
     if numbers is None and dates is None:
