@@ -15,6 +15,7 @@ from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.cohort.unlabelled import Unlabelled, tag_of
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.clinical import ClinicalOptions
+from bridgemil.evaluation.tuning import tuned
 from bridgemil.methods import Settings
 
 
@@ -173,7 +174,7 @@ class Protocol:
             every = {**methods.flat(changes or {}), **more}
             return methods.for_cohort(cohort, *names, self.budget, every, recipe=self.recipe, further=further)
 
-        return methods.tuned(make, self.tune) if self.tune else make({})
+        return tuned(make, self.tune) if self.tune else make({})
 
     def second(self, cohort: Cohort) -> Cohort | None:
         """The cohort ``pretrain_on``, if it is given; one from which this cohort's Stage 1 cannot learn is refused."""

@@ -7,14 +7,17 @@ the lowest: a difference smaller than that is noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil import methods
 from bridgemil.cohort.folds import FoldPlan
+from bridgemil.errors import BadUse
 from bridgemil.evaluation.sites import harmonised
 from bridgemil.methods import Settings
 
@@ -27,6 +30,47 @@ if TYPE_CHECKING:
     from bridgemil.runs import RunStore
 
 PART = "inner fold"  # such runs are in no table of a report
+
+
+def tuned(make: Callable[[Mapping[str, Any]], Settings], tune: Mapping[str, Sequence[Any]]) -> Settings:
+    """The settings ``make({})`` with their candidates, all combinations of the values of ``tune``, simplest first.
+
+    The values of a setting are ordered from the simplest: its default, if it is among them, then as they are given. A
+    candidate is the simpler, the smaller the sum of these places. The members of an ensemble have candidates each.
+
+    Parameters
+    ----------
+    make : callable
+        From changes (``{"stage2.lr": 1e-3}``) to settings.
+    tune : mapping of str to sequence
+        Values of each setting.
+    """
+    base = make({})
+    grids = [{key: list(own) for key, own in tune.items() if methods.has_setting(m.source, key)} for m in base.each]
+    if unknown := [key for key in tune if not any(key in grid for grid in grids)]:
+        raise BadUse(f"{base.method} has no setting {unknown[0]} that could be tuned")
+    members = [_with_candidates(make, base, place, grid) for place, grid in enumerate(grids)]
+    return base.model_copy(update={"members": tuple(members)}) if base.members else members[0]
+
+
+def _with_candidates(
+    make: Callable[[Mapping[str, Any]], Settings], base: Settings, place: int, grid: Mapping[str, list[Any]]
+) -> Settings:
+    member = base.each[place]
+    if not grid:
+        return member
+    default = {key: [make({key: value}).each[place] == member for value in values] for key, values in grid.items()}
+    found: list[tuple[int, dict[str, Any], Settings]] = []
+    for places in product(*(range(len(values)) for values in grid.values())):
+        changes = {key: values[i] for (key, values), i in zip(grid.items(), places, strict=True)}
+        rank = sum(0 if default[key][i] else i + 1 for key, i in zip(grid, places, strict=True))
+        found.append((rank, changes, make(changes).each[place]))
+    candidates = tuple((changes, settings) for _, changes, settings in sorted(found, key=lambda one: one[0]))
+    if len(candidates) < 2:
+        raise BadUse(f"there is nothing to choose: give {', '.join(grid)} two values or more")
+    if any(settings.selects != member.selects for _, settings in candidates):
+        raise BadUse("stage2.selection decides who trains; it cannot be tuned")
+    return member.model_copy(update={"tune": dict(grid), "candidates": candidates})
 
 
 def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None = None) -> dict[str, Any]:
