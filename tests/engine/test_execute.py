@@ -20,8 +20,8 @@ from bridgemil import backbones, parallel
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine import execute
 from bridgemil.engine.evaluate import evaluate
-from bridgemil.engine.execute import Where
-from bridgemil.engine.forecast import FITTED_BASELINE, START, Display, Forecast
+from bridgemil.engine.execute import Display, Where
+from bridgemil.engine.forecast import FITTED_BASELINE, START, Forecast
 from bridgemil.engine.plan import Plan, grid
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.protocol import Protocol

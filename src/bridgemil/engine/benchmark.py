@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.audit import guard, keep
+from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.execute import Outcome, Where, execute, only_scheduler
 from bridgemil.engine.forecast import Forecast, forecast, say_auditing
@@ -16,7 +16,7 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.methods import BACKBONE, BUDGET, Settings, changed_from_budget, flat
 from bridgemil.parallel import device_of
-from bridgemil.runs import RunStore, open_store
+from bridgemil.runs import RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,10 +82,7 @@ def benchmark(
         Show progress on standard error; ``expected`` is the forecast, if ``expect`` was asked before.
     """
     where = where or Where()
-    open_store(grid_plan.store.root)
     with only_scheduler(grid_plan.store):
-        for cohort in grid_plan.cohorts.values():
-            keep(cohort, grid_plan.store.root)
         grid_plan.note()
         grid_plan.look()
         choosing = where.engine == "local" and where.jobs is None  # by the memory that the runs need

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridgemil import baselines as simple
 from bridgemil import methods
-from bridgemil.audit import guard, keep
+from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.subset import CohortSubset
 from bridgemil.engine.execute import Where, execute, registered
@@ -22,7 +22,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results
 from bridgemil.parallel import Pool, device_of
-from bridgemil.runs import RunStore, open_store
+from bridgemil.runs import RunStore
 
 WORTH = 20.0  # seconds of work from which on workers, which take some seconds to start, are worth it
 LARGE = 1000  # windows of a cohort from which on workers are started before the forecast
@@ -108,8 +108,6 @@ def cross_validate(
         with _workers(work, where) as workers:
             say = say_auditing if progress else None
             found = guard({cohort: [main.split]}, out, protocol.accept_risk, say)[cohort.hash]
-            open_store(store.root)
-            keep(cohort, store.root)
             work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
             work.note()
             where, expected = _settled(work, where, progress, workers)

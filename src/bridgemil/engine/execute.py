@@ -14,7 +14,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.engine.forecast import Display, Forecast
+from bridgemil.engine.forecast import Forecast, duration
 from bridgemil.engine.plan import Job, Plan
 from bridgemil.errors import STORAGE, BadData, BadUse, BridgeMILError
 from bridgemil.evaluation.run import Run
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 ENGINES = ("inline", "local", "ray")
 NEWS = 0.5  # seconds between two messages of a worker about epochs
 MAX_LOSSES = 10  # of one run's workers in one call; after that the run is the suspect
+MAX_ROWS = 16  # of the live table
 SIGHT = 30  # seconds in which a finished run must be seen here
 
 
@@ -108,6 +109,61 @@ def _load() -> None:
     torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
 
 
+class Display:
+    """Progress on standard error: a live table in a terminal, else one line per run; nothing without a forecast."""
+
+    def __init__(self, forecast: Forecast | None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.shown, self.forecast = forecast is not None, forecast or Forecast(0, {}, {}, 0.0)
+        self.console = Console(stderr=True, highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self.in_table = self.shown and self.console.is_terminal
+        self.counts = Counter({"done": self.forecast.runs - len(self.forecast.jobs)})
+        self.progress: dict[str, Progress] = {}  # of the last epoch of each of the running runs
+        self.began: dict[str, float] = {}  # when each of them was first seen
+        self.drawn = 0.0
+
+    def ended(self, job: Job, kind: str, message: str, store: RunStore) -> None:
+        """A run has ended: ``done``, ``failed`` or, to be run again, ``lost``."""
+        if not self.shown:
+            return
+        self.progress.pop(job.identity, None)
+        self.began.pop(job.identity, None)
+        self.counts[kind] += 1
+        if kind != "lost":
+            self.forecast.finished(job, float(store.metadata(job.identity)["seconds"]) if kind == "done" else None)
+        sentences = {"failed": f"failed: {(message.splitlines() or [''])[-1]}", "lost": f"lost ({message}); run again"}
+        line = f"[{self.counts['done']}/{self.forecast.runs}] {job}: {sentences.get(kind, kind)}, {self._left()} left"
+        if not self.in_table or kind == "failed":
+            self.console.print(line, markup=False, soft_wrap=True)
+
+    def draw(self, running: Sequence[Job], waiting: int) -> None:
+        """Draw the table, at most twice a second."""
+        from rich.table import Table
+
+        now = time.monotonic()
+        for job in running:
+            self.began.setdefault(job.identity, now)
+        if not self.in_table or now - self.drawn < NEWS:
+            return
+        self.drawn = now
+        counts = {**dict.fromkeys(("done", "failed"), 0), **self.counts, "running": len(running), "waiting": waiting}
+        title = ", ".join(f"{counts[name]} {name}" for name in ("done", "failed", "running", "waiting"))
+        columns = ("epoch", "loss", "validation") if self.progress else ()  # a Ray worker is silent before its end
+        table = Table("run", *columns, title=f"{title}; about {self._left()} left", expand=True)
+        for job in running[:MAX_ROWS]:
+            at = self.progress.get(job.identity)
+            accuracy = "" if at is None or at.accuracy is None else f"{at.accuracy:.0%}"
+            table.add_row(str(job), *([f"{at.phase} {at.epoch}/{at.epochs}", f"{at.loss:.3f}", accuracy] if at else []))
+        self.live.update(table, refresh=True)
+
+    def _left(self) -> str:
+        now = time.monotonic()
+        return duration(self.forecast.left({identity: now - began for identity, began in self.began.items()}))
+
+
 @dataclass
 class Outcome:
     """What a call of ``execute`` did."""
@@ -139,8 +195,8 @@ def execute(
     """
     if not work.todo:
         return Outcome()
-    begun = time.monotonic()
-    with Display(expected) as display:
+    begun, display = time.monotonic(), Display(expected)
+    with display.live if display.in_table else nullcontext():
         if where.engine == "inline":
             outcome = _inline(work, where, display, required)
         else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +27,8 @@ from bridgemil.parallel import torch_threads
 
 if TYPE_CHECKING:
     import torch
-    from rich.table import Table
     from torch import Tensor
 
-    from bridgemil.learning.loop import Progress
-    from bridgemil.runs import RunStore
 
 LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
 TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
@@ -300,71 +297,3 @@ def duration(seconds: float) -> str:
 def say_auditing(cohort: str) -> None:
     """Say on standard error that the cohort of this name is being audited, which takes seconds."""
     sys.stderr.write(plain(f"auditing {cohort} …\n"))
-
-
-class Display:
-    """Progress on standard error: a live table in a terminal, else one line per run; nothing without a forecast."""
-
-    def __init__(self, forecast: Forecast | None) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self.shown, self.forecast = forecast is not None, forecast or Forecast(0, {}, {}, 0.0)
-        self.console = Console(stderr=True, highlight=False)
-        self.live = Live(console=self.console, auto_refresh=False, transient=True)
-        self.table = self.shown and self.console.is_terminal
-        self.counts = {"done": self.forecast.runs - len(self.forecast.jobs), "failed": 0, "lost": 0}
-        self.progress: dict[str, Progress] = {}  # of the last epoch of each of the running runs
-        self.began: dict[str, float] = {}  # when each of them was first seen
-        self.drawn = 0.0
-
-    def __enter__(self) -> Self:
-        if self.table:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.live.stop()
-
-    def ended(self, job: Job, kind: str, message: str, store: RunStore) -> None:
-        """A run has ended: ``done``, ``failed`` or, to be run again, ``lost``."""
-        if not self.shown:
-            return
-        self.progress.pop(job.identity, None)
-        self.began.pop(job.identity, None)
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        if kind != "lost":
-            seconds = float(store.metadata(job.identity)["seconds"]) if kind == "done" else None
-            self.forecast.finished(job, seconds)
-        sentences = {"failed": f"failed: {(message.splitlines() or [''])[-1]}", "lost": f"lost ({message}); run again"}
-        line = f"[{self.counts['done']}/{self.forecast.runs}] {job}: {sentences.get(kind, kind)}"
-        if not self.table or kind == "failed":
-            self.console.print(f"{line}, {self._left()} left", markup=False, soft_wrap=True)
-
-    def draw(self, running: Sequence[Job], waiting: int) -> None:
-        """Draw the table, at most twice a second."""
-        now = time.monotonic()
-        for job in running:
-            self.began.setdefault(job.identity, now)
-        if self.table and now - self.drawn > 0.5:
-            self.drawn = now
-            self.live.update(self._table(running, waiting), refresh=True)
-
-    def _left(self) -> str:
-        now = time.monotonic()
-        return duration(self.forecast.left({identity: now - began for identity, began in self.began.items()}))
-
-    def _table(self, running: Sequence[Job], waiting: int) -> Table:
-        from rich.table import Table
-
-        counts = (
-            f"{self.counts['done']} done, {self.counts['failed']} failed, {len(running)} running, {waiting} waiting"
-        )
-        columns = ("epoch", "loss", "validation") if self.progress else ()  # a Ray worker is silent before its end
-        table = Table("run", *columns, title=f"{counts}; about {self._left()} left", expand=True)
-        for job in running[:MAX_ROWS]:
-            now = self.progress.get(job.identity)
-            accuracy = "" if now is None or now.accuracy is None else f"{now.accuracy:.0%}"
-            cells = [] if now is None else [f"{now.phase} {now.epoch}/{now.epochs}", f"{now.loss:.3f}", accuracy]
-            table.add_row(str(job), *cells)
-        return table

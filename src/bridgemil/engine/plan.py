@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bridgemil import backbones, methods
+from bridgemil.audit import keep
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.unlabelled import tag_of
@@ -18,7 +19,7 @@ from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results, averaged, gather
 from bridgemil.evaluation.sites import harmonised
 from bridgemil.methods import Settings, changed_from_budget
-from bridgemil.runs import AuditWarning, RunStore, merged, run_identity, stage1_identity
+from bridgemil.runs import AuditWarning, RunStore, merged, open_store, run_identity, stage1_identity
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,12 @@ class Job:
     seed: int
     subjects: Fold
     split: Mapping[str, Any]
-    part: str = ""  # what of the cohort is used, where it is not all
     pretrain_on: str = ""  # the path of the second cohort for Stage 1, if there is one
+
+    @property
+    def part(self) -> str:
+        """What of the cohort is used, where it is not all."""
+        return str(self.split.get("part", ""))
 
     @property
     def inner_fits(self) -> int:
@@ -88,7 +93,7 @@ class Experiment:
     def cv_folds(self, member: Settings | None = None) -> list[Fold]:
         """Who trains, selects and tests in each run of a seed, by an ensemble's member or the method itself.
 
-        This is where it is decided that a method that selects nothing trains on all folds but the test fold.
+        A method that selects nothing trains on all folds but the test fold.
         """
         chosen = member or self.settings
         folds = self.split.cv_folds(chosen.selects)
@@ -103,23 +108,23 @@ class Experiment:
             "" if one is None or one.path is None else str(one.path.resolve())  # a worker may stand elsewhere
             for one in (self.cohort, self.pretrain_on)
         )
-        about, made = self.split.metadata | ({"part": self.part} if self.part else {}), []
+        split, data = self.split.metadata | ({"part": self.part} if self.part else {}), self.cohort.hash
+        jobs = []
         for member in self.settings.each:
-            for subjects in self.cv_folds(member):
-                identity = run_identity(member, self.cohort.hash, subjects, seed)
-                encoder = stage1_identity(member, self.cohort.hash, subjects, seed)
-                second = other if member.stage1 is not None and member.stage1.pretrain_on is not None else ""
-                made.append(
-                    Job(identity, encoder, path, self.cohort.hash, member, seed, subjects, about, self.part, second)
+            second = other if member.stage1 is not None and member.stage1.pretrain_on is not None else ""
+            for fold in self.cv_folds(member):
+                what = member, data, fold, seed
+                jobs.append(
+                    Job(run_identity(*what), stage1_identity(*what), path, data, member, seed, fold, split, second)
                 )
-        return made
+        return jobs
 
     def results(self, store: RunStore) -> Results:
         """From the finished runs."""
         parts = []
         for member in self.settings.each:
             identities = [job.identity for seed in self.seeds for job in self.jobs(seed) if job.settings == member]
-            parts.append(gather(store, identities, member, self.split, len(self.cv_folds(member))))
+            parts.append(gather(store, identities, member, self.split, len(identities) // len(self.seeds)))
         results = parts[0] if len(parts) == 1 else averaged(parts, self.settings)
         return replace(results, warnings=merged(results.warnings, self.warnings))
 
@@ -168,7 +173,10 @@ class Plan:
         return next((one for one in others if one is not None and tag_of(one) == named), None)
 
     def note(self) -> None:
-        """Write down which splits and ensembles the runs belong to."""
+        """Keep what audits found, and write down which splits and ensembles the runs belong to."""
+        open_store(self.store.root)
+        for cohort in self.cohorts.values():
+            keep(cohort, self.store.root)
         for experiment in [one for one in self.experiments if not one.part]:
             self.store.note_split(experiment.cohort.hash, experiment.split, experiment.warnings)
             if experiment.settings.members:
@@ -227,8 +235,7 @@ def _possible(method_names: Sequence[str], backbone: str) -> list[str]:
     senseless = [name for name in method_names if methods.is_senseless(name, backbone)]
     if not senseless or len(method_names) == 1:
         return list(method_names)
-    message = f"{', '.join(senseless)} on {backbone} is left out: a front end's features have no samples to hide"
-    warnings.warn(message, BridgeMILWarning, stacklevel=4)
+    _warn(f"{', '.join(senseless)} on {backbone} is left out: a front end's features have no samples to hide")
     return [name for name in method_names if name not in senseless]
 
 
@@ -237,8 +244,7 @@ def _each_once(cohorts: Iterable[Cohort]) -> list[Cohort]:
     seen: dict[str, Cohort] = {}
     for cohort in cohorts:
         if cohort.hash in seen:
-            message = f"{cohort.path}: holds the same windows as another cohort here; it is run once"
-            warnings.warn(message, BridgeMILWarning, stacklevel=4)
+            _warn(f"{cohort.path}: holds the same windows as another cohort here; it is run once")
         seen.setdefault(cohort.hash, cohort)
     return list(seen.values())
 
@@ -248,16 +254,15 @@ def _fitting(method_names: Sequence[str], changes: Mapping[str, Any]) -> dict[st
     flat = methods.flat(changes)
     fitting = {name: {key: v for key, v in flat.items() if methods.has_setting(name, key)} for name in method_names}
     unused = [key for key in flat if not any(key in kept for kept in fitting.values())]
-    every = [*methods.names(), *methods.ablations()]
     for key in unused:
-        if not any(methods.has_setting(name, key) for name in every):
+        if not any(methods.has_setting(name, key) for name in [*methods.names(), *methods.ablations()]):
             if not key.startswith("baseline."):
                 methods.settings("bridgemil", changes={key: flat[key]})  # refuses it, and lists what there is
             raise BadUse(f"no method has a setting {key}")
     if unused:
-        warnings.warn(
-            f"no method of this grid has a setting {', '.join(unused)}; it changes nothing",
-            BridgeMILWarning,
-            stacklevel=4,
-        )
+        _warn(f"no method of this grid has a setting {', '.join(unused)}; it changes nothing")
     return fitting
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, BridgeMILWarning, stacklevel=5)

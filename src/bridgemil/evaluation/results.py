@@ -13,8 +13,7 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics, views
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
-from bridgemil.evaluation.covariates import associations
-from bridgemil.evaluation.sites import GROUP_SCORES, adjustment, group_scores
+from bridgemil.evaluation.sites import GROUP_SCORES, adjustment, associations, group_scores
 from bridgemil.evaluation.statistics import Comparison, compare, corrected, counted
 from bridgemil.evaluation.tuning import choice
 from bridgemil.learning.settings import AlignmentSettings
