@@ -168,8 +168,7 @@ class RunStore:
     def finder(self, settings: Settings, cohort_hash: str, identities: Iterable[str]) -> Callable[[Fold, int], str]:
         """Gives the run of a fold and a seed, among those of one method on one cohort; "" if it is not there.
 
-        Sites and columns, which decide a run whose features are harmonised, are known from the run only; of several
-        the last is taken.
+        Sites and columns, which decide a run whose features are harmonised, are known from the run only.
         """
         if not settings.harmonises:
             return lambda fold, seed: run_identity(settings, cohort_hash, fold, seed)
@@ -273,8 +272,7 @@ class RunStore:
     def note_split(self, cohort_hash: str, plan: FoldPlan, found: Sequence[AuditWarning] = ()) -> None:
         """Record a split that runs here follow, so that a report can tell which runs belong together.
 
-        The audit warnings ``found`` of this cohort and split stay, and are those of every result on it, also of runs
-        that were finished before the warning was known or the risk accepted.
+        The audit warnings ``found`` of this cohort and split are those of every result on it, earlier ones included.
         """
         name, before = _split_name(cohort_hash, plan.hash), self.warnings(cohort_hash, plan.hash)
         if name in self.names("splits") and merged(before, found) == before:
@@ -329,7 +327,8 @@ def open_store(root: str | Path) -> RunStore:
     store = RunStore(Path(root))
     try:
         for part in PARTS:
-            store.place(part, made=part == "runs")
+            store.place(part)
+        store.place("runs", made=True)
     except OSError as error:
         raise BridgeMILError(f"{root}: cannot be written ({error.strerror}); choose another --out") from None
     return store

@@ -40,10 +40,8 @@ def plan(
 
     Parameters
     ----------
-    cohorts
-        Cohorts on disk, or their folders.
-    methods, backbones
-        Every method is run on every backbone and cohort.
+    cohorts, methods, backbones
+        Every method is run on every backbone and cohort (on disk).
     seeds, budget, out, **options
         As for ``bridgemil.evaluate``.
     vary
@@ -70,16 +68,9 @@ def benchmark(
     progress: bool = True,
     expected: Forecast | None = None,
 ) -> Outcome:
-    """Do what remains of a plan. Interrupted or killed, the same call resumes.
+    """Do what remains of a plan, by default on this machine's idle cores. Interrupted or killed, the same call resumes.
 
-    Parameters
-    ----------
-    grid_plan
-        From ``plan``.
-    where
-        This machine's idle cores by default.
-    progress
-        Show progress on standard error; ``expected`` is the forecast, if ``expect`` was asked before.
+    Progress is shown on standard error; ``expected`` is the forecast, if ``expect`` was asked before.
     """
     where = where or Where()
     with only_scheduler(grid_plan.store):

@@ -87,8 +87,8 @@ class Where:
     def workers(self, *, script: bool = False, warm: bool = False) -> Pool | RayPool:
         """Workers, none of which is started yet.
 
-        Processes import the calling ``script`` (see ``bridgemil.parallel.Pool``), and what a network needs before their
-        first run (``warm``).
+        Processes import the calling ``script`` (see ``bridgemil.parallel.Pool``), and before their first run what a
+        network needs (``warm``).
         """
         if self.engine == "ray":
             from bridgemil.engine.ray import RayPool
@@ -184,14 +184,8 @@ def execute(
 ) -> Outcome:
     """Do what remains of a plan, showing progress where a forecast is given.
 
-    Parameters
-    ----------
-    work, where, expected
-        The plan, on what to run, and the plan's forecast.
-    required
-        Identities of the runs whose errors end the call. Those of other runs are kept, and do not stop the rest.
-    workers
-        Those to use, if they are there already.
+    Errors of the ``required`` runs (identities) end the call; those of others are kept, and do not stop the rest.
+    ``workers`` are those to use, if they are there already.
     """
     if not work.todo:
         return Outcome()
@@ -241,12 +235,7 @@ def schedule(
 ) -> Outcome:
     """Have the jobs that are not done run by workers; the error of a ``required`` one (by identity) ends the call.
 
-    Parameters
-    ----------
-    jobs, store, workers, display, required
-        As of ``execute``.
-    how
-        Folder, device and threads: what ``do`` takes beside a job.
+    Parameters as of ``execute``; ``how`` is what ``do`` takes beside a job: folder, device and threads.
     """
     display, done, outcome = display or Display(None), store.finished(), Outcome()
     waiting, running = [job for job in jobs if job.identity not in done], dict[str, Job]()

@@ -64,31 +64,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Experiment:
-    """All folds and seeds of one method on one split of one cohort; of an ensemble, those of its members.
-
-    Parameters
-    ----------
-    cohort, split, settings, seeds
-        What is run.
-    part
-        Its description, where not all of the split is used: ``last 20 % of the windows``. Such runs are in no table of
-        ``report``, which compares whole splits.
-    drawn
-        The folds of such a part, from those of the split; all of them by default.
-    warnings
-        The audit warnings of the cohort and split.
-    pretrain_on
-        The second cohort for Stage 1, where the settings name one.
-    """
+    """All folds and seeds of one method on one split of one cohort; of an ensemble, those of its members."""
 
     cohort: Cohort
     split: FoldPlan
     settings: Settings
     seeds: tuple[int, ...]
-    part: str = ""
-    drawn: Callable[[list[Fold]], list[Fold]] | None = None
-    warnings: tuple[AuditWarning, ...] = ()
-    pretrain_on: Cohort | None = None
+    part: str = ""  # where not all of the split is used, what; such runs are in no table of ``report``
+    drawn: Callable[[list[Fold]], list[Fold]] | None = None  # the folds of such a part, from those of the split
+    warnings: tuple[AuditWarning, ...] = ()  # of the audit of the cohort and split
+    pretrain_on: Cohort | None = None  # the second cohort for Stage 1, where the settings name one
 
     def cv_folds(self, member: Settings | None = None) -> list[Fold]:
         """Who trains, selects and tests in each run of a seed, by an ensemble's member or the method itself.
@@ -192,15 +177,9 @@ def grid(
 ) -> list[Experiment]:
     """Every method on every backbone and cohort; each mistake is refused here, before any work.
 
-    Parameters
-    ----------
-    cohorts, method_names, backbone_names
-        What is combined, instead of the method and backbone of the protocol.
-    protocol
-        Everything else. Its ``settings`` go to the methods that have them.
-    vary
-        Gives a setting several values, ``{"stage2.retention": [0, 1e-5]}``: every combination of them is run by the
-        methods that have these settings.
+    The protocol says everything else; its ``settings`` go to the methods that have them. ``vary`` gives a setting
+    several values, ``{"stage2.retention": [0, 1e-5]}``: every combination of them is run by the methods that have these
+    settings.
     """
     if not (cohorts and method_names and backbone_names):
         raise BadUse("a grid needs at least one cohort, method, backbone and seed")

@@ -111,17 +111,7 @@ class Protocol:
             raise BadUse(f"{methods.PRETRAIN_ON} names the cohort of --pretrain-on; give that instead")
 
     def fold_plan(self, cohort: Cohort) -> FoldPlan:
-        """The split of a cohort, saved or new.
-
-        Parameters
-        ----------
-        cohort : Cohort
-            Two classes at least.
-
-        Returns
-        -------
-        FoldPlan
-        """
+        """The split of a cohort of two classes at least, saved or new."""
         if len(cohort.classes) < 2:
             what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
             raise BadData(

@@ -167,14 +167,8 @@ def paired_test(gain: Floats, subjects: Ints, folds: Ints, test_to_train: float)
     the t-test's and ``adjusted_interval`` over subjects, and reaches zero where p is .05 or more: it agrees with the
     verdict, and like it includes retraining variance.
 
-    Parameters
-    ----------
-    gain : array (rows)
-        Correctness of the first method minus that of the second, a row for each subject and split.
-    subjects, folds : array (rows)
-        Codes from 0: the subject, and the fold of the split.
-    test_to_train : float
-        Test subjects of a fold over its training subjects.
+    One row per subject and split: ``gain``, the correctness of the first method minus that of the second, and codes of
+    the subject and of the fold of the split, from 0. ``test_to_train`` as of ``compare``.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -247,9 +241,7 @@ def adjusted_interval(gains: Floats) -> tuple[float, float]:
 
 def holm(values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: p-values that may be read as one family."""
-    order = np.argsort(values)
-    adjusted, most = np.empty(len(values)), 0.0
-    for rank, place in enumerate(order):
-        most = max(most, min(1.0, (len(values) - rank) * values[place]))
-        adjusted[place] = most
+    order, n = np.argsort(values), len(values)
+    adjusted = np.empty(n)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate((n - np.arange(n)) * np.asarray(values)[order]))
     return [float(value) for value in adjusted]

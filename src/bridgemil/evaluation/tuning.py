@@ -79,15 +79,6 @@ def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None 
     Every inner fit is a run of its own in the store, so that an interrupted choice resumes. The test subjects of
     ``run`` are neither trained on nor predicted.
 
-    Parameters
-    ----------
-    run : Run
-        Its settings have candidates, and its fold has inner parts.
-    store : RunStore
-        Where the inner runs are kept.
-    device, watch
-        As of ``Run.perform``.
-
     Returns
     -------
     dict

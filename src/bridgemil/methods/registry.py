@@ -97,22 +97,12 @@ ABLATIONS = {
 
 
 def names() -> list[str]:
-    """Names of the methods: networks, then baselines.
-
-    Returns
-    -------
-    list of str
-    """
+    """Names of the methods: networks, then baselines."""
     return [*METHODS, *baselines.names()]
 
 
 def ablations() -> list[str]:
-    """Names of the ablations of bridgemil, which are valid wherever a method is.
-
-    Returns
-    -------
-    list of str
-    """
+    """Names of the ablations of bridgemil, which are valid wherever a method is."""
     return list(ABLATIONS)
 
 
@@ -124,10 +114,7 @@ def order(*, ablations: bool = True) -> list[str]:
 def entry(name: str) -> Entry:
     """The description, colour and marker of a method, baseline or ablation, an ensemble or a user's own method.
 
-    Parameters
-    ----------
-    name : str
-        A method; what follows ``" ("`` is ignored. One without a colour gets a colour that depends on its name.
+    What follows ``" ("`` in the name is ignored. One without a colour gets a colour that depends on its name.
     """
     plain = name.partition(" (")[0]
     known = {**METHODS, **ABLATIONS, **{key: baselines.BASELINES[key] for key in baselines.names()}}

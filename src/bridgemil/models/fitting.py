@@ -158,8 +158,8 @@ def fit_whole(
 ) -> Model:
     """Fit a model, or every member of an ensemble, on all subjects that are given.
 
-    Parameters are those of ``fit``, but ``settings`` may be an ensemble's, and ``cache`` gives each member its own.
-    Members that select no epoch train on the validation subjects too.
+    Parameters are those of ``fit``; ``cache`` gives each member its own. Members that select no epoch train on the
+    validation subjects too.
     """
     shared = FitCache()
     fitted = {}

@@ -35,20 +35,11 @@ class Covariates:
 
     @classmethod
     def fit(cls, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], features: Floats) -> Covariates:
-        """Least squares on one row of columns and of features (n x F) per control subject, shrunk towards no effect.
+        """Least squares on columns and mean features (n x F), one row per control subject, shrunk towards no effect.
 
         Without shrinkage the errors of the F slopes would be a new shortcut: what is subtracted wrongly grows with the
         covariate, in patients and controls, in training and test subjects alike. The slopes of a covariate are shrunk
         by one factor, from their mean squared t value over features (empirical Bayes; Efron and Morris, 1973).
-
-        Parameters
-        ----------
-        rows : sequence of mapping
-            Columns of each subject.
-        columns : sequence of str
-            Names of the covariates.
-        features : ndarray of shape (n, F)
-            Mean features of the same subjects.
         """
         codes = {column: _codes(column, [row.get(column) for row in rows]) for column in columns}
         values = np.stack([_values(row, codes) for row in rows])
@@ -109,7 +100,7 @@ class Harmonisation:
     column : str
         The column that holds the site.
     sites : mapping of str to tuple of ndarray
-        Of each known site, what is subtracted from each feature and what it is divided by. The site ``""`` is that of
+        Of each known site, what is subtracted from each feature and what it is divided by; ``""`` is the site of
         recordings whose site is not known.
     covariates : Covariates, optional
         Their effect is subtracted as well.
@@ -192,10 +183,8 @@ def fit_harmonisation(
         The column that holds the site.
     sites : mapping of str to sequence of str
         Of each site, the subjects that it is known by; none: sites are not adjusted.
-    covariates : sequence of str
-        Names of columns; none: nothing is removed.
-    rows : mapping of str to mapping
-        Columns by subject.
+    covariates, rows : sequence of str, mapping of str to mapping
+        Names of columns, none: nothing is removed; columns by subject.
     means : callable
         Mean features (F,) of a subject.
     train, controls : sequence of str
@@ -219,10 +208,9 @@ def fit_harmonisation(
 def fit_sites(
     means: Callable[[str], Floats], training: Mapping[str, Sequence[str]], others: Mapping[str, Sequence[str]]
 ) -> dict[str, Scale]:
-    """The maps of all sites to the pooled training sites.
+    """The maps of all sites to the pooled training sites, from the mean features (F) of subjects.
 
-    ``means`` gives the mean features (F) of a subject; sites in training, and others, have the subjects by which they
-    are known.
+    ``training`` and ``others`` have of each site, in training or not, the subjects by which it is known.
     """
     rows = {site: np.stack([means(subject) for subject in subjects]) for site, subjects in training.items()}
     pooled = np.concatenate(list(rows.values()))

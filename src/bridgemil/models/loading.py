@@ -30,9 +30,6 @@ from bridgemil.user_code import fingerprint
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from bridgemil.learning.networks import BagModel, WindowModel
-
-
 ADVICE = "save or train it again"
 
 
@@ -61,14 +58,13 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
 def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = None, device: str = "cpu") -> Model:
     """Read a model that is part of an artifact (a run, a bundle, a classifier), in its folder ``below`` (with ``/``).
 
-    ``backbone`` and ``device`` as of ``load``. The weights of a frozen encoder are in the artifact, or in their file.
+    ``backbone`` and ``device`` as of ``load``. A frozen encoder's weights are in the artifact, or in their file.
     """
     from bridgemil.learning.checkpoint import read_tensors
 
     name = f"{below}{FROZEN}"
-    return _read(
-        artifact, below, backbone, device, read_tensors(artifact.path(name)) if name in artifact.files else None
-    )
+    frozen = read_tensors(artifact.path(name)) if name in artifact.files else None
+    return _read(artifact, below, backbone, device, frozen)
 
 
 def _read(
@@ -77,6 +73,7 @@ def _read(
     import torch
 
     from bridgemil.learning.checkpoint import read_tensors, under
+    from bridgemil.learning.networks import assemble
 
     metadata = artifact.json(f"{below}{METADATA}")
     try:
@@ -101,7 +98,11 @@ def _read(
         numbers = {name: value.numpy() for name, value in tensors.items()}
         return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers), harmonisation)
     chosen = _backbone(settings, facts.signal, backbone)
-    network = build(chosen, facts.signal, len(facts.classes), frozen)
+    assert chosen.backbone is not None
+    assert chosen.stage2 is not None
+    with torch.random.fork_rng([]):
+        encoder = encoder_for(chosen, facts.signal, frozen)
+        network = assemble(encoder, chosen.backbone, len(facts.classes), chosen.stage2)
     try:
         network.load_state_dict(under("network", tensors))
     except RuntimeError as error:
@@ -168,17 +169,3 @@ def build_encoder(tensors: dict[str, Tensor], settings: Settings, signal: Signal
     except RuntimeError as error:
         raise BadData(f"the stored encoder does not fit {settings.backbone} ({str(error).splitlines()[0]})") from None
     return encoder.eval()
-
-
-def build(
-    settings: Settings, signal: Signal, n_classes: int, frozen: Mapping[str, Tensor] | None = None
-) -> WindowModel | BagModel:
-    """The network of these settings, with weights still to be loaded but those of a frozen encoder."""
-    import torch
-
-    from bridgemil.learning.networks import assemble
-
-    assert settings.stage2 is not None
-    assert settings.backbone is not None
-    with torch.random.fork_rng([]):
-        return assemble(encoder_for(settings, signal, frozen), settings.backbone, n_classes, settings.stage2)
