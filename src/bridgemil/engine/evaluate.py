@@ -114,22 +114,20 @@ def cross_validate(
             shown = expected if progress else None
             if shown is not None:
                 sys.stderr.write(f"{shown}\n")
-            ours = {job.identity for seed in main.seeds for job in main.jobs(seed)}
+            ours = {job.identity for job in work.jobs if job.settings in settings.each}
             failed = execute(work, where, shown, required=ours, workers=workers).failed
-        for name, experiment in list(compared.items()):
-            errors = [failed[job.identity] for job in experiment.jobs(0) if job.identity in failed]
-            if errors:
-                missing[name] = errors[0]
-                del compared[name]
-        options = protocol.clinical
-        results = replace(main.results(store), missing_baselines=missing, clinical_options=options)
-        others = {name: replace(one.results(store), clinical_options=options) for name, one in compared.items()}
-        if (plain := others.get(_unadjusted(main))) is not None:  # of the subjects that are scored: none is set aside
-            scored = plain.predictions["subject"].isin(set(results.predictions["subject"]))
-            others[_unadjusted(main)] = replace(
-                plain, title=_unadjusted(main), predictions=plain.predictions[scored].reset_index(drop=True)
-            )
-        results = replace(results, baselines=others)
+        results, others = replace(main.results(store), clinical_options=protocol.clinical), dict[str, Results]()
+        for name, one in compared.items():
+            errors = [failed.get(job.identity, "") for job in work.jobs if job.settings in one.settings.each]
+            if any(errors):
+                missing[name] = next(filter(None, errors))
+                continue
+            others[name] = replace(one.results(store), clinical_options=protocol.clinical)
+            if name == _unadjusted(main):  # of the subjects that are scored: none is set aside
+                rows = others[name].predictions
+                rows = rows[rows["subject"].isin(set(results.predictions["subject"]))].reset_index(drop=True)
+                others[name] = replace(others[name], title=name, predictions=rows)
+        results = replace(results, baselines=others, missing_baselines=missing)
         if out is None:
             _ = results.windows  # read now: the folder is about to go
         return results
