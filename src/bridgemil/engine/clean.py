@@ -50,17 +50,15 @@ def leftovers(
     are computed again when needed).
     """
     folders = {part: store.place(part) for part in (*PARTS, ".locks")}
-    entries, locks, records = (
-        sorted(folders[part].glob(pattern))
-        for part, pattern in (("unfinished", "*"), (".locks", "*.lock"), ("failed", "*.json"))
-    )
+    entries, locks = sorted(folders["unfinished"].glob("*")), sorted(folders[".locks"].glob("*.lock"))
+    records = sorted(folders["failed"].glob("*.json")) if failed else []
     refuse_link(*entries, *locks)
     alive = {file.stem for file in locks if not _free(file)} - {"scheduler"}
     if unused and alive:
         raise BridgeMILError(f"{store.root}: another process is working on this folder; wait, or without --unused")
     left = [entry for entry in entries if _identity(entry) not in alive]
     checkpoints = [entry for entry in left if entry.suffix == ".safetensors"]
-    gone = {record.stem for record in records if failed}
+    gone = {record.stem for record in records}
     gone |= {file.stem for file in checkpoints if store.is_done(file.stem) or store.stage1(file.stem).is_dir()}
     chosen = _chosen(store, {"method": methods, "backbone": backbones, "budget": budgets})
     # What was renamed to be removed, by a process that was killed then.
@@ -68,7 +66,7 @@ def leftovers(
     going = {
         "half-written files": [entry for entry in left if entry.suffix == ".folder" or entry.name.endswith(".part")],
         "half-removed folders": half_removed["runs"] + half_removed["stage1"],
-        "failures": records if failed else [],
+        "failures": records,
         "checkpoints": [file for file in checkpoints if unfinished or file.stem in gone],
         "runs": [store.run(identity) for identity in sorted(chosen)],
     }

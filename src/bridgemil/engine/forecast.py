@@ -126,12 +126,7 @@ class _Trial(FitCache):
 
     def __init__(self, rows: NDArray[np.float32]) -> None:
         super().__init__()
-        self.rows, self.kept = rows, Stage1()
-
-    @property
-    def seconds(self) -> float:
-        """Of Stage 1."""
-        return 0.0 if self.kept.encoder is None else float(self.kept.encoder[1]["seconds"])
+        self.rows, self.trained = rows, Stage1()
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """The rows; nothing is computed."""
@@ -140,7 +135,7 @@ class _Trial(FitCache):
     @contextmanager
     def stage1(self) -> Iterator[Stage1]:
         """The encoder to train."""
-        yield self.kept
+        yield self.trained
 
 
 def _visits(settings: Loop, steps: int) -> tuple[Loop, float]:
@@ -181,8 +176,10 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
     share = 1.0 if settings.stage1 is None else min(1.0, cohort.n_windows / settings.stage1.batch_windows)
     once = _once(settings, site_adjust="none", adjust=(), frozen=settings.frozen, stage2=_once(settings.stage2),
                  stage1=settings.stage1 and _once(settings.stage1, share))  # fmt: skip
-    seconds = fit(cohort, cohort.subjects, (), once, device=device, cache=cache).seconds - cache.seconds
-    stage1 = 0.0 if once.stage1 is None else cache.seconds / once.stage1.encoded(cohort.n_windows)[0]
+    seconds, stage1 = fit(cohort, cohort.subjects, (), once, device=device, cache=cache).seconds, 0.0
+    if once.stage1 is not None and cache.trained.encoder is not None:
+        took = float(cache.trained.encoder[1]["seconds"])
+        seconds, stage1 = seconds - took, took / once.stage1.encoded(cohort.n_windows)[0]
     return _Pace(seconds / cohort.n_windows, each, kept / len(x), 4.0 * x[0].numel(), front_end, stage1)
 
 
@@ -261,28 +258,26 @@ class Forecast:
 def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
     """Forecast the runs that remain: each as its finished siblings took, or by training steps measured here."""
     finished = work.store.finished()
-    seen: dict[tuple[str, str, str], Estimate] = {}
     measured: dict[tuple[str, str, str], Estimate] = {}
     with torch_threads(threads):
         for job in work.todo:
             if job.experiment not in measured:
                 used = subset(work.cohorts[job.cohort_hash], job.subjects.kept)
-                other = work.pretrain_on(job)
-                measured[job.experiment] = estimate(used, job.subjects, job.settings, device, other)
+                measured[job.experiment] = estimate(used, job.subjects, job.settings, device, work.pretrain_on(job))
+    memory, begun = max((one.memory for one in measured.values()), default=0.0), set()  # whose features are there
     for job in work.jobs:
-        if job.identity in finished and job.experiment in measured and job.experiment not in seen:
+        if job.identity in finished and job.experiment in measured and job.experiment not in begun:
             took = float(work.store.metadata(job.identity)["seconds"])
-            seen[job.experiment] = replace(measured[job.experiment], stage1=0.0, stage2=took, features=0.0)
-    seconds, begun = dict[str, float](), set(seen)  # the experiments whose features are there
+            measured[job.experiment] = replace(measured[job.experiment], stage1=0.0, stage2=took)
+            begun.add(job.experiment)
+    seconds = dict[str, float]()
     for job in work.todo:
-        one = seen.get(job.experiment) or measured[job.experiment]
+        one, ready = measured[job.experiment], job.experiment in begun
         if job.settings.is_network:
-            seconds[job.identity] = one.seconds + START + (0.0 if job.experiment in begun else one.features)
+            seconds[job.identity] = one.seconds + START + (0.0 if ready else one.features)
         else:
-            fits = 1 + job.inner_fits
-            seconds[job.identity] = fits * FITTED_BASELINE if job.experiment in begun else one.seconds
+            seconds[job.identity] = (1 + job.inner_fits) * FITTED_BASELINE if ready else one.seconds
         begun.add(job.experiment)
-    memory = max((one.memory for one in measured.values()), default=0.0)
     return Forecast(len(work.jobs), {job.identity: job for job in work.todo}, seconds, memory)
 
 

@@ -345,15 +345,16 @@ class EnsembleModel(Model):
 
     def for_subject(self, row: Mapping[str, Any]) -> Self:
         """Every member for this subject."""
-        bound = copy(self)
-        bound.members = {name: member.for_subject(row) for name, member in self.members.items()}
-        return bound
+        return self._of({name: member.for_subject(row) for name, member in self.members.items()})
 
     def moved(self, scale_of: Callable[[Model], Scale]) -> Self:
         """Every member for recordings of another site."""
-        moved = copy(self)
-        moved.members = {name: member.moved(scale_of) for name, member in self.members.items()}
-        return moved
+        return self._of({name: member.moved(scale_of) for name, member in self.members.items()})
+
+    def _of(self, members: dict[str, Model]) -> Self:
+        changed = copy(self)
+        changed.members = members
+        return changed
 
     def predict(self, bag: Bag) -> Prediction:
         """The mean of the members' predictions; the class with the highest probability is predicted."""
