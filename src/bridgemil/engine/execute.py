@@ -25,17 +25,14 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.forecast import Forecast, duration
 from bridgemil.engine.plan import Job, Plan
 from bridgemil.errors import STORAGE, BadData, BadUse, BridgeMILError
-from bridgemil.evaluation.run import Run
 from bridgemil.methods import Settings
 from bridgemil.parallel import Pool, device_of, free_memory, idle_cores, tell, torch_threads
 from bridgemil.runs import RunStore
 from bridgemil.storage.files import Taken, lock, write_json
 
 if TYPE_CHECKING:
-    import torch
-
     from bridgemil.engine.ray import RayPool
-    from bridgemil.learning.loop import Progress, Watch
+    from bridgemil.learning.loop import Progress
 
 ENGINES = ("inline", "local", "ray")
 NEWS = 0.5  # seconds between two messages of a worker about epochs
@@ -214,14 +211,14 @@ def _inline(work: Plan, where: Where, display: Display, required: Collection[str
         display.draw([job], waiting)
         kind, message = "done", ""
         try:
-            cohort, second = work.cohorts[job.cohort_hash], work.pretrain_on(job)
-            perform(job, cohort, second, work.store, device, where.threads, watch)
+            run = job.run(work.cohorts[job.cohort_hash], work.pretrain_on(job))
+            with _limited_to(where.threads):
+                run.perform(work.store, device, watch)
         except BridgeMILError as error:
             if job.identity in required:
                 raise
             kind, message = "failed", str(error)
-        _settle(job, kind, message, work.store, outcome)
-        display.ended(job, kind, message, work.store)
+        _settle(job, kind, message, work.store, outcome, display)
     return outcome
 
 
@@ -261,8 +258,7 @@ def schedule(
                         kind, message = "failed", f"its worker was lost {MAX_LOSSES} times ({message}); out of memory?"
                 if kind in ("failed", "error") and job.identity in required:
                     raise BridgeMILError(message)
-                _settle(job, kind, message, store, outcome)
-                display.ended(job, kind, message, store)
+                _settle(job, kind, message, store, outcome, display)
             display.draw(list(running.values()), len(waiting))
     finally:
         workers.close()
@@ -277,8 +273,8 @@ def _next(waiting: list[Job], running: dict[str, Job], store: RunStore) -> Job |
     return None if place is None else waiting.pop(place)
 
 
-def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome) -> None:
-    """Count and keep how a run ended."""
+def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome, display: Display) -> None:
+    """Count, keep and show how a run ended."""
     record = store.root / "failed" / f"{job.identity}.json"
     if kind == "done":
         for _ in range(SIGHT):  # a network's file system may show a worker's run a little later
@@ -302,6 +298,7 @@ def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome
             f"{store.root}: cannot be written ({message}). What was finished is kept; make room or allow writing, "
             "and run the same command again"
         )
+    display.ended(job, kind, message, store)
 
 
 @contextmanager
@@ -335,7 +332,8 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
         if cohort.hash != job.cohort_hash:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         _refuse_unknown(job.settings)
-        perform(job, cohort, second, store, device_of(device), threads, watch)
+        with _limited_to(threads):
+            job.run(cohort, second).perform(store, device_of(device), watch)
     except BridgeMILError as error:
         return "failed", str(error)
     except Exception as error:  # kept with the run; it must not hide the others
@@ -347,21 +345,13 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
     return "done", ""
 
 
-def perform(
-    job: Job,
-    cohort: Cohort,
-    pretrain_on: Cohort | None,
-    store: RunStore,
-    device: torch.device,
-    threads: int,
-    watch: Watch | None = None,
-) -> None:
-    """Perform a run with this number of threads: bit-identical in this process and in a worker."""
+@contextmanager
+def _limited_to(threads: int) -> Iterator[None]:
+    """Threads of torch, numpy and scikit-learn: a run is bit-identical in this process and in a worker."""
     from threadpoolctl import threadpool_limits
 
-    run = Run(cohort, job.subjects, job.settings, job.seed, job.split, pretrain_on)
-    with torch_threads(threads), threadpool_limits(threads):  # numpy's and scikit-learn's
-        run.perform(store, device, watch)
+    with torch_threads(threads), threadpool_limits(threads):
+        yield
 
 
 def registered(settings: Settings) -> bool:
@@ -374,13 +364,14 @@ def _refuse_unknown(settings: Settings) -> None:
     """What was registered by the process that planned is known there only."""
     from bridgemil import backbones, baselines
 
-    kind, known = ("backbone", backbones.names()) if settings.backbone else ("baseline", baselines.names())
-    name = settings.backbone or settings.method
-    if settings.code is not None and ":" not in name and name not in known:
+    name, kind, known = settings.method, "baseline", baselines.names()
+    instead = "Use evaluate, which runs where it was registered"
+    if settings.backbone is not None:
+        name, kind, known = settings.backbone, "backbone", backbones.names()
         instead = "Put it in a file, and name it by its address: path/to/file.py:NAME"
+    if settings.code is not None and ":" not in name and name not in known:
         raise BadUse(
-            f"{kind} {name!r} was registered in the process that planned this run; a worker does not know it. "
-            f"{instead if settings.backbone else 'Use evaluate, which runs where it was registered'}"
+            f"{kind} {name!r} was registered in the process that planned this run; a worker does not know it. {instead}"
         )
 
 

@@ -17,6 +17,7 @@ from bridgemil.cohort.unlabelled import tag_of
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results, averaged, gather
+from bridgemil.evaluation.run import Run
 from bridgemil.evaluation.sites import harmonised
 from bridgemil.methods import Settings, changed_from_budget
 from bridgemil.runs import AuditWarning, RunStore, merged, open_store, run_identity, stage1_identity
@@ -40,6 +41,10 @@ class Job:
     def part(self) -> str:
         """What of the cohort is used, where it is not all."""
         return str(self.split.get("part", ""))
+
+    def run(self, cohort: Cohort, pretrain_on: Cohort | None) -> Run:
+        """What is done, on the opened cohorts."""
+        return Run(cohort, self.subjects, self.settings, self.seed, self.split, pretrain_on)
 
     @property
     def inner_fits(self) -> int:

@@ -75,12 +75,13 @@ def html(results: Results) -> str:
 def to_dict(results: Results) -> dict[str, Any]:
     """The summary, and the comparison with each baseline; see ``Results.to_dict``."""
     row = results.summary.iloc[0].to_dict()
+    baselines = {}
+    for name, baseline in results.baselines.items():
+        own = {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
+        baselines[name] = own | {"comparison": results.comparisons[name].to_dict()}
     return {
-        "method": row["method"],
-        "backbone": row["backbone"],
-        "recipe": row["recipe"],
-        "accuracy": {"mean": row["accuracy"], "std": row["accuracy_std"]},
-        "fold_mean": {"mean": row["fold_mean"], "std": row["fold_mean_std"]},
+        **{name: row[name] for name in ("method", "backbone", "recipe")},
+        **{name: {"mean": row[name], "std": row[f"{name}_std"]} for name in ("accuracy", "fold_mean")},
         **{name: row[name] for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")},
         "ci95": [row["ci95_low"], row["ci95_high"]],
         "chance": row["chance"],
@@ -92,18 +93,11 @@ def to_dict(results: Results) -> dict[str, Any]:
         "budget": row["budget"],
         "subbag_pairs": None if row["subbag_pairs"] is None else int(row["subbag_pairs"]),
         "settings": results.settings.model_dump(mode="json"),
-        "settings_hash": row["settings_hash"],
-        "seconds": row["seconds"],
-        "warnings": results.warnings,
+        **{name: row[name] for name in ("settings_hash", "seconds")},
+        **{name: getattr(results, name) for name in ("warnings", "adjustment", "tuning")},
         "bands_left_out": dict(results.bands_left_out),
-        "adjustment": results.adjustment,
-        "tuning": results.tuning,
         "groups": results.groups.astype(object).where(results.groups.notna(), None).to_dict("records"),
         "covariates": results.covariates(results.unadjusted).to_dict("records"),
         "missing_baselines": dict(results.missing_baselines),
-        "baselines": {
-            name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
-            | {"comparison": results.comparisons[name].to_dict()}
-            for name, baseline in results.baselines.items()
-        },
+        "baselines": baselines,
     }
