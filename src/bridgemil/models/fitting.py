@@ -15,11 +15,11 @@ from bridgemil import baselines
 from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.unlabelled import ExtendedCohort, Unlabelled
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.features import Features, FitCache, features_of, prepare_features
 from bridgemil.models.harmonisation import Harmonisation, fit_harmonisation, mapped
-from bridgemil.models.loading import encoder_for, refuse_changed_code
+from bridgemil.models.loading import encoder_for, load_weights, refuse_changed_code
 from bridgemil.models.model import (
     BaselineModel,
     EnsembleModel,
@@ -250,11 +250,5 @@ def _stage1(
             trained = train(learner, streams, keep=kept.checkpoint, watch=task.watch)
             kept.encoder = encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
     tensors, note = kept.encoder
-    try:
-        encoder.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise BadData(
-            f"the stored Stage 1 encoder does not fit the backbone {backbone} ({str(error).splitlines()[0]}); "
-            "remove it (bridgemil clean) and run again"
-        ) from None
+    load_weights(encoder, tensors, f"the stored Stage 1 encoder does not fit the backbone {backbone}")
     return list(note["curve"]), float(note["seconds"])
