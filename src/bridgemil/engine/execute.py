@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,12 +80,8 @@ class Where:
         idle, free = idle_cores() // self.threads, free_memory()
         return max(1, min(idle, int(free / memory)) if memory and free is not None else idle)
 
-    def workers(self, *, script: bool = False, warm: bool = False) -> Pool | RayPool:
-        """Workers, none of which is started yet.
-
-        Processes import the calling ``script`` (see ``bridgemil.parallel.Pool``), and before their first run what a
-        network needs (``warm``).
-        """
+    def workers(self, *, script: bool = False) -> Pool | RayPool:
+        """Workers, none of which is started yet; processes import the calling ``script``, see ``Pool``."""
         if self.engine == "ray":
             from bridgemil.engine.ray import RayPool
 
@@ -94,16 +89,7 @@ class Where:
         device_of(self.device)  # a device that is not there is better noticed now
         threads, gpus = {"OMP_NUM_THREADS": str(self.threads)}, self.gpus
         cards = [{"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {} for i in range(self.at_once())]
-        return Pool(len(cards), [threads | card for card in cards], _load if warm else None, script=script)
-
-
-def _load() -> None:
-    """In a worker: import what the first run would, optimisers (which torch completes when one is made) included."""
-    import torch
-
-    for name in ("pandas", "pyarrow.parquet", "sklearn.linear_model", "bridgemil.learning.objectives"):
-        import_module(name)
-    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
+        return Pool(len(cards), [threads | card for card in cards], script=script)
 
 
 class Display:
@@ -177,12 +163,10 @@ def execute(
     expected: Forecast | None = None,
     *,
     required: Collection[str] = (),
-    workers: Pool | RayPool | None = None,
 ) -> Outcome:
     """Do what remains of a plan, showing progress where a forecast is given.
 
     Errors of the ``required`` runs (identities) end the call; those of others are kept, and do not stop the rest.
-    ``workers`` are those to use, if they are there already.
     """
     if not work.todo:
         return Outcome()
@@ -191,7 +175,7 @@ def execute(
         if where.engine == "inline":
             outcome = _inline(work, where, display, required)
         else:
-            workers = workers or where.workers(script=any(registered(job.settings) for job in work.todo))
+            workers = where.workers(script=any(registered(job.settings) for job in work.todo))
             display.forecast.at_once = workers.size
             how = (str(work.store.root.resolve()), where.device, where.threads)
             outcome = schedule(work.todo, work.store, workers, display, required, how)

@@ -39,7 +39,7 @@ SUBJECTS = 8  # who are trained on for an epoch, and
 TRYING = 0.1  # seconds that one forward pass of all their windows may take
 FITTED_BASELINE = 0.05  # seconds a fold of a baseline takes when the features are there
 MAX_ROWS = 16  # of the live table
-START = 0.5  # seconds a run takes beside its training, in a worker that is warm
+START = 0.5  # seconds a run takes beside its training
 
 
 @dataclass(frozen=True)
