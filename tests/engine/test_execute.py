@@ -87,7 +87,8 @@ def settled(
     patch.setattr(engine, "forecast", lambda *_: forecast_of(work, seconds, memory))
     patch.setattr(execute, "idle_cores", lambda: 3)
     patch.setattr(execute, "free_memory", lambda: 8e9)
-    return engine._settled(work, where or Where(device="cpu"), progress=False)[0]
+    where = where or Where(device="cpu")
+    return engine._settled(work, where, engine._alone(work, where), progress=False)[0]
 
 
 def test_workers_are_started_where_they_are_worth_it(

@@ -24,6 +24,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.forecast import Forecast, duration
 from bridgemil.engine.plan import Job, Plan
 from bridgemil.errors import STORAGE, BadData, BadUse, BridgeMILError
+from bridgemil.evaluation.run import Run
 from bridgemil.methods import Settings
 from bridgemil.parallel import Pool, device_of, free_memory, idle_cores, tell, torch_threads
 from bridgemil.runs import RunStore
@@ -195,9 +196,8 @@ def _inline(work: Plan, where: Where, display: Display, required: Collection[str
         display.draw([job], waiting)
         kind, message = "done", ""
         try:
-            run = job.run(work.cohorts[job.cohort_hash], work.pretrain_on(job))
             with _limited_to(where.threads):
-                run.perform(work.store, device, watch)
+                work.run(job).perform(work.store, device, watch)
         except BridgeMILError as error:
             if job.identity in required:
                 raise
@@ -242,6 +242,8 @@ def schedule(
                         kind, message = "failed", f"its worker was lost {MAX_LOSSES} times ({message}); out of memory?"
                 if kind in ("failed", "error") and job.identity in required:
                     raise BridgeMILError(message)
+                if kind == "done":
+                    _await(job, store)
                 _settle(job, kind, message, store, outcome, display)
             display.draw(list(running.values()), len(waiting))
     finally:
@@ -257,19 +259,21 @@ def _next(waiting: list[Job], running: dict[str, Job], store: RunStore) -> Job |
     return None if place is None else waiting.pop(place)
 
 
+def _await(job: Job, store: RunStore) -> None:
+    """Until the run of a worker is there: a network's file system may show it a little later."""
+    for _ in range(SIGHT):
+        if store.is_done(job.identity):
+            return
+        time.sleep(1)
+    raise BridgeMILError(
+        f"{store.root}: a worker finished {job} but it is not here; --out must be on a path that all nodes share"
+    )
+
+
 def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome, display: Display) -> None:
     """Count, keep and show how a run ended."""
     record = store.root / "failed" / f"{job.identity}.json"
     if kind == "done":
-        for _ in range(SIGHT):  # a network's file system may show a worker's run a little later
-            if store.is_done(job.identity):
-                break
-            time.sleep(1)
-        else:
-            raise BridgeMILError(
-                f"{store.root}: a worker finished {job} but it is not here; --out must be on a path that all nodes "
-                "share"
-            )
         outcome.done += 1
         record.unlink(missing_ok=True)
     elif kind in ("failed", "error"):
@@ -317,7 +321,7 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         _refuse_unknown(job.settings)
         with _limited_to(threads):
-            job.run(cohort, second).perform(store, device_of(device), watch)
+            Run(cohort, *job.task, second).perform(store, device_of(device), watch)
     except BridgeMILError as error:
         return "failed", str(error)
     except Exception as error:  # kept with the run; it must not hide the others

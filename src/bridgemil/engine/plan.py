@@ -42,9 +42,10 @@ class Job:
         """What of the cohort is used, where it is not all."""
         return str(self.split.get("part", ""))
 
-    def run(self, cohort: Cohort, pretrain_on: Cohort | None) -> Run:
-        """What is done, on the opened cohorts."""
-        return Run(cohort, self.subjects, self.settings, self.seed, self.split, pretrain_on)
+    @property
+    def task(self) -> tuple[Fold, Settings, int, Mapping[str, Any]]:
+        """What a ``Run`` takes beside the opened cohorts."""
+        return self.subjects, self.settings, self.seed, self.split
 
     @property
     def inner_fits(self) -> int:
@@ -161,6 +162,10 @@ class Plan:
         named = None if job.settings.stage1 is None else job.settings.stage1.pretrain_on
         others = (experiment.pretrain_on for experiment in self.experiments)
         return next((one for one in others if one is not None and tag_of(one) == named), None)
+
+    def run(self, job: Job) -> Run:
+        """A job on the cohorts of this process."""
+        return Run(self.cohorts[job.cohort_hash], *job.task, self.pretrain_on(job))
 
     def note(self) -> None:
         """Keep what audits found, and write down which splits and ensembles the runs belong to."""

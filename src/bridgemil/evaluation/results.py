@@ -405,8 +405,8 @@ def gather(
     for place, identity in enumerate(identities):
         about = store.metadata(identity)
         mark = {"seed": about["seed"], "fold": numbers[place % len(numbers)]}
-        predictions.append(store.predictions(identity).assign(**mark))
-        curves.append(_marked(store.curves(identity), mark))
+        predictions.append(store.table(identity, "predictions.parquet").assign(**mark))
+        curves.append(_marked(store.table(identity, "curves.parquet"), mark))
         tuning += [mark | choice(about["tuning"])] if "tuning" in about else []
         marks.append(mark)
         seconds += float(about["seconds"])

@@ -177,18 +177,9 @@ def fit_harmonisation(
 ) -> Harmonisation:
     """Estimate the maps of sites, then the effect of covariates on what they leave.
 
-    Parameters
-    ----------
-    column : str
-        The column that holds the site.
-    sites : mapping of str to sequence of str
-        Of each site, the subjects that it is known by; none: sites are not adjusted.
-    covariates, rows : sequence of str, mapping of str to mapping
-        Names of columns, none: nothing is removed; columns by subject.
-    means : callable
-        Mean features (F,) of a subject.
-    train, controls : sequence of str
-        The training subjects, and those of them that are controls.
+    ``sites`` has of each site the subjects that it is known by (none: sites are not adjusted); ``covariates`` are
+    columns of ``rows`` (none: nothing is removed). ``means`` gives the mean features (F) of a subject, ``controls`` are
+    the controls among the training subjects.
     """
     here = {str(rows[subject][column]) for subject in train} if sites else set()
     known = {site: own for site, own in sites.items() if site in here}
@@ -201,8 +192,7 @@ def fit_harmonisation(
             f"{len(controls)} training controls are too few to estimate the effect of {', '.join(covariates)}"
         )
     features = np.stack([mapped(means(subject), found.scale(rows[subject])) for subject in controls])
-    own_rows = [rows[subject] for subject in controls]
-    return Harmonisation(column, scales, Covariates.fit(own_rows, covariates, features))
+    return Harmonisation(column, scales, Covariates.fit([rows[subject] for subject in controls], covariates, features))
 
 
 def fit_sites(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bridgemil import baselines
 from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.models.features import Bag, Features, FitCache, LazyBag
 from bridgemil.models.harmonisation import Harmonisation, Scale, mapped
@@ -336,8 +336,6 @@ class EnsembleModel(Model):
 
     def __init__(self, facts: ModelFacts, members: Mapping[str, Model]) -> None:
         super().__init__(facts)
-        if not members:
-            raise BadUse("an ensemble needs at least one member")
         for name, member in members.items():
             if member.facts.signal != facts.signal or member.facts.classes != facts.classes:
                 raise BadData(f"{name}: its signal or classes are not those of the ensemble")
