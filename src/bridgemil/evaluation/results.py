@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
-    from matplotlib.axes import Axes
 
 TOGETHER = -1  # stands for the seed where several are averaged
 GROUPED = (
@@ -233,38 +232,10 @@ class Results:
         reasons = "; ".join(f"{', '.join(names)} ({why})" for why, names in bands.items())
         return f"Bands that are not held are no features of {self.name}: {reasons}." if reasons else ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The summary, and the comparison with each baseline, as JSON holds them."""
-        return views.to_dict(self)
-
-    def plot(self, kind: str = "forest", ax: Axes | None = None) -> Axes:
-        """Draw the results.
-
-        Parameters
-        ----------
-        kind : {"forest", "subjects", "roc", "calibration", "confusion"}
-            Accuracy of the method and its baselines with intervals; probabilities of all held-out subjects; ROC curve
-            (two classes); calibration of the predicted class; confusion matrix.
-        ax : matplotlib.axes.Axes, optional
-            New ones by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
-        return views.plot(self, kind, ax)
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row for the method, each baseline and each member of an ensemble: ``role``, then as ``summary``.
-
-        Returns
-        -------
-        DataFrame
-        """
-        return views.frame(self)
-
-    def _repr_html_(self) -> str:
-        return views.html(self)
+    to_dict = views.to_dict
+    to_frame = views.to_frame
+    plot = views.plot
+    _repr_html_ = views.to_html
 
     def __repr__(self) -> str:
         row = self.summary.iloc[0]

@@ -123,7 +123,7 @@ class Run:
         if fitted.curve:
             pd.DataFrame(fitted.curve).to_parquet(folder / "curves.parquet")
         source, prepared = cohort.metadata["source"], cohort.metadata.get("settings", {})
-        content = {
+        content: dict[str, Any] = {
             "settings": self.settings.model_dump(mode="json"),
             "settings_hash": self.settings.hash,
             "cohort": {
@@ -148,7 +148,7 @@ class Run:
             "threads": fitted.threads,
             "results_version": RESULTS_VERSION,
         } | dict(fitted.model.facts.versions)
-        more = {
+        more: dict[str, Any] = {
             "bands_left_out": dict(fitted.model.left_out) or None,
             "tuning": tuning,
             "pretrain_on": None if self.unlabelled is None else self.unlabelled.for_json(),
