@@ -89,17 +89,17 @@ def estimate(
         per_epoch, most = settings.stage1.encoded(learned)
         steps = -(-learned // settings.stage1.batch_windows)
         stage1 = _visits(settings.stage1, steps)[1] * per_epoch * pace.stage1
-    sizes = [cohort.records[s].n_windows for s in subjects.train]
+    sizes, frozen = [cohort.records[s].n_windows for s in subjects.train], 0
     if isinstance(chosen, BagSettings):
         sizes = [min(size, chosen.bag_windows or size) for size in sizes]
-        lasting, visits = _visits(chosen, -(-len(subjects.train) // chosen.batch_subjects))
-        epochs, frozen = lasting.epochs, lasting.freeze_epochs if settings.stage1 is not None else 0
-        frozen = epochs if lasting.frozen else frozen
+        steps = -(-len(subjects.train) // chosen.batch_subjects)
         most = max(most, sum(sorted(sizes, reverse=True)[: chosen.batch_subjects]))
     else:
-        vote, visits = _visits(chosen, -(-n["train"] // chosen.batch_windows))
-        epochs, frozen = vote.epochs, 0
-        most = max(most, chosen.batch_windows)
+        steps, most = -(-n["train"] // chosen.batch_windows), max(most, chosen.batch_windows)
+    lasting, visits = _visits(chosen, steps)
+    epochs = lasting.epochs
+    if isinstance(lasting, BagSettings):
+        frozen = epochs if lasting.frozen else lasting.freeze_epochs if settings.stage1 is not None else 0
     share = visits / epochs  # of the windows, in an epoch
     stage2 = (epochs - frozen) * (share * sum(sizes) * pace.step + n["validation"] * pace.forward)
     stage2 += (n["train"] if frozen else 0) * pace.forward

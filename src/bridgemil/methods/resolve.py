@@ -324,8 +324,8 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
     ``burn_in`` is the cohort's; without it one cannot tell whether the user set another.
     """
     if chosen.members:
-        own = {member.method: changed_from_budget(member, burn_in) for member in chosen.members}
-        return {f"{name}: {key}": value for name, values in own.items() for key, value in values.items()}
+        members = {member.method: changed_from_budget(member, burn_in) for member in chosen.members}
+        return {f"{name}: {key}": value for name, own in members.items() for key, value in own.items()}
     adjusted = {key: value for key, value in chosen.shared.items() if key != "control"}
     adjusted |= {"adjust": ",".join(chosen.adjust)} if chosen.adjust else {}
     adjusted |= {f"tune.{key}": values for key, values in chosen.tune.items()}
@@ -338,14 +338,12 @@ def changed_from_budget(chosen: Settings, burn_in: int | None = None) -> dict[st
     own = flat({"backbone_options": chosen.encoder_options} | chosen.model_dump(mode="json"))
     parts = ("backbone_options.", "stage1.", "stage2.")
     changed = {key: value for key, value in own.items() if key.startswith(parts) and plain.get(key) != value}
-    if burn_in is None:
-        changed.pop("stage2.burn_in", None)
+    usual_too = {"stage2.burn_in"} if burn_in is None else set()
     for stage in ("stage1", "stage2"):
         if changed.get(f"{stage}.max_steps") == _ceilings(chosen).get(stage):
-            changed.pop(f"{stage}.max_steps", None)  # as the budget has it
+            usual_too.add(f"{stage}.max_steps")  # as the budget has it
         if f"{stage}.epochs" in changed:  # these follow from the epochs
-            for name in ("warmup_epochs", "freeze_epochs", "min_steps"):
-                changed.pop(f"{stage}.{name}", None)
+            usual_too |= {f"{stage}.{name}" for name in ("warmup_epochs", "freeze_epochs", "min_steps")}
     if budgets()[chosen.budget]["reduced"] and "stage2.epochs" in changed:
-        changed.pop("stage2.burn_in", None)
-    return adjusted | changed
+        usual_too.add("stage2.burn_in")
+    return adjusted | {key: value for key, value in changed.items() if key not in usual_too}
