@@ -62,11 +62,7 @@ def plan(
 
 
 def benchmark(
-    grid_plan: Plan,
-    where: Where | None = None,
-    *,
-    progress: bool = True,
-    expected: Forecast | None = None,
+    grid_plan: Plan, where: Where | None = None, *, progress: bool = True, expected: Forecast | None = None
 ) -> Outcome:
     """Do what remains of a plan, by default on this machine's idle cores. Interrupted or killed, the same call resumes.
 
@@ -102,12 +98,12 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
     wanted = store.finished()
     if jobs is not None:
         wanted &= {job.identity for job in jobs}
-    rows, chosen = [], []
+    rows, every, changed = [], [], set[str]()
     for identity in sorted(wanted):
         metadata = store.metadata(identity)
         settings, split = metadata["settings"], metadata["split"] or {}
-        usual = Settings.model_validate(settings)
-        chosen.append((changed_from_budget(usual, metadata["cohort"]["burn_in"]), flat(settings)))
+        changed |= set(changed_from_budget(Settings.model_validate(settings), metadata["cohort"]["burn_in"]))
+        every.append(flat(settings))
         rows.append(
             {
                 "identity": identity,
@@ -120,7 +116,6 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
                 **{key: metadata[key] for key in COLUMNS},
             }
         )
-    changed = sorted({key for usual, _ in chosen for key in usual})
-    for row, (_, values) in zip(rows, chosen, strict=True):
-        row |= {key: values.get(key) for key in changed}
+    for row, values in zip(rows, every, strict=True):
+        row |= {key: values.get(key) for key in sorted(changed)}
     return pd.DataFrame(rows)

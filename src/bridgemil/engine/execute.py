@@ -158,13 +158,7 @@ class Outcome:
     seconds: float = 0.0
 
 
-def execute(
-    work: Plan,
-    where: Where,
-    expected: Forecast | None = None,
-    *,
-    required: Collection[str] = (),
-) -> Outcome:
+def execute(work: Plan, where: Where, expected: Forecast | None = None, *, required: Collection[str] = ()) -> Outcome:
     """Do what remains of a plan, showing progress where a forecast is given.
 
     Errors of the ``required`` runs (identities) end the call; those of others are kept, and do not stop the rest.

@@ -30,14 +30,9 @@ THRESHOLDS = np.arange(1, 100) / 100  # of the decision curve
 class OperatingPoint:
     """How the threshold is chosen.
 
-    Parameters
-    ----------
-    rule
-        ``argmax``: no threshold, the class that the method predicts (of two classes, from .5 on). ``youden``: the
-        largest sensitivity + specificity - 1 (Youden, 1950). ``sensitivity``, ``specificity``: the stated value is
-        reached at the least cost to the other one.
-    target : float, optional
-        Of ``sensitivity`` and ``specificity``, above 0 and below 1.
+    ``argmax``: no threshold, the class that the method predicts (of two classes, from .5 on). ``youden``: the largest
+    sensitivity + specificity - 1 (Youden, 1950). ``sensitivity``, ``specificity``: the stated value (``target``, above
+    0 and below 1) is reached at the least cost to the other one.
     """
 
     rule: str = "argmax"

@@ -385,8 +385,7 @@ def gather(
         rows |= about.get("rows") or {}
 
     def windows() -> pd.DataFrame:
-        pairs = zip(identities, marks, strict=True)
-        return _concat([_marked(store.windows(identity), mark) for identity, mark in pairs])
+        return _concat([_marked(store.windows(name), mark) for name, mark in zip(identities, marks, strict=True)])
 
     return Results(
         settings, classes, pd.concat(predictions, ignore_index=True), _concat(curves), list(identities), seconds,

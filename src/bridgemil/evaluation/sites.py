@@ -158,22 +158,10 @@ def associations(
 ) -> list[dict[str, Any]]:
     """How far the covariates tell patients from controls, and how far held-out scores follow them within classes.
 
-    Parameters
-    ----------
-    predictions : DataFrame
-        seed, fold, subject, label, p_<class>…; the score is 1 - p_<control>, mean over seeds.
-    rows : mapping
-        Columns by subject.
-    columns, control : sequence of str, str
-        The covariates and the control class.
-    within_folds : bool
-        Compare subjects of one fold only, where folds are sites.
-
-    Returns
-    -------
-    list of dict
-        ``covariate``; ``diagnosis``, the AUROC of the covariate alone, in the better direction; ``score``,
-        ``score_low`` and ``score_high``, the concordance of the held-out scores with it.
+    The score is 1 - p_<control>, mean over seeds; ``rows`` are columns by subject. Where folds are sites, only subjects
+    of one fold are compared (``within_folds``). Of each ``covariate``: ``diagnosis``, the AUROC of the covariate alone
+    in the better direction, and ``score``, ``score_low`` and ``score_high``, the concordance of the held-out scores
+    with it.
     """
     if not columns:
         return []

@@ -121,17 +121,10 @@ def counted(number: int, thing: str) -> str:
 
 
 def compare(one: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str], test_to_train: float) -> Comparison:
-    """Compare two methods' held-out predictions of the same subjects.
+    """Compare two methods' held-out predictions (``seed, fold, subject, label, predicted``) of the same subjects.
 
-    Parameters
-    ----------
-    one, other : DataFrame
-        ``seed, fold, subject, label, predicted``, and ``split`` where there are several; the same seeds and subjects of
-        each split in both. Folds are those of ``one``.
-    names : tuple of str
-        What the two are called.
-    test_to_train : float
-        Test subjects of a fold over its training subjects.
+    Where there are several splits, ``split`` names them; both have the same seeds and subjects of each. Folds are those
+    of ``one``. ``test_to_train`` is the number of test subjects of a fold over that of its training subjects.
     """
     keys = ["split", "seed", "subject"]
     mine, theirs = (

@@ -35,15 +35,9 @@ PART = "inner fold"  # such runs are in no table of a report
 def tuned(make: Callable[[Mapping[str, Any]], Settings], tune: Mapping[str, Sequence[Any]]) -> Settings:
     """The settings ``make({})`` with their candidates, all combinations of the values of ``tune``, simplest first.
 
-    The values of a setting are ordered from the simplest: its default, if it is among them, then as they are given. A
-    candidate is the simpler, the smaller the sum of these places. The members of an ensemble have candidates each.
-
-    Parameters
-    ----------
-    make : callable
-        From changes (``{"stage2.lr": 1e-3}``) to settings.
-    tune : mapping of str to sequence
-        Values of each setting.
+    ``make`` gives settings from changes (``{"stage2.lr": 1e-3}``). The values of a setting are ordered from the
+    simplest: its default, if it is among them, then as they are given. A candidate is the simpler, the smaller the sum
+    of these places. The members of an ensemble have candidates each.
     """
     base = make({})
     grids = [{key: list(own) for key, own in tune.items() if methods.has_setting(m.source, key)} for m in base.each]

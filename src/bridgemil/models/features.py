@@ -96,14 +96,9 @@ Bag = NDArray[np.float32] | LazyBag
 class Features:
     """Features that depend on one subject's windows alone, so that they can be stored and shared by models.
 
-    Parameters
-    ----------
-    key : str
-        Equal where the features of given windows are equal.
-    compute : callable
-        From windows n x C x T (microvolts) to features, n x F ``per_window`` or F per subject.
-    left_out : mapping of str to str
-        Frequency bands that the recordings or their filters do not hold, with the reason.
+    ``key`` is equal where the features of given windows are equal. ``compute`` takes windows n x C x T (microvolts) and
+    gives n x F where features are ``per_window``, else F. ``left_out`` names frequency bands that the recordings or
+    their filters do not hold, with the reason.
     """
 
     key: str

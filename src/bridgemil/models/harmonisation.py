@@ -93,17 +93,10 @@ def _values(row: Mapping[str, Any], codes: Mapping[str, Mapping[str, float]]) ->
 
 @dataclass(frozen=True)
 class Harmonisation:
-    """Maps a subject's features to those of the training sites.
+    """Maps a subject's features to those of the training sites, which ``column`` holds.
 
-    Parameters
-    ----------
-    column : str
-        The column that holds the site.
-    sites : mapping of str to tuple of ndarray
-        Of each known site, what is subtracted from each feature and what it is divided by; ``""`` is the site of
-        recordings whose site is not known.
-    covariates : Covariates, optional
-        Their effect is subtracted as well.
+    ``sites`` has of each known site what is subtracted from each feature and what it is divided by; ``""`` is the site
+    of recordings whose site is not known. The effect of ``covariates`` is subtracted as well.
     """
 
     column: str = "site"
