@@ -240,13 +240,11 @@ def _each_once(cohorts: Iterable[Cohort]) -> list[Cohort]:
 
 def _fitting(method_names: Sequence[str], changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Per method the changes that concern it: ``stage1.epochs`` is for those that have a Stage 1, and so on."""
-    flat = methods.flat(changes)
-    fitting = {name: {key: v for key, v in flat.items() if methods.has_setting(name, key)} for name in method_names}
-    unused = [key for key in flat if not any(key in kept for kept in fitting.values())]
+    fitting, unused = methods.shares(method_names, changes)
     for key in unused:
         if not any(methods.has_setting(name, key) for name in [*methods.names(), *methods.ablations()]):
             if not key.startswith("baseline."):
-                methods.settings("bridgemil", changes={key: flat[key]})  # refuses it, and lists what there is
+                methods.settings("bridgemil", changes={key: changes[key]})  # refuses it, and lists what there is
             raise BadUse(f"no method has a setting {key}")
     if unused:
         _warn(f"no method of this grid has a setting {', '.join(unused)}; it changes nothing")

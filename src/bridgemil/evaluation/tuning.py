@@ -40,10 +40,10 @@ def tuned(make: Callable[[Mapping[str, Any]], Settings], tune: Mapping[str, Sequ
     of these places. The members of an ensemble have candidates each.
     """
     base = make({})
-    grids = [{key: list(own) for key, own in tune.items() if methods.has_setting(m.source, key)} for m in base.each]
-    if unknown := [key for key in tune if not any(key in grid for grid in grids)]:
+    grids, unknown = methods.shares([member.source for member in base.each], {k: list(own) for k, own in tune.items()})
+    if unknown:
         raise BadUse(f"{base.method} has no setting {unknown[0]} that could be tuned")
-    members = [_with_candidates(make, base, place, grid) for place, grid in enumerate(grids)]
+    members = [_with_candidates(make, base, place, grid) for place, grid in enumerate(grids.values())]
     return base.model_copy(update={"members": tuple(members)}) if base.members else members[0]
 
 

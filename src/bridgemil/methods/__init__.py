@@ -29,6 +29,7 @@ from bridgemil.methods.registry import (
     recipe_for,
     recipes,
     refuse_pretraining,
+    shares,
 )
 from bridgemil.methods.resolve import changed_from_budget, flat, for_cohort, settings
 from bridgemil.methods.run_settings import Settings
@@ -38,5 +39,5 @@ __all__ = [
     "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "PRETRAIN_ON", "REFERENCE",
     "Method", "Settings", "ablations", "budgets", "changed_from_budget", "check", "colour", "entry", "fixed", "flat",
     "for_cohort", "has_setting", "is_senseless", "names", "order", "recipe_for", "recipes",
-    "refuse_pretraining", "settings", "short_name",
+    "refuse_pretraining", "settings", "shares", "short_name",
 ]  # fmt: skip

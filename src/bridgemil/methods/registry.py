@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -180,6 +180,12 @@ def has_setting(method: str, key: str) -> bool:
     if part == "stage2":
         return name in STAGE2[chosen.stage2["kind"]].model_fields
     return part == "backbone_options" or key == "frozen"
+
+
+def shares(methods: Iterable[str], changes: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """For each method the changes to settings that it has, and the settings that none of them has."""
+    own = {name: {key: value for key, value in changes.items() if has_setting(name, key)} for name in methods}
+    return own, [key for key in changes if not any(key in share for share in own.values())]
 
 
 def refuse_pretraining(methods: Sequence[str]) -> None:

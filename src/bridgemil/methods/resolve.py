@@ -24,11 +24,11 @@ from bridgemil.methods.registry import (
     SHARED,
     budgets,
     check,
-    has_setting,
     is_baseline,
     is_senseless,
     recipe_for,
     recipes,
+    shares,
 )
 from bridgemil.methods.run_settings import Settings
 from bridgemil.settings import parse
@@ -100,11 +100,10 @@ def settings(
     for key in {"stage1.objective", "stage2.kind"} & set(user):
         raise BadUse(f"{key} is what makes the method; choose another method instead")
     if JOIN in method:
-        shares = {name: {k: user[k] for k in user if has_setting(name, k)} for name in method.split(JOIN)}
-        for key in user:
-            if not any(key in share for share in shares.values()):
-                raise BadUse(f"no member of {method} has a setting {key}")
-        members = tuple(settings(name, backbone, budget, burn_in, shares[name], recipe=recipe) for name in shares)
+        own, unused = shares(method.split(JOIN), user)
+        for key in unused:
+            raise BadUse(f"no member of {method} has a setting {key}")
+        members = tuple(settings(name, backbone, budget, burn_in, own[name], recipe=recipe) for name in own)
         network = next((member for member in members if member.is_network), None)
         shared = {} if network is None else {name: getattr(network, name) for name in ("backbone", "recipe", "budget")}
         return Settings(method=JOIN.join(member.method for member in members), members=members, **shared)
