@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -197,10 +197,16 @@ def grid(
         backbones.check(name)
     if protocol.pretrain_on is not None:
         methods.refuse_pretraining(method_names)
-    changes = methods.flat(protocol.settings or {})
-    combinations = [_fitting(method_names, changes | values) for values in _combined(vary or {})]
+    vary, changes = vary or {}, methods.flat(protocol.settings or {})
+    for key in [key for key, values in vary.items() if not len(values)]:
+        raise BadUse(f"{key} is to vary, but has no value: give some, {key}=1,2,3")
+    varied = [changes | dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
+    combinations = [_fitting(method_names, changes) for changes in varied]
     experiments = dict[tuple[str, str], Experiment]()
-    for cohort in _each_once(cohorts):
+    for place, cohort in enumerate(cohorts):
+        if cohort.hash in [earlier.hash for earlier in cohorts[:place]]:
+            _warn(f"{cohort.path}: holds the same windows as another cohort here; it is run once")
+            continue
         plan = protocol.fold_plan(cohort)
         for backbone in backbone_names:
             for method in _possible(method_names, backbone):
@@ -212,13 +218,6 @@ def grid(
     return list(experiments.values())
 
 
-def _combined(vary: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the values; one without any where nothing varies."""
-    for key in [key for key, values in vary.items() if not len(values)]:
-        raise BadUse(f"{key} is to vary, but has no value: give some, {key}=1,2,3")
-    return [dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
-
-
 def _possible(method_names: Sequence[str], backbone: str) -> list[str]:
     """Of several methods, those that make sense on this backbone; a single one is left to be refused."""
     senseless = [name for name in method_names if methods.is_senseless(name, backbone)]
@@ -226,16 +225,6 @@ def _possible(method_names: Sequence[str], backbone: str) -> list[str]:
         return list(method_names)
     _warn(f"{', '.join(senseless)} on {backbone} is left out: a front end's features have no samples to hide")
     return [name for name in method_names if name not in senseless]
-
-
-def _each_once(cohorts: Iterable[Cohort]) -> list[Cohort]:
-    """Without those that hold the same windows as another."""
-    seen: dict[str, Cohort] = {}
-    for cohort in cohorts:
-        if cohort.hash in seen:
-            _warn(f"{cohort.path}: holds the same windows as another cohort here; it is run once")
-        seen.setdefault(cohort.hash, cohort)
-    return list(seen.values())
 
 
 def _fitting(method_names: Sequence[str], changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

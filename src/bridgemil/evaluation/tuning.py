@@ -7,7 +7,7 @@ the lowest: a difference smaller than that is noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -79,26 +79,22 @@ def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None 
         ``chosen`` (the place of the candidate), ``candidates`` (of each ``changes``, ``brier``, ``se``), ``inner`` (the
         subjects of each inner fold) and ``seconds``.
     """
-    plan, seconds, rows = FoldPlan(run.subjects.inner), 0.0, list[dict[str, Any]]()
+    seconds, rows = 0.0, list[dict[str, Any]]()
     for changes, candidate in run.settings.candidates:
         losses = []
-        for one in _inner_runs(run, plan, candidate):
-            identity = one.perform(store, device, watch)
+        for fold in FoldPlan(run.subjects.inner).cv_folds(candidate.selects):
+            subjects = harmonised(fold, run.cohort, candidate) if candidate.harmonises else fold
+            split = {**(run.split or {}), "part": f"{PART} {fold.fold} of fold {run.subjects.fold}"}
+            inner = replace(run, subjects=subjects, settings=candidate, split=split)
+            identity = inner.perform(store, device, watch)
             losses.append(brier(store.predictions(identity), run.cohort.classes))
             seconds += float(store.metadata(identity)["seconds"])
         loss = np.concatenate(losses)
         error = loss.std(ddof=1) / np.sqrt(len(loss))
         rows.append({"changes": dict(changes), "brier": float(loss.mean()), "se": float(error)})
     chosen = simplest_within_one_error([row["brier"] for row in rows], [row["se"] for row in rows])
-    inner = [list(part) for part in run.subjects.inner]
-    return {"chosen": chosen, "candidates": rows, "inner": inner, "seconds": seconds}
-
-
-def _inner_runs(run: Run, plan: FoldPlan, settings: Settings) -> Iterator[Run]:
-    for fold in plan.cv_folds(settings.selects):
-        subjects = harmonised(fold, run.cohort, settings) if settings.harmonises else fold
-        split = {**(run.split or {}), "part": f"{PART} {fold.fold} of fold {run.subjects.fold}"}
-        yield replace(run, subjects=subjects, settings=settings, split=split)
+    parts = [list(part) for part in run.subjects.inner]
+    return {"chosen": chosen, "candidates": rows, "inner": parts, "seconds": seconds}
 
 
 def brier(predictions: pd.DataFrame, classes: Sequence[str]) -> NDArray[np.float64]:
