@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -367,39 +367,24 @@ def gather(
     A run may belong to several splits; what it is called here is its place in this one. ``rounds`` of the plan were
     run, all by default. An audit warning of this cohort and split, from any call, is a warning of these results.
     """
-    import pandas as pd
-
-    predictions, curves, tuning, marks, seconds = [], [], [], list[dict[str, int]](), 0.0
-    classes: list[str] = []
-    rows: dict[str, Mapping[str, Any]] = {}
+    runs = [store.metadata(identity) for identity in identities]
     numbers = plan.numbers if rounds in (None, len(plan.numbers)) else range(1, rounds + 1)
-    for place, identity in enumerate(identities):
-        about = store.metadata(identity)
-        mark = {"seed": about["seed"], "fold": numbers[place % len(numbers)]}
-        predictions.append(store.table(identity, "predictions.parquet").assign(**mark))
-        curves.append(_marked(store.table(identity, "curves.parquet"), mark))
-        tuning += [mark | choice(about["tuning"])] if "tuning" in about else []
-        marks.append(mark)
-        seconds += float(about["seconds"])
-        classes = about["cohort"]["classes"]
-        rows |= about.get("rows") or {}
+    marks = [{"seed": run["seed"], "fold": numbers[place % len(numbers)]} for place, run in enumerate(runs)]
 
-    def windows() -> pd.DataFrame:
-        return _concat([_marked(store.windows(name), mark) for name, mark in zip(identities, marks, strict=True)])
+    def joined(name: str) -> pd.DataFrame:
+        """One table of all runs, seed and fold in front."""
+        tables = [store.table(identity, name).assign(**mark) for identity, mark in zip(identities, marks, strict=True)]
+        return _concat([table[[*marks[0], *(c for c in table if c not in marks[0])]] for table in tables])
 
+    cohort = runs[-1]["cohort"]
     return Results(
-        settings, classes, pd.concat(predictions, ignore_index=True), _concat(curves), list(identities), seconds,
-        plan.metadata | {"title": plan.title}, warnings=store.warnings(about["cohort"]["hash"], plan.hash),
-        bands_left_out=about.get("bands_left_out") or {}, rows=rows, tuning=tuning, _windows=windows,
+        settings, cohort["classes"], joined("predictions.parquet"), joined("curves.parquet"), list(identities),
+        sum(float(run["seconds"]) for run in runs), plan.metadata | {"title": plan.title},
+        warnings=store.warnings(cohort["hash"], plan.hash), bands_left_out=runs[-1].get("bands_left_out") or {},
+        rows={subject: row for run in runs for subject, row in (run.get("rows") or {}).items()},
+        tuning=[mark | choice(run["tuning"]) for mark, run in zip(marks, runs, strict=True) if "tuning" in run],
+        _windows=partial(joined, "windows.parquet"),
     )  # fmt: skip
-
-
-def _marked(table: pd.DataFrame, mark: dict[str, int]) -> pd.DataFrame:
-    """Seed and fold in front."""
-    if table.empty:
-        return table
-    rest = [name for name in table.columns if name not in mark]
-    return table.assign(**mark)[[*mark, *rest]]
 
 
 def _concat(tables: list[pd.DataFrame]) -> pd.DataFrame:
