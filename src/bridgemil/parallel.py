@@ -192,13 +192,6 @@ class Pool:
             theirs.close()
             self._workers[ours] = _Worker(number, process)
 
-    def shrink(self, size: int) -> None:
-        """Use only so many processes from now on; called while none is busy."""
-        self.size = size
-        for connection, worker in list(self._workers.items()):
-            if worker.number >= size:
-                self._end(connection)
-
     def submit(self, task: Any, function: Callable[..., Any], *arguments: Any) -> None:
         """Give a call to the worker with the fewest tasks; answers name it by ``task``."""
         from joblib.externals.loky.backend.reduction import dumps

@@ -21,8 +21,7 @@ from bridgemil.bundle.validation import validate
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.errors import BadData, BadUse
-from bridgemil.evaluation.calibration import Calibration, from_json
-from bridgemil.evaluation.recalibration import calibration_line, fit_shift
+from bridgemil.evaluation.calibration import Calibration, calibration_line, fit_shift, from_json
 from bridgemil.models import EnsembleModel
 from command import bridgemil
 from recordings import MONTAGE, noise, write_edf

@@ -35,9 +35,8 @@ from bridgemil.bundle.prediction import LEAST_CONTROLS, Assessment, assess, feat
 from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.new_recording import NewRecording
 from bridgemil.errors import BadData, BadUse, Problem
-from bridgemil.evaluation.calibration import Calibration, log_odds
+from bridgemil.evaluation.calibration import Calibration, Shift, fit_shift, log_odds
 from bridgemil.evaluation.diagnostic_accuracy import Proportion
-from bridgemil.evaluation.recalibration import Shift, fit_shift
 from bridgemil.models.features import LazyBag
 
 Floats = NDArray[np.float64]

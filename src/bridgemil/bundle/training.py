@@ -27,11 +27,17 @@ from bridgemil.cohort.unlabelled import Unlabelled
 from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
 from bridgemil.errors import BadUse, BridgeMILError
-from bridgemil.evaluation.calibration import Calibration, calibration_error, cross_calibrated, decide, log_loss
+from bridgemil.evaluation.calibration import (
+    Calibration,
+    calibration_error,
+    calibration_line,
+    cross_calibrated,
+    decide,
+    log_loss,
+)
 from bridgemil.evaluation.clinical import TwoClassMetrics
 from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.protocol import Protocol
-from bridgemil.evaluation.recalibration import calibration_line
 from bridgemil.evaluation.results import Results
 from bridgemil.methods import Settings
 from bridgemil.models import (

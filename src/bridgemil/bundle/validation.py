@@ -33,10 +33,9 @@ from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.tables import SEX
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.calibration import calibration_error
+from bridgemil.evaluation.calibration import calibration_error, calibration_line
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.diagnostic_accuracy import Proportion
-from bridgemil.evaluation.recalibration import calibration_line
 from bridgemil.models import FitCache
 from bridgemil.models.model import predict_subject
 from bridgemil.parallel import each
