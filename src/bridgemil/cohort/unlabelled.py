@@ -7,37 +7,23 @@ only where it is a training subject.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from bridgemil.cohort.channels import key
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.pool import refuse_other_signals
-from bridgemil.cohort.subset import CohortSubset
+from bridgemil.cohort.views import CohortSubset, CohortView, Origin
 from bridgemil.errors import BadData
 
 
 @dataclass(frozen=True)
 class Unlabelled:
-    """A second cohort, and who of it may be learned from in every fold.
+    """A second cohort, and who of it may be learned from in every fold."""
 
-    Parameters
-    ----------
-    cohort : Cohort
-        Whose labels are not used.
-    subjects : tuple of str
-        Who is not in the evaluated cohort.
-    shared : tuple of str
-        Who has the signal of one of its subjects, and is left out.
-    """
-
-    cohort: Cohort
-    subjects: tuple[str, ...]
-    shared: tuple[str, ...]
+    cohort: Cohort  # whose labels are not used
+    subjects: tuple[str, ...]  # who is not in the evaluated cohort
+    shared: tuple[str, ...]  # who has the signal of one of its subjects, and is left out
 
     @classmethod
     def beside(cls, cohort: Cohort, other: Cohort) -> Unlabelled:
@@ -55,7 +41,11 @@ class Unlabelled:
                 f"{name}: its electrodes are {' '.join(other.channels)}, those of the evaluated cohort are "
                 f"{' '.join(own.channels)}; prepare both with the same --channels, in one order"
             )
-        _refuse_narrow(own, other, name)
+        if (top := other.signal.top) < own.signal.top:
+            raise BadData(
+                f"{name}: its recordings hold nothing above {top:g} Hz, those of the evaluated cohort up to "
+                f"{own.signal.top:g} Hz; prepare both with --high {top:g} or lower"
+            )
         known = {record.signal_hash for record in own.records.values()}
         shared = tuple(who for who, record in other.records.items() if record.signal_hash in known)
         subjects = tuple(who for who in other.subjects if who not in shared)
@@ -93,41 +83,16 @@ class Unlabelled:
         return content | ({"left_out": list(self.shared)} if self.shared else {})
 
 
-class ExtendedCohort(Cohort):
-    """A cohort and further subjects without labels; nothing is copied.
-
-    Parameters
-    ----------
-    own : Cohort
-        The evaluated cohort, or some windows of it.
-    further : Unlabelled
-        Of the second cohort. ``further`` are their ids here, NAME/ID.
-    """
+class ExtendedCohort(CohortView):
+    """The evaluated cohort, or some windows of it, and further subjects without labels, whose ids are NAME/ID."""
 
     def __init__(self, own: Cohort, further: Unlabelled) -> None:
-        name, records = name_of(further.cohort), further.cohort.records
-        self._own, self._other = own, further.cohort
-        self._ids = {f"{name}/{subject}": subject for subject in further.subjects}
-        added = [replace(records[subject], subject=new, label="") for new, subject in self._ids.items()]
-        super().__init__([*own.records.values(), *added], own.metadata, own._columns, own.path)
-
-    @property
-    def further(self) -> tuple[str, ...]:
-        """The ids of the added subjects."""
-        return tuple(self._ids)
-
-    def windows(self, subject: str) -> NDArray[np.float32]:
-        """Windows of a subject, n x C x T in microvolts."""
-        cohort, name = self._of(subject)
-        return cohort.windows(name)
-
-    def window_starts(self, subject: str) -> NDArray[np.float64]:
-        """Where each window begins, in seconds from the start of its recording."""
-        cohort, name = self._of(subject)
-        return cohort.window_starts(name)
-
-    def _of(self, subject: str) -> tuple[Cohort, str]:
-        return (self._other, self._ids[subject]) if subject in self._ids else (self._own, subject)
+        other, name = further.cohort, name_of(further.cohort)
+        added: dict[str, Origin] = {f"{name}/{subject}": (other, subject, slice(None)) for subject in further.subjects}
+        records = [replace(other.records[subject], subject=new, label="") for new, (_, subject, _) in added.items()]
+        origins = {subject: (own, subject, slice(None)) for subject in own.subjects} | added
+        super().__init__(own, [*own.records.values(), *records], origins)
+        self.further = tuple(added)  # the ids of the added subjects
 
 
 def name_of(cohort: Cohort) -> str:
@@ -138,17 +103,3 @@ def name_of(cohort: Cohort) -> str:
 def tag_of(cohort: Cohort) -> str:
     """Identifies a cohort in settings: NAME@HASH, of which the hash alone decides."""
     return f"{name_of(cohort)}@{cohort.hash[:24]}"
-
-
-def _refuse_narrow(cohort: Cohort, other: Cohort, name: str) -> None:
-    """Refuse recordings whose rate holds less of the band than those of the evaluated cohort."""
-
-    def top(of: Cohort) -> float:
-        edges: Sequence[float | None] = of.signal.high, of.sfreq / 2, of.native_sfreq and of.native_sfreq / 2
-        return min(edge for edge in edges if edge is not None)
-
-    if top(other) < top(cohort):
-        raise BadData(
-            f"{name}: its recordings hold nothing above {top(other):g} Hz, those of the evaluated cohort up to "
-            f"{top(cohort):g} Hz; prepare both with --high {top(other):g} or lower"
-        )

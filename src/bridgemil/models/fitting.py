@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
-from bridgemil.cohort.by_recording import RecordingBags
+from bridgemil.cohort.views import RecordingBags
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.unlabelled import ExtendedCohort, Unlabelled
 from bridgemil.errors import BadData, BadUse

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
-from bridgemil.cohort.by_recording import RecordingBags
+from bridgemil.cohort.views import RecordingBags
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridgemil.cohort import formats
 from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import Listing, SourceOptions, bids
@@ -34,9 +33,6 @@ def find(root: Path, options: SourceOptions) -> Listing:
         path = derivatives / name / "eeg" / f"{name}_task-eyesclosed_eeg.set"
         if group not in CLASSES:
             listing.problems.append(Problem(f"unknown class {group!r} in Group, expected A, F or C", name))
-        elif not path.is_file():
-            what = formats.ABSENT if formats.is_absent(path) else "file not found"
-            listing.problems.append(Problem(what, name, listing.name(path)))
         else:
             listing.labels[name] = CLASSES[group]
             listing.columns[name] = row

@@ -1,20 +1,27 @@
-"""Any BIDS folder: recordings by ``sub-*/**/eeg/*_eeg.*``, one label per subject from a column of participants.tsv."""
+"""Any BIDS folder: recordings by ``sub-*/**/eeg/*_eeg.*``, one label per subject from a column of participants.tsv.
+
+Or a derivative of it: recordings that others have cleaned, below ``derivatives/NAME``, and what they say of how.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridgemil.cohort import formats
-from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions, derivatives
-from bridgemil.cohort.tables import natural_key, read_table
+from bridgemil.cohort.formats import Unusable
+from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
+from bridgemil.cohort.tables import natural_key, read_json, read_table
 from bridgemil.errors import BadData, BadUse, Problem, plain
 
 if TYPE_CHECKING:
     from mne_bids import BIDSPath
 
 MOST_FOLDERS = 200_000
+STATED = ("Name", "Version", "Description", "CodeURL")  # of each program in a derivative's GeneratedBy
+MOST_CHARACTERS = 500  # of a stated text
 # Files that lie beside a recording under the same name and are not one.
 SIDECARS = {".json", ".tsv", ".gz", ".fdt", ".vmrk", ".txt", ".md", ".html"}
 
@@ -31,8 +38,10 @@ def find(root: Path, options: SourceOptions) -> Listing:
     listing, place = Listing("bids", root), root
     if options.derivatives is not None:
         place = root / "derivatives" / options.derivatives
-        listing.provenance = derivatives.provenance(place, options)
-        listing.notes += derivatives.unstated(listing.provenance)
+        listing.provenance = _provenance(place, options)
+        if not listing.provenance["generated_by"]:
+            unstated = "its dataset_description.json has no GeneratedBy: how the recordings were cleaned is not known"
+            listing.notes.append(f"derivative {options.derivatives}: {unstated}")
     paths = recordings(place, options)
     with_files = {f"sub-{path.subject}" for path in paths}
     for subject in sorted(with_files | set(participants)):
@@ -87,7 +96,7 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
     # BrainVision keeps its samples in .eeg beside the .vhdr; a lone .eeg is a recording of another maker.
     found = [p for p in found if not (p.fpath.suffix == ".eeg" and p.fpath.with_suffix(".vhdr") in names)]
     if options.derivatives is not None:
-        found = derivatives.of_one_kind(found, options)
+        found = _of_one_kind(found, options)
     if not found:
         if absent(root, "sub-*/**/eeg/*_eeg.*"):
             raise BadData(f"{root}: the recordings below sub-*/**/eeg/ cannot be read: {formats.ABSENT}")
@@ -202,3 +211,44 @@ def _sought(options: SourceOptions) -> str:
     wanted = (("task", options.task), ("session", options.session), ("desc", options.desc))
     words = [f"{name} {value!r}" for name, value in wanted if value]
     return f" with {' and '.join(words)}" if words else ""
+
+
+def _provenance(place: Path, options: SourceOptions) -> dict[str, Any]:
+    """What dataset_description.json of a derivative states: its name, and the programs that generated it."""
+    if not place.is_dir():
+        there = place.parent if place.parent.is_dir() else place.parents[1] / "derivatives"
+        names = [path.name for path in there.iterdir() if path.is_dir()] if there.is_dir() else []
+        found = ", ".join(sorted(name for name in names if not name.startswith((".", "sub-")))) or "none"
+        raise BadUse(f"--derivatives {options.derivatives}: no such folder; the derivatives there are: {found}")
+    description = place / "dataset_description.json"
+    try:
+        content = read_json(description if description.is_file() else None)
+    except Unusable as error:
+        raise BadData(f"{place}: {error}") from None
+    programs = content.get("GeneratedBy") or content.get("PipelineDescription") or []
+    programs = [one for one in (programs if isinstance(programs, list) else [programs]) if isinstance(one, dict)]
+    generated = [{key: plain(str(one[key]))[:MOST_CHARACTERS] for key in STATED if one.get(key)} for one in programs]
+    name = plain(str(content.get("Name") or ""))[:MOST_CHARACTERS]
+    known = {"derivative": options.derivatives, "desc": options.desc, "name": name}
+    return {key: value for key, value in known.items() if value} | {"generated_by": generated}
+
+
+def _of_one_kind(paths: Sequence[BIDSPath], options: SourceOptions) -> list[BIDSPath]:
+    """The recordings of the desc (or proc) asked for; several kinds of one recording are never used together."""
+    kinds = {path.fpath: str(path.description or path.processing or "") for path in paths}
+    found = sorted(set(kinds.values()))
+    listed = ", ".join(name or "none" for name in found)
+    if options.desc is not None and options.desc not in found:
+        raise BadUse(f"--desc {options.desc}: the recordings of {options.derivatives} have desc {listed}")
+    if options.desc is None and len(found) > 1:
+        raise BadUse(f"--derivatives {options.derivatives}: has recordings of desc {listed}; choose one with --desc")
+    return [path for path in paths if options.desc in (None, kinds[path.fpath])]
+
+
+def derivative_sentence(provenance: dict[str, Any]) -> str:
+    """``derivative clean (PyPREP 0.4.3)``; empty if the recordings are no derivative."""
+    if not provenance:
+        return ""
+    programs = [" ".join(filter(None, (one.get("Name"), one.get("Version")))) for one in provenance["generated_by"]]
+    desc = f", desc-{provenance['desc']}" if "desc" in provenance else ""
+    return f"derivative {provenance['derivative']}{desc} ({', '.join(programs) or 'generated by an unstated program'})"
