@@ -28,7 +28,7 @@ from bridgemil import plots
 from bridgemil.cohort import folder
 from bridgemil.cohort.channels import key
 from bridgemil.cohort.folder import SubjectRecord
-from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.signal import Signal, evenly
 from bridgemil.errors import BadData, BadUse
 from bridgemil.storage.artifact import Artifact, digest
 from bridgemil.storage.files import new_folder
@@ -133,9 +133,10 @@ class Cohort:
         """
         from bridgemil.cohort.arrays import gather
 
-        named = columns or {}
-        made = gather(bags, labels, subjects, sfreq, channels, named, native_sfreq, folds, burn_in)
-        return cls(*made[:3], arrays=made[3])
+        records, metadata, further, arrays = gather(
+            bags, labels, subjects, sfreq, channels, columns or {}, native_sfreq, folds, burn_in
+        )
+        return cls(records, metadata, further, arrays=arrays)
 
     @property
     def subjects(self) -> list[str]:
@@ -282,12 +283,11 @@ class Cohort:
         """One row per subject: id, label, number of windows and of recordings, and the further columns."""
         import pandas as pd
 
-        rows = [
+        return pd.DataFrame(
             {"subject": r.subject, "label": r.label, "n_windows": r.n_windows, "n_recordings": len(r.recordings)}
             | self._columns.get(r.subject, {})
             for r in self.records.values()
-        ]
-        return pd.DataFrame(rows)
+        )
 
     def normalisation(self, subjects: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and biased standard deviation per channel over all windows and samples of these subjects.
@@ -393,11 +393,9 @@ class Cohort:
         means = []
         for subject in self.subjects:
             bag = self.windows(subject)
-            chosen = np.unique(np.linspace(0, len(bag) - 1, min(len(bag), most)).round().astype(int))
-            frequencies, density = periodogram(bag[chosen], self.sfreq, window="hann", axis=-1)
+            frequencies, density = periodogram(bag[evenly(len(bag), most)], self.sfreq, window="hann", axis=-1)
             means.append(density.mean(axis=(0, 1)))
-        highest = self.preparation.get("high")
-        inside = (frequencies > 0) & (frequencies <= (highest if isinstance(highest, int | float) else self.sfreq / 2))
+        inside = (frequencies > 0) & (frequencies <= (self.signal.high or self.sfreq / 2))
         return frequencies[inside], np.array(means, dtype=np.float64)[:, inside]
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -423,9 +421,8 @@ class Cohort:
         by_class = windows.groupby(pd.Series(self.labels)).agg(["count", "sum", "min", "max"]).reset_index()
         table = by_class.set_axis(["class", "subjects", "windows", "fewest", "most per subject"], axis=1)
         size = f"{len(self.channels)} channels x {self.n_times} samples at {self.sfreq:g} Hz"
-        return plots.html(
-            f"Cohort {self.path.name if self.path else 'in memory'}", table, [size, " ".join(self.channels)]
-        )
+        title = f"Cohort {self.path.name if self.path else 'in memory'}"
+        return plots.html(title, table, [size, " ".join(self.channels)])
 
     def __len__(self) -> int:
         return len(self.records)

@@ -13,7 +13,7 @@ reference. Patients differ from controls by *evidence*, which is written to each
 
 With three classes, the second patient class has slower (delta) evidence over the front of the head.
 
-Several sites may record the cohort. They differ as ``sites.SITE_SHIFTS`` says; the disease is the same at every site,
+Several sites may record the cohort. They differ as ``SITE_SHIFTS`` says; the disease is the same at every site,
 and so is each person: with and without shifts, the same number is the same brain.
 """
 
@@ -29,14 +29,14 @@ from numpy.typing import NDArray
 from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.synthetic.generator import (
     CLASSES,
+    SITE_SHIFTS,
     Event,
     Person,
     Signal,
     SynthSettings,
     evidence_windows,
     simulate,
-)  # fmt: skip
-from bridgemil.cohort.synthetic.sites import SITE_SHIFTS
+)
 from bridgemil.cohort.tables import read_table
 from bridgemil.errors import BadUse
 from bridgemil.parallel import cores, each
@@ -86,9 +86,9 @@ def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
 
     out, settings, index = task
     rng = np.random.default_rng([settings.seed, 9, index])  # age and sex do not depend on the class
-    subject, label = f"sub-{index + 1:03d}", CLASSES[index % settings.classes]
     rng.integers(50, 80)  # the age is drawn first
-    row = "\t".join((subject, label, f"{settings.age(index):g}", str(rng.choice(["F", "M"]))))
+    subject, sex = f"sub-{index + 1:03d}", str(rng.choice(["F", "M"]))
+    row = "\t".join((subject, CLASSES[index % settings.classes], f"{settings.age(index):g}", sex))
     row += f"\t{settings.site(index).name}" if settings.sites > 1 else ""
     stem = out / subject / "eeg" / f"{subject}_task-rest"
     if Path(f"{stem}_eeg.json").is_file():  # written last
@@ -114,20 +114,8 @@ def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
 def true_evidence(recordings: str | Path, subject: str, starts: Signal) -> NDArray[np.bool_]:
     """Which of a subject's windows hold evidence, from the events.tsv that ``synthesise`` wrote.
 
-    Parameters
-    ----------
-    recordings
-        The folder ``synthesise`` wrote.
-    subject
-        As in participants.tsv, ``sub-001``.
-    starts
-        Where each window of one second begins, in seconds (windows).
-
-    Returns
-    -------
-    numpy.ndarray
-        True where a window holds evidence (windows). Of a ``trait`` cohort no window is known to hold more than
-        another, so none is True; ``has_evidence_windows`` tells such a cohort.
+    ``starts`` has where each window of one second begins, in seconds. Of a ``trait`` cohort no window is known to hold
+    more than another, so none is True; ``has_evidence_windows`` tells such a cohort.
     """
     _, rows = read_table(Path(recordings) / subject / "eeg" / f"{subject}_task-rest_events.tsv")
     events = [Event(float(row["onset"]), float(row["duration"]), row["trial_type"]) for _, row in rows]
