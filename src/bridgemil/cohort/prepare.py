@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import platform
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -15,7 +15,6 @@ from typing import Any
 
 from bridgemil import __version__
 from bridgemil.cohort import cleaning, folder, sources
-from bridgemil.cohort.caps import Cap
 from bridgemil.cohort.channels import key
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folder import SubjectRecord
@@ -113,28 +112,25 @@ def prepare(
     cleaner = cleaning.Cleaner.of(clean)
     chosen = parse(PrepareSettings, base | settings | ({"clean": cleaner.steps} if cleaner else {}))
     options = sources.SourceOptions(
-        label=label,
-        unlabelled=unlabelled,
-        task=task,
-        session=session,
-        condition=condition,
-        raw=raw,
-        derivatives=derivatives,
-        desc=desc,
-    )
+        label=label, unlabelled=unlabelled, task=task, session=session, condition=condition, raw=raw,
+        derivatives=derivatives, desc=desc,
+    )  # fmt: skip
     listing = sources.find(source, preset, options, classes)
     folder.refuse_foreign(out, listing)
     workers = jobs or cores()
 
     for module in ("mne.io", "mne.filter", "mne.epochs", "mne.cov", "scipy.signal", "pyarrow.parquet"):
         importlib.import_module(module)  # once, before workers are forked
+    work: Any = partial(scan_recording, cap=chosen.montage)
     if cleaner is None:
-        check = partial(scan_recording, cap=chosen.montage)
-        found = dict(each(check, listing.recordings, jobs=workers, label="checking", show=progress))
+        found = dict(each(work, listing.recordings, jobs=workers, label="checking", show=progress))
     else:
         folder.refuse_other(out, chosen, overwrite)
         work = partial(cleaning.clean, cleaner=cleaner, folder=out / cleaning.FOLDER, cap=chosen.montage)
-        found = _cleaned(listing, work, out, workers, progress)
+        with folder.only_writer(out):
+            (out / cleaning.FOLDER).mkdir(exist_ok=True)
+            found = dict(each(work, listing.recordings, jobs=workers, label="cleaning", show=progress))
+        _drop_excluded(listing, found)
     scans = {found[recording].recording: found[recording] for recording in listing.recordings}
     report = validate(listing, list(scans.values()), chosen)
     if report.problems and not skip_bad:
@@ -146,24 +142,18 @@ def prepare(
         raise BadData(f"{source}: no usable recording", report.problems or left_out)
 
     if chosen.montage is not None:
-        report.notes += _note_montage(chosen.montage, report.channels)
-    for note in one_class(listing.labels[plan.recording.subject] for plan in report.plans):
-        report.notes.append(note)
-        warnings.warn(note, BridgeMILWarning, stacklevel=2)
+        report.notes.append(f"montage {chosen.montage.sentence}")
+        if far := chosen.montage.far(map(key, report.channels)):
+            report.notes.append(f"montage: farther than 15 mm: {', '.join(far)}")
+    labels = {plan.recording.subject: listing.labels[plan.recording.subject] for plan in report.plans}
+    if len(set(labels.values()) - {""}) < 2:
+        warnings.warn(folder.class_notes([*labels.values()])[0], BridgeMILWarning, stacklevel=2)
     tasks = _tasks(listing, report, scans, out)
     recipes = {task.subject: task.recipe for task in tasks}
     recipe = digest([[*recipes.values()], report.channels, chosen.folds, chosen.burn_in, listing.columns])
     with folder.only_writer(out):
         if not folder.is_finished(out, recipe, recipes, overwrite):
-            (out / folder.SUBJECTS).mkdir(exist_ok=True)
-            done = folder.already_done(out, recipes)
-            rest = [task for task in tasks if task.subject not in done]
-            if cleaner is not None:
-                _clean_again(listing, rest, partial(work, with_signal=True), workers, progress)
-            for finished, record in each(segment_subject, rest, jobs=workers, label="preparing", show=progress):
-                done[finished.subject] = record
-                for plan in finished.plans:
-                    cleaning.forget(plan.recording)
+            done = _segment(tasks, found, work, workers, progress)
             empty = [Problem(EMPTY, subject) for subject in recipes if done[subject] is None]
             if empty and not skip_bad:
                 raise BadData(f"{out}: not finished, {len(empty)} problems (--skip-bad leaves them out)", empty)
@@ -171,55 +161,44 @@ def prepare(
             records = [record for subject in recipes if (record := done[subject]) is not None]
             headers = header_records([scans[plan.recording] for plan in report.plans])
             _finish(out, records, recipe, listing, report, chosen, headers)
+        if cleaner is not None:
+            cleaning.tidy(out / cleaning.FOLDER, found.values())
     return Cohort.open(out)
 
 
-def _note_montage(cap: Cap, names: Sequence[str]) -> list[str]:
-    """What the record says of a cap: how far its electrodes are from the sites whose names they have."""
-    far = cap.far(map(key, names))
-    return [f"montage {cap.sentence}", *([f"montage: farther than 15 mm: {', '.join(far)}"] if far else [])]
+def _segment(
+    tasks: Sequence[SubjectTask], found: Mapping[Recording, RecordingScan], work: Any, jobs: int, show: bool
+) -> dict[str, dict[str, Any] | None]:
+    """The record of every subject, None where no window is left; what an earlier call finished is not done again."""
+    out = tasks[0].out
+    (out / folder.SUBJECTS).mkdir(exist_ok=True)
+    done = folder.already_done(out, {task.subject: task.recipe for task in tasks})
+    rest = [task for task in tasks if task.subject not in done]
+    # Cleaned signals are removed when a cohort is finished; those of subjects to be segmented again are made again.
+    gone = {plan.recording.name for task in rest for plan in task.plans if not plan.recording.path.exists()}
+    again = [recording for recording in found if recording.name in gone]
+    if again:
+        deque(each(partial(work, with_signal=True), again, jobs=jobs, label="cleaning", show=show), maxlen=0)
+    for task, record in each(segment_subject, rest, jobs=jobs, label="preparing", show=show):
+        done[task.subject] = record
+    return done
 
 
-def _cleaned(
-    listing: Listing, work: Callable[[Recording], RecordingScan], out: Path, jobs: int, show: bool
-) -> dict[Recording, RecordingScan]:
-    """Scans of the cleaned recordings; those that a function excludes are taken out of the listing."""
-    with folder.only_writer(out):
-        (out / cleaning.FOLDER).mkdir(exist_ok=True)
-        found = dict(each(work, listing.recordings, jobs=jobs, label="cleaning", show=show))
-        cleaning.tidy(out / cleaning.FOLDER, found.values())
-    for recording in listing.recordings:
-        if why := found[recording].excluded:
-            listing.left_out.append(LeftOut(f"{recording.subject}, {recording.name}", why))
-    listing.recordings = [recording for recording in listing.recordings if not found[recording].excluded]
-    kept = {recording.subject for recording in listing.recordings}
-    empty = {recording.subject for recording in found} - kept
+def _drop_excluded(listing: Listing, found: Mapping[Recording, RecordingScan]) -> None:
+    """Take the recordings that a cleaning function excluded out of the listing, and who has no other."""
+    listing.left_out += [
+        LeftOut(f"{one.subject}, {one.name}", found[one].excluded or "")
+        for one in listing.recordings
+        if found[one].excluded
+    ]
+    listing.recordings = [one for one in listing.recordings if not found[one].excluded]
+    empty = {one.subject for one in found} - {one.subject for one in listing.recordings}
     if empty:
         counts = Counter(listing.labels[subject] or "unlabelled" for subject in empty)
         each_class = ", ".join(f"{n} {label}" for label, n in sorted(counts.items()))
         listing.notes.append(f"cleaning excluded {len(empty)} of {len(listing.labels)} subjects: {each_class}")
     listing.left_out += [LeftOut(subject, "all its recordings were excluded by cleaning") for subject in sorted(empty)]
     listing.drop(empty)
-    return found
-
-
-def _clean_again(
-    listing: Listing, tasks: Sequence[SubjectTask], work: Callable[[Recording], RecordingScan], jobs: int, show: bool
-) -> None:
-    """Clean the recordings whose cleaned signal was removed after an earlier preparation."""
-    gone = {plan.recording.name for task in tasks for plan in task.plans if not plan.recording.path.is_file()}
-    again = [recording for recording in listing.recordings if recording.name in gone]
-    for _ in each(work, again, jobs=jobs, label="cleaning", show=show and bool(again)):
-        pass
-
-
-def one_class(labels: Iterable[str]) -> list[str]:
-    """A note if the labels ('' where there is none) are of fewer than two classes."""
-    classes = sorted(set(labels) - {""})
-    if len(classes) > 1:
-        return []
-    what = f"one class only ({classes[0]})" if classes else "no labels"
-    return [f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work"]
 
 
 def _tasks(
@@ -283,7 +262,7 @@ def _finish(
         "recipe": recipe,
         "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in report.left_out],
         "skipped": [plain(str(problem)) for problem in report.problems],
-        "notes": [plain(note) for note in report.notes + folder.too_small(labels) + distorted],
+        "notes": [plain(note) for note in report.notes + folder.class_notes(labels) + distorted],
         "files": [{"subject": r["subject"], **file, **headers[file["file"]]} for r in records for file in r["files"]],
     } | ({"provenance": listing.provenance} if listing.provenance else {})
     clash = {name: f"{name}_source" for name in SubjectRecord.__dataclass_fields__}

@@ -91,7 +91,7 @@ class Listing:
         return plain(path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path))
 
     def add(self, subject: str, path: Path, *sidecars: Path | None) -> None:
-        """List a file as the subject's next recording; that it is not there, or not named in plain text, is a problem."""
+        """List a file as the subject's next recording; one that is missing, or not named in text, is a problem."""
         name = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         wrong = NOT_TEXT if plain(str(name)) != str(name) else formats.missing(path)
         if wrong:
