@@ -39,21 +39,7 @@ if TYPE_CHECKING:
 
 
 class Cohort:
-    """Prepared data of many subjects; make one with ``open``, ``from_arrays`` or ``bridgemil.prepare``.
-
-    Parameters
-    ----------
-    records
-        What is known of each subject without its signal.
-    metadata
-        The content of cohort.json: channels, rate in Hz, settings, source files, what was left out.
-    columns
-        Subject id to what else is known of it (site, age).
-    path
-        The cohort's folder; None for one in memory.
-    arrays
-        Subject id to its bag, shape (n_windows, n_channels, n_times), in microvolts; for a cohort in memory.
-    """
+    """Prepared data of many subjects; make one with ``open``, ``from_arrays`` or ``bridgemil.prepare``."""
 
     def __init__(
         self,
@@ -64,10 +50,10 @@ class Cohort:
         arrays: Mapping[str, NDArray[np.float32]] | None = None,
     ) -> None:
         self.records = {record.subject: record for record in records}
-        self.metadata: dict[str, Any] = dict(metadata)
-        self.path = path
-        self._columns = {subject: dict(values) for subject, values in columns.items()}
-        self._arrays = arrays
+        self.metadata: dict[str, Any] = dict(metadata)  # the content of cohort.json
+        self.path = path  # None in memory
+        self._columns = {subject: dict(values) for subject, values in columns.items()}  # what else is known: site, age
+        self._arrays = arrays  # bags (n_windows, n_channels, n_times) in microvolts, of a cohort in memory
         self._artifact: Artifact | None = None
         self._subjects: dict[str, Artifact] = {}
 
@@ -171,7 +157,7 @@ class Cohort:
 
     @property
     def native_sfreq(self) -> float | None:
-        """The lowest rate in Hz at which one of its recordings was made; None for arrays that do not say.
+        """The lowest rate in Hz at which a recording was made; None for arrays that do not say.
 
         What lies above half of it is not in the signal, whatever ``sfreq`` is.
         """
@@ -224,10 +210,7 @@ class Cohort:
             Microvolts; memory-mapped and read-only if the cohort is on disk.
         """
         self._known(subject)
-        if self._arrays is not None:
-            return self._arrays[subject]
-        array: NDArray[np.float32] = self._subject(subject).array(folder.WINDOWS)
-        return array
+        return self._array(subject, folder.WINDOWS) if self._arrays is None else self._arrays[subject]
 
     def window_starts(self, subject: str) -> NDArray[np.float64]:
         """Start of each window.
@@ -242,10 +225,9 @@ class Cohort:
         ndarray of shape (n_windows,)
             Seconds from the start of the window's recording.
         """
-        self._known(subject)
+        lengths = self._known(subject).recording_windows
         if self._arrays is None:
-            return np.array(self._subject(subject).array(folder.STARTS))
-        lengths = self.records[subject].recording_windows
+            return np.array(self._array(subject, folder.STARTS))
         return np.concatenate([np.arange(n) for n in lengths]) * self.n_times / self.sfreq
 
     def stretches(self, subject: str) -> list[int]:
@@ -315,21 +297,17 @@ class Cohort:
         references = {file.get("reference_electrode") for file in self.metadata.get("files") or ()}
         std[[name in references and value == 0 for name, value in zip(map(key, self.channels), std, strict=True)]] = 1
         smallest = 1e-7 * (1 + abs(mean).max())
-        constant = [name for name, value in zip(self.channels, std, strict=True) if value <= smallest]
-        if constant:
+        if constant := [name for name, value in zip(self.channels, std, strict=True) if value <= smallest]:
             raise BadData(f"channel {', '.join(constant)} is constant over the {len(records)} training subjects")
         return mean, std
 
     @cached_property
     def hash(self) -> str:
         """Identifies the data: channels, rate, subjects, labels, recording boundaries, every sample, cleaning code."""
-        content: list[Any] = [self.channels, self.sfreq, self.n_times]
-        content += [["clean", step["code"]] for step in self.metadata["settings"].get("clean") or ()]
-        content += [
-            [r.subject, r.label, list(r.recording_windows), r.signal_hash]
-            for r in sorted(self.records.values(), key=lambda r: r.subject)
-        ]
-        return digest(content)
+        cleaned = [["clean", step["code"]] for step in self.metadata["settings"].get("clean") or ()]
+        ordered = sorted(self.records.values(), key=lambda r: r.subject)
+        data = [[r.subject, r.label, list(r.recording_windows), r.signal_hash] for r in ordered]
+        return digest([self.channels, self.sfreq, self.n_times, *cleaned, *data])
 
     def save(self, path: str | Path) -> Cohort:
         """Write a cohort in memory to a folder and open it there.
@@ -357,21 +335,6 @@ class Cohort:
     def rows(self) -> list[dict[str, Any]]:
         """The rows of subjects.parquet."""
         return [self._columns.get(r.subject, {}) | asdict(r) for r in self.records.values()]
-
-    def _known(self, subject: str) -> SubjectRecord:
-        if subject not in self.records:
-            raise KeyError(f"no subject {subject!r} in the cohort; it has {', '.join(self.subjects[:5])} …")
-        return self.records[subject]
-
-    def _sums(self, subject: str) -> SubjectRecord:
-        """A record that has the subject's sums."""
-        return self._known(subject)
-
-    def _subject(self, subject: str) -> Artifact:
-        if subject not in self._subjects:
-            assert self.path is not None
-            self._subjects[subject] = folder.open_subject(self.path, subject, self._artifact)
-        return self._subjects[subject]
 
     def spectra(self, most: int = 200) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean power spectral density of every subject over channels and up to ``most`` windows.
@@ -423,6 +386,22 @@ class Cohort:
         size = f"{len(self.channels)} channels x {self.n_times} samples at {self.sfreq:g} Hz"
         title = f"Cohort {self.path.name if self.path else 'in memory'}"
         return plots.html(title, table, [size, " ".join(self.channels)])
+
+    def _known(self, subject: str) -> SubjectRecord:
+        if subject not in self.records:
+            raise KeyError(f"no subject {subject!r} in the cohort; it has {', '.join(self.subjects[:5])} …")
+        return self.records[subject]
+
+    def _sums(self, subject: str) -> SubjectRecord:
+        """A record that has the subject's sums."""
+        return self._known(subject)
+
+    def _array(self, subject: str, name: str) -> NDArray[Any]:
+        """One of the files of a subject on disk."""
+        if subject not in self._subjects:
+            assert self.path is not None
+            self._subjects[subject] = folder.open_subject(self.path, subject, self._artifact)
+        return self._subjects[subject].array(name)
 
     def __len__(self) -> int:
         return len(self.records)

@@ -158,8 +158,8 @@ class FoldPlan:
         """
         planned, known = {s for fold in self.folds for s in fold}, set(subjects)
         if planned != known:
-            absent, strange = ", ".join(sorted(known - planned)), ", ".join(sorted(planned - known))
-            outside = f"not in the split: {absent or 'none'}; not in the cohort: {strange or 'none'}"
+            absent, strange = (", ".join(sorted(who)) or "none" for who in (known - planned, planned - known))
+            outside = f"not in the split: {absent}; not in the cohort: {strange}"
             raise BadData(f"the split is for other subjects: {outside}")
 
     def save(self, path: str | Path) -> None:

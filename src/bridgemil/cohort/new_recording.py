@@ -100,7 +100,7 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
     return recordings
 
 
-def _with_sidecars(path: Path) -> Recording:
+def _with_sidecars(path: Path) -> Recording | Problem:
     """A single file; if it lies in a BIDS folder, with the sidecars that training would have read."""
     alone = Recording(plain(path.stem), path, plain(str(path)))
     if path.parent.name != "eeg" or re.fullmatch(r"sub-[^_]+(_.+)?_eeg", path.stem) is None or not path.exists():
@@ -112,7 +112,8 @@ def _with_sidecars(path: Path) -> Recording:
         bids.add(listing, mne_bids.get_bids_path_from_fname(path, check=False, verbose="ERROR"))
     except (ValueError, RuntimeError):  # named like BIDS, but not in such a folder
         return alone
-    return replace(listing.recordings[0], name=plain(str(path))) if listing.recordings else alone
+    named = [replace(one, name=plain(str(path))) for one in listing.recordings]
+    return [*named, *listing.problems][0]
 
 
 def read(

@@ -57,6 +57,12 @@ class Segments:
     n_dropped_amplitude: int
     warnings: list[str]
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """As the cohort's record of the file has it."""
+        counts = {"dropped_marked_bad": self.n_dropped_marked, "dropped_amplitude": self.n_dropped_amplitude}
+        return {"windows": len(self.windows), "marked_bad": self.n_marked, **counts, "filter_warnings": self.warnings}
+
 
 def segment(plan: SegmentPlan) -> Segments:
     """Read, filter and segment one recording."""
@@ -141,9 +147,8 @@ def _in_steps(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
 
 def _is_joined(raw: BaseRaw) -> bool:
     """Whether the recording was joined from pieces that MNE filters or resamples one by one."""
-    return len(raw.filenames) > 1 or any(
-        text.lower().startswith(("edge", "bad_acq_skip")) for text in raw.annotations.description
-    )
+    marks = (text.lower() for text in raw.annotations.description)
+    return len(raw.filenames) > 1 or any(text.startswith(("edge", "bad_acq_skip")) for text in marks)
 
 
 def _interpolate(raw: BaseRaw, electrodes: list[str], plan: SegmentPlan) -> None:
@@ -188,13 +193,6 @@ def segment_subject(task: SubjectTask) -> dict[str, Any] | None:
     starts = np.concatenate([part.starts for part in parts])
     names = [plan.recording.name for plan in task.plans]
     record = asdict(describe(task.subject, task.label, windows, names, lengths)) | {"recipe": task.recipe}
-    record["files"] = [
-        {
-            **file, "windows": len(part.windows), "marked_bad": part.n_marked,
-            "dropped_marked_bad": part.n_dropped_marked, "dropped_amplitude": part.n_dropped_amplitude,
-            "filter_warnings": part.warnings,
-        }
-        for file, part in zip(task.files, parts, strict=True)
-    ]  # fmt: skip
+    record["files"] = [file | part.record for file, part in zip(task.files, parts, strict=True)]
     write_subject(task.out, task.subject, windows, starts, record)
     return record

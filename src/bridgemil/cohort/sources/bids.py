@@ -31,7 +31,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
     column, participants = options.label, dict[str, dict[str, str]]()
     if not options.unlabelled or (root / "participants.tsv").is_file():
         columns, participants = read_participants(root, column)
-    if not options.unlabelled and (column is None or column not in columns):
+    if not options.unlabelled and column not in columns:
         asked = "--label COLUMN is needed" if column is None else f"participants.tsv has no column {column!r}"
         raise BadUse(f"{asked} (or --unlabelled); the columns are: {', '.join(columns)}")
 
@@ -46,9 +46,8 @@ def find(root: Path, options: SourceOptions) -> Listing:
     with_files = {f"sub-{path.subject}" for path in paths}
     for subject in sorted(with_files | set(participants)):
         if subject not in with_files:
-            sought = _sought(options)
-            what = absent(place / subject) or f"listed in participants.tsv but has no EEG recording{sought}"
-            listing.problems.append(Problem(what, subject))
+            nothing = f"listed in participants.tsv but has no EEG recording{_sought(options)}"
+            listing.problems.append(Problem(absent(place / subject) or nothing, subject))
             listing.unusable_labels[subject] = participants[subject][column] if column else ""
         elif column is None:
             listing.labels[subject] = ""
@@ -62,14 +61,13 @@ def find(root: Path, options: SourceOptions) -> Listing:
             listing.columns[subject] = participants[subject]
     for path in paths:
         if f"sub-{path.subject}" in listing.labels:
-            add_or_list(listing, path)
+            add(listing, path)
     _list_unread(listing, place, options, paths)
     for entity in ("task", "session"):
-        values = sorted({getattr(path, entity) for path in paths if getattr(path, entity)})
+        values = sorted({getattr(path, entity) for path in paths} - {None})
         if len(values) > 1:
-            listing.notes.append(
-                f"{len(values)} {entity}s are used together: {', '.join(values)} (narrow with --{entity})"
-            )
+            together = f"{len(values)} {entity}s are used together: {', '.join(values)}"
+            listing.notes.append(f"{together} (narrow with --{entity})")
     return listing
 
 
@@ -88,9 +86,8 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
         )
     except ValueError as error:
         why = " ".join(str(error).split())
-        raise BadData(
-            f"{root}: a file's name is not BIDS ({why}); rename it, or list the files in a manifest"
-        ) from None
+        advice = "rename it, or list the files in a manifest"
+        raise BadData(f"{root}: a file's name is not BIDS ({why}); {advice}") from None
     names = {path.fpath for path in paths}
     found = [path for path in paths if path.fpath.suffix not in SIDECARS]
     # BrainVision keeps its samples in .eeg beside the .vhdr; a lone .eeg is a recording of another maker.
@@ -118,36 +115,29 @@ def refuse_loops(root: Path) -> None:
 
 def absent(folder: Path, pattern: str = "**/*_eeg.*") -> str:
     """What to say of a subject (or of all) whose recordings are links to content that was not fetched; '' otherwise."""
-    broken = any(formats.is_absent(file) for file in folder.glob(pattern))
-    return formats.ABSENT if broken else ""
+    return formats.ABSENT if any(map(formats.is_absent, folder.glob(pattern))) else ""
 
 
 def add(listing: Listing, path: BIDSPath) -> None:
-    """List a BIDS recording with the sidecars that apply to it; ``BadData`` where several do."""
-    sidecars = [_sidecar(path, ending) for ending in ("channels.tsv", "events.tsv", "eeg.json")]
-    listing.add(f"sub-{path.subject}", path.fpath, *sidecars)
-
-
-def add_or_list(listing: Listing, path: BIDSPath) -> None:
-    """List a BIDS recording, or what is wrong with its sidecars."""
+    """List a BIDS recording with the sidecars that apply to it; that several do is a problem."""
     try:
-        add(listing, path)
-    except BadData as error:
-        what = error.message.removeprefix(f"{plain(path.fpath.name)}: ")
-        listing.problems.append(Problem(what, f"sub-{path.subject}", listing.name(path.fpath)))
+        sidecars = [_sidecar(path, ending) for ending in ("channels.tsv", "events.tsv", "eeg.json")]
+        listing.add(f"sub-{path.subject}", path.fpath, *sidecars)
+    except Unusable as error:
+        listing.problems.append(Problem(str(error), f"sub-{path.subject}", listing.name(path.fpath)))
 
 
 def _sidecar(path: BIDSPath, ending: str) -> Path | None:
     """The sidecar in force by BIDS's rule: nothing in its name that the recording's lacks, and the nearest folder's."""
-    recording = _entities(path.fpath.name)
-    here = Path(path.fpath).parent
+    here, recording = Path(path.fpath).parent, _entities(path.fpath.name)
     root = Path(path.root or here)
-    for folder in (level for level in (here, *here.parents) if level.is_relative_to(root)):
-        applying = [name for name in _names(folder, ending) if _entities(name) <= recording]
+    for folder in (level for level in (here, *here.parents) if level.is_relative_to(root) and level.is_dir()):
+        names = [file.name for file in sorted(folder.iterdir()) if f"_{file.name}".endswith(f"_{ending}")]
+        applying = [name for name in names if _entities(name) <= recording]
         most = max((len(_entities(name)) for name in applying), default=0)
         best = [name for name in applying if len(_entities(name)) == most]
         if len(best) > 1:
-            raise BadData(f"{path.fpath.name}: {' and '.join(best)} both apply to it; keep one, or name them apart")
+            raise Unusable(f"{' and '.join(best)} both apply to it; keep one, or name them apart")
         if best:
             return folder / best[0]
     return None
@@ -156,14 +146,6 @@ def _sidecar(path: BIDSPath, ending: str) -> Path | None:
 def _entities(name: str) -> set[str]:
     """The parts of a BIDS file's name before the last: sub-01, task-rest."""
     return set(name.split("_")[:-1])
-
-
-def _names(folder: Path, ending: str) -> list[str]:
-    """The files of a folder that end so, as a whole word."""
-    try:
-        return sorted(file.name for file in folder.iterdir() if f"_{file.name}".endswith(f"_{ending}"))
-    except OSError:  # not there, or not ours to read
-        return []
 
 
 def read_participants(root: Path, label: str | None = None) -> tuple[list[str], dict[str, dict[str, str]]]:
@@ -196,8 +178,8 @@ def _list_unread(listing: Listing, place: Path, options: SourceOptions, taken: l
         elif _is_missed(file, options) and (subject := file.relative_to(place).parts[0]) in listing.labels:
             listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
         elif formats.is_recording(file) and file not in used:
-            asked, elsewhere = _sought(options), "its place or name is not sub-*/**/eeg/*_eeg.*"
-            why = f"not among those{asked}" if asked else elsewhere
+            asked = _sought(options)
+            why = f"not among those{asked}" if asked else "its place or name is not sub-*/**/eeg/*_eeg.*"
             listing.left_out.append(LeftOut(listing.name(file), why))
 
 
