@@ -28,7 +28,7 @@ from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
 from bridgemil.storage.artifact import digest
 
-RECIPE_VERSION = 2  # raise when the same settings give other windows
+RECIPE_VERSION = 3  # raise when the same settings give other windows
 EMPTY = "no usable window is left after amplitude rejection"
 
 
@@ -186,11 +186,8 @@ def _segment(
 
 def _drop_excluded(listing: Listing, found: Mapping[Recording, RecordingScan]) -> None:
     """Take the recordings that a cleaning function excluded out of the listing, and who has no other."""
-    listing.left_out += [
-        LeftOut(f"{one.subject}, {one.name}", found[one].excluded or "")
-        for one in listing.recordings
-        if found[one].excluded
-    ]
+    excluded = [(one, why) for one in listing.recordings if (why := found[one].excluded)]
+    listing.left_out += [LeftOut(f"{one.subject}, {one.name}", why) for one, why in excluded]
     listing.recordings = [one for one in listing.recordings if not found[one].excluded]
     empty = {one.subject for one in found} - {one.subject for one in listing.recordings}
     if empty:
@@ -212,25 +209,20 @@ def _tasks(
         plans.setdefault(plan.recording.subject, []).append(plan)
     tasks = []
     for subject, own in plans.items():
-        pairs = [(plan, scans[plan.recording]) for plan in own]
-        files = tuple(
-            {"file": s.recording.name, "sha256": s.sha256, "bytes": s.n_bytes, "sfreq": s.sfreq,
-             "native_sfreq": s.native_rate(p.spellings), "seconds": s.seconds, "reader_warnings": s.warnings}
-            | ({"reference_electrode": s.zero} if p.zero in p.names else {})
-            | ({"cleaning": s.cleaning} if s.cleaning else {})
-            for p, s in pairs
-        )  # fmt: skip
-        steps = [
-            [s.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, s.bad_spans]
-            + (["at its own rate"] if s.native_rate(p.spellings) < s.sfreq else [])
-            + (["zeros", p.zero] if p.zero in p.names else [])
-            + (["cleaned", p.recording.path.parent.name] if s.cleaning else [])
-            for p, s in pairs
-        ]
+        files, steps = list[dict[str, Any]](), list[Any]()
+        for plan, scan in ((plan, scans[plan.recording]) for plan in own):
+            rate = scan.native_rate(plan.spellings)
+            about = {"file": scan.recording.name, "sha256": scan.sha256, "bytes": scan.n_bytes, "sfreq": scan.sfreq}
+            about |= {"native_sfreq": rate, "seconds": scan.seconds, "reader_warnings": scan.warnings}
+            about |= {"reference_electrode": scan.zero} if plan.zero in plan.names else {}
+            files.append(about | ({"cleaning": scan.cleaning} if scan.cleaning else {}))
+            electrodes = [list(plan.spellings.items()), plan.interpolate, plan.supports, plan.references, plan.zero]
+            cleaned = plan.recording.path.parent.name if scan.cleaning else None
+            steps.append([scan.sha256, cleaned, electrodes, rate, plan.high, plan.notch, scan.bad_spans])
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})
         label = listing.labels[subject]
         recipe = digest([RECIPE_VERSION, mne.__version__, subject, label, settings, steps])
-        tasks.append(SubjectTask(out, subject, label, tuple(own), files, recipe))
+        tasks.append(SubjectTask(out, subject, label, tuple(own), tuple(files), recipe))
     return tasks
 
 

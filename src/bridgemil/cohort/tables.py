@@ -44,17 +44,11 @@ def folded(name: str) -> str:
 def read_table(path: Path, delimiter: str | None = "\t", used: Collection[str] | None = None) -> tuple[list[str], Rows]:
     """The columns and the numbered rows of a delimited text file (UTF-8), as it is written; '' is a missing value.
 
-    Parameters
-    ----------
-    path
-        The file; ``BadData`` names it, and the line of a row with more cells than there are columns, with a line break
-        in a cell, or with a control character in a column that is used.
-    delimiter
-        What separates the columns; None takes whichever of comma, semicolon and tab the header has most of. With the
-        tab of BIDS a cell ends with it, whatever quotation marks there are; otherwise a quoted cell may hold it.
-    used
-        Columns whose values decide something (capitals and spaces in their names do not matter): a control character
-        or an invisible mark in them is refused, elsewhere it is shown as its code. None refuses it in all.
+    ``BadData`` names the line of a row with more cells than columns, or with a line break in a cell. With the tab of
+    BIDS a cell ends there whatever quotation marks there are; with None, whichever of comma, semicolon and tab the
+    header has most of separates cells, and a quoted cell may hold it. A control character or an invisible mark is
+    refused in the columns that are ``used`` (all, if None), whose capitals and spaces do not matter; elsewhere it is
+    shown as its code.
     """
     lines = _lines(path, delimiter)
     if not lines:

@@ -26,17 +26,7 @@ Origin = tuple[Cohort, str, "slice | NDArray[np.int64]"]  # a cohort, a subject'
 
 
 class CohortView(Cohort):
-    """Bags that are windows of other cohorts.
-
-    Parameters
-    ----------
-    like
-        The cohort whose channels, rate, settings and columns the view has.
-    records
-        One per bag.
-    origins
-        Where the windows of each bag are.
-    """
+    """Bags that are windows of other cohorts; channels, rate, settings and columns are those of the cohort ``like``."""
 
     def __init__(self, like: Cohort, records: Iterable[SubjectRecord], origins: Mapping[str, Origin]) -> None:
         super().__init__(list(records), like.metadata, like._columns, like.path)
@@ -71,17 +61,10 @@ class CohortView(Cohort):
 
 
 class CohortSubset(CohortView):
-    """Some windows of a cohort.
+    """Some windows of a cohort: by subject, the ascending numbers of those that stay; who is not named keeps all.
 
     Windows that were neighbours stay neighbours: where some are left out between two others, a new piece begins, as if
     it were another recording.
-
-    Parameters
-    ----------
-    whole
-        The cohort.
-    kept
-        By subject, the numbers of the windows that stay, ascending; who is not named keeps all.
     """
 
     def __init__(self, whole: Cohort, kept: Kept) -> None:
@@ -134,15 +117,7 @@ def _shortened(record: SubjectRecord, rows: NDArray[np.int64]) -> SubjectRecord:
 
 
 class RecordingBags(CohortView):
-    """Every recording as a bag of its own, named ``SUBJECT/NUMBER``.
-
-    Parameters
-    ----------
-    whole
-        The cohort. A subject with one recording keeps its name.
-    subjects
-        Of whom to make bags; all by default.
-    """
+    """Every recording as a bag of its own, named ``SUBJECT/NUMBER``; a subject with one recording keeps its name."""
 
     def __init__(self, whole: Cohort, subjects: Sequence[str] | None = None) -> None:
         self.whole = whole

@@ -169,18 +169,20 @@ class Band(NamedTuple):
     moments: float  # from second to second: the band as a whole
     source_moments: float  # from second to second: each source by itself
     reach: float  # of a source, on the unit disk
+    centre: float = 0.0  # in Hz; of alpha the subject's own counts
+    width: float = 0.0
 
 
 BANDS = {
     "delta": Band(3.93, 0.17, 0.30, 0.46, 0.40, 0.19, 0.45),
-    "theta": Band(0.69, 0.02, 0.75, 0.28, 0.37, 0.09, 0.55),
-    "alpha": Band(3.57, 0.48, 0.00, 0.52, 0.53, 0.07, 0.55),
-    "low beta": Band(1.45, 0.11, 0.50, 0.50, 0.32, 0.12, 0.50),
-    "high beta": Band(0.94, 0.12, 0.40, 0.62, 0.40, 0.23, 0.45),
-    "gamma": Band(0.65, 0.08, 0.00, 0.80, 0.51, 0.34, 0.45),
+    "theta": Band(0.69, 0.02, 0.75, 0.28, 0.37, 0.09, 0.55, 5.5, 1.0),
+    "alpha": Band(3.57, 0.48, 0.00, 0.52, 0.53, 0.07, 0.55, 9.6, 0.9),
+    "low beta": Band(1.45, 0.11, 0.50, 0.50, 0.32, 0.12, 0.50, 16.0, 2.5),
+    "high beta": Band(0.94, 0.12, 0.40, 0.62, 0.40, 0.23, 0.45, 24.0, 4.0),
+    "gamma": Band(0.65, 0.08, 0.00, 0.80, 0.51, 0.34, 0.45, 37.0, 7.0),
 }
 TRAITS = (*BANDS, "alpha_hz")
-ALPHA_HZ, ALPHA_HZ_SPREAD = 9.6, 0.6
+ALPHA_HZ_SPREAD = 0.6
 CLEANED = 0.15  # of blinks and muscles: the share left after cleaning, as in the recordings the spreads are from
 SENSOR_UV = 0.3
 
@@ -215,7 +217,7 @@ def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, li
     patient = label != "control"
     scores = standard_scores(settings, index, TRAITS)
     shift = SHIFTS[label] if patient and settings.evidence == "trait" else Shift(0.0, {}, 0.0)
-    alpha_hz = ALPHA_HZ + ALPHA_HZ_SPREAD * scores["alpha_hz"] + settings.trait_strength * shift.alpha_hz
+    alpha_hz = BANDS["alpha"].centre + ALPHA_HZ_SPREAD * scores["alpha_hz"] + settings.trait_strength * shift.alpha_hz
     years = settings.age(index) - AGE if "age" in settings.site_shift else 0.0
     alpha_hz += AGEING_HZ * years
 
@@ -223,46 +225,39 @@ def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, li
     bursts = draw_bursts(rng, settings, patient) if settings.evidence == "burst" else []
     height = envelope(rng, states, n, rate)
     shared = sum(BANDS[name].people * scores[name] for name in ("delta", "alpha"))
-    signal = np.zeros((len(PLACES), n))
+    signal, frequency = np.zeros((len(PLACES), n)), np.fft.rfftfreq(n, 1 / rate)
     for name, band in BANDS.items():
         whole = band.people * scores[name] + band.follows * shared
         change = settings.trait_strength * shift.log_amplitude.get(name, 0.0)
         gain = band.level * np.exp(whole + AGEING.get(name, 0.0) * years + change * (1 + shift.front * PLACES[:, 1]))
         if name == "alpha":
             gain = gain * np.clip(0.75 - 0.6 * PLACES[:, 1], 0.3, None)  # the back of the head
-        activity = gain[:, None] * _activity(rng, band, _shape(name, alpha_hz, n, rate), settings)
+        centre = alpha_hz if name == "alpha" else band.centre
+        shape = np.exp(-0.25 * ((frequency - centre) / band.width) ** 2) if band.width else _falling(frequency, 0.9)
+        activity = gain[:, None] * _activity(rng, band, shape, settings)
         signal += activity * (1 - 0.5 * np.clip(height, 0, 1)) if name == "alpha" else activity
     if states:
         signal += settings.strength * _slowing(rng, height, rate, front=label == "frontal")
     if bursts:
         signal += settings.burst_strength * sharp_waves(rng, bursts, n, rate, front=label == "frontal")
     artefacts = add_artefacts(rng, signal, settings)
-    frequency = np.fft.rfftfreq(n, 1 / rate)
-    signal += settings.common_uv * shaped_noise(rng, n, np.maximum(frequency, 0.8) ** -1.125 * (frequency > 0))
+    signal += settings.common_uv * shaped_noise(rng, n, _falling(frequency, 1.125))
     signal += rng.normal(0, SENSOR_UV, signal.shape)
     whole_recording = [Event(0.0, float(settings.seconds), BACKGROUND)] if shift.log_amplitude else []
     return signal, [*whole_recording, *states, *bursts, *artefacts]
 
 
-def _shape(name: str, alpha_hz: float, n: int, rate: int) -> Signal:
-    """A band's amplitude at each frequency."""
-    frequency = np.fft.rfftfreq(n, 1 / rate)
-    if name == "delta":
-        return np.asarray(np.maximum(frequency, 0.8) ** -0.9 * (frequency > 0))
-    centre, width = {
-        "theta": (5.5, 1.0), "alpha": (alpha_hz, 0.9), "low beta": (16.0, 2.5), "high beta": (24.0, 4.0),
-        "gamma": (37.0, 7.0),
-    }[name]  # fmt: skip
-    return np.asarray(np.exp(-0.25 * ((frequency - centre) / width) ** 2))
+def _falling(frequency: Signal, exponent: float) -> Signal:
+    """Amplitudes that fall with the frequency, level below 0.8 Hz."""
+    return np.asarray(np.maximum(frequency, 0.8) ** -exponent * (frequency > 0))
 
 
 def _activity(rng: np.random.Generator, band: Band, shape: Signal, settings: SynthSettings) -> Signal:
     """A band's activity at the electrodes (channels x time), of amplitude about one."""
     rows, seconds, rate = len(PLACES), settings.seconds, settings.sfreq
     sources = shaped_noise(rng, seconds * rate, shape, rows).reshape(rows, seconds, rate)
-    moments = band.moments * rng.normal(size=(1, seconds + 1)) + band.source_moments * rng.normal(
-        size=(rows, seconds + 1)
-    )
+    moments = band.moments * rng.normal(size=(1, seconds + 1))
+    moments = moments + band.source_moments * rng.normal(size=(rows, seconds + 1))
     strength = np.exp(moments + band.sources * rng.normal(size=(rows, 1)))[..., None]  # at every full second
     between = np.arange(rate) / rate
     sources *= strength[:, :-1] + (strength[:, 1:] - strength[:, :-1]) * between
