@@ -23,7 +23,7 @@ from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.sources.bids import derivative_sentence
-from bridgemil.cohort.unlabelled import Unlabelled
+from bridgemil.cohort.views import Unlabelled
 from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
 from bridgemil.errors import BadUse, BridgeMILError

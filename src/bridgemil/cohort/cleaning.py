@@ -112,12 +112,11 @@ def _step(address: str) -> CleaningStep:
     if not user_code.is_address(address):
         raise BadUse(f"--clean {address}: expected path/to/file.py:NAME or package.module:NAME")
     function = user_code.load(address)
-    with contextlib.suppress(ValueError):  # written in C: nobody can tell
-        signature = inspect.signature(function)
-        try:
-            signature.bind(object())
-        except TypeError:
-            raise BadUse(f"{address} takes {signature}; {RIGHT}") from None
+    signature = inspect.signature(function)
+    try:
+        signature.bind(object())
+    except TypeError:
+        raise BadUse(f"{address} takes {signature}; {RIGHT}") from None
     recorded = ("mne", "numpy", "scipy")  # the cohort's record holds their versions anyway
     packages = {name: v for name, v in user_code.packages(address).items() if name not in recorded}
     return CleaningStep(address=Path(address).name, code=user_code.fingerprint(address), packages=packages)
