@@ -97,12 +97,12 @@ def subject_folder(cohort: Path, subject: str) -> Path:
     return cohort / SUBJECTS / name
 
 
-def mark(cohort: Path, text: str = "") -> None:
+def mark(cohort: Path) -> None:
     """Make and mark the cohort's folder; refuses one whose parts are links to elsewhere."""
     cohort.mkdir(parents=True, exist_ok=True)
     refuse_link(cohort / SUBJECTS, cohort / MARKER)
-    if text or not (cohort / MARKER).exists():
-        write_text(cohort / MARKER, text)
+    if not (cohort / MARKER).exists():
+        write_text(cohort / MARKER, "A bridgemil cohort: `bridgemil prepare` may replace what is in this folder.\n")
 
 
 def write_subject(
@@ -193,7 +193,7 @@ def refuse_foreign(out: Path, listing: Listing) -> None:
 def only_writer(out: Path) -> Iterator[None]:
     """Hold the folder's lock; the operating system releases it when the process ends."""
     try:
-        mark(out, "This folder is a bridgemil cohort; `bridgemil prepare` may replace what is in it.\n")
+        mark(out)
         with lock(out / ".lock", wait=False):
             yield
     except Taken:

@@ -104,6 +104,12 @@ def refuse_irregular(path: Path) -> None:
             raise Unusable(f"a file that its header names {IRREGULAR}")
 
 
+def patient(path: Path) -> str:
+    """Whom the header of an EDF or BDF file names."""
+    with path.open("rb") as stream:
+        return stream.read(88)[8:].decode("latin-1")
+
+
 class EdfSignal(NamedTuple):
     """One signal of an EDF or BDF file: its rate in Hz, and why its values cannot be trusted, if so."""
 

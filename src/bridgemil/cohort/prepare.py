@@ -121,9 +121,10 @@ def prepare(
 
     for module in ("mne.io", "mne.filter", "mne.epochs", "mne.cov", "scipy.signal", "pyarrow.parquet"):
         importlib.import_module(module)  # once, before workers are forked
-    work: Any = partial(scan_recording, cap=chosen.montage)
+    work: Any = None
     if cleaner is None:
-        found = dict(each(work, listing.recordings, jobs=workers, label="checking", show=progress))
+        check = partial(scan_recording, cap=chosen.montage)
+        found = dict(each(check, listing.recordings, jobs=workers, label="checking", show=progress))
     else:
         folder.refuse_other(out, chosen, overwrite)
         work = partial(cleaning.clean, cleaner=cleaner, folder=out / cleaning.FOLDER, cap=chosen.montage)
@@ -169,15 +170,18 @@ def prepare(
 def _segment(
     tasks: Sequence[SubjectTask], found: Mapping[Recording, RecordingScan], work: Any, jobs: int, show: bool
 ) -> dict[str, dict[str, Any] | None]:
-    """The record of every subject, None where no window is left; what an earlier call finished is not done again."""
+    """The record of every subject, None where no window is left; what an earlier call finished is not done again.
+
+    ``work`` cleans a recording; None without cleaning.
+    """
     out = tasks[0].out
     (out / folder.SUBJECTS).mkdir(exist_ok=True)
     done = folder.already_done(out, {task.subject: task.recipe for task in tasks})
     rest = [task for task in tasks if task.subject not in done]
     # Cleaned signals are removed when a cohort is finished; those of subjects to be segmented again are made again.
     gone = {plan.recording.name for task in rest for plan in task.plans if not plan.recording.path.exists()}
-    again = [recording for recording in found if recording.name in gone]
-    if again:
+    if work is not None and gone:
+        again = [recording for recording in found if recording.name in gone]
         deque(each(partial(work, with_signal=True), again, jobs=jobs, label="cleaning", show=show), maxlen=0)
     for task, record in each(segment_subject, rest, jobs=jobs, label="preparing", show=show):
         done[task.subject] = record

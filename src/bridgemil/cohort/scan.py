@@ -334,8 +334,7 @@ def identity_hash(path: Path, raw: BaseRaw) -> str | None:
     birthday ("S1"), which two groups may both have used.
     """
     if path.suffix.lower() in EDF:
-        with path.open("rb") as stream:
-            text = stream.read(88)[8:].decode("latin-1")
+        text = formats.patient(path)
     else:
         person = raw.info["subject_info"] or {}
         parts = [person.get(key) for key in ("his_id", "last_name", "first_name", "middle_name", "birthday")]

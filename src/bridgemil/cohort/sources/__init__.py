@@ -16,8 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from bridgemil.cohort import formats
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.tables import folded
@@ -35,10 +33,9 @@ SAME = {
 }  # fmt: skip
 
 
-class SourceOptions(BaseModel):
+@dataclass(frozen=True)
+class SourceOptions:
     """Which recordings and labels to take from a source."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     label: str | None = None  # the column of participants.tsv or of the manifest that holds the diagnosis
     unlabelled: bool = False  # every subject has the label ''

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from bridgemil.cohort.channels import ADFTD_ORDER
@@ -16,7 +17,7 @@ CLASSES = {"A": "AD", "F": "FTD", "C": "HC"}
 def find(root: Path, options: SourceOptions) -> Listing:
     """List ``derivatives/sub-*/eeg/*_eeg.set``, or with ``raw`` the recordings at the top level."""
     if options.raw:
-        listing = bids.find(root, options.model_copy(update={"label": "Group"}))
+        listing = bids.find(root, replace(options, label="Group"))
         listing.rename_classes(CLASSES, strict=False)
         listing.source = "adftd-raw"  # not what the paper used
         return listing
