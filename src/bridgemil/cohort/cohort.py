@@ -142,8 +142,8 @@ class Cohort:
     @property
     def y(self) -> NDArray[np.int64]:
         """The class number of each subject; -1 in a cohort without labels."""
-        numbers = {name: number for number, name in enumerate(self.classes)}
-        return np.array([numbers.get(label, -1) for label in self.labels], dtype=np.int64)
+        classes = self.classes
+        return np.array([classes.index(label) if label else -1 for label in self.labels], dtype=np.int64)
 
     @property
     def channels(self) -> list[str]:

@@ -35,10 +35,8 @@ _CLASSES = set(
     "dementia depression depressed epilepsy epileptic schizophrenia alzheimer alzheimers parkinson parkinsons".split()
 )
 # Folders, besides those of a class, that hold the recordings of many subjects.
-_HEAPS = set(
-    "data dataset files recordings signals subjects participants people derivatives sourcedata rawdata".split()
-)
-_HEAPS |= {ending.removeprefix(".") for ending in formats.FORMATS}
+_HEAPS = {"people", *(ending.removeprefix(".") for ending in formats.FORMATS)}
+_HEAPS |= set("data dataset files recordings signals subjects participants derivatives sourcedata rawdata".split())
 
 
 class Row(NamedTuple):

@@ -158,9 +158,9 @@ def _segmented(
         found = segment(report.plans[0])
     except BadData as error:
         raise BadData(f"{recording.name}: {'; '.join(problem.what for problem in error.problems)}") from error
+    dropped = {"marked bad": found.counts["dropped_marked_bad"], "too loud": found.counts["dropped_amplitude"]}
     if len(found.windows) < min_windows:
-        dropped = found.n_dropped_marked + found.n_dropped_amplitude
-        lost = f" ({dropped} were marked bad or too loud)" if dropped else ""
+        lost = f" ({sum(dropped.values())} were marked bad or too loud)" if any(dropped.values()) else ""
         raise BadData(
             f"{recording.name}: too short: {scan.seconds:.1f} s give {len(found.windows)} windows of "
             f"{settings.window_seconds:g} s{lost}; at least {min_windows} are needed"
@@ -178,7 +178,7 @@ def _segmented(
         seconds=scan.seconds,
         native_sfreq=scan.native_rate(keep),
         sha256=scan.sha256,
-        dropped={"marked bad": found.n_dropped_marked, "too loud": found.n_dropped_amplitude},
+        dropped=dropped,
         notes=tuple(notes),
         stated_reference=settings.recorded_reference or scan.stated_reference or scan.reference or None,
     )

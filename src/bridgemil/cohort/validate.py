@@ -242,11 +242,16 @@ def _duplicates(
     whose they are. With ``keep-first`` the first of copies with one label is kept and the others are listed: whoever
     it is, the label is right. Copies with two labels are always refused.
     """
-    copies, label = _identical(usable), listing.labels
-    differ = {id(b): label[a.recording.subject] != label[b.recording.subject] for a, b, _ in copies}
-    unclear = {id(first) for first, second, _ in copies if differ[id(second)]}
-    refused: set[int] = set()
-    for first, second, how in copies:
+    pairs, refused, label = list[tuple[RecordingScan, RecordingScan, str]](), set[int](), listing.labels
+    groups: dict[tuple[int, float], list[RecordingScan]] = defaultdict(list)
+    for scan in usable:
+        group = groups[scan.n_times, scan.sfreq]
+        copies = ((earlier, scan, how) for earlier in group if (how := _how_alike(earlier, scan)))
+        pairs += itertools.islice(copies, 1)
+        group.append(scan)
+    differ = {id(b): label[a.recording.subject] != label[b.recording.subject] for a, b, _ in pairs}
+    unclear = {id(first) for first, second, _ in pairs if differ[id(second)]}
+    for first, second, how in pairs:
         original, copy = first.recording, second.recording
         whose = "the same subject" if original.subject == copy.subject else original.subject
         same = f"{how} identical to {original.name} of {whose}"
@@ -263,24 +268,12 @@ def _duplicates(
     return refused
 
 
-def _identical(usable: Sequence[RecordingScan]) -> list[tuple[RecordingScan, RecordingScan, str]]:
-    """Pairs of recordings with the same bytes, or the same samples on every channel they share.
+def _how_alike(earlier: RecordingScan, later: RecordingScan) -> str:
+    """How two recordings are identical: by bytes, or by samples on every channel they share; '' if they are not.
 
     Samples are compared at 256 places of each channel: their difference must be rounding (``COPY_UV``, or a thousandth
     of the channel's spread). A copy stored in another format still matches, two different recordings never do.
     """
-    pairs = []
-    groups: dict[tuple[int, float], list[RecordingScan]] = defaultdict(list)
-    for scan in usable:
-        group = groups[scan.n_times, scan.sfreq]
-        copies = ((earlier, scan, how) for earlier in group if (how := _how_alike(earlier, scan)))
-        pairs += itertools.islice(copies, 1)
-        group.append(scan)
-    return pairs
-
-
-def _how_alike(earlier: RecordingScan, later: RecordingScan) -> str:
-    """How two recordings are identical; '' if they are not."""
     if earlier.sha256 == later.sha256:
         return "byte for byte"
     shared = [c for c in later.fingerprint if c in earlier.fingerprint and later.std[c] >= FLAT_UV]
