@@ -112,8 +112,7 @@ def _with_sidecars(path: Path) -> Recording | Problem:
         bids.add(listing, mne_bids.get_bids_path_from_fname(path, check=False, verbose="ERROR"))
     except (ValueError, RuntimeError):  # named like BIDS, but not in such a folder
         return alone
-    named = [replace(one, name=plain(str(path))) for one in listing.recordings]
-    return [*named, *listing.problems][0]
+    return replace(listing.recordings[0], name=plain(str(path))) if listing.recordings else listing.problems[0]
 
 
 def read(

@@ -138,8 +138,8 @@ class RecordingBags(CohortView):
                 origins[name] = whole, subject, slice(end - n, end)
                 signal = record.signal_hash if n == record.n_windows else digest([record.signal_hash, end - n, end])
                 own = record.recordings[number - 1 : number]
-                changed = {"recordings": own, "recording_windows": (n,), "signal_hash": signal}
-                records.append(replace(record, subject=name, **changed))
+                bag = replace(record, subject=name, recordings=own, recording_windows=(n,), signal_hash=signal)
+                records.append(bag)
         super().__init__(whole, records, origins)
 
     def of(self, subjects: Iterable[str]) -> tuple[str, ...]:

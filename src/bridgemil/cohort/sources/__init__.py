@@ -239,11 +239,9 @@ def find(
     given = [name for name in settled if getattr(options, name)]
     if preset is not None and given:
         raise BadUse(f"--{given[0]} does not go with --preset {preset}, which settles it")
-    kind, root = preset or "bids", source
-    if preset is None and source.is_file():
-        kind = "manifest"
-    elif preset is None and (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file():
-        kind, root = "manifest", source / "manifest.csv"
+    flat = (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file()
+    kind = preset or ("manifest" if source.is_file() or flat else "bids")
+    root = source / "manifest.csv" if kind == "manifest" and flat else source
     if kind != "bids" and options.derivatives:
         raise BadUse(f"--derivatives is for BIDS folders; {source} has no participants.tsv")
     if options.desc and not options.derivatives:

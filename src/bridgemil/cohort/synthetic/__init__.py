@@ -19,14 +19,14 @@ and so is each person: with and without shifts, the same number is the same brai
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.formats import Unusable
 from bridgemil.cohort.synthetic.generator import (
     CLASSES,
     SITE_SHIFTS,
@@ -37,7 +37,7 @@ from bridgemil.cohort.synthetic.generator import (
     evidence_windows,
     simulate,
 )
-from bridgemil.cohort.tables import read_table
+from bridgemil.cohort.tables import read_json, read_table
 from bridgemil.errors import BadUse
 from bridgemil.parallel import cores, each
 from bridgemil.storage.files import new_file, write_json, write_text
@@ -54,11 +54,12 @@ def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None
     chosen = settings.model_dump(mode="json", exclude=set() if settings.sites > 1 else {"sites", "site_shift"})
     generated_by = {"Name": "bridgemil synth", "Settings": chosen}
     about = out / "dataset_description.json"
-    if about.is_file():
-        if _generated_by(about) != [generated_by]:
-            raise BadUse(f"{out}: holds another data set; choose another folder")
-    elif out.exists() and any(out.iterdir()):
-        raise BadUse(f"{out}: exists and is not empty; choose another folder")
+    known = None
+    with suppress(Unusable):
+        known = read_json(about if about.is_file() else None).get("GeneratedBy")
+    if known != [generated_by] and out.exists() and any(out.iterdir()):
+        what = "holds another data set" if about.is_file() else "exists and is not empty"
+        raise BadUse(f"{out}: {what}; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     description = {"Name": "bridgemil synthetic cohort", "BIDSVersion": "1.8.0", "DatasetType": "raw", "License": "CC0"}
     write_json(about, description | {"GeneratedBy": [generated_by]})
@@ -69,15 +70,6 @@ def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None
     table = ["\t".join(columns), *(rows[task] for task in tasks)]
     write_text(out / "participants.tsv", "\n".join(table) + "\n")
     return out
-
-
-def _generated_by(about: Path) -> Any:
-    """What a dataset_description.json says of the program that wrote it; None if it is not one."""
-    try:
-        content = json.loads(about.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        return None
-    return content.get("GeneratedBy") if isinstance(content, dict) else None
 
 
 def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
@@ -103,10 +95,9 @@ def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
         Edf(signals).write(stream)
     lines = ["onset\tduration\ttrial_type"] + [f"{e.onset:.3f}\t{e.duration:.3f}\t{e.kind}" for e in person.events]
     write_text(Path(f"{stem}_events.tsv"), "\n".join(lines) + "\n")
-    sidecar = {
-        "TaskName": "rest", "SamplingFrequency": settings.sfreq, "RecordingDuration": settings.seconds,
-        "RecordingType": "continuous", "PowerLineFrequency": 50, "EEGReference": "n/a", "SoftwareFilters": "n/a",
-    }  # fmt: skip
+    sidecar = {"TaskName": "rest", "SamplingFrequency": settings.sfreq, "RecordingDuration": settings.seconds}
+    sidecar |= {"RecordingType": "continuous", "PowerLineFrequency": 50}
+    sidecar |= {"EEGReference": "n/a", "SoftwareFilters": "n/a"}
     write_json(Path(f"{stem}_eeg.json"), sidecar)
     return row
 
@@ -133,5 +124,5 @@ def patients(recordings: str | Path) -> set[str]:
 
 def has_evidence_windows(recordings: str | Path) -> bool:
     """Whether the folder ``synthesise`` wrote has windows of evidence to find: not where the disease is a trait."""
-    about = json.loads((Path(recordings) / "dataset_description.json").read_text(encoding="utf-8"))
+    about = read_json(Path(recordings) / "dataset_description.json")
     return bool(about["GeneratedBy"][0]["Settings"]["evidence"] != "trait")

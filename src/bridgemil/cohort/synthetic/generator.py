@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -247,7 +247,7 @@ def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, li
     return signal, [*whole_recording, *states, *bursts, *artefacts]
 
 
-def _falling(frequency: Signal, exponent: float) -> Signal:
+def _falling(frequency: NDArray[Any], exponent: float) -> Signal:
     """Amplitudes that fall with the frequency, level below 0.8 Hz."""
     return np.asarray(np.maximum(frequency, 0.8) ** -exponent * (frequency > 0))
 
