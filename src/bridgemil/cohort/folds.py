@@ -322,7 +322,10 @@ class SubjectKFold:
             raise BadData("a subject is named twice")
         order = sorted(range(len(subjects)), key=lambda i: subjects[i])  # the order of subjects does not matter
         ordered = [subjects[i] for i in order]
-        together = None if groups is None else [_own_group(groups[i], subjects[i]) for i in order]
+        together = None
+        if groups is not None:  # a subject without a group is a group of its own
+            alone = [is_missing(group) for group in groups]
+            together = [f"subject {subjects[i]}" if alone[i] else f"group {groups[i]}" for i in order]
         parts = self._parts([labels[i] for i in order], together)
         kind = self.scheme if groups is None else "groups"
         return FoldPlan(tuple(tuple(ordered[i] for i in part) for part in parts), self.split_seed, kind, column)
@@ -361,8 +364,3 @@ class SubjectKFold:
                 raise BadData(f"{counted}, fewer than the {self.n_splits} folds; use at most --folds {units}")
         if self.n_splits < 3:
             raise BadUse(f"at least 3 folds are needed (training, validation, test), not {self.n_splits}")
-
-
-def _own_group(group: Any, subject: str) -> str:
-    """The group's name; a subject without one is a group of its own."""
-    return f"subject {subject}" if is_missing(group) else f"group {group}"

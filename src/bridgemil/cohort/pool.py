@@ -71,8 +71,11 @@ def pool(
     opened = [one if isinstance(one, Cohort) else Cohort.open(one) for one in cohorts]
     members = _members(opened, sites, classes)
     refuse_other_signals([(member.name, member.cohort) for member in members], "cohorts that are pooled")
-    channels = _shared_channels(members)
-    out = Path(out)
+    shared = [name for name in members[0].keys if all(name in member.keys for member in members)]
+    if not shared:
+        own = "; ".join(f"{member.site} has {' '.join(member.cohort.channels)}" for member in members)
+        raise BadData(f"the cohorts have no electrode in common: {own}")
+    channels, out = display(shared, members[0].cohort.channels), Path(out)
     recipe = digest([[m.site, m.cohort.hash, m.rows] for m in members])
     if out.exists() and any(out.iterdir()):
         if is_artifact(out) and Cohort.open(out).metadata.get("recipe") == recipe:
@@ -192,15 +195,6 @@ def refuse_other_signals(named: Sequence[tuple[str, Any]], what: str) -> None:
         problems.append(Problem(f"{differing}: {advice}", name))
     if problems:
         raise BadData(f"{what} must be prepared alike; these differ from {first}", problems)
-
-
-def _shared_channels(members: Sequence[_Member]) -> list[str]:
-    """Electrodes that all have, in the order and spelling of the first."""
-    shared = [name for name in members[0].keys if all(name in member.keys for member in members)]
-    if not shared:
-        own = "; ".join(f"{member.site} has {' '.join(member.cohort.channels)}" for member in members)
-        raise BadData(f"the cohorts have no electrode in common: {own}")
-    return display(shared, members[0].cohort.channels)
 
 
 def _store(out: Path, channels: Sequence[str], task: tuple[_Member, str]) -> SubjectRecord:

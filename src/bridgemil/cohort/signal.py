@@ -75,7 +75,8 @@ def held_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Ban
     held, left_out = dict[str, Band](), dict[str, str]()
     for name, (low, high) in bands.items():
         kept, least = (max(low, signal.low or 0), min(high, top)), (high - low) / 2
-        notched = sum(_overlap(kept, (f - NOTCH_WIDTH / 2, f + NOTCH_WIDTH / 2)) for f in signal.notch)
+        edges = [(f - NOTCH_WIDTH / 2, f + NOTCH_WIDTH / 2) for f in signal.notch]
+        notched = sum(max(0.0, min(kept[1], above) - max(kept[0], below)) for below, above in edges)
         if kept[1] - kept[0] - notched >= least and bins(kept, signal):
             held[name] = kept
         elif high - top > least:
@@ -142,10 +143,6 @@ def window_band_power(windows: NDArray[Any], sfreq: float, bands: Iterable[Band]
 
     frequency, density = periodogram(windows, sfreq, window="hann", axis=-1)
     return relative_band_power(density, frequency, bands)
-
-
-def _overlap(one: Band, other: Band) -> float:
-    return max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
 
 
 def require_rate(what: str, sfreq: float) -> None:

@@ -78,7 +78,9 @@ class CohortSubset(CohortView):
         chosen = {subject: _checked(whole, subject, rows) for subject, rows in kept.items()}
         shortened = {subject: _shortened(whole.records[subject], rows) for subject, rows in chosen.items()}
         origins: dict[str, Origin] = {subject: (whole, subject, slice(None)) for subject in whole.subjects}
-        origins |= {subject: (whole, subject, _as_slice(rows)) for subject, rows in chosen.items()}
+        for subject, rows in chosen.items():  # consecutive rows as a slice, which copies nothing
+            consecutive = rows[-1] - rows[0] + 1 == len(rows)
+            origins[subject] = whole, subject, slice(rows[0], rows[-1] + 1) if consecutive else rows
         super().__init__(whole, (whole.records | shortened).values(), origins)
         self._measured: dict[str, SubjectRecord] = {}
 
@@ -104,11 +106,6 @@ def _checked(cohort: Cohort, subject: str, rows: Sequence[int]) -> NDArray[np.in
     if not len(numbers) or (np.diff(numbers) < 1).any() or numbers[0] < 0 or numbers[-1] >= n:
         raise BadUse(f"{subject}: the windows to keep must be some of 0 to {n - 1}, ascending, each once")
     return numbers
-
-
-def _as_slice(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Consecutive rows as a slice, which copies nothing."""
-    return slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows
 
 
 def _shortened(record: SubjectRecord, rows: NDArray[np.int64]) -> SubjectRecord:

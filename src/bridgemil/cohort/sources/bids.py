@@ -171,22 +171,18 @@ def read_participants(root: Path, label: str | None = None) -> tuple[list[str], 
 
 def _list_unread(listing: Listing, place: Path, options: SourceOptions, taken: list[BIDSPath]) -> None:
     """Say which files look like recordings but were not taken."""
-    used = {path.fpath for path in taken}
+    used, entities = {path.fpath for path in taken}, (("task", options.task), ("ses", options.session))
+    parts = [f"{entity}-{value}_" for entity, value in entities if value]
     for file in sorted(place.glob("sub-*/**/*")):
         if file.suffix.lower() in formats.FORMATS and formats.is_irregular(file):
             listing.left_out.append(LeftOut(listing.name(file), formats.IRREGULAR))
-        elif _is_missed(file, options) and (subject := file.relative_to(place).parts[0]) in listing.labels:
-            listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
+        elif formats.is_missed(file) and file.stem.endswith("_eeg") and all(part in file.name for part in parts):
+            if (subject := file.relative_to(place).parts[0]) in listing.labels:
+                listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
         elif formats.is_recording(file) and file not in used:
             asked = _sought(options)
             why = f"not among those{asked}" if asked else "its place or name is not sub-*/**/eeg/*_eeg.*"
             listing.left_out.append(LeftOut(listing.name(file), why))
-
-
-def _is_missed(file: Path, options: SourceOptions) -> bool:
-    """Whether a recording that is asked for is a link to content that was not fetched."""
-    asked = [f"{entity}-{value}_" for entity, value in (("task", options.task), ("ses", options.session)) if value]
-    return file.stem.endswith("_eeg") and all(part in file.name for part in asked) and formats.is_missed(file)
 
 
 def _sought(options: SourceOptions) -> str:
