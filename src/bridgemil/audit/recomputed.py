@@ -13,7 +13,7 @@ from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput, first_line
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
-from bridgemil.cohort.subset import subset
+from bridgemil.cohort.views import subset
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.models import BaselineModel, NetworkModel, fit, predict_subject
 from bridgemil.models.features import FitCache

@@ -22,8 +22,8 @@ from bridgemil.bundle.populations import by_population, control_class, populatio
 from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.sources.derivatives import sentence
-from bridgemil.cohort.unlabelled import Unlabelled
+from bridgemil.cohort.sources.bids import derivative_sentence
+from bridgemil.cohort.views import Unlabelled
 from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
 from bridgemil.errors import BadUse, BridgeMILError
@@ -159,7 +159,7 @@ def train(
     if unlabelled is not None:
         metadata["trained"] += f" {unlabelled.sentence}"
         metadata["provenance"]["pretrain_on"] = unlabelled.for_json()
-    if cleaned := sentence(cohort.metadata.get("provenance") or {}):
+    if cleaned := derivative_sentence(cohort.metadata.get("provenance") or {}):
         cautions = [*cautions, f"trained on the BIDS {cleaned}: a new recording must have been cleaned in the same way"]
     metadata |= {"cautions": list(cautions), "recorded_reference": recorded_reference}
     if earlier is not None:

@@ -14,7 +14,7 @@ from bridgemil import baselines as simple
 from bridgemil import methods
 from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.subset import CohortSubset
+from bridgemil.cohort.views import CohortSubset
 from bridgemil.engine.execute import Where, execute, registered
 from bridgemil.engine.forecast import Forecast, forecast, say_auditing
 from bridgemil.engine.plan import Experiment, Plan

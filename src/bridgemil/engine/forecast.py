@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.signal import Signal
-from bridgemil.cohort.subset import subset
+from bridgemil.cohort.views import subset
 from bridgemil.engine.plan import Job, Plan
 from bridgemil.errors import plain
 from bridgemil.learning.settings import BagSettings, Loop, limited_steps, with_min_steps

@@ -13,7 +13,7 @@ from bridgemil import backbones, methods
 from bridgemil.audit import keep
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.unlabelled import tag_of
+from bridgemil.cohort.views import tag_of
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results, averaged, gather

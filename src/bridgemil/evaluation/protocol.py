@@ -12,7 +12,7 @@ from typing import Any
 from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
-from bridgemil.cohort.unlabelled import Unlabelled, tag_of
+from bridgemil.cohort.views import Unlabelled, tag_of
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.evaluation.tuning import tuned

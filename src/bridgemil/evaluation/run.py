@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.sources import changed_from_preset
-from bridgemil.cohort.subset import subset
-from bridgemil.cohort.unlabelled import Unlabelled
+from bridgemil.cohort.views import Unlabelled, subset
 from bridgemil.errors import BadData
 from bridgemil.evaluation.tuning import choose
 from bridgemil.methods import Settings

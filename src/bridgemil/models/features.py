@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
-from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.subset import CohortSubset
+from bridgemil.cohort.views import CohortSubset, RecordingBags
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
-from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.unlabelled import ExtendedCohort, Unlabelled
+from bridgemil.cohort.views import ExtendedCohort, RecordingBags, Unlabelled
 from bridgemil.errors import BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.features import Features, FitCache, features_of, prepare_features

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
-from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.views import RecordingBags
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.models.features import Bag, Features, FitCache, LazyBag

@@ -18,7 +18,7 @@ from bridgemil.cohort.cleaning import summarise
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.sources.derivatives import sentence
+from bridgemil.cohort.sources.bids import derivative_sentence
 from bridgemil.cohort.tables import AGE, SEX, is_missing
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.calibration import calibration_summary
@@ -172,7 +172,7 @@ def _cohort_values(cohort: Cohort) -> dict[str, Any]:
         "recordings": sum(len(record.recordings) for record in cohort.records.values()),
         "sites": people.by_value(cohort, people.SITES),
         "cleaning": summarise(about["settings"], about["files"]),
-        "derivative": sentence(about.get("provenance") or {}),
+        "derivative": derivative_sentence(about.get("provenance") or {}),
         "notes": [str(note) for note in about["notes"]],
         "excluded": f"{entries} {noun} of the source (subjects or recordings)" if entries else "",
         "windows": {"median": np.median(counts), "min": min(counts), "max": max(counts)},

@@ -12,7 +12,7 @@ import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, rereferenced, some_bands, window_band_power
-from bridgemil.cohort.subset import subset
+from bridgemil.cohort.views import subset
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
 from bridgemil.models import BaselineModel, FitCache, Model, features_of

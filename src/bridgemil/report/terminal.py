@@ -10,7 +10,7 @@ import numpy as np
 
 from bridgemil.audit.acquisition import channel_sd, implausible
 from bridgemil.cohort.cleaning import summarise
-from bridgemil.cohort.sources.derivatives import sentence
+from bridgemil.cohort.sources.bids import derivative_sentence
 from bridgemil.engine.forecast import duration
 from bridgemil.errors import Problem, grouped, plain
 from bridgemil.evaluation.results import GROUPED, TOGETHER
@@ -260,7 +260,7 @@ def print_summary(cohort: Cohort) -> None:
     text = templating.text(
         "cohort.txt.j2", content=content, implausible=implausible(content["median_channel_sd"]), excluded=excluded,
         skipped=_grouped(content["skipped"]), notes=_grouped(content["notes"]),
-        provenance=sentence(content["provenance"]) if content["provenance"] else "",
+        provenance=derivative_sentence(content["provenance"]) if content["provenance"] else "",
     )  # fmt: skip
     console.print(text, emoji=False)
 
