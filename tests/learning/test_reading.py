@@ -81,7 +81,7 @@ def test_files_are_opened_when_they_are_read_and_only_some_at_once(
     assert opened == [disk.subjects[1], disk.subjects[4]], "not in the order of the files"
     windows.take(np.arange(len(windows)))
     windows.bag(0)
-    assert len(windows._open) == 3
+    assert windows._kept_open.cache_info().currsize == 3
     opened.clear()
     windows.take(windows.bag_index(np.array([9])))
     assert not opened, "the one read last is still open"

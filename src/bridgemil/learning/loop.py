@@ -106,20 +106,8 @@ def cosine(step: int, warmup: int, total: int) -> float:
 class Learner(ABC):
     """What to train: a model, its optimiser, the length, the steps of an epoch, and how to validate and select.
 
-    Parameters
-    ----------
-    model : nn.Module
-        Trained in place.
-    data : WindowSet
-        Windows of the training subjects.
-    settings : Stage1Settings or TrainedSettings
-        Of the loop.
-    device : torch.device
-        Where the model is.
-    steps : int
-        In an epoch that visits everything; with ``max_steps`` the first of them are taken.
-    validation : WindowSet, optional
-        Windows of the subjects that select an epoch, if any do.
+    The model, which is on ``device``, is trained in place on the windows ``data``; those of ``validation`` select an
+    epoch. An epoch that visits everything has ``steps``; with ``max_steps`` the first of them are taken.
     """
 
     phase: str  # displayed: "Stage 1", "bags"
@@ -177,17 +165,7 @@ class Learner(ABC):
 
     @abstractmethod
     def loss(self, batch: Any, windows: Any, rng: np.random.Generator) -> Tensor:
-        """The loss of one step, a scalar.
-
-        Parameters
-        ----------
-        batch
-            As ``batches`` gave it.
-        windows
-            As ``read`` returned them.
-        rng : numpy.random.Generator
-            Of this epoch's draws.
-        """
+        """The loss of one step, a scalar: of a batch of ``batches``, with what ``read`` returned for it."""
 
     def validate(self) -> Validation | None:
         """Performance on the validation subjects now; None if there are none."""
@@ -223,17 +201,8 @@ class _State:
 def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch: Watch | None = None) -> Trained:
     """Train for the learner's epochs; the model ends with the weights of the selected epoch, or with the last ones.
 
-    Parameters
-    ----------
-    learner : Learner
-        What to train.
-    streams : Streams
-        Its random numbers.
-    keep : Path, optional
-        Checkpoint, written after an epoch as often as ``SAVING_SHARE`` of the time allows; a loop that finds it resumes
-        from it, bit-identical.
-    watch : callable, optional
-        Called after every epoch.
+    The checkpoint ``keep`` is written after an epoch as often as ``SAVING_SHARE`` of the time allows; a loop that finds
+    it resumes from it, bit-identical. ``watch`` is called after every epoch.
     """
     peaks = [group["lr"] for group in learner.optimiser.param_groups]
     average = WeightAverage(learner.model, learner.averaging) if learner.averaging else None
@@ -247,9 +216,15 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
         with nullcontext() if average is None else average.in_place():
             if average is not None and learner.validation is not None:
                 _estimate_statistics(learner, streams)
-            with _memory(learner, f"{learner.phase}, epoch {epoch + 1}, validation"):
+            where = f"{learner.phase}, epoch {epoch + 1}, validation"
+            with _memory(learner, where):
                 validation = learner.validate()
-            _note(state, learner, epoch, loss, validation)
+            row: dict[str, Any] = {"phase": learner.phase, "epoch": epoch, "loss": loss}
+            if validation is not None:
+                _refuse_broken(learner, where, validation.loss)
+                row |= {"validation_accuracy": validation.accuracy, "validation_loss": validation.loss}
+            state.curve.append(row | learner.notes())
+            state.epoch = epoch + 1
             if validation is not None and epoch >= learner.burn_in and validation.beats(state.best, learner.selection):
                 state.best, state.best_epoch = validation, epoch
                 state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
@@ -297,14 +272,18 @@ def _step(learner: Learner, batch: Any, read: Callable[[], Any], rng: np.random.
     with _memory(learner, where):
         loss = learner.loss(batch, read(), rng)
         value = loss.item()
-        if not np.isfinite(value):
-            raise BridgeMILError(
-                f"{where}: the loss is {value}; training has broken down. Lower the learning rate, --set "
-                f"{learner.stage}.lr=…, or look for extreme values in the recordings (bridgemil inspect)"
-            )
+        _refuse_broken(learner, where, value)
         loss.backward()
     learner.optimiser.step()
     return value
+
+
+def _refuse_broken(learner: Learner, where: str, loss: float) -> None:
+    if not np.isfinite(loss):
+        raise BridgeMILError(
+            f"{where}: the loss is {loss}; training has broken down. Lower the learning rate, --set "
+            f"{learner.stage}.lr=…, or look for extreme values in the recordings (bridgemil inspect)"
+        )
 
 
 @contextmanager
@@ -319,19 +298,6 @@ def _memory(learner: Learner, where: str) -> Iterator[None]:
                 f"--set {learner.batch_settings.split(' ')[0]}=… ({str(error).splitlines()[0] if str(error) else ''})"
             ) from error
         raise
-
-
-def _note(state: _State, learner: Learner, epoch: int, loss: float, validation: Validation | None) -> None:
-    row: dict[str, Any] = {"phase": learner.phase, "epoch": epoch, "loss": loss}
-    if validation is not None:
-        if not np.isfinite(validation.loss):
-            raise BridgeMILError(
-                f"{learner.phase}, epoch {epoch + 1}: the validation loss is {validation.loss}; training has broken "
-                f"down. Lower the learning rate, --set {learner.stage}.lr=…"
-            )
-        row |= {"validation_accuracy": validation.accuracy, "validation_loss": validation.loss}
-    state.curve.append(row | learner.notes())
-    state.epoch = epoch + 1
 
 
 def _save(learner: Learner, average: WeightAverage | None, state: _State, path: Path) -> None:
@@ -358,7 +324,8 @@ def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _St
     try:
         learner.model.load_state_dict(checkpoint.under("model", tensors))
         if average is not None:
-            average.restore(checkpoint.under("average", tensors))
+            for name, value in checkpoint.under("average", tensors).items():
+                average.average[name].copy_(value)
         checkpoint.restore_optimiser(learner.optimiser, checkpoint.under("optimiser", tensors))
     except (RuntimeError, ValueError, KeyError) as error:
         raise BadData(

@@ -21,16 +21,9 @@ MOST_BYTES = 256 * 2**20  # of embeddings held in memory
 
 @torch.no_grad()
 def in_blocks(module: nn.Module, windows: Tensor | Iterable[Tensor], device: torch.device) -> Tensor:
-    """Apply a module in evaluation mode to many windows, a block at a time.
+    """Apply a module (N x *shape -> N x d, on ``device``) in evaluation mode to many windows, a block at a time.
 
-    Parameters
-    ----------
-    module : nn.Module
-        N x *shape -> N x d.
-    windows : Tensor or iterable of Tensor
-        n x *shape, or blocks of them as ``WindowSet.blocks`` gives them.
-    device : torch.device
-        Where the module is; the result, n x d, stays there.
+    ``windows`` are n x *shape, or blocks of them as of ``WindowSet.blocks``; the result, n x d, stays on the device.
     """
     module.eval()
     blocks = windows.split(BLOCK) if isinstance(windows, Tensor) else windows
@@ -60,10 +53,7 @@ class Vote:
 
 
 def vote(model: nn.Module, windows: Tensor | Iterable[Tensor], device: torch.device) -> Vote:
-    """Classify a subject by majority vote; a tie goes to the tied class with the highest mean probability.
-
-    The model maps N x *shape to logits N x K; other parameters as for ``in_blocks``.
-    """
+    """Classify a subject by majority vote; a tie goes to the tied class with the highest mean probability."""
     p = in_blocks(model, windows, device).softmax(dim=1).cpu()
     votes = torch.bincount(p.argmax(dim=1), minlength=p.shape[1])
     mean = p.mean(dim=0)
@@ -78,15 +68,7 @@ class BagModel(nn.Module):
         self.encoder, self.aggregator = encoder, aggregator
 
     def aggregate(self, embeddings: Tensor, sizes: Sequence[int]) -> BagOutput:
-        """The aggregator's output for several bags.
-
-        Parameters
-        ----------
-        embeddings : Tensor, shape (n, d)
-            Of the windows of B bags, one bag after the other.
-        sizes : sequence of int
-            Windows of each bag, B; they sum to n.
-        """
+        """The aggregator's output for B bags with these numbers of windows; embeddings (n x d) one after the other."""
         padded = pad_sequence(list(embeddings.split(list(sizes))), batch_first=True)  # B x N x d
         places = torch.arange(padded.shape[1], device=padded.device)
         mask = places < torch.tensor(sizes, device=padded.device).unsqueeze(1)
@@ -95,7 +77,7 @@ class BagModel(nn.Module):
 
     @torch.no_grad()
     def explain(self, windows: Tensor | Iterable[Tensor], device: torch.device) -> BagOutput:
-        """One subject in evaluation mode: logits 1 x K, attention weights 1 x n; parameters as for ``in_blocks``."""
+        """One subject in evaluation mode: logits 1 x K, attention weights 1 x n."""
         self.eval()
         embeddings = in_blocks(self.encoder, windows, device)
         return self.aggregate(embeddings, [len(embeddings)])
