@@ -95,7 +95,7 @@ class PackageModel:
 
 
 def factory(name: str, known: Sequence[str]) -> Callable[..., nn.Module]:
-    """The class or function at an address, or a package's model; refuses others and lists the plain names, ``known``."""
+    """The class or function at an address, or a package's model; refuses others and lists the ``known`` plain names."""
     target, _, attribute = name.rpartition(":")
     if target in PACKAGES:
         return PackageModel(name)

@@ -142,4 +142,6 @@ class _Moments:
         mean = self.mean / self.n
         self.running[0].copy_(mean)
         self.running[1].copy_((self.square / self.n - mean.square()).clamp_min(0))
-        self.norm.momentum, self.norm.num_batches_tracked = self.momentum, self.tracked
+        self.norm.momentum = self.momentum
+        if self.norm.num_batches_tracked is not None and self.tracked is not None:
+            self.norm.num_batches_tracked.copy_(self.tracked)
