@@ -62,15 +62,7 @@ def register(name: str, factory: Callable[..., nn.Module]) -> None:
 
 
 def check(name: str, options: Mapping[str, Any] | None = None) -> None:
-    """Refuse a name or an option that ``create`` does not know, before any work.
-
-    Parameters
-    ----------
-    name : str
-        A backbone's name or address (a user's file is loaded).
-    options : mapping, optional
-        The options that will be given to it.
-    """
+    """Refuse a name, or options for it, that ``create`` does not know, before any work; a user's file is loaded."""
     if name in BACKBONES.built_in and not options:
         return  # nothing heavy is imported for a name
     signature, given = _signature(name)

@@ -13,9 +13,9 @@ constants to the log-covariance once shrunk, which standardisation removes: no p
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from bridgemil.backbones.electrodes import check_windows, thin
 from bridgemil.cohort.signal import REFERENCES, Band, Signal, band_name, bins, some_bands
 from bridgemil.errors import BadData, BadUse, one_of
+from bridgemil.parallel import torch_threads
 
 BANDS: tuple[Band, ...] = ((1, 4), (4, 8), (8, 13), (13, 20), (20, 30), (30, 45))  # Hz
 SHRINKAGE = 0.1  # share of the identity: one window gives few degrees of freedom, and references make matrices singular
@@ -113,7 +114,10 @@ class FrontEnd(nn.Module):
             got = " x ".join(map(str, windows.shape))
             raise BadUse(f"the covariance front end is for windows of {expected[0]} x {expected[1]}, got {got}")
         features = torch.empty(len(windows), self.dim, device=windows.device)
-        with _one_thread(windows), torch.autocast(windows.device.type, enabled=False):
+        on_cpu = (
+            windows.device.type == "cpu"
+        )  # small eigenvalue problems are slower on several threads, busy ones 50-fold
+        with torch_threads(1) if on_cpu else nullcontext(), torch.autocast(windows.device.type, enabled=False):
             for first in range(0, len(windows), BLOCK):
                 features[first : first + BLOCK] = self._block(windows[first : first + BLOCK], first)
         return features
@@ -171,20 +175,6 @@ def _log_shares(powers: Tensor, nothing: Tensor) -> list[Tensor]:
     shares = powers / total.masked_fill(total <= nothing, 1.0)[:, None]
     shares = torch.where((total <= nothing)[:, None], 1 / powers.shape[1], shares)
     return list(shares.clamp(min=SMALLEST_SHARE).log().unbind(dim=1))
-
-
-@contextlib.contextmanager
-def _one_thread(windows: Tensor) -> Iterator[None]:
-    """Small eigenvalue problems on one thread: several are slower (fifty times where cores are busy)."""
-    threads = torch.get_num_threads()
-    if windows.device.type != "cpu" or threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 class Covariance(nn.Module):

@@ -48,8 +48,8 @@ class Classifier(ABC):
     def contributions(self, features: NDArray[np.floating[Any]]) -> Floats | None:
         """What each window adds to the logits, exactly, if these are linear in the mean of the windows' features.
 
-        From features of one subject's windows, shape (n_windows, n_features), to contributions (n_windows, n_classes)
-        that sum to the logits, of several regressions to the mean of their logits. None if the classifier is not linear.
+        From features of one subject's windows (n_windows, n_features) to contributions (n_windows, n_classes) that sum
+        to the logits, of several regressions to the mean of their logits. None if the classifier is not linear.
         """
         parts = self.regressions()
         if not parts:
@@ -201,8 +201,8 @@ def fit_logistic(
 ) -> Logistic:
     """Standardise on these subjects and fit a regularised logistic regression.
 
-    From features (n_subjects, n_features) and class numbers y (n_subjects,) of the ``n_classes`` of the cohort. C and
-    ``class_weight`` as of scikit-learn's. With ``by_root`` features are also divided by the square root of their number,
+    From features (n_subjects, n_features) and class numbers y (n_subjects,) of the ``n_classes`` of the cohort; C and
+    ``class_weight`` as of scikit-learn's. With ``by_root`` features are divided by the square root of their number too,
     so that the length of a subject's vector, and with it the regularisation, does not grow with that number.
     """
     from sklearn.linear_model import LogisticRegression
@@ -223,7 +223,7 @@ def fit_logistic(
 def fit_extra_trees(
     features: Floats, y: NDArray[np.int64], n_classes: int, *, n_trees: int = 500, seed: int = 0
 ) -> ExtraTrees:
-    """Standardise on these subjects and fit extremely randomised trees (Geurts et al., 2006); else as ``fit_logistic``."""
+    """Standardise and fit extremely randomised trees (Geurts et al., 2006); arguments as of ``fit_logistic``."""
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.preprocessing import StandardScaler
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from bridgemil.errors import BadData
@@ -26,22 +26,16 @@ ADVICE = "delete it and run the same command again"
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors of any shape to a safetensors file, in one step."""
-    separate: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in tensors.items():
-        plain = tensor.detach().contiguous()
-        place = plain.untyped_storage().data_ptr()
-        separate[name] = plain.clone() if place in seen else plain  # safetensors refuses shared memory
-        seen.add(place)
-    content = save(separate, metadata=None if metadata is None else dict(metadata))
+    # Copies: safetensors refuses shared memory.
+    copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    content = save(copies, metadata=None if metadata is None else dict(metadata))
     with new_file(path) as stream:  # a full disk is an OSError this way
         stream.write(content)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, on the CPU."""
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    return load_file(path)
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:

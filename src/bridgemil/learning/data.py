@@ -88,8 +88,8 @@ class WindowSet:
         self.shape: tuple[int, ...] = (len(cohort.channels), cohort.n_times)
         if arrays is not None:
             self.shape = tuple(arrays(subjects[0]).shape[1:])
-        self._opened = partial(_opened, arrays or cohort.windows, self.subjects, self.sizes, self.shape)
-        self._kept_open = lru_cache(MAPS)(self._opened)
+        where = arrays or cohort.windows, self.subjects, self.sizes, self.shape
+        self._opened = lru_cache(MAPS)(partial(_open, *where))
         self._starts = np.append(self.layout.subject_start, self.layout.subject_end[-1])
         per_channel = (-1, *(1 for _ in self.shape[1:]))
         # In the shape of a window: a subtraction that need not repeat a number over time is twice as fast.
@@ -127,7 +127,7 @@ class WindowSet:
         sorted_index = index[order]
         bounds = np.searchsorted(sorted_index, self._starts)
         for i in np.flatnonzero(np.diff(bounds)).tolist():
-            array, places = self._kept_open(i), order[bounds[i] : bounds[i + 1]]
+            array, places = self._opened(i), order[bounds[i] : bounds[i + 1]]
             rows = sorted_index[bounds[i] : bounds[i + 1]] - self._starts[i]
             for place, row in zip(places.tolist(), rows.tolist(), strict=True):
                 self._normalise(i, array[row], windows[place])
@@ -139,7 +139,7 @@ class WindowSet:
 
     def blocks(self, i: int) -> Iterator[Tensor]:
         """The windows of the i-th subject in order, ``BLOCK`` at a time: each n x *shape, on the CPU."""
-        array = self._opened(i)  # not kept open
+        array = self._opened(i)
         for first in range(0, len(array), BLOCK):
             block = array[first : first + BLOCK]
             windows = np.empty(block.shape, dtype=np.float32)
@@ -156,8 +156,8 @@ class WindowSet:
             target[...] = source
 
 
-def _opened(
-    read: Callable[[str], NDArray[np.float32]], subjects: Sequence[str], sizes: Sequence[int], shape: Sequence[int],
+def _open(
+    read: Callable[[str], NDArray[np.float32]], subjects: Sequence[str], sizes: Sequence[int], shape: tuple[int, ...],
     i: int,
 ) -> NDArray[np.float32]:  # fmt: skip
     """The array of the i-th subject; one of another shape is refused."""

@@ -74,9 +74,8 @@ class Validation:
         """
         if best is None:
             return True
-        if by == "loss":
-            return (-self.loss, self.accuracy) > (-best.loss, best.accuracy)
-        return (self.accuracy, -self.loss) > (best.accuracy, -best.loss)
+        ours, theirs = (self.accuracy, -self.loss), (best.accuracy, -best.loss)
+        return ours[::-1] > theirs[::-1] if by == "loss" else ours > theirs
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ from bridgemil.aggregators.bags import BagOutput
 from bridgemil.learning.data import BLOCK, Index, WindowSet
 from bridgemil.learning.settings import BagSettings, WindowSettings
 
-MOST_BYTES = 256 * 2**20  # of embeddings held in memory
-
 
 @torch.no_grad()
 def in_blocks(module: nn.Module, windows: Tensor | Iterable[Tensor], device: torch.device) -> Tensor:
@@ -99,31 +97,24 @@ def assemble(
 class FrozenEmbeddings:
     """The embeddings of all windows of a set by an encoder as it is now, in evaluation mode.
 
-    More than ``MOST_BYTES`` are kept in a temporary file (in ``TMPDIR``), which is removed with this object.
+    They are in a temporary file (in ``TMPDIR``), which is removed with this object; the operating system keeps as much
+    of it in memory as there is room for.
     """
 
     def __init__(self, encoder: nn.Module, windows: WindowSet, device: torch.device) -> None:
         self._layout, self._device = windows.layout, device
-        bags = (in_blocks(encoder, windows.blocks(i), device) for i in range(len(windows.subjects)))
-        shape = (len(windows), backbones.embedding_dim(encoder))
-        self.on_disk = 4 * shape[0] * shape[1] > MOST_BYTES
-        if not self.on_disk:
-            self._held = torch.cat(list(bags))
-            return
         # Written, not mapped: a full disk is then an error and does not end the process.
         with tempfile.TemporaryFile(prefix="bridgemil-embeddings-") as file:
-            for bag in bags:
-                file.write(bag.cpu().numpy().tobytes())
+            for i in range(len(windows.subjects)):
+                file.write(in_blocks(encoder, windows.blocks(i), device).cpu().numpy().tobytes())
             file.flush()
-            self._mapped = np.memmap(file, np.float32, "r", shape=shape)
+            shape = len(windows), backbones.embedding_dim(encoder)
+            self._embeddings = np.memmap(file, np.float32, "r", shape=shape)
 
-    def take(self, index: Index) -> Tensor:
+    def take(self, index: Index | slice) -> Tensor:
         """The embeddings of these windows, n x d."""
-        if self.on_disk:
-            return torch.from_numpy(np.array(self._mapped[index])).to(self._device)
-        return self._held[torch.from_numpy(index)]
+        return torch.from_numpy(np.array(self._embeddings[index])).to(self._device)
 
     def bag(self, i: int) -> Tensor:
         """The embeddings of the i-th subject, n x d."""
-        bag = slice(self._layout.subject_start[i], self._layout.subject_end[i])
-        return torch.from_numpy(np.array(self._mapped[bag])).to(self._device) if self.on_disk else self._held[bag]
+        return self.take(slice(self._layout.subject_start[i], self._layout.subject_end[i]))
