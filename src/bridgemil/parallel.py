@@ -270,8 +270,9 @@ def _serve(connection: Connection, environment: Mapping[str, str], setup: Callab
             answer = "error", error
         try:
             connection.send(answer)
-        except Exception:  # what cannot be pickled
-            connection.send(("error", BridgeMILError("".join(traceback.format_exception(answer[1])[-4:]).strip())))
+        except Exception as error:  # what cannot be pickled
+            cause = answer[1] if answer[0] == "error" else error
+            connection.send(("error", BridgeMILError("".join(traceback.format_exception(cause)[-4:]).strip())))
 
 
 def _end_with_parent() -> None:

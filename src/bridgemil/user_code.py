@@ -144,8 +144,7 @@ def _import(address: str, anew: bool) -> ModuleType:
         name = f"bridgemil_user_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
     if not anew and name in sys.modules and _IMPORTED.get(name) == sources:
         return sys.modules[name]
-    for top in {name, *(path.relative_to(folder).parts[0].removesuffix(".py") for path in sources)}:
-        _forget(top, sources)
+    _forget({name, *(path.relative_to(folder).parts[0].removesuffix(".py") for path in sources)}, sources)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
@@ -166,15 +165,15 @@ def _import(address: str, anew: bool) -> ModuleType:
     return module
 
 
-def _forget(top: str, sources: dict[Path, bytes]) -> None:
-    """Remove a user's top-level module and all below it from ``sys.modules``, so that it is imported again."""
-    found = getattr(sys.modules.get(top), "__file__", None)
-    if found is not None and not is_user_file(Path(found)):
-        return  # installed: it stays what every other import of that name gives
-    if found is not None and Path(found).is_file() and Path(found).read_bytes() not in sources.values():
-        message = f"module {top} was imported from {found} before; imports inside functions use the new one"
-        warnings.warn(message, BridgeMILWarning, stacklevel=5)
-    for name in [name for name in sys.modules if f"{name}.".startswith(f"{top}.")]:
+def _forget(tops: set[str], sources: dict[Path, bytes]) -> None:
+    """Remove the user's modules of these top-level names from ``sys.modules``, so that they are imported again."""
+    for name, module in list(sys.modules.items()):
+        file = None if getattr(module, "__file__", None) is None else Path(str(module.__file__))
+        if name.partition(".")[0] not in tops or (file is not None and not is_user_file(file)):
+            continue  # what is installed stays what every other import of that name gives
+        if name in tops and file is not None and file.is_file() and file.read_bytes() not in sources.values():
+            message = f"module {name} was imported from {file} before; imports inside functions use the new one"
+            warnings.warn(message, BridgeMILWarning, stacklevel=5)
         del sys.modules[name]
 
 
@@ -218,9 +217,9 @@ def _sources(file: Path, address: str) -> dict[Path, bytes]:
 
 
 def _modules(place: Path) -> list[Path]:
-    """The file of a top-level module, or all files of a package."""
+    """The file of a top-level module, or all files of a package, which Python prefers."""
     file = place.with_suffix(".py")
-    return [file] if file.is_file() else sorted(place.rglob("*.py"))
+    return [file] if file.is_file() and not (place / "__init__.py").is_file() else sorted(place.rglob("*.py"))
 
 
 def _imported(path: Path, code: bytes, address: str) -> Iterator[str]:

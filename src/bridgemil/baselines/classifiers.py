@@ -138,7 +138,7 @@ class Average(Classifier):
 
     kind = "average"
 
-    def __init__(self, members: Sequence[Classifier], slices: Sequence[tuple[int, int]], n_features: int) -> None:
+    def __init__(self, members: Sequence[Classifier], slices: Sequence[Sequence[int]] | Array, n_features: int) -> None:
         self.members, self.slices = list(members), [(int(first), int(last)) for first, last in slices]
         self.n_features, self.n_classes = n_features, self.members[0].n_classes
 
