@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil.learning.data import Index, WindowSet, batches, n_batches
-from bridgemil.learning.loop import Learner, Streams, Trained, Validation, Watch, cosine, train
+from bridgemil.learning.loop import Learner, Streams, Trained, Validation, Watch, train
 from bridgemil.learning.networks import BagModel, FrozenEmbeddings, WindowModel, assemble, in_blocks, vote
-from bridgemil.learning.settings import BagSettings, WindowSettings, with_min_steps
+from bridgemil.learning.settings import BagSettings, WindowSettings
 
 PROBE_EVERY = 10  # epochs between measurements of the retention gradient; each costs an extra backward pass
 
@@ -39,7 +39,7 @@ class WindowLearner(Learner):
         device: torch.device,
     ) -> None:
         super().__init__(model, train, settings, device, n_batches(len(train), settings.batch_windows), validation)
-        self.labels, self.settings = train.window_y, settings
+        self.labels = train.window_y
         self.weights = train.class_weights().to(device) if settings.class_weight else None
         self.optimiser = torch.optim.Adam(model.parameters(), settings.lr, weight_decay=settings.weight_decay)
 
@@ -80,6 +80,7 @@ class BagLearner(Learner):
 
     purpose, stage, batch_settings = "bags", "stage2", "stage2.batch_subjects"
     model: BagModel
+    settings: BagSettings
     frozen = probe = False  # whether the encoder is, and whether the retention gradient is measured, in this epoch
 
     def __init__(
@@ -95,7 +96,8 @@ class BagLearner(Learner):
         steps = math.ceil(len(train.subjects) / settings.batch_subjects)
         super().__init__(model, train, settings, device, steps, validation)
         self.phase = "Stage 2" if pretrained else "bags"
-        self.settings = settings = with_min_steps(settings, steps)
+        settings = self.settings
+        self.schedule = settings.schedule
         self.frozen_epochs = settings.epochs if settings.frozen else settings.freeze_epochs if pretrained else 0
         self.retention = settings.retention if pretrained else 0.0
         self.weights = train.class_weights().to(device) if settings.class_weight else None
@@ -116,10 +118,6 @@ class BagLearner(Learner):
     def averaged(self) -> nn.Module:
         """The encoder; aggregators have no batch norm."""
         return self.model.encoder
-
-    def rate(self, step: int) -> float:
-        """Warm-up and cosine for Stage 2, constant end to end."""
-        return cosine(step, self.warmup, self.total) if self.settings.schedule == "cosine" else 1.0
 
     def begin(self, epoch: int) -> None:
         """While frozen, the encoder is in evaluation mode: no gradient, no dropout, fixed BN statistics."""

@@ -113,7 +113,9 @@ class Learner(ABC):
     purpose: str  # names the random stream
     stage: str  # of the settings: "stage1" or "stage2"
     batch_settings: str  # to lower when memory runs out
+    settings: Any  # with as many epochs as ``min_steps`` requires
     optimiser: torch.optim.Optimizer  # its groups' ``lr`` are the peaks
+    schedule: str = "constant"  # of the learning rate; "cosine": with warm-up, to zero
     burn_in: int = 0  # epochs (from 0) below this one are not selected
     selection: Selection = "accuracy"
     averaging: float = 0.0  # decay per step of the average of weights that is validated and returned; 0: none
@@ -130,11 +132,11 @@ class Learner(ABC):
         validation: WindowSet | None = None,
     ) -> None:
         self.model, self.data, self.device, self.validation = model, data, device, validation
-        lasting = with_min_steps(settings, steps)
-        self.epochs, self.steps = lasting.epochs, limited_steps(lasting, steps)
-        self.warmup, self.total = getattr(lasting, "warmup_epochs", 0) * self.steps, lasting.epochs * self.steps
-        if isinstance(lasting, TrainedSettings):
-            self.burn_in, self.selection, self.averaging = lasting.burn_in, lasting.selection, lasting.averaging
+        self.settings = settings = with_min_steps(settings, steps)
+        self.epochs, self.steps = settings.epochs, limited_steps(settings, steps)
+        self.warmup, self.total = getattr(settings, "warmup_epochs", 0) * self.steps, settings.epochs * self.steps
+        if isinstance(settings, TrainedSettings):
+            self.burn_in, self.selection, self.averaging = settings.burn_in, settings.selection, settings.averaging
         self.ahead = reads_ahead(data.n_bytes, device.type)
 
     @property
@@ -144,7 +146,7 @@ class Learner(ABC):
 
     def rate(self, step: int) -> float:
         """The share of the peak learning rate at this step of all."""
-        return 1.0
+        return cosine(step, self.warmup, self.total) if self.schedule == "cosine" else 1.0
 
     def begin(self, epoch: int) -> None:
         """Put the model into the mode of this epoch."""

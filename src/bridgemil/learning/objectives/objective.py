@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from bridgemil.backbones import create_head, embedding_dim
 from bridgemil.learning.data import Index, WindowSet, batches, n_batches
-from bridgemil.learning.loop import Learner, cosine
+from bridgemil.learning.loop import Learner
 from bridgemil.learning.networks import WindowModel
 from bridgemil.learning.settings import Stage1Settings
 
@@ -26,11 +26,12 @@ class Objective(Learner):
     """
 
     phase, purpose, stage, batch_settings = "Stage 1", "stage 1", "stage1", "stage1.batch_windows"
+    schedule = "cosine"
 
     def __init__(
         self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
     ) -> None:
-        self.settings, self.anchors, self.labels = settings, self.choose_anchors(train, settings), train.window_y
+        self.anchors, self.labels = self.choose_anchors(train, settings), train.window_y
         self.encoder, self.head = encoder, self.make_head(encoder, backbone, train).to(device)
         steps = n_batches(len(self.anchors), settings.batch_windows)
         super().__init__(WindowModel(self.encoder, self.head), train, settings, device, steps)
@@ -43,10 +44,6 @@ class Objective(Learner):
     def choose_anchors(self, train: WindowSet, settings: Any) -> Index:
         """The numbers of the windows from which steps are drawn."""
         return np.arange(len(train))
-
-    def rate(self, step: int) -> float:
-        """Warm-up, then cosine to zero."""
-        return cosine(step, self.warmup, self.total)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Any]:
         """The steps of one epoch: all windows, shuffled."""
