@@ -139,7 +139,7 @@ class WindowSet:
 
     def blocks(self, i: int) -> Iterator[Tensor]:
         """The windows of the i-th subject in order, ``BLOCK`` at a time: each n x *shape, on the CPU."""
-        array = self._opened(i)
+        array = self._opened.__wrapped__(i)  # not kept open
         for first in range(0, len(array), BLOCK):
             block = array[first : first + BLOCK]
             windows = np.empty(block.shape, dtype=np.float32)
