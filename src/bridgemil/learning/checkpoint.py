@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return load_file(path)
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Replace the checkpoint at ``path``; ``metadata`` is anything JSON can hold."""
+def write(path: Path, parts: Mapping[str, Mapping[str, Tensor]], metadata: Mapping[str, Any]) -> None:
+    """Replace the checkpoint at ``path``: parts of named tensors, and ``metadata``, anything JSON can hold."""
+    tensors = {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
     text = json.dumps(dict(metadata))
     # In one entry: safetensors writes several in any order, and the same state must give the same bytes.
     write_tensors(path, tensors, {"checkpoint": json.dumps([text, checksum(tensors, text)])})
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a checkpoint, on the CPU, and its metadata; a damaged file is refused."""
+def read(path: Path) -> tuple[defaultdict[str, dict[str, Tensor]], dict[str, Any]]:
+    """The parts of a checkpoint, on the CPU, and its metadata; a damaged file is refused."""
     regular_file(path.parent, path.name, ADVICE)
     try:
         tensors = read_tensors(path)
@@ -56,8 +58,16 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             raise ValueError
     except (SafetensorError, OSError, ValueError, KeyError):
         raise BadData(f"{path}: is damaged; {ADVICE}") from None
-    metadata: dict[str, Any] = json.loads(text)
-    return tensors, metadata
+    return by_part(tensors), json.loads(text)
+
+
+def by_part(tensors: Mapping[str, Tensor]) -> defaultdict[str, dict[str, Tensor]]:
+    """Tensors named ``part.name``, by part and name."""
+    parts: defaultdict[str, dict[str, Tensor]] = defaultdict(dict)
+    for place, tensor in tensors.items():
+        part, _, name = place.partition(".")
+        parts[part][name] = tensor
+    return parts
 
 
 def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
@@ -70,16 +80,6 @@ def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
     return digest.hexdigest()
 
 
-def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors, their names under a prefix."""
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
-
-
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names were put under a prefix."""
-    return {name[len(prefix) + 1 :]: value for name, value in tensors.items() if name.startswith(prefix + ".")}
-
-
 def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Adam's moments and counts as named tensors; the rates are not state, they follow from the step."""
     state = optimiser.state_dict()["state"]
@@ -88,8 +88,5 @@ def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Undo ``optimiser_state``."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        index, _, key = name.partition(".")
-        state.setdefault(int(index), {})[key] = value
+    state = {int(index): moments for index, moments in by_part(tensors).items()}
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

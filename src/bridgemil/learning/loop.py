@@ -302,15 +302,15 @@ def _memory(learner: Learner, where: str) -> Iterator[None]:
 
 
 def _save(learner: Learner, average: WeightAverage | None, state: _State, path: Path) -> None:
-    tensors = (
-        checkpoint.prefixed("model", learner.model.state_dict())
-        | checkpoint.prefixed("average", {} if average is None else average.average)
-        | checkpoint.prefixed("optimiser", checkpoint.optimiser_state(learner.optimiser))
-        | checkpoint.prefixed("best", state.weights)
-    )
+    parts = {
+        "model": learner.model.state_dict(),
+        "average": {} if average is None else average.average,
+        "optimiser": checkpoint.optimiser_state(learner.optimiser),
+        "best": state.weights,
+    }
     best = None if state.best is None else [state.best.accuracy, state.best.loss]
-    metadata = {"epoch": state.epoch, "curve": state.curve, "best_epoch": state.best_epoch, "best": best}
-    checkpoint.write(path, tensors, metadata | {"seconds": state.seconds})
+    known = {name: value for name, value in vars(state).items() if name != "weights"}
+    checkpoint.write(path, parts, known | {"best": best})
 
 
 def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _State | None:
@@ -318,21 +318,20 @@ def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _St
     if not path.exists():
         return None
     try:
-        tensors, metadata = checkpoint.read(path)
+        parts, known = checkpoint.read(path)
     except BadData as error:
         warnings.warn(f"{learner.phase} starts again: {error}", BridgeMILWarning, stacklevel=2)
         return None
     try:
-        learner.model.load_state_dict(checkpoint.under("model", tensors))
+        learner.model.load_state_dict(parts["model"])
         if average is not None:
-            for name, value in checkpoint.under("average", tensors).items():
-                average.average[name].copy_(value)
-        checkpoint.restore_optimiser(learner.optimiser, checkpoint.under("optimiser", tensors))
+            for name, value in average.average.items():
+                value.copy_(parts["average"][name])
+        checkpoint.restore_optimiser(learner.optimiser, parts["optimiser"])
     except (RuntimeError, ValueError, KeyError) as error:
         raise BadData(
             f"{path}: a checkpoint of another network ({str(error).splitlines()[0]}); remove it with "
             "`bridgemil clean RUNS --unfinished` and run again"
         ) from None
-    best = None if metadata["best"] is None else Validation(*metadata["best"])
-    weights = checkpoint.under("best", tensors)
-    return _State(metadata["epoch"], metadata["curve"], metadata["best_epoch"], best, weights, metadata["seconds"])
+    best = None if known["best"] is None else Validation(*known["best"])
+    return _State(**known | {"best": best}, weights=parts["best"])

@@ -76,7 +76,7 @@ def _read(
 ) -> Model:
     import torch
 
-    from bridgemil.learning.checkpoint import read_tensors, under
+    from bridgemil.learning.checkpoint import by_part, read_tensors
 
     metadata = artifact.json(f"{below}{METADATA}")
     try:
@@ -103,7 +103,7 @@ def _read(
     chosen = _backbone(settings, facts.signal, backbone)
     network = build(chosen, facts.signal, len(facts.classes), frozen)
     try:
-        network.load_state_dict(under("network", tensors))
+        network.load_state_dict(by_part(tensors)["network"])
     except RuntimeError as error:
         raise artifact.bad(f"{below}{WEIGHTS}", f"does not fit its settings ({str(error).splitlines()[0]})") from None
     scale = (tensors["scale.mean"].numpy(), tensors["scale.std"].numpy()) if "scale.mean" in tensors else None
