@@ -82,11 +82,6 @@ def check(name: str, options: Mapping[str, Any] | None = None) -> None:
             raise BadUse(f"backbone {name!r} is called with n_channels, n_times and its options: {error}") from error
 
 
-def absolute(name: str) -> str:
-    """The name as a worker in another folder understands it: a file's address with its absolute path."""
-    return user_code.absolute(name) if user_code.is_address(name) else name
-
-
 def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **options: Any) -> nn.Module:
     """An encoder: a module N x C x T -> N x d, with ``.embedding_dim`` = d.
 

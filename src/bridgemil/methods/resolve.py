@@ -345,7 +345,7 @@ def for_cohort(
     check(method)
     if not is_address(backbone):
         backbones.check(backbone)  # also for baselines, which do not use it: a typing error is reported
-    name = backbones.absolute(backbone)
+    name = absolute(backbone)
     made = settings(method, name, budget, cohort.burn_in, changes, recipe=recipe or recipe_for(budget))
     user = flat(changes or {})
     tried = tuple(limited(cohort, _tried(cohort, member), further, user) for member in made.each)

@@ -25,7 +25,7 @@ from bridgemil.models.model import (
     NetworkModel,
 )
 from bridgemil.storage.artifact import Artifact, is_artifact
-from bridgemil.user_code import fingerprint
+from bridgemil.user_code import absolute, fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -120,7 +120,7 @@ def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings
             f"the model was trained with code that is not bridgemil's ({settings.backbone}), and a folder never makes "
             "code run: name it again, backbone=…"
         )
-    name = backbones.absolute(given)
+    name = absolute(given)
     if backbones.try_out(name, signal, settings.encoder_options) != settings.code:
         raise BadData(f"{given}: is not the code the model was trained with, or has changed since")
     return settings.model_copy(update={"backbone": name})
