@@ -61,8 +61,7 @@ class FrozenFrontEnd(nn.Module):
     def forward(self, windows: Tensor) -> Tensor:
         """Embed windows, a block at a time."""
         encoder = self.encoder.to(windows.device)
-        parts = [encoder(block).float() for block in windows.split(BLOCK)]
-        embeddings = torch.cat(parts)
+        embeddings = torch.cat([encoder(block).float() for block in windows.split(BLOCK)])
         if not embeddings.isfinite().all():
             raise BadData("the frozen encoder gives embeddings that are not finite; check its weights and its scaling")
         return embeddings
