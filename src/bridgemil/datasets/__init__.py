@@ -116,12 +116,7 @@ def card(name: str) -> DatasetCard:
 
 
 def page() -> str:
-    """The documentation page of all cards, as Markdown.
-
-    Returns
-    -------
-    str
-    """
+    """The documentation page of all cards, as Markdown."""
     import jinja2
 
     source = (Path(__file__).parent / "page.md.j2").read_text(encoding="utf-8")
