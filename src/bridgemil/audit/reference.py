@@ -94,9 +94,7 @@ def _features(cohort: Cohort) -> tuple[dict[str, Floats], list[Floats]]:
 
     from bridgemil.backbones.covariance import FrontEnd
 
-    s = cohort.signal
-    arguments = (s.channels, s.n_times, s.sfreq, s.native_sfreq, s.low, s.high, s.notch)
-    recorded, average = FrontEnd(*arguments, "recorded"), FrontEnd(*arguments, "average")
+    recorded, average = FrontEnd(cohort.signal, "recorded"), FrontEnd(cohort.signal, "average")
     rows: list[tuple[Floats, ...]] = []
     for subject in cohort.subjects:
         bag = cohort.windows(subject)

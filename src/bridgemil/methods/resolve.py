@@ -234,8 +234,8 @@ def for_cohort(
     """
     if not is_address(backbone):
         backbones.check(backbone)  # also for baselines, which do not use it: a typing error is reported
-    recipe = recipe or recipe_for(budget)
-    made = settings(method, backbones.absolute(backbone), budget, cohort.burn_in, changes, recipe=recipe)
+    name = absolute(backbone)
+    made = settings(method, name, budget, cohort.burn_in, changes, recipe=recipe or recipe_for(budget))
     user = flat(changes or {})
     tried = tuple(_limited(cohort, _tried(cohort, member), further, user) for member in made.each)
     return made.model_copy(update={"members": tried}) if made.members else tried[0]

@@ -25,7 +25,7 @@ from bridgemil.models.model import (
     NetworkModel,
 )
 from bridgemil.storage.artifact import Artifact, is_artifact
-from bridgemil.user_code import fingerprint
+from bridgemil.user_code import absolute, fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -69,7 +69,7 @@ def read_model(
     """
     import torch
 
-    from bridgemil.learning.checkpoint import read_tensors, under
+    from bridgemil.learning.checkpoint import by_part, read_tensors
     from bridgemil.learning.networks import assemble
 
     if f"{below}{FROZEN}" in artifact.files:
@@ -102,7 +102,7 @@ def read_model(
     with torch.random.fork_rng([]):
         encoder = encoder_for(chosen, facts.signal, frozen)
         network = assemble(encoder, chosen.backbone, len(facts.classes), chosen.stage2)
-    load_weights(network, under("network", tensors), f"{artifact.root / below / WEIGHTS}: does not fit its settings")
+    load_weights(network, by_part(tensors)["network"], f"{artifact.root / below / WEIGHTS}: does not fit its settings")
     scale = (tensors["scale.mean"].numpy(), tensors["scale.std"].numpy()) if "scale.mean" in tensors else None
     where = torch.device(device)
     return NetworkModel(facts, network.to(where).eval(), scale, where, harmonisation)
@@ -117,7 +117,7 @@ def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings
             f"the model was trained with code that is not bridgemil's ({settings.backbone}), and a folder never makes "
             "code run: name it again, backbone=…"
         )
-    name = backbones.absolute(given)
+    name = absolute(given)
     if backbones.try_out(name, signal, settings.encoder_options) != settings.code:
         raise BadData(f"{given}: is not the code the model was trained with, or has changed since")
     return settings.model_copy(update={"backbone": name})
