@@ -160,21 +160,9 @@ def guard(
 ) -> dict[str, tuple[AuditWarning, ...]]:
     """Do the quick audit of cohorts and their splits, and refuse those that fail it.
 
-    Parameters
-    ----------
-    plans : mapping of Cohort to sequence of FoldPlan
-        The cohorts to be trained on, each with its splits.
-    runs : str or Path, optional
-        The folder of runs, where an audit may be stored; nothing is written there (see ``keep``).
-    accepted : sequence of str
-        Names of findings whose risk is accepted.
-    watch : callable, optional
-        Called with the name of each cohort before it is audited.
-
-    Returns
-    -------
-    dict
-        Cohort hash to its warnings, each WARN and each accepted FAIL: to be written into every result.
+    An audit that is stored in the folder of ``runs`` is read; nothing is written there (see ``keep``). ``accepted`` are
+    names of findings whose risk is accepted; ``watch`` is called with the name of each cohort before it is audited.
+    Returns the warnings of each cohort by its hash, WARN and accepted FAIL, to be written into every result.
     """
     possible = [name for check in CHECKS for name in check.findings or (check.name,)]
     for name in accepted:
@@ -187,8 +175,9 @@ def guard(
     }
     needed = {name for findings in found.values() for name in refuse(findings, accepted)}
     for name in sorted(set(accepted) - needed):
-        message = f"--accept-risk {name} is not needed: the cohort does not fail it"
-        warnings.warn(message, BridgeMILWarning, stacklevel=3)
+        warnings.warn(
+            f"--accept-risk {name} is not needed: the cohort does not fail it", BridgeMILWarning, stacklevel=3
+        )
     return {key: tuple(as_warnings(findings)) for key, findings in found.items()}
 
 
@@ -203,10 +192,11 @@ def keep(cohort: Cohort, runs: str | Path) -> None:
 def _quick(cohort: Cohort, runs: str | Path | None, watch: Callable[[str], None] | None = None) -> list[Finding]:
     """The findings of ``cheap``: of this process, of RUNS/audits, or computed now."""
     key = _key(cohort)
-    if key not in _AUDITED and runs is not None and key in RunStore(Path(runs)).names("audits"):
-        stored = RunStore(Path(runs)).record("audits", key)["findings"]
-        _AUDITED[key] = [Finding(**finding) for finding in stored]
-    if key not in _AUDITED:
+    if key in _AUDITED:
+        return _AUDITED[key]
+    if runs is not None and key in (store := RunStore(Path(runs))).names("audits"):
+        _AUDITED[key] = [Finding(**finding) for finding in store.record("audits", key)["findings"]]
+    else:
         if watch is not None:
             watch("the cohort" if cohort.path is None else cohort.path.name)
         _AUDITED[key] = cheap(cohort)

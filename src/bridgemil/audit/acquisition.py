@@ -68,12 +68,10 @@ def _amplitude(inputs: AuditInput) -> Finding:
     wrong = implausible(middle)
     if not wrong and not lines:
         return Finding("amplitude", "PASS", f"Amplitudes are those of scalp EEG ({summary}).", numbers=numbers)
-    message = (
-        f"{wrong}."
-        if wrong
-        else f"{len(lines)} subjects have more than {FACTOR:g} times or less than 1/{FACTOR:g} of "
-        "the cohort's amplitude. Their unit or gain is likely wrong."
-    )
+    message = f"{wrong}." if wrong else (
+        f"{len(lines)} subjects have more than {FACTOR:g} times or less than 1/{FACTOR:g} of the cohort's amplitude. "
+        "Their unit or gain is likely wrong."
+    )  # fmt: skip
     fix = (
         "compare the unit and the gain in the recordings (physical minimum and maximum of EDF, `units` in "
         "channels.tsv, the amplifier's gain) with the data set's description, correct them, and prepare again"
@@ -92,19 +90,18 @@ def _filter_edges(inputs: AuditInput) -> Finding:
         message = f"Needs {2 * FEWEST} subjects and a spectrum above {least} Hz (it ends at {top:g})."
         return Finding("filter_edges", "SKIP", message)
     steep = {edge: drop >= split for edge, drop in drops.items() if (split := two_groups(drop)) is not None}
-    differences = {edge: float(drops[edge][own].mean() - drops[edge][~own].mean()) for edge, own in steep.items()}
     if not steep:
         message = f"The spectra have no filter edge that divides the subjects (between {FIRST} and {top:g} Hz)."
         return Finding("filter_edges", "PASS", message)
+    differences = {edge: float(drops[edge][own].mean() - drops[edge][~own].mean()) for edge, own in steep.items()}
     edge = max(differences, key=lambda at: differences[at])
     groups, evidence, falls = {}, [], []
     for name, members in (("filtered", steep[edge]), ("others", ~steep[edge])):
-        groups[name] = [s for s, inside in zip(cohort.subjects, members, strict=True) if inside]
+        own = groups[name] = [cohort.subjects[i] for i in np.flatnonzero(members)]
         falls.append(drops[edge][members].mean())
-        counts = Counter(cohort.records[s].label for s in groups[name])
+        counts = Counter(cohort.records[s].label for s in own)
         classes = ", ".join(f"{counts[label]} {label}" for label in cohort.classes) or "no labels"
-        of = f"{len(groups[name])} subjects ({classes}): {some(groups[name], MOST_NAMES)}"
-        evidence.append(f"mean drop {falls[-1]:.1f} dB: {of}")
+        evidence.append(f"mean drop {falls[-1]:.1f} dB: {len(own)} subjects ({classes}): {some(own, MOST_NAMES)}")
     message = (
         f"Two acquisition filters: from {edge - BELOW}-{edge} to {edge + GAP}-{edge + GAP + ABOVE} Hz the power of "
         f"{len(groups['filtered'])} subjects drops by {falls[0]:.0f} dB, of {len(groups['others'])} by "

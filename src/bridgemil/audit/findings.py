@@ -17,30 +17,14 @@ MOST_EVIDENCE = 8  # lines of evidence that are kept; one more says how many the
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of a check.
+    """One result of a check."""
 
-    Parameters
-    ----------
-    name : str
-        As ``--accept-risk`` takes it: ``same_signal``, ``shortcut_length``.
-    status : str
-        ``PASS``, ``INFO`` (a number to know), ``WARN``, ``FAIL``, or ``SKIP`` where it could not be checked.
-    message : str
-        What was found, a sentence; of a SKIP, why it could not be checked.
-    evidence : sequence of str
-        The data behind it, one line each; of many lines the first.
-    fix : str
-        What to do about it; empty where nothing is to be done.
-    numbers : mapping
-        The same for programs.
-    """
-
-    name: str
-    status: Status
-    message: str
-    evidence: Sequence[str] = ()
-    fix: str = ""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # as ``--accept-risk`` takes it: ``same_signal``, ``shortcut_length``
+    status: Status  # INFO: a number to know; SKIP: it could not be checked
+    message: str  # what was found, a sentence; of a SKIP, why it could not be checked
+    evidence: Sequence[str] = ()  # the data behind it, one line each; of many lines the first
+    fix: str = ""  # what to do about it; empty where nothing is to be done
+    numbers: Mapping[str, Any] = field(default_factory=dict)  # the same for programs
 
     def __post_init__(self) -> None:
         more = len(self.evidence) - MOST_EVIDENCE
@@ -63,22 +47,12 @@ def pass_or_fail(
 
 @dataclass(frozen=True)
 class Audit:
-    """All findings of one audit.
+    """All findings of one audit, in the order of the checks."""
 
-    Parameters
-    ----------
-    cohort, runs : str
-        The names of what was audited; ``runs`` is empty where no runs were.
-    findings : tuple of Finding
-        In the order of the checks.
-    seconds : float
-        Duration.
-    """
-
-    cohort: str
-    runs: str
+    cohort: str  # the names of what was audited
+    runs: str  # empty where no runs were
     findings: tuple[Finding, ...]
-    seconds: float
+    seconds: float  # duration
 
     @property
     def counts(self) -> dict[str, int]:
@@ -111,8 +85,7 @@ class Audit:
 def refuse(findings: Sequence[Finding], accepted: Sequence[str] = ()) -> list[str]:
     """Raise ``BadData`` if a check failed whose name is not ``accepted``; returns the accepted names that did fail."""
     failed = [finding for finding in findings if finding.status == "FAIL"]
-    open_ = [finding for finding in failed if finding.name not in accepted]
-    if open_:
+    if open_ := [finding for finding in failed if finding.name not in accepted]:
         lines = [f"\n  FAIL {f.name}: {f.message}" + (f"\n       {f.evidence[0]}" if f.evidence else "") for f in open_]
         options = " ".join(f"--accept-risk {name}" for name in sorted({f.name for f in open_}))
         raise BadData(

@@ -35,25 +35,17 @@ class AuditOptions:
 
 
 class AuditInput:
-    """A cohort, and what a folder of runs holds of it.
-
-    Attributes
-    ----------
-    runs : dict
-        The finished runs of this cohort: identity to the content of run.json.
-    splits : dict
-        The splits to check by name: the given ones, and those recorded with the runs.
-    refused_splits : list of str
-        Errors of splits of this cohort that are not valid, such as a subject in two folds.
-    damage : list of str
-        Errors of runs and recorded splits that cannot be read, of this cohort or another.
-    """
+    """A cohort, and what a folder of runs holds of it."""
 
     def __init__(self, cohort: Cohort, store: RunStore | None = None, options: AuditOptions | None = None) -> None:
         self.cohort, self.store, self.options = cohort, store, options or AuditOptions()
+        # The finished runs of this cohort: identity to the content of run.json
         self.runs: dict[str, dict[str, Any]] = {}
+        # The splits to check by name: the given ones, and those recorded with the runs
         self.splits = {} if self.options.plan is None else {"the split": self.options.plan}
+        # Errors of splits of this cohort that are not valid, such as a subject in two folds
         self.refused_splits: list[str] = []
+        # Errors of runs and recorded splits that cannot be read, of this cohort or another
         self.damage: list[str] = []
         if self.options.split is not None:
             self._read_split(self.options.split)
@@ -80,21 +72,17 @@ class AuditInput:
         own = self.cohort.hash
         for identity in sorted(store.finished()):
             try:
-                metadata = store.metadata(identity)
+                if (metadata := store.metadata(identity))["cohort"]["hash"] == own:
+                    self.runs[identity] = metadata
             except BridgeMILError as error:
                 self.damage.append(first_line(error))
-                continue
-            if metadata["cohort"]["hash"] == own:
-                self.runs[identity] = metadata
         for name in store.names("splits"):
             try:
-                record = store.record("splits", name)
-                of, plan = record["cohort"], FoldPlan.from_json(record)
+                plan = FoldPlan.from_json(record := store.record("splits", name))
+                if record["cohort"] == own:
+                    self.splits[name] = plan
             except BridgeMILError as error:
                 (self.refused_splits if name.startswith(own[:12]) else self.damage).append(first_line(error))
-                continue
-            if of == own:
-                self.splits[name] = plan
 
 
 def first_line(error: Exception) -> str:

@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 
 from bridgemil.audit.findings import Finding
 from bridgemil.audit.inputs import AuditInput
-from bridgemil.audit.measures import (
-    MATCH_BAND,
-    SubjectMeasures,
-    differences,
-    match_bins,
-    match_channels,
-    spectra,
-    unit_phases,
-)  # fmt: skip
+from bridgemil.audit.measures import MATCH_BAND, SubjectMeasures, WindowHash, differences, match_channels, spectra
 from bridgemil.audit.resemblance import (
     Cleaned,
     best_lag,
@@ -164,9 +156,9 @@ def _windows_alike(cohort: Cohort, first: str, second: str, rows: NDArray[np.int
 
 def _agreement(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
     """The mean agreement of phases of pairs of windows, whatever the sign: fast, but sensitive to artefacts."""
-    bins, channels = match_bins(cohort), match_channels(cohort)
+    hashing = WindowHash(cohort)
     a, b = (
-        unit_phases(spectra(differences(np.array(cohort.windows(subject)[rows[:, side]]), channels))[..., bins])
+        hashing.phases(spectra(differences(np.array(cohort.windows(subject)[rows[:, side]]), hashing.channels)))
         for side, subject in enumerate((first, second))
     )
     agreement: NDArray[np.float64] = 2 * np.abs((a * b).sum(axis=1)) / a.shape[1]

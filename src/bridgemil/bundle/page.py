@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 
 def explain_recording(bundle: Bundle, found: RecordingPrediction) -> Explanation:
-    """Explain a bundle's prediction: windows, electrodes and bands.
-
-    Parameters
-    ----------
-    bundle : Bundle
-        The model.
-    found : RecordingPrediction
-        From ``bridgemil.bundle.predict``.
-    """
+    """Explain a bundle's prediction, from ``predict``: windows, electrodes and bands."""
     from bridgemil.report.explanation import explain
 
     rows = bundle.reference.covariance_rows
@@ -41,19 +33,7 @@ def explain_recording(bundle: Bundle, found: RecordingPrediction) -> Explanation
 def write_page(
     path: str | Path, bundle: Bundle, found: RecordingPrediction, explanation: Explanation | None = None
 ) -> None:
-    """Write the page of one recording.
-
-    Parameters
-    ----------
-    path : path-like
-        The HTML file.
-    bundle : Bundle
-        The model.
-    found : RecordingPrediction
-        The prediction.
-    explanation : Explanation, optional
-        From ``explain_recording``, if it was made already.
-    """
+    """Write the HTML page of one recording; ``explanation`` is from ``explain_recording``, if it was made already."""
     from bridgemil.report.pages.subject import subject_page
     from bridgemil.report.templating import write
 
@@ -80,15 +60,7 @@ def write_page(
 
 
 def write_validation(path: str | Path, found: Validation) -> None:
-    """Write the page of an external validation.
-
-    Parameters
-    ----------
-    path : path-like
-        The HTML file.
-    found : Validation
-        From ``bridgemil.bundle.validate``.
-    """
+    """Write the HTML page of an external validation."""
     from bridgemil.bundle.prediction import describe
     from bridgemil.methods import colour
     from bridgemil.report import templating

@@ -18,7 +18,7 @@ from bridgemil.bundle.bundle import METADATA, Bundle, open_bundle, refuse_taken
 from bridgemil.bundle.card import write_card
 from bridgemil.bundle.conformal import PredictionSets, cross_coverage
 from bridgemil.bundle.novelty import make_reference
-from bridgemil.bundle.populations import by_population, control_class, population
+from bridgemil.bundle.populations import by_population, control_class, mean_features, population
 from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
@@ -43,7 +43,7 @@ from bridgemil.models import (
     features_of,
     fit_whole,
     roles,
-)  # fmt: skip
+)
 from bridgemil.parallel import device_of, torch_threads
 from bridgemil.report.characteristics import class_rows
 from bridgemil.report.window_values import leaves
@@ -52,7 +52,6 @@ from bridgemil.storage.artifact import digest
 
 if TYPE_CHECKING:
     import torch
-
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -100,11 +99,11 @@ def train(
     method, backbone, budget, device : str, optional
         As for ``bridgemil.evaluate``, which comes first.
     threads, jobs : int, optional
-        As for ``bridgemil.evaluate``.
+        As for ``bridgemil.evaluate``; so are ``baselines``, ``progress`` and the other ``options``.
     baselines, progress : bool, default True
-        As for ``bridgemil.evaluate``.
+        Whether to evaluate the baselines too, and to show progress.
     **options : Any
-        As for ``bridgemil.evaluate``: the other fields of ``Protocol``.
+        The other fields of ``Protocol``.
     seed : int, default 0
         Of weights, sampling and dropout.
     single : bool, default False
@@ -161,38 +160,41 @@ def train(
     card = write_card(metadata, model.facts.for_json())
     windows = "average" if chosen.reference_free else "recorded"
     control = control_class(cohort.classes, protocol.positive)
-    reference = make_reference(cohort, _mean_features(model, cohort, runs_store), windows, control)
-    populations = {**reference.populations, **_populations(model, cohort, runs_store, control)}
+    cache = RunCache(runs_store)
+    reference = make_reference(cohort, _named_features(model, cohort, cache), windows, control)
+    populations = {**reference.populations, **_populations(model, cohort, cache, control)}
     reference = replace(reference, populations=populations)
     sets = PredictionSets.fit(*held_out(results)[:2], results.classes)
     bundle = Bundle(model, calibration, sets, reference, _signals(cohort, unlabelled), metadata, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
 
 
-def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | None:
+def _means(leaf: Model, cohort: Cohort, cache: RunCache) -> list[Floats]:
+    """The mean over windows of a member's features, of each subject."""
+    assert leaf.features is not None
+    return [mean_features(leaf.features, features_of(cache, leaf.features, cohort, who)) for who in cohort.subjects]
+
+
+def _named_features(model: Model, cohort: Cohort, cache: RunCache) -> Floats | None:
     """Mean over windows of the named features of each subject, shape (S, F); those of a baseline if there is one."""
-    cache = RunCache(runs)
     for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
-        if isinstance(leaf, BaselineModel) and leaf.baseline.feature_names:
-            return np.stack([features_of(cache, leaf.features, cohort, who) for who in cohort.subjects])
-        if isinstance(leaf, NetworkModel) and leaf.features is not None and leaf.frozen is None:  # it has no names
-            rows = (features_of(cache, leaf.features, cohort, who) for who in cohort.subjects)
-            return np.stack([values.mean(axis=0, dtype=np.float64) for values in rows])
+        named = leaf.baseline.feature_names if isinstance(leaf, BaselineModel) else (
+            leaf.features is not None and leaf.frozen is None  # those of a frozen encoder have no names
+        )  # fmt: skip
+        if named:
+            return np.stack(_means(leaf, cohort, cache))
     return None
 
 
-def _populations(model: Model, cohort: Cohort, runs: RunStore, control: str | None) -> dict[str, Floats]:
+def _populations(model: Model, cohort: Cohort, cache: RunCache, control: str | None) -> dict[str, Floats]:
     """Location and scale of the subjects' features, those of a harmonised model after harmonisation."""
-    cache, rows = RunCache(runs), {row["subject"]: row for row in cohort.rows()}
-    controls, found = np.array(cohort.labels) == control, dict[str, Floats]()
-    for name, leaf in by_population(model):
-        assert leaf.features is not None
-        values = []
-        for who in cohort.subjects:
-            own = features_of(cache, leaf.features, cohort, who)
-            mean = own.mean(axis=0, dtype=np.float64) if leaf.features.per_window else own
-            values.append(leaf.for_subject(rows[who]).adjusted(mean))
-        found[name] = population(np.stack(values), controls)
+    rows, controls = {row["subject"]: row for row in cohort.rows()}, np.array(cohort.labels) == control
+    found = {}
+    for name, leaf in by_population(model).items():
+        pairs = zip(cohort.subjects, _means(leaf, cohort, cache), strict=True)
+        found[name] = population(
+            np.stack([leaf.for_subject(rows[who]).adjusted(mean) for who, mean in pairs]), controls
+        )
     return found
 
 
@@ -251,13 +253,12 @@ def _single(
 
 def _trained(results: Results, single: bool) -> str:
     """The training subjects of the model, as a sentence."""
-    k, selects = results.folds, results.settings.selects
+    selects = results.settings.selects
     if single:
-        return f"One model, fitted on all but the first of {k} folds, which selected its epoch." if selects else (
-            "One model, fitted on all subjects."
-        )  # fmt: skip
+        on = f"but the first of {results.folds} folds, which selected its epoch" if selects else "subjects"
+        return f"One model, fitted on all {on}."
     selected = "; another fold selected its epoch" if selects else ""
-    return f"The mean of the models of {k} folds, each fitted without the fold that tested it{selected}."
+    return f"The mean of the models of {results.folds} folds, each fitted without the fold that tested it{selected}."
 
 
 def _metadata(
@@ -268,15 +269,15 @@ def _metadata(
     The calibration error after is of probabilities that were calibrated by the other folds only, decision included.
     """
     p, y, folds = held_out(results)
-    decision, files = decide(p, y, folds), cohort.metadata["files"]
+    decision, calibrated = decide(p, y, folds), cross_calibrated(p, y, folds)
     error = {
         when: calibration_error(values, y).for_json() | {"log_loss": log_loss(values, y)}
-        for when, values in (("before", p), ("after", cross_calibrated(p, y, folds)))
+        for when, values in (("before", p), ("after", calibrated))
     }
     line = {}
     if isinstance(results.clinical, TwoClassMetrics):
         positive = results.classes.index(results.clinical.positive)
-        line = calibration_line(cross_calibrated(p, y, folds)[:, positive], y == positive)
+        line = calibration_line(calibrated[:, positive], y == positive)
     content = {
         "name": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -294,7 +295,7 @@ def _metadata(
             "n_windows": cohort.n_windows,
             "people": class_rows(cohort),
             "recordings_per_person": float(np.median([len(r.recording_windows) for r in cohort.records.values()])),
-            "native_sfreq": sorted({float(file["native_sfreq"]) for file in files}),
+            "native_sfreq": sorted({float(file["native_sfreq"]) for file in cohort.metadata["files"]}),
             "prepared_with": dict(cohort.metadata.get("versions", {})),
             "python": platform.python_version(),
             "runs": list(results.runs),

@@ -14,20 +14,19 @@ PATIENTS = "Recording of a patient of the site, or a folder of them; repeatable.
 UNLABELLED = "The recordings are of subjects whose class is not known (transductive)."
 
 
+@options.grouped
 def run(
     model: options.ModelFolder,
     recordings: Annotated[list[Path], typer.Argument(help=RECORDINGS)],
     out: Annotated[Path, typer.Option(help="Folder for the adapted model.")],
     patients: Annotated[list[Path] | None, typer.Option(help=PATIENTS)] = None,
     unlabelled: Annotated[bool, typer.Option("--unlabelled", help=UNLABELLED)] = False,
-    name: Annotated[str | None, typer.Option(help="Name of the model.  [default: the folder's name]")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another model in OUT.")] = False,
-    bad_channels: options.BadChannels = None,
-    recorded_reference: options.RecordedReference = None,
-    montage: options.Montage = None,
-    clean: options.Clean = None,
+    name: options.ModelName = None,
+    overwrite: options.Overwrite = False,
     backbone: options.Code = None,
     threads: options.PredictThreads = None,
+    *,
+    reading: options.Reading,
     json: options.Json = False,
 ) -> None:
     """Move a model to another site: another amplifier, montage or laboratory.
@@ -47,8 +46,7 @@ def run(
     with torch_threads(threads):
         found = adapt(
             load(model, backbone=backbone), recordings, out, patients=patients or (), unlabelled=unlabelled, name=name,
-            overwrite=overwrite, bad_channels=bad_channels, recorded_reference=recorded_reference, montage=montage,
-            clean=clean or (),
+            overwrite=overwrite, **reading.given(),
         )  # fmt: skip
     made = found.bundle
     if json:

@@ -9,33 +9,23 @@ import typer
 
 from bridgemil.cli import options
 
+VARY = "Run several values of a setting: stage2.retention=0,1e-5; repeatable."
 
+
+@options.grouped
 def run(
     cohorts: options.CohortFolders,
     methods: Annotated[
         str, typer.Option(help="Methods, ablations, pipelines (file.py:NAME), ensembles (A+B); comma-separated.")
     ] = options.ALL_METHODS,
     backbones: Annotated[str, typer.Option(help=f"Comma-separated: {options.BACKBONES}")] = options.BACKBONE,
-    frozen: options.Frozen = False,
-    recipe: options.Recipe = None,
     seeds: options.Seeds = 5,
-    budget: options.Budget = options.BUDGET,
     out: options.Out = Path("runs"),
-    folds: options.Folds = None,
-    split: options.Split = None,
-    groups: options.Groups = None,
-    split_seed: options.SplitSeed = 0,
-    pretrain_on: options.PretrainOn = None,
-    set_: options.Set = None,
-    vary: options.Vary = None,
+    vary: Annotated[list[str] | None, options.option(help=VARY)] = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Only list what is done and what remains.")] = False,
-    engine: options.Engine = "local",
-    jobs: options.Jobs = None,
-    threads: options.Threads = 1,
-    gpus_per_run: options.Gpus = 1.0,
-    device: options.Device = "auto",
-    address: options.Address = None,
-    accept_risk: options.AcceptRisk = None,
+    *,
+    training: options.Training,
+    execution: options.Execution,
     json: options.Json = False,
 ) -> None:
     """Run every method on every backbone and cohort; an interrupted or killed command resumes.
@@ -49,11 +39,10 @@ def run(
     from bridgemil.engine.forecast import duration
     from bridgemil.report.terminal import print_warnings
 
-    where = Where(engine, jobs, threads, device, gpus_per_run, address)
+    where = Where(*execution)
     grid = plan(
-        cohorts, options.names(methods) or (), options.names(backbones) or (), seeds, budget, out, recipe=recipe,
-        folds=folds, split=split, groups=groups, split_seed=split_seed, pretrain_on=pretrain_on, frozen=frozen,
-        settings=options.settings(set_), vary=options.values(vary), accept_risk=accept_risk or (), progress=not json,
+        cohorts, options.names(methods) or (), options.names(backbones) or (), seeds, out=out,
+        vary=options.values(vary), progress=not json, **training.protocol(),
     )  # fmt: skip
     done = len(grid.jobs) - len(grid.todo)
     expected = None if json else expect(grid, where)

@@ -54,11 +54,13 @@ def run(
         counts = ", ".join(f"{diagnoses.count(name)} {name}" for name in opened.classes)
         name = f"fold {number}" if test is None else ("test", "validation", "training")[number - 1]
         typer.echo(f"{name}: {len(fold):3d} subjects ({counts or 'no labels'})  {' '.join(fold)}")
-    roles = (
-        "Each fold is the test set once. Where an epoch is selected (recipe paper) the next fold is the validation "
-        "set and the others train; recipe ours and the baselines train on all other folds."
-    )
-    given = "Where an epoch is selected (recipe paper) it is on the validation subjects; otherwise they train too."
-    typer.echo(f"\n{given if test else roles}")
+    if test:
+        roles = "Where an epoch is selected (recipe paper) it is on the validation subjects; otherwise they train too."
+    else:
+        roles = (
+            "Each fold is the test set once. Where an epoch is selected (recipe paper) the next fold is the validation "
+            "set and the others train; recipe ours and the baselines train on all other folds."
+        )
+    typer.echo(f"\n{roles}")
     if out is not None:
         typer.echo(f"Split: {out}")

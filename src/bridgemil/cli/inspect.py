@@ -22,15 +22,10 @@ def run(
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.errors import BadUse
     from bridgemil.report.figures import draw_cohort
-    from bridgemil.report.terminal import print_summary, summary
 
     opened = Cohort.open(cohort)
     target = picture or cohort / "inspect.png"
     if target.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
         raise BadUse(f"{target}: must be a .png, .pdf, .svg or .jpg file")
     draw_cohort(opened, target, show=not json)
-    if json:
-        options.print_json(summary(opened) | {"picture": str(target)})
-    else:
-        print_summary(opened)
-        typer.echo(f"\nFigure: {target}")
+    options.print_cohort(opened, json, f"Figure: {target}", picture=str(target))

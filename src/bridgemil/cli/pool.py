@@ -31,16 +31,9 @@ def run(
     """
     from bridgemil.cohort.pool import pool
     from bridgemil.errors import BadUse
-    from bridgemil.report.terminal import print_summary, summary
 
     if len(paths) < 3:
-        raise BadUse(
-            "pool needs two cohorts or more, and a folder for the new one: bridgemil pool A.cohort B.cohort OUT"
-        )
+        raise BadUse("pool needs two or more cohorts and a new folder: bridgemil pool A.cohort B.cohort OUT")
     *cohorts, out = paths
     pooled = pool(cohorts, out, sites=options.names(sites), classes=options.mapping(classes), progress=not json)
-    if json:
-        options.print_json(summary(pooled) | {"pooled": pooled.metadata["pooled"]})
-    else:
-        print_summary(pooled)
-        typer.echo(f"\nNext: bridgemil audit {out}")
+    options.print_cohort(pooled, json, f"Next: bridgemil audit {out}", pooled=pooled.metadata["pooled"])

@@ -22,18 +22,17 @@ HIGHEST = {
 }
 
 
+@options.grouped
 def run(
     model: options.ModelFolder,
     recordings: Annotated[list[Path], typer.Argument(help="Recordings, or folders of them (BIDS or not).")],
     report: Annotated[Path | None, typer.Option(help=REPORT)] = None,
     csv: Annotated[Path | None, typer.Option(help="Write a table, one row per recording.")] = None,
-    bad_channels: options.BadChannels = None,
-    recorded_reference: options.RecordedReference = None,
-    montage: options.Montage = None,
-    clean: options.Clean = None,
     coverage: options.Coverage = None,
     backbone: options.Code = None,
     threads: options.PredictThreads = None,
+    *,
+    reading: options.Reading,
     json: options.Json = False,
 ) -> None:
     """Predict class probabilities of new recordings, with reliability warnings.
@@ -63,8 +62,7 @@ def run(
         bundle = load(model, backbone=backbone)
         if not json:
             print_cautions(bundle)
-        how: dict[str, Any] = {"bad_channels": bad_channels, "recorded_reference": recorded_reference}
-        for found in predict(bundle, recordings, clean=clean or (), montage=montage, coverage=coverage, **how):
+        for found in predict(bundle, recordings, coverage=coverage, **reading.given()):
             rows.append(found.to_dict())
             if isinstance(found, Refused):
                 refused.append(Problem(found.why, file=found.name))

@@ -72,7 +72,6 @@ def run(
     command resumes.
     """
     from bridgemil.cohort.prepare import prepare
-    from bridgemil.report.terminal import print_summary, summary
 
     given: dict[str, Any] = {
         "channels": options.names(channels), "low": options.edge(low), "high": options.edge(high),
@@ -87,8 +86,4 @@ def run(
     chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     chosen |= {key: None for key in ("low", "high") if given[key] == "none"}
     cohort = prepare(source, out, raw=raw, unlabelled=unlabelled, skip_bad=skip_bad, overwrite=overwrite, **chosen)
-    if json:
-        options.print_json(summary(cohort))
-    else:
-        print_summary(cohort)
-        typer.echo(f"\nNext: bridgemil inspect {out}")
+    options.print_cohort(cohort, json, f"Next: bridgemil inspect {out}")

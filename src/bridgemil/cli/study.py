@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[Any, Callable[[Any, str], Any]]] = {
 }
 
 
+@options.grouped
 def run(
     name: Annotated[str, typer.Argument(help=f"{studies.STUDIES.describe()}.", metavar="NAME", show_default=False)],
     cohorts: options.CohortFolders,
@@ -44,12 +45,8 @@ def run(
     truth: Annotated[
         Path | None, typer.Option(help="Folder of `bridgemil synth`, to compare with its evidence.")
     ] = None,
-    engine: options.Engine = "local",
-    jobs: options.Jobs = None,
-    threads: options.Threads = 1,
-    gpus_per_run: options.Gpus = 1.0,
-    device: options.Device = "auto",
-    address: options.Address = None,
+    *,
+    execution: options.Execution,
     json: options.Json = False,
     **own: Any,
 ) -> None:
@@ -69,7 +66,7 @@ def run(
         backbone=backbone, recipe=recipe, budget=budget, settings=options.settings(set_), seeds=seeds, folds=folds,
         groups=groups, accept_risk=accept_risk or (),
     )  # fmt: skip
-    where = Where(engine, jobs, threads, device, gpus_per_run, address)
+    where = Where(*execution)
     opened, splits = tuple(Cohort.open(path) for path in cohorts), tuple(range(split_seeds))
     context = studies.StudyContext(opened, out, protocol, splits, chosen, truth, where, not json)
     findings = studies.study(name, context)
@@ -79,7 +76,7 @@ def run(
         _print(findings, out / name)
 
 
-_SHARED = inspect.signature(run, eval_str=True)
+_SHARED = inspect.signature(run)
 
 
 def with_options() -> inspect.Signature:
