@@ -15,8 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bridgemil.audit import fold_membership
-from bridgemil.audit.findings import Audit, Finding, as_warnings, refuse
-from bridgemil.audit.inputs import AuditInput, AuditOptions
+from bridgemil.audit.findings import Audit, AuditInput, AuditOptions, Finding, as_warnings, refuse
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse, BridgeMILWarning

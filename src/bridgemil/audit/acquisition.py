@@ -11,8 +11,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding
 from bridgemil.audit.measures import held_top
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import some

@@ -11,8 +11,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding
 from bridgemil.audit.shortcuts import stratified_folds
 from bridgemil.cohort.signal import evenly
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from bridgemil.audit.findings import Finding, pass_or_fail
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding, pass_or_fail
 from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import some
 

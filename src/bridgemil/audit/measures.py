@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,12 @@ class WindowHash:
         inside = np.flatnonzero((frequencies >= low) & (frequencies <= high))
         self.bins = inside if len(inside) >= 8 else np.arange(1, len(frequencies))  # short windows: whatever there is
         self.channels = match_channels(signal)
+
+    @cached_property
+    def planes(self) -> NDArray[np.float32]:
+        """Random planes, always the same."""
         size = 2 * len(self.bins) * max(1, len(self.channels) - 1)
-        self.planes = np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)  # always these
+        return np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)
 
     def phases(self, spectrum: NDArray[np.complex64]) -> NDArray[np.float32]:
         """Phases as vectors (n, 2 * channels * bins), independent of scale; a flipped sign flips the vector."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from bridgemil.audit.findings import Finding, pass_or_fail
-from bridgemil.audit.inputs import AuditInput, first_line
+from bridgemil.audit.findings import AuditInput, Finding, first_line, pass_or_fail
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.runs import RESULTS_VERSION, fitted_settings, fold_of, run_identity, stage1_identity

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput, first_line
+from bridgemil.audit.findings import AuditInput, Finding, first_line
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.subset import subset

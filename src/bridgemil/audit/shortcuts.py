@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding, Status
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding, Status
 from bridgemil.audit.traits import Trait, traits
 from bridgemil.evaluation.statistics import holm
 

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from bridgemil.bundle import populations
 from bridgemil.bundle.bundle import Bundle, refuse_taken
-from bridgemil.bundle.card import write_card
 from bridgemil.bundle.novelty import WITHHELD, RecordingFeatures
+from bridgemil.bundle.page import write_card
 from bridgemil.bundle.populations import NOVELTY, by_population, control_class, mean_features
 from bridgemil.bundle.prediction import LEAST_CONTROLS, Assessment, assess, features_of, read_recordings
 from bridgemil.bundle.signals import TrainingSignals

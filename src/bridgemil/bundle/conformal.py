@@ -57,11 +57,6 @@ class PredictionSets:
             raise BadUse(f"the coverage must be above 0 and below 1, got {coverage:g}")
         return replace(self, coverage=coverage)
 
-    @property
-    def too_few(self) -> list[str]:
-        """Classes with too few subjects for the coverage: they are in every set."""
-        return [name for name, own in self.scores.items() if (1 + len(own)) * (1 - self.coverage) < 1 - 1e-12]
-
     def for_json(self) -> dict[str, Any]:
         """As a bundle stores it."""
         return {"coverage": self.coverage, "scores": {name: own.tolist() for name, own in self.scores.items()}}

@@ -205,7 +205,6 @@ class Reference:
     novelty: NoveltyModel
     spreads: Floats  # lowest, median and highest standard deviation of the median electrode, in microvolts
     windows: Floats  # fewest, median and most windows of a subject
-    class_power: Floats  # K x quantiles x C x B: log relative band power within each class
     class_shares: Floats  # K x quantiles x B: relative band power in percent, within each class
     covariance_rows: Floats  # r x F: R'R is proportional to the covariance of the model's features; 0 rows: unknown
     reference: str = "recorded"  # of the windows that the features are computed from, or "average"
@@ -256,7 +255,7 @@ class Reference:
 
 
 POPULATION = "population."  # in the names of tensors
-_ARRAYS = ("spreads", "windows", "class_power", "class_shares", "covariance_rows")
+_ARRAYS = ("spreads", "windows", "class_shares", "covariance_rows")
 
 
 def make_reference(
@@ -283,18 +282,14 @@ def make_reference(
         subjects.append(windows.recording())
         segments.append(windows.segments())
         counts.append(len(windows.deviation))
-    power, shares = (
-        np.stack([
-            np.quantile([getattr(subjects[i], part) for i in np.flatnonzero(cohort.y == k)], QUANTILES, axis=0)
-            for k in range(len(cohort.classes))
-        ])
-        for part in ("power", "shares")
-    )  # fmt: skip
-    spreads = np.array([subject.spread for subject in subjects])
+    members = [np.flatnonzero(cohort.y == k) for k in range(len(cohort.classes))]
+    shares = np.stack([np.quantile([subjects[i].shares for i in own], QUANTILES, axis=0) for own in members])
+    spreads, lengths = ([min(own), np.median(own), max(own)] for own in ([s.spread for s in subjects], counts))
+    vectors = np.stack([subject.vector for subject in subjects])
     return Reference(
-        bands, NoveltyModel.fit(segments, counts), _summary(spreads), _summary(np.array(counts, dtype=np.float64)),
-        power, shares, _covariance_rows(features), reference,
-        {NOVELTY: population(np.stack([s.vector for s in subjects]), np.array(cohort.labels) == control)},
+        bands, NoveltyModel.fit(segments, counts), np.array(spreads), np.array(lengths, dtype=np.float64),
+        shares, _covariance_rows(features), reference,
+        {NOVELTY: population(vectors, np.array(cohort.labels) == control)},
     )  # fmt: skip
 
 
@@ -305,7 +300,3 @@ def _covariance_rows(features: Floats | None) -> Floats:
     _, lengths, directions = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
     rows: Floats = lengths[:MOST_ROWS, None] * directions[:MOST_ROWS] / np.sqrt(len(features) - 1)
     return rows[lengths[:MOST_ROWS] > TINY]
-
-
-def _summary(values: Floats) -> Floats:
-    return np.array([values.min(), np.median(values), values.max()])

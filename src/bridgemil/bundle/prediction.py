@@ -187,7 +187,7 @@ def predict(
         try:
             yield predict_windows(bundle, recording)
         except BadData as error:
-            yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), model)
+            yield Refused(recording.name, _problem(error, recording.name).what, model)
 
 
 def read_recordings(
@@ -198,23 +198,25 @@ def read_recordings(
     cleaner = Cleaner.again(settings.clean, clean)
     fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
     highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
-    for recording in (recording for path in paths for recording in _found(path)):
-        if isinstance(recording, Problem):
-            yield recording
-            continue
+    for path in paths:
         try:
-            yield read(recording, bundle.signal, settings, fewest, highest, cleaner)
-        except BadData as error:
-            yield Problem(str(error).removeprefix(f"{recording.name}: "), file=recording.name)
+            found = find([path])
+        except BadData as error:  # a folder that cannot be searched, or holds nothing
+            found = [_problem(error, plain(str(path)))]
+        for recording in found:
+            try:
+                yield (
+                    recording
+                    if isinstance(recording, Problem)
+                    else read(recording, bundle.signal, settings, fewest, highest, cleaner)
+                )
+            except BadData as error:
+                assert isinstance(recording, Recording)
+                yield _problem(error, recording.name)
 
 
-def _found(path: str | Path) -> list[Recording | Problem]:
-    """What a file or folder holds; a folder that cannot be searched, or holds nothing, is one problem."""
-    try:
-        return find([path])
-    except BadData as error:
-        name = plain(str(path))
-        return [Problem(str(error).removeprefix(f"{name}: "), file=name)]
+def _problem(error: BadData, name: str) -> Problem:
+    return Problem(str(error).removeprefix(f"{name}: "), file=name)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 from bridgemil import methods
 from bridgemil.baselines.pipeline import NOT_STORED
 from bridgemil.bundle.bundle import METADATA, Bundle, open_bundle, refuse_taken
-from bridgemil.bundle.card import write_card
 from bridgemil.bundle.conformal import PredictionSets, cross_coverage
 from bridgemil.bundle.novelty import make_reference
+from bridgemil.bundle.page import write_card
 from bridgemil.bundle.populations import by_population, control_class, mean_features, population
 from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.cohort import Cohort
@@ -165,7 +166,10 @@ def train(
     populations = {**reference.populations, **_populations(model, cohort, cache, control)}
     reference = replace(reference, populations=populations)
     sets = PredictionSets.fit(*held_out(results)[:2], results.classes)
-    bundle = Bundle(model, calibration, sets, reference, _signals(cohort, unlabelled), metadata, card)
+    signals = TrainingSignals.of(map(cohort.windows, cohort.subjects), cohort.signal)
+    if unlabelled is not None:  # everybody that the model has seen
+        signals |= TrainingSignals.of(map(unlabelled.cohort.windows, unlabelled.subjects), cohort.signal)
+    bundle = Bundle(model, calibration, sets, reference, signals, metadata, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
 
 
@@ -198,21 +202,12 @@ def _populations(model: Model, cohort: Cohort, cache: RunCache, control: str | N
     return found
 
 
-def _signals(cohort: Cohort, unlabelled: Unlabelled | None) -> TrainingSignals:
-    """Hashes of everybody that the model has seen."""
-    found = TrainingSignals.of(map(cohort.windows, cohort.subjects), cohort.signal)
-    if unlabelled is not None:
-        found |= TrainingSignals.of(map(unlabelled.cohort.windows, unlabelled.subjects), cohort.signal)
-    return found
-
-
 def _same_training(out: Path, identity: str) -> Mapping[str, Any] | None:
     """The metadata of a bundle of this very training: the same call may be repeated, and changes nothing."""
-    try:
+    with suppress(BridgeMILError):
         metadata = open_bundle(out).json(METADATA)
-    except BridgeMILError:
-        return None
-    return metadata if metadata["provenance"].get("identity") == identity else None
+        return metadata if metadata["provenance"].get("identity") == identity else None
+    return None
 
 
 def _of_folds(cohort: Cohort, results: Results, settings: Settings, seed: int, runs: RunStore) -> Model:

@@ -39,7 +39,7 @@ def run(
     """
     from bridgemil.bundle.adaptation import adapt
     from bridgemil.bundle.bundle import load
-    from bridgemil.bundle.card import adaptation_sheet
+    from bridgemil.bundle.page import adaptation_sheet
     from bridgemil.parallel import torch_threads
     from bridgemil.report.terminal import print_sheets
 

@@ -61,15 +61,19 @@ def run(
     if given := [name.replace("_", "-") for name, value in others.items() if value is not None]:
         kinds = ("folders of runs", "model") if is_model else ("new recordings", "folder of runs")
         raise BadUse(f"--{given[0]} is for {kinds[0]}, and {runs} is a {kinds[1]}")
-    if recording is not None:
-        found = _recording(runs, recording, out, backbone, reading.given(), show=not json)
-    else:
-        found = _subject(runs, of_runs, out, backbone, show=not json)
-    _finish(*found, csv, json, "" if is_model else RESEARCH)
+    with options.printing(json):
+        if recording is not None:
+            explanation, page, more = _recording(runs, recording, out, backbone, reading.given())
+        else:
+            explanation, page, more = _subject(runs, of_runs, out, backbone)
+        files = [str(file) for file in (page, *([] if csv is None else explanation.write_csv(csv)))]
+        _print(explanation, files, "" if is_model else RESEARCH)
+    if json:
+        options.print_json(explanation.to_dict() | more | {"files": files, "research_use_only": True})
 
 
 def _subject(
-    runs: Path, choice: dict[str, Any], out: Path | None, backbone: str | None, show: bool
+    runs: Path, choice: dict[str, Any], out: Path | None, backbone: str | None
 ) -> tuple[Explanation, Path, dict[str, Any]]:
     """Explain the prediction of a held-out subject: the explanation, its page, and what else there is for programs."""
     from bridgemil.report.explanation import explain
@@ -98,18 +102,17 @@ def _subject(
         bands=held.bands(model.facts.settings), provenance=provenance, audit_warnings=held.warnings,
     )  # fmt: skip
     write(page, text)
-    if show:
-        print_warnings(held.warnings)
-        shares = ", ".join(f"{name} {p:.1%}" for name, p in explanation.to_dict()["probabilities"].items())
-        lines = [*(f"WARNING: {line}" for line in warnings), held.sentence]
-        lines += [f"Also held out by: {'; '.join(held.others)}"] if held.others else []
-        typer.echo("\n".join([*lines, f"Predicted: {predicted} ({shares}); recorded diagnosis: {held.person.label}."]))
+    print_warnings(held.warnings)
+    shares = ", ".join(f"{name} {p:.1%}" for name, p in explanation.to_dict()["probabilities"].items())
+    lines = [*(f"WARNING: {line}" for line in warnings), held.sentence]
+    lines += [f"Also held out by: {'; '.join(held.others)}"] if held.others else []
+    typer.echo("\n".join([*lines, f"Predicted: {predicted} ({shares}); recorded diagnosis: {held.person.label}."]))
     more = {"model": held.title, "run": held.identity, "warnings": warnings, "audit_warnings": held.warnings}
     return explanation, page, more | {key: metadata[key] for key in ("fold", "seed")}
 
 
 def _recording(
-    model: Path, recording: Path, out: Path | None, backbone: str | None, how: dict[str, Any], show: bool
+    model: Path, recording: Path, out: Path | None, backbone: str | None, how: dict[str, Any]
 ) -> tuple[Explanation, Path, dict[str, Any]]:
     """Explain the prediction of a new recording; the page is that of ``predict --report``."""
     from bridgemil.bundle.bundle import load
@@ -129,39 +132,26 @@ def _recording(
     explanation = explain_recording(bundle, found)
     page = out or Path(f"{_file_name(found.recording.path.stem)}.html")
     write_page(page, bundle, found, explanation)
-    if show:
-        print_cautions(bundle)
-        print_prediction(found)
+    print_cautions(bundle)
+    print_prediction(found)
     return explanation, page, found.to_dict()
 
 
-def _finish(
-    explanation: Explanation, page: Path, more: dict[str, Any], csv: Path | None, json: bool, notice: str
-) -> None:
-    """Write the CSV files and print the explanation."""
-    files = [page, *([] if csv is None else explanation.write_csv(csv))]
-    content = explanation.to_dict() | more
-    if json:
-        options.print_json(content | {"files": [str(file) for file in files], "research_use_only": True})
-        return
-    lines = []
+def _print(explanation: Explanation, files: list[str], notice: str, most: int = 3) -> None:
+    """Print the windows, and the strongest patterns of the predicted class, one line per quantity."""
+    content, lines = explanation.to_dict(), list[str]()
     for ranking in explanation.rankings:
         top = ", ".join(f"{row['second']:g} s ({row['value']:.3g})" for row in content["top_windows"][ranking.name])
         lines += [*ranking.sentences, f"Highest: {top}" if top else ""]
-    lines += [*_strongest(explanation), *explanation.notes, notice]
-    typer.echo("\n".join([*filter(None, lines), "", f"Files: {', '.join(map(str, files))}"]))
-
-
-def _strongest(explanation: Explanation, most: int = 3) -> list[str]:
-    """The strongest patterns of the predicted class, one line per quantity."""
-    table, lines = explanation.electrodes, list[str]()
+    table = explanation.electrodes
     titles = {"own": "Log-variance", "coupling": "Covariance with other electrodes", "power": "Relative band power"}
     for name in [name for name in titles if name in table and not table.empty]:
         rows = table[table["class"] == explanation.classes[explanation.predicted]]
-        top = rows.loc[rows[name].abs().sort_values(ascending=False).index[:most]]
-        listed = ", ".join(f"{row['electrode']} {row['band']} ({row[name]:+.3g})" for _, row in top.iterrows())
+        strongest = rows.loc[rows[name].abs().sort_values(ascending=False).index[:most]]
+        listed = ", ".join(f"{row['electrode']} {row['band']} ({row[name]:+.3g})" for _, row in strongest.iterrows())
         lines.append(f"{titles[name]}, strongest patterns: {listed}")
-    return lines
+    lines = [line for line in (*lines, *explanation.notes, notice) if line]
+    typer.echo("\n".join([*lines, "", f"Files: {', '.join(files)}"]))
 
 
 def _file_name(subject: str) -> str:

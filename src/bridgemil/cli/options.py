@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import json
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
@@ -226,16 +228,17 @@ def print_cohort(cohort: Cohort, json: bool, end: str, **more: Any) -> None:
     typer.echo(f"\n{end}")
 
 
-def edge(text: str | None) -> float | str | None:
+def edge(text: str) -> float | None:
     """A filter edge in Hz; ``none`` switches the filter off."""
-    if text is None:
-        return None
-    if text.strip().lower() == "none":
-        return "none"
     try:
-        return float(text)
+        return None if text.strip().lower() == "none" else float(text)
     except ValueError:
         raise typer.BadParameter(f"expected a number in Hz or 'none', got {text!r}") from None
+
+
+def printing(json: bool) -> AbstractContextManager[object]:
+    """Where a verb prints for people: nothing reaches standard output if the result is printed as JSON."""
+    return contextlib.redirect_stdout(io.StringIO()) if json else contextlib.nullcontext()
 
 
 def print_json(content: Any) -> None:

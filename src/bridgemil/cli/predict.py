@@ -58,10 +58,9 @@ def run(
     rows: list[dict[str, Any]] = []
     pages: list[Path] = []
     refused: list[Problem] = []
-    with torch_threads(threads):
+    with torch_threads(threads), options.printing(json):
         bundle = load(model, backbone=backbone)
-        if not json:
-            print_cautions(bundle)
+        print_cautions(bundle)
         for found in predict(bundle, recordings, coverage=coverage, **reading.given()):
             rows.append(found.to_dict())
             if isinstance(found, Refused):
@@ -71,15 +70,14 @@ def run(
                 pages.append(_page(report, pages, found.recording.path))
                 write_page(pages[-1], bundle, found)
                 rows[-1]["page"] = str(pages[-1])
-            if not json:
-                print_prediction(found)
-    if csv is not None:
-        _write_csv(csv, rows, bundle)
+            print_prediction(found)
+        if csv is not None:
+            _write_csv(csv, rows, bundle)
+            typer.echo(f"Table: {csv}")
+        for page in pages:
+            typer.echo(f"Page:  {page}")
     if json:
         options.print_json(rows)
-    else:
-        for line in [*([f"Table: {csv}"] if csv else []), *(f"Page:  {page}" for page in pages)]:
-            typer.echo(line)
     if refused:
         for line in grouped(refused):
             typer.echo(f"bridgemil: {line}", err=True)

@@ -78,7 +78,7 @@ def run(
         if name in parts and (used := [cohorts[preset] for preset in presets if preset in cohorts])
     }
     planned = _planned(table if TABLE in parts else None, contexts, where)
-    if not json:
+    with options.printing(json):
         _print_plan(planned)
     if plan_only:
         if json:
