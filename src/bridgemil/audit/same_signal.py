@@ -117,8 +117,8 @@ def same_windows(cohort: Cohort, measures: dict[str, SubjectMeasures]) -> list[C
     window = np.concatenate([np.arange(len(own)) for own in codes])
     pairs = np.unique(np.concatenate([_equal(table, owner) for table in np.concatenate(codes).T]), axis=0)
     copies = []
-    for (a, b), rows in pd.DataFrame(owner[pairs]).groupby([0, 1]).indices.items():  # type: ignore[misc]
-        first, second = subjects[a], subjects[b]
+    for key, rows in pd.DataFrame(owner[pairs]).groupby([0, 1]).indices.items():
+        first, second = (subjects[i] for i in np.atleast_1d(key))
         r = _windows_alike(cohort, first, second, window[pairs[rows]])
         if len(r):
             copies.append(Copy(first, second, len(r) * cohort.n_times / cohort.sfreq, float(np.median(r)), None))
@@ -160,9 +160,10 @@ def _agreement(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) 
 def overlapping(cohort: Cohort) -> list[Copy]:
     """Pairs of subjects whose recordings overlap at some offset."""
 
-    def cleaned(channels: list[int], *subjects: str) -> list[Cleaned]:
-        lines = (timeline(cohort, subject, channels, reference_free=referenced_to_median) for subject in subjects)
-        return [without_artefacts(line, cohort.sfreq) for line in lines]
+    def cleaned(channels: list[int], *pair: str) -> tuple[Cleaned, Cleaned]:
+        lines = (timeline(cohort, subject, channels, reference_free=referenced_to_median) for subject in pair)
+        a, b = (without_artefacts(line, cohort.sfreq) for line in lines)
+        return a, b
 
     copies = []
     for first, second, lag in _candidates(cohort):

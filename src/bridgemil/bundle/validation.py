@@ -372,7 +372,8 @@ def _internal(performance: Mapping[str, Any], name: str) -> Mapping[str, Any] | 
     """The same measure of cross-validation; of more than two classes ``sensitivity, CLASS``."""
     measure, comma, group = name.partition(", ")
     clinical = performance["clinical"]["per_class"][group] if comma else performance["clinical"]
-    return performance.get(name) or clinical.get(measure)
+    found: Mapping[str, Any] | None = performance.get(name) or clinical.get(measure)
+    return found
 
 
 def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
