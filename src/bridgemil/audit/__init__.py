@@ -58,8 +58,7 @@ CHECKS = (
         ("same_time", "shared_files", "shared_header"),
     ),
     Check(
-        "fold_membership", "subjects and groups on two sides of a split",
-        findings=("folds", "groups_*", "run_subjects"),
+        "fold_membership", "subjects and groups on two sides of a split", False, ("folds", "groups_*", "run_subjects")
     ),
     Check(
         "provenance", "runs that saw their test subjects, by their own records",
@@ -68,9 +67,7 @@ CHECKS = (
     Check("recomputed", "runs that saw their test subjects, by recomputing them"),
     Check("shortcuts", "labels predicted by anything but EEG", True, ("shortcuts", "shortcut_*"), by_label=True),
     Check("reference", "classes with different references", True, ("reference_shortcut",), by_label=True),
-    Check(
-        "acquisition", "implausible amplitudes and different low-pass filters", True, ("amplitude", "filter_edges")
-    ),
+    Check("acquisition", "implausible amplitudes and different low-pass filters", True, ("amplitude", "filter_edges")),
     Check("fingerprint", "subject identification from one window, and the leak of a split by window", by_label=True),
     Check("permutation", "a protocol above chance with shuffled labels", by_label=True),
     Check("size", "class balance, and too few subjects for conclusions", True, ("balance", "size"), by_label=True),
@@ -174,9 +171,7 @@ def guard(
     }
     needed = {name for findings in found.values() for name in refuse(findings, accepted)}
     for name in sorted(set(accepted) - needed):
-        warnings.warn(
-            f"--accept-risk {name} is not needed: the cohort does not fail it", BridgeMILWarning, stacklevel=3
-        )
+        warnings.warn(f"--accept-risk {name} is not needed: the cohort passes it", BridgeMILWarning, stacklevel=3)
     return {key: tuple(as_warnings(findings)) for key, findings in found.items()}
 
 

@@ -117,9 +117,10 @@ def same_windows(cohort: Cohort, measures: dict[str, SubjectMeasures]) -> list[C
     window = np.concatenate([np.arange(len(own)) for own in codes])
     pairs = np.unique(np.concatenate([_equal(table, owner) for table in np.concatenate(codes).T]), axis=0)
     copies = []
-    for key, rows in pd.DataFrame(owner[pairs]).groupby([0, 1]).indices.items():
-        first, second = (subjects[i] for i in np.atleast_1d(key))
-        r = _windows_alike(cohort, first, second, window[pairs[rows]])
+    for _, frame in pd.DataFrame(pairs).groupby([owner[pairs[:, 0]], owner[pairs[:, 1]]]):
+        rows = frame.to_numpy()
+        first, second = (subjects[i] for i in owner[rows[0]])
+        r = _windows_alike(cohort, first, second, window[rows])
         if len(r):
             copies.append(Copy(first, second, len(r) * cohort.n_times / cohort.sfreq, float(np.median(r)), None))
     return copies

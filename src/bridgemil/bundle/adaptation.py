@@ -36,6 +36,7 @@ from bridgemil.evaluation.recalibration import Shift, fit_shift
 from bridgemil.models.features import LazyBag
 
 Floats = NDArray[np.float64]
+Paths = Sequence[str | Path]
 CONTROLS, PATIENTS, UNLABELLED = "controls", "patients", "unlabelled"
 CERTAIN = 0.999  # probabilities beyond are clipped where log-odds are averaged
 
@@ -66,10 +67,10 @@ class _Subject:
 
 def adapt(
     bundle: Bundle,
-    controls: Sequence[str | Path],
+    controls: Paths,
     out: str | Path,
     *,
-    patients: Sequence[str | Path] = (),
+    patients: Paths = (),
     unlabelled: bool = False,
     name: str | None = None,
     overwrite: bool = False,
@@ -132,7 +133,7 @@ def adapt(
     return Adapted(adapted.save(out, overwrite=overwrite), rows)
 
 
-def _check(bundle: Bundle, patients: Sequence[str | Path], unlabelled: bool) -> str:
+def _check(bundle: Bundle, patients: Paths, unlabelled: bool) -> str:
     """Refuse what cannot be adapted before a recording is read; the class of the controls."""
     if reason := populations.not_adaptable(bundle.model, bundle.reference.populations):
         raise BadUse(f"{bundle.name} cannot be adapted: {reason}")
@@ -151,9 +152,7 @@ def _check(bundle: Bundle, patients: Sequence[str | Path], unlabelled: bool) -> 
     return control
 
 
-def _read(
-    bundle: Bundle, groups: dict[str, Sequence[str | Path]], how: dict[str, Any]
-) -> tuple[list[_Subject], TrainingSignals]:
+def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tuple[list[_Subject], TrainingSignals]:
     """Features of every recording, and hashes of their signals; all problems at once."""
     subjects, problems, signals, whose = [], list[Problem](), list[TrainingSignals](), Counter[Path]()
     for group, paths in groups.items():
@@ -196,13 +195,9 @@ def _owner(path: Path) -> Path:
 
 def _moved(bundle: Bundle, site: Iterable[_Subject], unlabelled: bool) -> Bundle:
     """The bundle with the maps of a site that is known by these subjects."""
-    means = [subject.means for subject in site]
-    scales = {
-        name: populations.site_scale(
-            np.stack([own[name] for own in means]), bundle.reference.populations[name], unlabelled
-        )
-        for name in means[0]
-    }
+    means, training = [subject.means for subject in site], bundle.reference.populations
+    features = {name: np.stack([own[name] for own in means]) for name in means[0]}
+    scales = {name: populations.site_scale(own, training[name], unlabelled) for name, own in features.items()}
     model = bundle.model.moved(lambda leaf: scales[populations.population_name(leaf)])
     return replace(bundle, model=model, reference=replace(bundle.reference, site=scales[NOVELTY]))
 

@@ -176,9 +176,7 @@ class NoveltyModel:
                 for length in distances.keys() & subjects[i].keys():
                     distances[length].append(distance(subjects[i][length]))
         # Weibull's positions, i / (n + 1): a new subject exceeds the 95th percentile in 5 % of cases also if n is small
-        quantiles = [
-            np.percentile(np.concatenate(values), PERCENTILES, method="weibull") for values in distances.values()
-        ]
+        quantiles = [np.percentile(np.concatenate(own), PERCENTILES, method="weibull") for own in distances.values()]
         return cls(Distance.fit(whole), np.array([*lengths, median], dtype=np.float64), np.stack(quantiles))
 
     def percentile(self, features: Floats, n_windows: int) -> float:

@@ -196,9 +196,7 @@ def _populations(model: Model, cohort: Cohort, cache: RunCache, control: str | N
     found = {}
     for name, leaf in by_population(model).items():
         pairs = zip(cohort.subjects, _means(leaf, cohort, cache), strict=True)
-        found[name] = population(
-            np.stack([leaf.for_subject(rows[who]).adjusted(mean) for who, mean in pairs]), controls
-        )
+        found[name] = population(np.stack([leaf.for_subject(rows[who]).adjusted(own) for who, own in pairs]), controls)
     return found
 
 

@@ -181,9 +181,7 @@ class Validation:
 
     @cached_property
     def _by_group(self) -> dict[str, tuple[pd.DataFrame, dict[str, Proportion]]]:
-        rows = {
-            group.title: self.predictions[self.predictions["subject"].isin(group.subjects)] for group in self.groups
-        }
+        rows = {one.title: self.predictions[self.predictions["subject"].isin(one.subjects)] for one in self.groups}
         return {title: (own, self._measures(own)) for title, own in rows.items()}
 
     @property
@@ -331,10 +329,8 @@ def _labels(bundle: Bundle, cohort: Cohort, classes: Mapping[str, str] | None) -
 def _check_signal(bundle: Bundle, cohort: Cohort) -> None:
     """Refuse other electrodes, and recordings that hold less than the model's bands."""
     if list(map(key, cohort.channels)) != list(map(key, bundle.signal.channels)):
-        channels = ",".join(bundle.signal.channels)
-        raise BadData(
-            f"the electrodes of the cohort are not those of {bundle.name}; prepare with --channels {channels}"
-        )
+        names = ",".join(bundle.signal.channels)
+        raise BadData(f"the electrodes of the cohort are not those of {bundle.name}; prepare with --channels {names}")
     highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
     if cohort.native_sfreq is not None and cohort.native_sfreq / 2 < highest:
         raise BadData(

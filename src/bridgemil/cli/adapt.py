@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ PATIENTS = "Recording of a patient of the site, or a folder of them; repeatable.
 UNLABELLED = "The recordings are of subjects whose class is not known (transductive)."
 
 
-@options.grouped
 def run(
     model: options.ModelFolder,
     recordings: Annotated[list[Path], typer.Argument(help=RECORDINGS)],
@@ -27,8 +26,7 @@ def run(
     threads: options.PredictThreads = None,
     *,
     reading: options.Reading,
-    json: options.Json = False,
-) -> None:
+) -> Any:
     """Move a model to another site: another amplifier, montage or laboratory.
 
     Example: `bridgemil adapt alzheimer healthy/*.edf --out mylab.model`
@@ -49,11 +47,9 @@ def run(
             overwrite=overwrite, **reading.given(),
         )  # fmt: skip
     made = found.bundle
-    if json:
-        content = {"model": str(out), "checksum": made.checksum, "adapted": made.metadata["adapted"]}
-        options.print_json(content | {"recordings": found.rows, "cautions": made.metadata["cautions"]})
-        return
     print_sheets([adaptation_sheet(made.metadata["adapted"])])
     typer.echo(f"Note: {made.metadata['cautions'][-1]}.")
     typer.echo(f"\nModel: {out} ({made.title})\nCard:  {out / 'card.md'}\n{made.metadata['notice']}")
     typer.echo(f"Next:  bridgemil validate {out} LABELLED_RECORDINGS, or bridgemil predict {out} RECORDING")
+    content = {"model": str(out), "checksum": made.checksum, "adapted": made.metadata["adapted"]}
+    return content | {"recordings": found.rows, "cautions": made.metadata["cautions"]}

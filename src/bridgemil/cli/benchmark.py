@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,6 @@ from bridgemil.cli import options
 VARY = "Run several values of a setting: stage2.retention=0,1e-5; repeatable."
 
 
-@options.grouped
 def run(
     cohorts: options.CohortFolders,
     methods: Annotated[
@@ -26,8 +25,8 @@ def run(
     *,
     training: options.Training,
     execution: options.Execution,
-    json: options.Json = False,
-) -> None:
+    progress: bool,
+) -> Any:
     """Run every method on every backbone and cohort; an interrupted or killed command resumes.
 
     Example: `bridgemil benchmark adftd.cohort --methods attention,bridgemil --backbones eegnet,mtdnet --seeds 5`
@@ -42,39 +41,32 @@ def run(
     where = Where(*execution)
     grid = plan(
         cohorts, options.names(methods) or (), options.names(backbones) or (), seeds, out=out,
-        vary=options.values(vary), progress=not json, **training.protocol(),
+        vary=options.values(vary), progress=progress, **training.protocol(),
     )  # fmt: skip
     done = len(grid.jobs) - len(grid.todo)
-    expected = None if json else expect(grid, where)
+    expected = expect(grid, where) if progress else None
     if expected is not None:
         typer.echo(str(expected), err=True)
         before = sum((out / "failed" / f"{job.identity}.json").is_file() for job in grid.todo)
         if before:
             typer.echo(f"{before} of them failed before and are repeated", err=True)
-    if not json:
-        print_warnings(grid.warnings)
+    print_warnings(grid.warnings)
     content = {"runs": len(grid.jobs), "done": done, "todo": len(grid.todo), "out": str(out), "warnings": grid.warnings}
     if plan_only:
-        if json:
-            options.print_json(content)
-        return
-    outcome = benchmark(grid, where, progress=not json, expected=expected)
+        return content
+    outcome = benchmark(grid, where, progress=progress, expected=expected)
     failed = [
         {"identity": job.identity, "run": str(job), "error": outcome.failed[job.identity]}
         for job in grid.jobs
         if job.identity in outcome.failed
     ]
-    if json:
-        now = {"done": done + outcome.done, "todo": len(failed), "failed": failed, "seconds": outcome.seconds}
-        options.print_json(content | now)
-    else:
-        if grid.todo:
-            typer.echo(f"{outcome.done} runs done in {duration(outcome.seconds)}, {len(failed)} failed")
-        _print_failures(failed, out)
-        if done + outcome.done:
-            typer.echo(f"\nNext: bridgemil report {out}")
-    if failed:
-        raise typer.Exit(1)
+    if grid.todo:
+        typer.echo(f"{outcome.done} runs done in {duration(outcome.seconds)}, {len(failed)} failed")
+    _print_failures(failed, out)
+    if done + outcome.done:
+        typer.echo(f"\nNext: bridgemil report {out}")
+    now = {"done": done + outcome.done, "todo": len(failed), "failed": failed, "seconds": outcome.seconds}
+    return content | now, bool(failed)
 
 
 def _print_failures(failed: list[dict[str, str]], out: Path) -> None:

@@ -34,8 +34,9 @@ def run(
     budget: Annotated[str, typer.Option(help="How long to train: demo, laptop or paper.")] = "demo",
     threads: options.Threads = 1,
     truth: Annotated[bool, typer.Option("--truth/--no-truth", help="Include the simulated patients.")] = True,
-    json: options.Json = False,
-) -> None:
+    *,
+    progress: bool,
+) -> Any:
     """Compare methods on one minute of EEG of 59 subjects, train a model, and predict six subjects kept out of it.
 
     Example: `bridgemil demo`
@@ -52,27 +53,24 @@ def run(
     chosen = options.names(methods) or METHODS
     for name in chosen:
         known.settings(name, BACKBONE, budget, recipe=RECIPE)  # an error before the work, not after it
-    how: dict[str, Any] = {"budget": budget, "recipe": RECIPE, "threads": threads, "progress": not json}
+    how: dict[str, Any] = {"budget": budget, "recipe": RECIPE, "threads": threads, "progress": progress}
     how["baselines"] = False
-    with options.printing(json):
-        cohort, results = _compare(out, chosen, how)
-        held_out = _predict(out, cohort, DEFAULT if DEFAULT in chosen else chosen[-1], how)
-        found, example = _planted(out / "truth", how) if truth else ({}, None)
+    cohort, results = _compare(out, chosen, how)
+    held_out = _predict(out, cohort, DEFAULT if DEFAULT in chosen else chosen[-1], how)
+    found, example = _planted(out / "truth", how) if truth else ({}, None)
     write(out / "report.html", demo_page(cohort, list(results.values()), found, example, held_out))
     write(out / "methods.html", report_page(build(RunStore(out / "runs"))))
-    if json:
-        content = {name: result.to_dict() for name, result in results.items()}
-        ends = {name: [row["auroc95_low"], row["auroc95_high"]] for name, row in found.items()}
-        evidence = {name: {"mean": found[name]["auroc"], "ci95": ci95} for name, ci95 in ends.items()}
-        pages = {"report": str(out / "report.html"), "methods": str(out / "methods.html"), "model": str(out / "model")}
-        options.print_json({"results": content, "evidence_found": evidence, **pages, "predicted": held_out})
-        return
     typer.echo(f"""
 Open in a browser:
   {out / "report.html"}    the results, with a page for each subject kept out of training
   {out / "methods.html"}   all methods in detail, as `bridgemil report RUNS --html` writes it
 Research use only: one minute per subject is no basis for a decision about anyone.
 Next, with your own recordings: bridgemil prepare FOLDER {out / "mine.cohort"} --label COLUMN""")
+    content = {name: result.to_dict() for name, result in results.items()}
+    ends = {name: [row["auroc95_low"], row["auroc95_high"]] for name, row in found.items()}
+    evidence = {name: {"mean": found[name]["auroc"], "ci95": ci95} for name, ci95 in ends.items()}
+    pages = {"report": str(out / "report.html"), "methods": str(out / "methods.html"), "model": str(out / "model")}
+    return {"results": content, "evidence_found": evidence, **pages, "predicted": held_out}
 
 
 def _subjects() -> tuple[pd.DataFrame, pd.DataFrame]:

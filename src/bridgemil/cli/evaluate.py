@@ -14,7 +14,6 @@ LEAVE_OUT = "Column, such as site: each of its values is the test set once."
 ADJUST = "Remove the linear effect of these columns on the features, estimated on training controls: age,sex."
 
 
-@options.grouped
 def run(
     cohort: options.CohortFolder,
     evaluation: options.Evaluation,
@@ -26,8 +25,8 @@ def run(
     operating_point: options.OperatingPoint = None,
     *,
     training: options.Training,
-    json: options.Json = False,
-) -> None:
+    progress: bool,
+) -> Any:
     """Cross-validate a method over subjects, with confidence intervals, the chance level and baselines.
 
     Example: `bridgemil evaluate adftd.cohort --method bridgemil --backbone eegnet --seeds 1 --budget laptop --out runs`
@@ -41,15 +40,13 @@ def run(
 
     own: dict[str, Any] = {"adjust": options.names(adjust) or (), "tune": options.values(tune, "--tune")}
     results = evaluate(
-        cohort, seeds=seeds, out=out, leave_out=leave_out, operating_point=operating_point, progress=not json, **own,
+        cohort, seeds=seeds, out=out, leave_out=leave_out, operating_point=operating_point, progress=progress, **own,
         **evaluation._asdict(), **training.protocol(),
     )  # fmt: skip
-    if json:
-        options.print_json(results.to_dict() | {"out": str(out)})
-        return
     print_results([results], list(results.baselines.values()))
     for name, why in results.missing_baselines.items():
         typer.echo(f"Not compared with {name}: {why}")
     peak = peak_memory()
     memory = "" if peak is None else f"\nPeak memory: {peak / 1e9:.1f} GB (largest process)"
     typer.echo(f"{memory}\nRuns: {out}\nNext: bridgemil report {out}")
+    return results.to_dict() | {"out": str(out)}

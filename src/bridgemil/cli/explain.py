@@ -13,13 +13,14 @@ from bridgemil.cli.predict import print_cautions, print_prediction
 if TYPE_CHECKING:
     from bridgemil.report.explanation import Explanation
 
+    Explained = tuple[Explanation, Path, dict[str, Any]]  # its page, and what else there is for programs
+
 RUN = "The run, by the beginning of its name, if the method is not sufficient."
 COHORT = "The cohort, if it has been moved since the run."
 OUT = "The page.  [default: RUNS/explain/SUBJECT[-METHOD][-RUN].html; of a recording NAME.html]"
 SOURCE = "A folder of runs, from `evaluate` or `benchmark`; or a model, from `train` or of the package (alzheimer)."
 
 
-@options.grouped
 def run(
     runs: Annotated[Path, typer.Argument(metavar="RUNS|MODEL", help=SOURCE)],
     recording: Annotated[Path | None, typer.Argument(help="For a model: a new recording.")] = None,
@@ -32,8 +33,7 @@ def run(
     backbone: options.Code = None,
     *,
     reading: options.Reading,
-    json: options.Json = False,
-) -> None:
+) -> Any:
     """Which windows, electrodes and bands a prediction depends on, and whether that can be determined.
 
     Example: `bridgemil explain runs --subject sub-005 --csv sub-005`
@@ -61,20 +61,16 @@ def run(
     if given := [name.replace("_", "-") for name, value in others.items() if value is not None]:
         kinds = ("folders of runs", "model") if is_model else ("new recordings", "folder of runs")
         raise BadUse(f"--{given[0]} is for {kinds[0]}, and {runs} is a {kinds[1]}")
-    with options.printing(json):
-        if recording is not None:
-            explanation, page, more = _recording(runs, recording, out, backbone, reading.given())
-        else:
-            explanation, page, more = _subject(runs, of_runs, out, backbone)
-        files = [str(file) for file in (page, *([] if csv is None else explanation.write_csv(csv)))]
-        _print(explanation, files, "" if is_model else RESEARCH)
-    if json:
-        options.print_json(explanation.to_dict() | more | {"files": files, "research_use_only": True})
+    if recording is not None:
+        explanation, page, more = _recording(runs, recording, out, backbone, reading.given())
+    else:
+        explanation, page, more = _subject(runs, of_runs, out, backbone)
+    files = [str(file) for file in (page, *([] if csv is None else explanation.write_csv(csv)))]
+    _print(explanation, files, "" if is_model else RESEARCH)
+    return explanation.to_dict() | more | {"files": files, "research_use_only": True}
 
 
-def _subject(
-    runs: Path, choice: dict[str, Any], out: Path | None, backbone: str | None
-) -> tuple[Explanation, Path, dict[str, Any]]:
+def _subject(runs: Path, choice: dict[str, Any], out: Path | None, backbone: str | None) -> Explained:
     """Explain the prediction of a held-out subject: the explanation, its page, and what else there is for programs."""
     from bridgemil.report.explanation import explain
     from bridgemil.report.held_out import find, observed_frequency, reliability_warnings
@@ -111,9 +107,7 @@ def _subject(
     return explanation, page, more | {key: metadata[key] for key in ("fold", "seed")}
 
 
-def _recording(
-    model: Path, recording: Path, out: Path | None, backbone: str | None, how: dict[str, Any]
-) -> tuple[Explanation, Path, dict[str, Any]]:
+def _recording(model: Path, recording: Path, out: Path | None, backbone: str | None, how: dict[str, Any]) -> Explained:
     """Explain the prediction of a new recording; the page is that of ``predict --report``."""
     from bridgemil.bundle.bundle import load
     from bridgemil.bundle.page import explain_recording, write_page

@@ -8,7 +8,6 @@ import io
 import json
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
@@ -44,9 +43,7 @@ CohortFolder = Annotated[Path, typer.Argument(help="Cohort folder.", metavar="CO
 CohortFolders = Annotated[list[Path], typer.Argument(help="Cohort folders.", metavar="COHORT")]
 RunsFolder = Annotated[Path, typer.Argument(help="Folder of runs, from `benchmark` or `evaluate`.", metavar="RUNS")]
 Backbone = Annotated[str, option(help=BACKBONES)]
-Recipe = Annotated[
-    str | None, option(help="Optimiser settings: paper or ours.  [default: ours; paper with budget paper]")
-]
+Recipe = Annotated[str | None, option(help="Optimiser: paper or ours.  [default: ours; paper with budget paper]")]
 Budget = Annotated[str, option(help="Training length: paper, laptop or demo.")]
 Seeds = Annotated[int, option(min=1, help="Number of seeds; they share one split.")]
 Seed = Annotated[int, option(min=0, help="Random seed.")]
@@ -65,9 +62,7 @@ ModelName = Annotated[str | None, option(help="Name of the model.  [default: the
 # Folds
 Folds = Annotated[int | None, option(help="Number of folds.  [default: the cohort's]", panel=FOLDS)]
 Split = Annotated[Path | None, option(help="Split file, from `bridgemil folds`.", panel=FOLDS)]
-Groups = Annotated[
-    str | None, option(help="Keep subjects with the same value of this column in one fold.", panel=FOLDS)
-]
+Groups = Annotated[str | None, option(help="Keep subjects with one value of this column in one fold.", panel=FOLDS)]
 SplitSeed = Annotated[int, option(help="Seed of the assignment of subjects to folds.", panel=FOLDS)]
 # Execution
 Jobs = Annotated[
@@ -160,9 +155,7 @@ class Execution(NamedTuple):
     threads: Threads = 1
     device: Device = "auto"
     gpus_per_run: Annotated[float, option(help="GPUs per run, may be a fraction.", panel=RUNNING)] = 1.0
-    address: Annotated[
-        str | None, option(help="Address of the Ray cluster.  [default: a local one]", panel=RUNNING)
-    ] = None
+    address: Annotated[str | None, option(help="The Ray cluster's address.  [default: local]", panel=RUNNING)] = None
 
 
 class Reading(NamedTuple):
@@ -182,26 +175,40 @@ class Reading(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-def grouped(run: Callable[..., None]) -> Callable[..., None]:
-    """A verb that has one option for each field of its groups, the parameters whose type is a ``NamedTuple``."""
+def verb(run: Callable[..., Any]) -> Callable[..., None]:
+    """A verb as typer takes it, with the option ``--json``.
+
+    ``run`` prints to the terminal, and returns the content of ``--json``; if something was found that makes the exit code 1,
+    the content and True. A parameter whose type is a ``NamedTuple`` becomes one option per field; ``progress`` is no
+    option: False with ``--json``.
+    """
     signature, parameters, groups = inspect.signature(run, eval_str=True), [], dict[str, Any]()
     for name, parameter in signature.parameters.items():
         kind: Any = parameter.annotation
-        if not hasattr(kind, "_field_defaults"):
+        if hasattr(kind, "_field_defaults"):
+            groups[name], defaults = kind, kind._field_defaults
+            hints = get_type_hints(kind, include_extras=True).items()
+            parameters += [parameter.replace(name=own, annotation=hint, default=defaults[own]) for own, hint in hints]
+        elif name != "progress":
             parameters.append(parameter)
-            continue
-        groups[name], defaults = kind, kind._field_defaults
-        hints = get_type_hints(kind, include_extras=True).items()
-        parameters += [parameter.replace(name=own, annotation=hint, default=defaults[own]) for own, hint in hints]
+    as_json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
 
     @wraps(run)
-    def whole(**given: Any) -> None:
+    def command(*, json: bool, **given: Any) -> None:
         for name, kind in groups.items():
             given[name] = kind(*map(given.pop, kind._fields))
-        run(**given)
+        if "progress" in signature.parameters:
+            given["progress"] = not json
+        with contextlib.redirect_stdout(io.StringIO()) if json else contextlib.nullcontext():
+            found = run(**given)
+        content, failed = found if isinstance(found, tuple) else (found, False)
+        if json:
+            print_json(content)
+        if failed:
+            raise typer.Exit(1)
 
-    whole.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return whole
+    command.__signature__ = signature.replace(parameters=[*parameters, as_json])  # type: ignore[attr-defined]
+    return command
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
@@ -217,15 +224,13 @@ def mapping(text: str | None) -> dict[str, str] | None:
     return {old.strip(): (new if equals else old).strip() for old, equals, new in pairs}
 
 
-def print_cohort(cohort: Cohort, json: bool, end: str, **more: Any) -> None:
-    """The summary of a cohort, and ``end``; as JSON with ``more``."""
+def show(cohort: Cohort, end: str) -> dict[str, Any]:
+    """Print the summary of a cohort, and what is next; returns it for ``--json``."""
     from bridgemil.report.terminal import print_summary, summary
 
-    if json:
-        print_json(summary(cohort) | more)
-        return
     print_summary(cohort)
     typer.echo(f"\n{end}")
+    return summary(cohort)
 
 
 def edge(text: str) -> float | None:
@@ -234,11 +239,6 @@ def edge(text: str) -> float | None:
         return None if text.strip().lower() == "none" else float(text)
     except ValueError:
         raise typer.BadParameter(f"expected a number in Hz or 'none', got {text!r}") from None
-
-
-def printing(json: bool) -> AbstractContextManager[object]:
-    """Where a verb prints for people: nothing reaches standard output if the result is printed as JSON."""
-    return contextlib.redirect_stdout(io.StringIO()) if json else contextlib.nullcontext()
 
 
 def print_json(content: Any) -> None:

@@ -22,7 +22,6 @@ HIGHEST = {
 }
 
 
-@options.grouped
 def run(
     model: options.ModelFolder,
     recordings: Annotated[list[Path], typer.Argument(help="Recordings, or folders of them (BIDS or not).")],
@@ -33,8 +32,7 @@ def run(
     threads: options.PredictThreads = None,
     *,
     reading: options.Reading,
-    json: options.Json = False,
-) -> None:
+) -> Any:
     """Predict class probabilities of new recordings, with reliability warnings.
 
     Example: `bridgemil predict alzheimer new/recording.edf --report page.html`
@@ -58,7 +56,7 @@ def run(
     rows: list[dict[str, Any]] = []
     pages: list[Path] = []
     refused: list[Problem] = []
-    with torch_threads(threads), options.printing(json):
+    with torch_threads(threads):
         bundle = load(model, backbone=backbone)
         print_cautions(bundle)
         for found in predict(bundle, recordings, coverage=coverage, **reading.given()):
@@ -76,14 +74,12 @@ def run(
             typer.echo(f"Table: {csv}")
         for page in pages:
             typer.echo(f"Page:  {page}")
-    if json:
-        options.print_json(rows)
     if refused:
         for line in grouped(refused):
             typer.echo(f"bridgemil: {line}", err=True)
-        if not json and len(rows) > 1:
+        if len(rows) > 1:
             typer.echo(f"{len(refused)} of {len(rows)} recordings refused (above)", err=True)
-        raise typer.Exit(1)
+    return rows, bool(refused)
 
 
 def _page(report: Path, written: list[Path], recording: Path) -> Path:

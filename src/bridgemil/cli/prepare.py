@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,9 +30,7 @@ def run(
     preset: Annotated[str | None, select(help=f"{', '.join(PRESETS)}.")] = None,
     label: Annotated[str | None, select(help="Column of participants.tsv or the manifest with the diagnosis.")] = None,
     unlabelled: Annotated[bool, select("--unlabelled", help="No diagnoses; for inspect and audit only.")] = False,
-    task: Annotated[
-        str | None, select(help="Only this task: BIDS, a manifest's column, or in the file's name.")
-    ] = None,
+    task: Annotated[str | None, select(help="Only this task: BIDS, a manifest's column or in the file's name.")] = None,
     condition: Annotated[str | None, select(help=CONDITION)] = None,
     session: Annotated[str | None, select(help="BIDS: only this session.")] = None,
     derivatives: Annotated[str | None, select(metavar="NAME", help="BIDS: recordings of derivatives/NAME.")] = None,
@@ -59,11 +57,8 @@ def run(
     allow_low_rate: Annotated[bool, bad("--allow-low-rate", help="Omit filters beyond Nyquist.")] = False,
     skip_bad: Annotated[bool, bad("--skip-bad", help="Exclude bad recordings, and list them.")] = False,
     jobs: options.Cores = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a cohort of other files or settings.")
-    ] = False,
-    json: options.Json = False,
-) -> None:
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a cohort of other files or options.")] = False,
+) -> Any:
     """Convert recordings into a cohort: validate, filter, resample, segment into windows, store per subject.
 
     Example: `bridgemil prepare ds004504 adftd.cohort --preset adftd`
@@ -75,10 +70,10 @@ def run(
     All files are validated before anything is written, and all problems are listed at once. If interrupted, the same
     command resumes.
     """
-    given = {name: value for name, value in locals().items() if name not in ("source", "out", "json")}
+    given = {name: value for name, value in locals().items() if name not in ("source", "out")}
     chosen = {name: value for name, value in given.items() if value is not None and value is not False}
     chosen |= {name: convert(chosen[name]) for name, convert in CONVERTED.items() if name in chosen}
     from bridgemil.cohort.prepare import prepare
 
     cohort = prepare(source, out, **chosen)
-    options.print_cohort(cohort, json, f"Next: bridgemil inspect {out}")
+    return options.show(cohort, f"Next: bridgemil inspect {out}")

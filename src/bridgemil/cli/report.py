@@ -38,8 +38,7 @@ def run(
     positive: options.Positive = None,
     operating_point: options.OperatingPoint = None,
     prevalence: options.Prevalence = None,
-    json: options.Json = False,
-) -> None:
+) -> Any:
     """Tables of runs, next to the paper's numbers where comparable, and paired comparisons of methods.
 
     Example: `bridgemil report runs`
@@ -58,6 +57,7 @@ def run(
     from bridgemil.report.choice import Choice
     from bridgemil.report.files import clinical_table, write_files
     from bridgemil.report.pages.results import report_page
+    from bridgemil.report.splits import over_splits, split_pairs, split_table
     from bridgemil.report.templating import write
     from bridgemil.report.terminal import print_report
     from bridgemil.runs import find_store
@@ -88,19 +88,6 @@ def run(
     for name, text in pages.items():
         write(folder / name, text)
         written.append(folder / name)
-    if json:
-        from bridgemil.report.splits import over_splits, split_pairs, split_table
-
-        averages, remarks = over_splits(report.cells)
-        tables = {
-            "experiments": report.table, "comparisons": report.pairs, "splits": split_table(averages),
-            "split_comparisons": split_pairs(averages),
-        }  # fmt: skip
-        content: dict[str, Any] = {name: _rows(_shares(table)) for name, table in tables.items()}
-        content |= {"clinical": _rows(clinical_table(report)), "warnings": report.warnings}
-        content |= {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
-        options.print_json(content)
-        return
     print_report(report)  # after the files: a reader such as `head` may close the pipe early
     names = textwrap.fill(", ".join(map(_name_and_size, written)), 78)
     typer.echo(f"Files in {folder}:\n{textwrap.indent(names, '  ')}")
@@ -108,6 +95,14 @@ def run(
         stale = [name for name in own if (folder / name).is_file() and folder / name not in written]
         if stale:
             typer.echo(f"From an earlier report, not updated: {', '.join(stale)} (use {option})")
+    averages, remarks = over_splits(report.cells)
+    tables = {
+        "experiments": report.table, "comparisons": report.pairs, "splits": split_table(averages),
+        "split_comparisons": split_pairs(averages),
+    }  # fmt: skip
+    content: dict[str, Any] = {name: _rows(_shares(table)) for name, table in tables.items()}
+    content |= {"clinical": _rows(clinical_table(report)), "warnings": report.warnings}
+    return content | {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
 
 
 def _name_and_size(file: Path) -> str:

@@ -29,7 +29,6 @@ STUDIES = {  # of the paper, and the cohorts it used
 BACKBONES = "eegnet,conformer,lcadnet,dsainet,mtdnet"
 
 
-@options.grouped
 def run(
     data: Annotated[Path, typer.Option(help=f"Folder that holds {', '.join(PRESETS)}, or some of them.")],
     out: Annotated[Path, typer.Option(help="Folder for cohorts, runs, tables and figures; what is done is reused.")],
@@ -45,8 +44,8 @@ def run(
     accept_risk: options.AcceptRisk = None,
     *,
     execution: options.Execution,
-    json: options.Json = False,
-) -> None:
+    progress: bool,
+) -> Any:
     """Prepare the paper's data sets, run its table and studies with its recipe, and write a report.
 
     Example: `bridgemil reproduce --data data --out reproduced --plan`
@@ -67,38 +66,32 @@ def run(
     where = Where(*execution)
     how: dict[str, Any] = {"seeds": seeds, "budget": budget, "recipe": "paper", "folds": folds}
     how["accept_risk"] = accept_risk or ()
-    cohorts = _prepared(data, out, not json)
-    table = plan(
-        list(cohorts.values()), options.names(methods) or (), options.names(backbones) or (), out=out / "runs", **how
-    )
+    cohorts = _prepared(data, out, progress)
+    grid = [*cohorts.values()], options.names(methods) or (), options.names(backbones) or ()
+    table = plan(*grid, out=out / "runs", **how)
     protocol = Protocol(backbone="eegnet", **how)
     contexts = {
-        name: StudyContext(tuple(used), out, protocol, where=where, progress=not json)
+        name: StudyContext(tuple(used), out, protocol, where=where, progress=progress)
         for name, presets in STUDIES.items()
         if name in parts and (used := [cohorts[preset] for preset in presets if preset in cohorts])
     }
     planned = _planned(table if TABLE in parts else None, contexts, where)
-    with options.printing(json):
-        _print_plan(planned)
+    _print_plan(planned)
     if plan_only:
-        if json:
-            options.print_json({"plan": planned})
-        return
-    if TABLE in parts and (failed := benchmark(table, where, progress=not json).failed):
+        return {"plan": planned}
+    if TABLE in parts and (failed := benchmark(table, where, progress=progress).failed):
         where_to = out / "runs" / "failed"
         typer.echo(f"{len(failed)} runs failed; errors are in {where_to}, the same command repeats them", err=True)
         raise typer.Exit(1)
     found = {name: study(name, context) for name, context in contexts.items()}
-    if json:
-        report.run(out / "runs", html=True, json=True)
-        return
     for name, findings in found.items():
         typer.echo(f"\n{name}")
         for sentence in findings.sentences:
             typer.echo(f"  {sentence}")
-    report.run(out / "runs", html=True)
+    content = report.run(out / "runs", html=True)
     studies = "".join(f", {out / name / 'findings.md'}" for name in contexts)
     typer.echo(f"\nReport: {out / 'runs' / 'report' / 'report.html'}{studies}")
+    return content
 
 
 def _prepared(data: Path, out: Path, show: bool) -> dict[str, Cohort]:
@@ -108,9 +101,7 @@ def _prepared(data: Path, out: Path, show: bool) -> dict[str, Cohort]:
 
     found = [preset for preset in PRESETS if (data / preset).is_dir()]
     if not found:
-        raise NotFound(
-            f"{data}: holds none of {', '.join(PRESETS)}; fetch them with `bridgemil download adftd {data / 'adftd'}`"
-        )
+        raise NotFound(f"{data}: holds none of {', '.join(PRESETS)}; run `bridgemil download adftd {data / 'adftd'}`")
     for preset in PRESETS:
         if preset not in found:
             typer.echo(f"not in {data}: {preset}; its columns and studies are left out", err=True)

@@ -28,7 +28,6 @@ KINDS: dict[str, tuple[Any, Callable[[Any, str], Any]]] = {
 }
 
 
-@options.grouped
 def run(
     name: Annotated[str, typer.Argument(help=f"{studies.STUDIES.describe()}.", metavar="NAME", show_default=False)],
     cohorts: options.CohortFolders,
@@ -42,14 +41,12 @@ def run(
     groups: options.Groups = None,
     accept_risk: options.AcceptRisk = None,
     set_: options.Set = None,
-    truth: Annotated[
-        Path | None, typer.Option(help="Folder of `bridgemil synth`, to compare with its evidence.")
-    ] = None,
+    truth: Annotated[Path | None, typer.Option(help="Folder of `bridgemil synth`, to compare its evidence.")] = None,
     *,
     execution: options.Execution,
-    json: options.Json = False,
+    progress: bool,
     **own: Any,
-) -> None:
+) -> Any:
     """Run one of the paper's studies on your cohorts; interrupted or killed, the same command resumes.
 
     Example: `bridgemil study ablation my.cohort --out studies --split-seeds 5`
@@ -68,15 +65,13 @@ def run(
     )  # fmt: skip
     where = Where(*execution)
     opened, splits = tuple(Cohort.open(path) for path in cohorts), tuple(range(split_seeds))
-    context = studies.StudyContext(opened, out, protocol, splits, chosen, truth, where, not json)
+    context = studies.StudyContext(opened, out, protocol, splits, chosen, truth, where, progress)
     findings = studies.study(name, context)
-    if json:
-        options.print_json(findings.to_dict() | {"folder": str(out / name)})
-    else:
-        _print(findings, out / name)
+    _print(findings, out / name)
+    return findings.to_dict() | {"folder": str(out / name)}
 
 
-_SHARED = inspect.signature(run)
+_SHARED = inspect.signature(run, eval_str=True)
 
 
 def with_options() -> inspect.Signature:

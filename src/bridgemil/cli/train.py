@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from bridgemil.cli import options
 
-SINGLE = (
-    "Fit one model on all subjects (recipe paper: one fold selects the epoch) instead of averaging the folds' models."
-)
+SINGLE = "Fit one model on all subjects (recipe paper: one fold selects the epoch), not the mean of the folds' models."
 REFERENCE = "Recording reference (A1-A2); `predict` warns of recordings that state another."
 
 
-@options.grouped
 def run(
     cohort: options.CohortFolder,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
@@ -28,8 +25,8 @@ def run(
     overwrite: options.Overwrite = False,
     *,
     training: options.Training,
-    json: options.Json = False,
-) -> None:
+    progress: bool,
+) -> Any:
     """Cross-validate a method and train a calibrated model for new recordings, with a model card.
 
     Example: `bridgemil train adftd.cohort --out adftd.model --method tangent`
@@ -43,15 +40,9 @@ def run(
 
     trained = train(
         cohort, out, seed=seed, single=single, name=name, recorded_reference=recorded_reference, runs=runs,
-        overwrite=overwrite, progress=not json, **evaluation._asdict(), **training.protocol(),
+        overwrite=overwrite, progress=progress, **evaluation._asdict(), **training.protocol(),
     )  # fmt: skip
     metadata, results = trained.bundle.metadata, trained.results
-    if json:
-        keys = ("name", "ensemble", "classes", "performance", "calibration", "notice")
-        content = {"model": str(out), "checksum": trained.bundle.checksum, "runs": str(trained.runs)}
-        content |= {key: metadata[key] for key in keys}
-        options.print_json(content | {"warnings": results.warnings, "evaluation": results.to_dict()})
-        return
     print_results([results], list(results.baselines.values()))
     before, after = (metadata["calibration"]["error"][when] for when in ("before", "after"))
     typer.echo(
@@ -66,3 +57,7 @@ def run(
     if not trained.bundle.model.facts.preparation:
         after_that = f"bundle.load({str(out)!r}).probabilities(windows) in Python: it was trained on arrays"
     typer.echo(f"{metadata['notice']}\nNext:  {after_that}")
+    keys = ("name", "ensemble", "classes", "performance", "calibration", "notice")
+    content = {"model": str(out), "checksum": trained.bundle.checksum, "runs": str(trained.runs)}
+    content |= {key: metadata[key] for key in keys}
+    return content | {"warnings": results.warnings, "evaluation": results.to_dict()}
