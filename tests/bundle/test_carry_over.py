@@ -183,7 +183,7 @@ def test_validate_and_adapt_clean_raw_recordings_as_those_of_training_were(root:
     rows = {row["subject"]: row for row in json.loads(done.stdout)["subjects"]}
     for name, one in alone.items():
         assert rows[name]["p_patient"] == pytest.approx(one.probabilities[1])
-    with pytest.raises(BadUse, match="cleaned by clean.py:clean, and a model contains no code: name it again"):
+    with pytest.raises(BadUse, match=r"cleaned by clean\.py:clean, and a model contains no code: name it again"):
         validate(model, same, label="label", progress=False)
 
     healthy = controls(root / "other")[:10]

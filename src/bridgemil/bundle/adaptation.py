@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bridgemil.bundle import populations
 from bridgemil.bundle.bundle import Bundle, refuse_taken
-from bridgemil.bundle.novelty import WITHHELD, RecordingFeatures
+from bridgemil.bundle.novelty import RecordingFeatures
 from bridgemil.bundle.page import write_card
 from bridgemil.bundle.populations import NOVELTY, by_population, control_class, mean_features
 from bridgemil.bundle.prediction import LEAST_CONTROLS, Assessment, assess, features_of, read_recordings
@@ -122,11 +122,11 @@ def adapt(
         members = {c: groups_of == (CONTROLS if c == control else PATIENTS) for c in bundle.classes}
         scores = {c: np.sort(raw[own, k]) for k, (c, own) in enumerate(members.items()) if own.any()}
         adapted = replace(adapted, sets=replace(bundle.sets, scores={**bundle.sets.scores, **scores}))
+    after = [replace(one, probabilities=shift(own)) for one, shift, own in zip(found, held_out, p, strict=True)]
     rows = [
-        {"file": s.name, "group": s.group, "before": _row(bundle, s.before.probabilities, s.before.percentile),
-         "after": _row(bundle, shift(one.prediction.probabilities), one.percentile)}
-        for s, one, shift in zip(subjects, found, held_out, strict=True)
-    ]  # fmt: skip
+        {"file": s.name, "group": s.group, "before": _row(s.before), "after": _row(own)}
+        for s, own in zip(subjects, after, strict=True)
+    ]
     metadata = _metadata(adapted, rows, control, name or out.name)
     card = write_card(metadata, adapted.model.facts.for_json())
     adapted = replace(adapted, metadata=metadata, signals=bundle.signals | signals, card=card)
@@ -228,10 +228,8 @@ def _log_odds(p: Floats) -> Floats:
     return log_odds(np.clip(p, 1 - CERTAIN, CERTAIN))
 
 
-def _row(bundle: Bundle, p: Floats, percentile: float) -> dict[str, Any]:
-    predicted = None if percentile > WITHHELD else bundle.classes[int(p.argmax())]
-    probabilities = dict(zip(bundle.classes, map(float, p), strict=True))
-    return {"probabilities": probabilities, "predicted": predicted, "percentile": percentile}
+def _row(found: Assessment) -> dict[str, Any]:
+    return {"probabilities": found.by_class(), "predicted": found.predicted, "percentile": found.percentile}
 
 
 def _summary(rows: Sequence[dict[str, Any]], classes: Sequence[str]) -> dict[str, dict[str, Any]]:

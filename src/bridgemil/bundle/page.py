@@ -102,7 +102,7 @@ def write_page(
     text = subject_page(
         explanation or explain_recording(bundle, found),
         bundle.model.facts,
-        probabilities=dict(zip(found.classes, map(float, found.probabilities), strict=True)),
+        probabilities=found.by_class(),
         warnings=found.warnings,
         cautions=found.model["cautions"],
         withheld=found.withheld,

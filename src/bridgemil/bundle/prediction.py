@@ -46,27 +46,20 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class RecordingPrediction:
-    """The prediction for one recording, and everything that its page needs; K classes."""
+class Assessment:
+    """What a bundle computes of one subject's windows; K classes."""
 
-    recording: NewRecording  # the windows and their times
+    classes: tuple[str, ...]
     prediction: Prediction  # before calibration, with attention weights and contributions where the model has them
     probabilities: NDArray[np.float64]  # K, calibrated
-    classes: tuple[str, ...]
-    warnings: tuple[str, ...]  # about this recording, the most serious first; those of the model are in ``model``
+    features: RecordingFeatures  # what the percentile was computed from
     percentile: float  # out-of-distribution percentile among training recordings of the same length
     prediction_set: tuple[str, ...]  # classes that conformal prediction does not exclude; all if it is withheld
-    coverage: float  # of the prediction set
-    features: RecordingFeatures  # what the percentile was computed from
-    reference: Reference  # statistics of the training subjects
-    rankings: list[Ranking]  # windows by attention weight, contribution or probability, with the removal test
-    model: Mapping[str, Any]  # name, checksum and cautions of the bundle (see ``describe``)
-    calibration: str  # one sentence
 
-    @property
-    def name(self) -> str:
-        """The file, as the user named it."""
-        return self.recording.name
+    def by_class(self, calibrated: bool = True) -> dict[str, float]:
+        """The probabilities by the names of the classes."""
+        p = self.probabilities if calibrated else self.prediction.probabilities
+        return dict(zip(self.classes, p.tolist(), strict=True))
 
     @property
     def most_probable(self) -> str:
@@ -82,6 +75,24 @@ class RecordingPrediction:
     def predicted(self) -> str | None:
         """The most probable class; None where the prediction is withheld."""
         return None if self.withheld else self.most_probable
+
+
+@dataclass(frozen=True)
+class RecordingPrediction(Assessment):
+    """The prediction for one recording, and everything that its page needs."""
+
+    recording: NewRecording  # the windows and their times
+    warnings: tuple[str, ...]  # about this recording, the most serious first; those of the model are in ``model``
+    coverage: float  # of the prediction set
+    reference: Reference  # statistics of the training subjects
+    rankings: list[Ranking]  # windows by attention weight, contribution or probability, with the removal test
+    model: Mapping[str, Any]  # name, checksum and cautions of the bundle (see ``describe``)
+    calibration: str  # one sentence
+
+    @property
+    def name(self) -> str:
+        """The file, as the user named it."""
+        return self.recording.name
 
     @property
     def set_sentence(self) -> str:
@@ -101,13 +112,9 @@ class RecordingPrediction:
 
     def to_dict(self) -> dict[str, Any]:
         """As ``predict --json`` prints it."""
-
-        def by_class(p: NDArray[np.float64]) -> dict[str, float]:
-            return dict(zip(self.classes, p.tolist(), strict=True))
-
         return {
             "file": self.name,
-            "probabilities": by_class(self.probabilities),
+            "probabilities": self.by_class(),
             "predicted": self.predicted,
             "prediction_set": list(self.prediction_set),
             "coverage": self.coverage,
@@ -115,7 +122,7 @@ class RecordingPrediction:
             "windows_used": len(self.recording.starts),
             "warnings": list(self.warnings),
             "model": dict(self.model),
-            "uncalibrated": by_class(self.prediction.probabilities),
+            "uncalibrated": self.by_class(calibrated=False),
             "windows": {ranking.name: ranking.to_dict() for ranking in self.rankings},
             "top_windows": {ranking.name: top_windows(self.person, ranking) for ranking in self.rankings},
             "windows_dropped": dict(self.recording.dropped),
@@ -219,17 +226,6 @@ def _problem(error: BadData, name: str) -> Problem:
     return Problem(str(error).removeprefix(f"{name}: "), file=name)
 
 
-@dataclass(frozen=True)
-class Assessment:
-    """What a bundle computes of one subject's windows, before reasons and windows are listed."""
-
-    prediction: Prediction
-    probabilities: NDArray[np.float64]  # K, calibrated
-    features: RecordingFeatures
-    percentile: float
-    prediction_set: tuple[str, ...]
-
-
 def assess(bundle: Bundle, prediction: Prediction, features: RecordingFeatures, n_windows: int) -> Assessment:
     """Calibrated probabilities, out-of-distribution percentile and prediction set of one subject.
 
@@ -237,7 +233,7 @@ def assess(bundle: Bundle, prediction: Prediction, features: RecordingFeatures, 
     """
     percentile, p = bundle.reference.percentile(features, n_windows), prediction.probabilities
     found = bundle.classes if percentile > WITHHELD else bundle.sets(bundle.calibration.raw(p))
-    return Assessment(prediction, bundle.calibration(p), features, percentile, tuple(found))
+    return Assessment(bundle.classes, prediction, bundle.calibration(p), features, percentile, tuple(found))
 
 
 def features_of(bundle: Bundle, bag: NDArray[np.float32]) -> RecordingFeatures:
@@ -256,9 +252,8 @@ def predict_windows(bundle: Bundle, recording: NewRecording) -> RecordingPredict
     warnings += [*_length(len(bag), reference), *recording.notes]
     rankings = rank_windows(bundle.model, bag, int(found.probabilities.argmax()), bundle.calibration)
     return RecordingPrediction(
-        recording, found.prediction, found.probabilities, bundle.classes, tuple(warnings), found.percentile,
-        found.prediction_set, bundle.sets.coverage, features, reference, rankings, describe(bundle),
-        bundle.calibration.sentence,
+        **vars(found), recording=recording, warnings=tuple(warnings), coverage=bundle.sets.coverage,
+        reference=reference, rankings=rankings, model=describe(bundle), calibration=bundle.calibration.sentence,
     )  # fmt: skip
 
 

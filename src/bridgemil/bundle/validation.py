@@ -346,11 +346,10 @@ def _row(
     bag = cohort.windows(subject)
     prediction = predict_subject(bundle.model.for_subject(rows[subject]), cohort, subject, FitCache())
     found = assess(bundle, prediction, features_of(bundle, bag), len(bag))
-    predicted = bundle.classes[int(found.probabilities.argmax())]
     return {
-        "seed": 0, "fold": 0, "subject": subject, "label": labels[subject], "predicted": predicted,
-        **{f"p_{name}": float(p) for name, p in zip(bundle.classes, found.probabilities, strict=True)},
-        "percentile": found.percentile, "withheld": found.percentile > WITHHELD, "prediction_set": found.prediction_set,
+        "seed": 0, "fold": 0, "subject": subject, "label": labels[subject], "predicted": found.most_probable,
+        **{f"p_{name}": p for name, p in found.by_class().items()},
+        "percentile": found.percentile, "withheld": found.withheld, "prediction_set": found.prediction_set,
     }  # fmt: skip
 
 

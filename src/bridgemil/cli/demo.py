@@ -161,10 +161,8 @@ def _planted(out: Path, how: dict[str, Any]) -> tuple[dict[str, dict[str, Any]],
     from bridgemil.studies.evidence import evidence_found, known_evidence
 
     recordings = synthesise(out / "recordings", parse(SynthSettings, TRUTH), progress=how["progress"])
-    cohort, how = (
-        prepare(recordings, out / "cohort", label="group", progress=how["progress"]),
-        {"out": out / "runs", **how},
-    )
+    cohort = prepare(recordings, out / "cohort", label="group", progress=how["progress"])
+    how = {"out": out / "runs", **how}
     known = known_evidence(recordings, cohort)
     results = {name: evaluate(cohort, name, BACKBONE, folds=TRUTH_FOLDS, **how) for name in TRUTH_METHODS}
     found = {name: evidence_found([one], known)[0] for name, one in results.items()}
