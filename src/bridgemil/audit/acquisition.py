@@ -83,7 +83,12 @@ def _filter_edges(inputs: AuditInput) -> Finding:
     cohort, measures = inputs.cohort, inputs.measures
     spectra = np.stack([measures[subject].spectrum for subject in cohort.subjects]).astype(np.float64)
     top = min(LAST, held_top(cohort))
-    drops = _drops(spectra, np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq), top)
+    frequencies, drops = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq), dict[int, Floats]()
+    for edge in range(FIRST + BELOW, int(top) - GAP - ABOVE + 1):  # the drop of each subject's spectrum across it in dB
+        below = (frequencies >= edge - BELOW) & (frequencies < edge)
+        above = (frequencies >= edge + GAP) & (frequencies < edge + GAP + ABOVE)
+        if below.any() and above.any():
+            drops[edge] = spectra[:, below].mean(axis=1) - spectra[:, above].mean(axis=1)
     if not drops or len(cohort) < 2 * FEWEST:
         least = FIRST + BELOW + GAP + ABOVE
         message = f"Needs {2 * FEWEST} subjects and a spectrum above {least} Hz (it ends at {top:g})."
@@ -109,17 +114,6 @@ def _filter_edges(inputs: AuditInput) -> Finding:
     fix = f"prepare again with a common low-pass below the edge (`--high {edge - BELOW}`), or leave out one group"
     numbers = {"edge": edge, "groups": groups, "difference_db": differences[edge]}
     return Finding("filter_edges", "WARN", message, evidence, fix, numbers)
-
-
-def _drops(spectra: Floats, frequencies: NDArray[np.floating], top: float) -> dict[int, Floats]:
-    """By the edge in Hz, the drop of each subject's spectrum across it in dB."""
-    drops = {}
-    for edge in range(FIRST + BELOW, int(top) - GAP - ABOVE + 1):
-        below = (frequencies >= edge - BELOW) & (frequencies < edge)
-        above = (frequencies >= edge + GAP) & (frequencies < edge + GAP + ABOVE)
-        if below.any() and above.any():
-            drops[edge] = spectra[:, below].mean(axis=1) - spectra[:, above].mean(axis=1)
-    return drops
 
 
 def two_groups(values: Floats) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, band_power, evenly, held_bands
+from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_power, evenly, held_bands
 
 LINES = (50, 60)  # Hz
 FLAT = 0.02  # a window's channel is flat below this share of the channel's usual standard deviation
@@ -122,8 +121,10 @@ def _measure(cohort: Cohort, subject: str, hashing: WindowHash) -> SubjectMeasur
         stds.append(part.std(axis=-1))
         codes.append(hashing.codes(part, spectrum))
         kept = chosen[(chosen >= first) & (chosen < first + len(part))] - first
-        powers.append(_log_powers(power[kept], frequencies, bands))
-        logs.append(10 * np.log10(power[kept].reshape(-1, len(frequencies)) + 1e-9))
+        own = power[kept]
+        parts = band_power(own, frequencies, bands.values()) if bands else own.sum(axis=-1, keepdims=True)
+        powers.append(np.log(parts + 1e-9).swapaxes(1, 2).reshape(len(parts), -1).astype(np.float32))
+        logs.append(10 * np.log10(own.reshape(-1, len(frequencies)) + 1e-9))
         peak = max(peak, float(part.max()), -float(part.min()))
         if lines:
             total += float(power[..., frequencies >= 1].sum())
@@ -135,11 +136,3 @@ def _measure(cohort: Cohort, subject: str, hashing: WindowHash) -> SubjectMeasur
     amplitude = float(np.log(max(float(std.mean()), 1e-12)))
     spectrum = np.median(np.concatenate(logs), axis=0).astype(np.float32)
     return SubjectMeasures(np.concatenate(powers), flat, amplitude, shares, peak, spectrum, np.concatenate(codes))
-
-
-def _log_powers(
-    power: NDArray[np.float32], frequencies: NDArray[np.floating], bands: Mapping[str, Band]
-) -> NDArray[np.float32]:
-    """Log power of each band and channel, shape (n, bands * channels); of all frequencies where there is no band."""
-    parts = band_power(power, frequencies, bands.values()) if bands else power.sum(axis=-1, keepdims=True)
-    return np.log(parts + 1e-9).swapaxes(1, 2).reshape(len(power), -1).astype(np.float32)

@@ -78,8 +78,8 @@ def check(inputs: AuditInput) -> list[Finding]:
 def _how(cohort: Cohort) -> str:
     """The band, and where not everything was compared at all offsets."""
     how = f" between {MATCH_BAND[0]:g} and {MATCH_BAND[1]:g} Hz, at any offset, scale and sign"
-    window, most = cohort.n_times / cohort.sfreq, laid_out(cohort)
-    if any(record.n_windows * window > most for record in cohort.records.values()):
+    most = laid_out(cohort)
+    if any(record.n_windows * cohort.n_times / cohort.sfreq > most for record in cohort.records.values()):
         how += f"; offsets within the first {most / 60:.3g} minutes of a subject, window by window beyond"
     if len(groups_of(len(cohort))) < len(cohort):
         how += "; with so many subjects, of stretches that start at another place in the window only long ones"
@@ -137,25 +137,20 @@ def _equal(table: NDArray[np.int32], owner: NDArray[np.intp]) -> NDArray[np.intp
 
 
 def _windows_alike(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The correlations of those pairs of windows that are the same."""
-    rows = rows[_agreement(cohort, first, second, rows) > WORTHWHILE]
-    one, two = ([cohort.windows(subject)[row] for row in rows[:, side]] for side, subject in enumerate((first, second)))
-    r = np.array([window_correlation(a, b, cohort.sfreq) for a, b in zip(one, two, strict=True)])
-    same = np.abs(r) > SAME
-    best = np.unique(rows[same][:, 0], return_index=True)[1]
-    alike: NDArray[np.float64] = r[same][best]
-    return alike
+    """The correlations of those pairs of windows that are the same.
 
-
-def _agreement(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The mean agreement of phases of pairs of windows, whatever the sign: fast, but sensitive to artefacts."""
-    hashing = WindowHash(cohort)
+    Tried are pairs whose phases agree, whatever the sign: that is fast, but sensitive to artefacts.
+    """
+    bags, hashing = (cohort.windows(first), cohort.windows(second)), WindowHash(cohort)
     a, b = (
-        hashing.phases(spectra(differences(np.array(cohort.windows(subject)[rows[:, side]]), hashing.channels)))
-        for side, subject in enumerate((first, second))
+        hashing.phases(spectra(differences(np.array(bag[rows[:, side]]), hashing.channels)))
+        for side, bag in enumerate(bags)
     )
-    agreement: NDArray[np.float64] = 2 * np.abs((a * b).sum(axis=1)) / a.shape[1]
-    return agreement
+    rows = rows[2 * np.abs((a * b).sum(axis=1)) / a.shape[1] > WORTHWHILE]
+    r = np.array([window_correlation(bags[0][i], bags[1][j], cohort.sfreq) for i, j in rows])
+    same = np.abs(r) > SAME
+    alike: NDArray[np.float64] = r[same][np.unique(rows[same][:, 0], return_index=True)[1]]
+    return alike
 
 
 def overlapping(cohort: Cohort) -> list[Copy]:
@@ -210,12 +205,12 @@ def timeline(
 def _begins(cohort: Cohort, subject: str) -> NDArray[np.int64]:
     """The sample of the timeline at which each window begins."""
     starts = np.round(cohort.window_starts(subject) * cohort.sfreq).astype(np.int64)
-    begins, at, row = np.empty_like(starts), 0, 0
-    for size in filter(None, cohort.records[subject].recording_windows):  # of some recordings no window is left
-        part = starts[row : row + size]
-        begins[row : row + size] = part - part.min() + at
-        at, row = int(begins[row : row + size].max()) + cohort.n_times, row + size
-    return begins
+    begins, at = [], 0
+    for part in np.split(starts, np.cumsum(cohort.records[subject].recording_windows)[:-1]):
+        if len(part):  # of some recordings no window is left
+            begins.append(part - part.min() + at)
+            at = int(begins[-1].max()) + cohort.n_times
+    return np.concatenate(begins)
 
 
 def _candidates(cohort: Cohort) -> list[tuple[str, str, int]]:

@@ -321,20 +321,6 @@ def measure(results: Results) -> dict[str, Any]:
 
     ``p_guessing``: permutation p-value of the balanced accuracy, diagnoses permuted over subjects.
     """
-    row = results.to_dict()
-    intervals = score_intervals(results.predictions, results.classes)
-    return {
-        "accuracy": {"value": row["accuracy"]["mean"], "ci95": row["ci95"]},
-        **{name: {"value": row[name], "ci95": list(intervals[name])} for name in ("balanced_accuracy", "auroc")},
-        **{name: row[name] for name in ("macro_f1", "mcc", "chance", "chance95", "confusion", "n_subjects", "folds")},
-        "clinical": results.clinical.to_dict(curves=False),
-        "p_guessing": _permutation_p(results),
-        "split": row["split"],
-        "baselines": {name: baseline["accuracy"]["mean"] for name, baseline in row["baselines"].items()},
-    }
-
-
-def _permutation_p(results: Results) -> float:
     predicted, true = (results.predictions[name].to_numpy() for name in ("predicted", "label"))
     rng = np.random.default_rng(0)
 
@@ -342,4 +328,14 @@ def _permutation_p(results: Results) -> float:
         return float(np.mean([(predicted[labels == name] == name).mean() for name in results.classes]))
 
     shuffled = np.array([balanced(rng.permutation(true)) for _ in range(PERMUTATIONS)])
-    return float((1 + (shuffled >= balanced(true) - 1e-12).sum()) / (1 + PERMUTATIONS))
+    row = results.to_dict()
+    intervals = score_intervals(results.predictions, results.classes)
+    return {
+        "accuracy": {"value": row["accuracy"]["mean"], "ci95": row["ci95"]},
+        **{name: {"value": row[name], "ci95": list(intervals[name])} for name in ("balanced_accuracy", "auroc")},
+        **{name: row[name] for name in ("macro_f1", "mcc", "chance", "chance95", "confusion", "n_subjects", "folds")},
+        "clinical": results.clinical.to_dict(curves=False),
+        "p_guessing": float((1 + (shuffled >= balanced(true) - 1e-12).sum()) / (1 + PERMUTATIONS)),
+        "split": row["split"],
+        "baselines": {name: baseline["accuracy"]["mean"] for name, baseline in row["baselines"].items()},
+    }

@@ -115,6 +115,10 @@ def _compare(out: Path, chosen: Sequence[str], how: dict[str, Any]) -> tuple[Coh
 
 def _predict(out: Path, cohort: Cohort, method: str, how: dict[str, Any]) -> list[dict[str, Any]]:
     """Make a bundle of the folds' models, which are trained already, and predict the subjects kept out of them."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
     from bridgemil.bundle.page import write_page
     from bridgemil.bundle.prediction import RecordingPrediction, predict
     from bridgemil.bundle.training import train
@@ -124,30 +128,21 @@ def _predict(out: Path, cohort: Cohort, method: str, how: dict[str, Any]) -> lis
     bundle = train(cohort, out / "model", method, BACKBONE, **how).bundle
     typer.echo(f"\nModel: {out / 'model'}; subjects kept out of its training:\n")
     print_cautions(bundle)
-    rows = []
+    rows, table = [], Table("subject", "diagnosis", "predicted", box=SIMPLE_HEAD)
+    for name in (*(f"p({name})" for name in bundle.classes), "warnings"):
+        table.add_column(name)
     for who, group, file in _subjects()[1][["subject", "Group", "file"]].itertuples(index=False):
         (found,) = predict(bundle, [Path(file)])
         assert isinstance(found, RecordingPrediction), found
         write_page(out / f"{who}.html", bundle, found)
-        shown = {name: found.to_dict()[name] for name in SHOWN}
-        rows.append({"subject": who, "label": CLASSES[group], "page": f"{who}.html"} | shown)
-    _print_predictions(rows)
-    return rows
-
-
-def _print_predictions(rows: Sequence[dict[str, Any]]) -> None:
-    """One row per subject kept out of training."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    names = list(rows[0]["probabilities"])
-    table = Table("subject", "diagnosis", "predicted", *(f"p({name})" for name in names), "warnings", box=SIMPLE_HEAD)
-    for row in rows:
-        shares = [f"{p:.0%}" for p in row["probabilities"].values()]
-        warned = "; ".join(row["warnings"]) or "none"
-        table.add_row(row["subject"], row["label"], row["predicted"] or "withheld", *shares, warned)
+        content = found.to_dict()
+        row = {"subject": who, "label": CLASSES[group], "page": f"{who}.html"}
+        rows.append(row | {name: content[name] for name in SHOWN})
+        shares = [f"{p:.0%}" for p in found.by_class().values()]
+        warned = "; ".join(found.warnings) or "none"
+        table.add_row(who, CLASSES[group], found.predicted or "withheld", *shares, warned)
     Console(highlight=False).print(table)
+    return rows
 
 
 def _planted(out: Path, how: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], Chart]:

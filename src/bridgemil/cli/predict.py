@@ -117,14 +117,10 @@ def print_prediction(found: RecordingPrediction) -> None:
     typer.echo(f"  out-of-distribution percentile: {found.percentile:.0f}")
     typer.echo(f"  {len(found.recording.windows)} windows used of {found.recording.seconds:.0f} s{dropped}")
     for ranking in found.rankings:
-        top = ", ".join(_clock(row["second"]) for row in top_windows(found.person, ranking))
+        seconds = [row["second"] for row in top_windows(found.person, ranking)]
+        top = ", ".join(f"{int(second // 60)}:{second % 60:04.1f}".removesuffix(".0") for second in seconds)
         typer.echo(f"  {HIGHEST[ranking.name].format(found.most_probable)}: {top}" if top else f"  {ranking.verdict}")
     typer.echo("")
-
-
-def _clock(second: float) -> str:
-    """Minutes and seconds from the recording's start."""
-    return f"{int(second // 60)}:{second % 60:04.1f}".removesuffix(".0")
 
 
 def _write_csv(path: Path, rows: list[dict[str, Any]], bundle: Bundle) -> None:

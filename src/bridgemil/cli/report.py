@@ -89,7 +89,9 @@ def run(
         write(folder / name, text)
         written.append(folder / name)
     print_report(report)  # after the files: a reader such as `head` may close the pipe early
-    names = textwrap.fill(", ".join(map(_name_and_size, written)), 78)
+    sizes = {file.name: file.stat().st_size / 1e6 for file in written}
+    listed = [name if size < LARGE else f"{name} ({size:.0f} MB)" for name, size in sizes.items()]
+    names = textwrap.fill(", ".join(listed), 78)
     typer.echo(f"Files in {folder}:\n{textwrap.indent(names, '  ')}")
     for option, own in PAGES.items():
         stale = [name for name in own if (folder / name).is_file() and folder / name not in written]
@@ -103,11 +105,6 @@ def run(
     content: dict[str, Any] = {name: _rows(_shares(table)) for name, table in tables.items()}
     content |= {"clinical": _rows(clinical_table(report)), "warnings": report.warnings}
     return content | {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
-
-
-def _name_and_size(file: Path) -> str:
-    size = file.stat().st_size / 1e6
-    return file.name if size < LARGE else f"{file.name} ({size:.0f} MB)"
 
 
 def _shares(table: pd.DataFrame) -> pd.DataFrame:
