@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from bridgemil.audit import fold_membership
 from bridgemil.audit.findings import Audit, AuditInput, AuditOptions, Finding, as_warnings, refuse
@@ -78,14 +79,8 @@ def audit(
     cohort: Cohort | str | Path,
     runs: str | Path | None = None,
     *,
-    split: str | Path | None = None,
-    groups: str | None = None,
-    hope: float | None = None,
-    permute: str | None = None,
-    permutations: int = 20,
-    sample: int = 5,
-    seed: int = 0,
     watch: Callable[[str], None] | None = None,
+    **options: Any,
 ) -> Audit:
     """Look for leaks and shortcuts in a cohort, and in the runs of it.
 
@@ -95,36 +90,24 @@ def audit(
         A cohort or its folder.
     runs : str or Path, optional
         A folder of runs, or of studies; runs of other cohorts are left alone.
-    split : str or Path, optional
-        A split file to check too.
-    groups : str, optional
-        A column of the cohort whose groups must stay in one fold.
-    hope : float, optional
-        The difference of accuracy to be shown, in points: WARN if the cohort is too small for it.
-    permute : str, optional
-        A method to cross-validate with shuffled labels (``bandpower`` takes seconds).
-    permutations : int, default 20
-        How many times.
-    sample : int, default 5
-        How many runs are computed again at most.
-    seed : int, default 0
-        Of everything that is drawn.
     watch : callable, optional
         Called with what each check looks for, before it starts.
+    **options : Any
+        The fields of ``AuditOptions``: ``split``, ``groups``, ``hope``, ``permute``, ``permutations``, ``sample``,
+        ``seed``.
 
     Returns
     -------
     Audit
         The findings, one or more per check.
     """
-    begun = time.perf_counter()
-    options = AuditOptions(None if split is None else Path(split), groups, hope, permute, permutations, sample, seed)
+    begun, chosen = time.perf_counter(), AuditOptions(**options)
     opened = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
-    if groups is not None:
-        opened.column(groups)  # refuses a column that is not there
+    if chosen.groups is not None:
+        opened.column(chosen.groups)  # refuses a column that is not there
     if runs is not None and not (Path(runs) / "runs").is_dir():
         raise BadUse(f"{runs}: no folder of runs; name the --out of `bridgemil evaluate`, `benchmark` or `study`")
-    inputs = AuditInput(opened, None if runs is None else find_store(Path(runs)), options)
+    inputs = AuditInput(opened, None if runs is None else find_store(Path(runs)), chosen)
     findings = list[Finding]()
     for check in CHECKS:
         if watch is not None:

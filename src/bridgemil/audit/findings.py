@@ -108,16 +108,16 @@ def as_warnings(findings: Sequence[Finding]) -> list[AuditWarning]:
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """The user's options; see ``bridgemil.audit.audit``. ``plan`` is a split to check that is in no file."""
+    """The user's options."""
 
-    split: Path | None = None
-    groups: str | None = None
-    hope: float | None = None
-    permute: str | None = None
-    permutations: int = 20
-    sample: int = 5
-    seed: int = 0
-    plan: FoldPlan | None = None
+    split: str | Path | None = None  # a split file to check too
+    groups: str | None = None  # a column of the cohort whose groups must stay in one fold
+    hope: float | None = None  # the difference of accuracy to be shown, in points: WARN if the cohort is too small
+    permute: str | None = None  # a method to cross-validate with shuffled labels (``bandpower`` takes seconds)
+    permutations: int = 20  # how many times
+    sample: int = 5  # how many runs are computed again at most
+    seed: int = 0  # of everything that is drawn
+    plan: FoldPlan | None = None  # a split to check that is in no file
 
     def __post_init__(self) -> None:
         if self.hope is not None and not 0 < self.hope < 100:
@@ -140,7 +140,7 @@ class AuditInput:
         # Errors of runs and recorded splits that cannot be read, of this cohort or another
         self.damage: list[str] = []
         if self.options.split is not None:
-            self._read_split(self.options.split)
+            self._read_split(Path(self.options.split))
         if store is not None:
             self._read_store(store)
 

@@ -259,18 +259,11 @@ _ARRAYS = ("spreads", "windows", "class_shares", "covariance_rows")
 def make_reference(
     cohort: Cohort, features: Floats | None = None, reference: str = "recorded", control: str | None = None
 ) -> Reference:
-    """Compute the reference statistics of a cohort.
+    """Compute the reference statistics of a cohort, the training subjects.
 
-    Parameters
-    ----------
-    cohort : Cohort
-        The training subjects.
-    features : ndarray of shape (S, F), optional
-        Mean named features of each subject, of the model's first layer: patterns are computed over their covariance.
-    reference : {"recorded", "average"}
-        Of the windows; ``average`` if the model's features do not depend on the recorded reference either.
-    control : str, optional
-        The class of the controls, if there is one.
+    ``features`` (S x F) are the mean named features of each subject, of the model's first layer, if they have names:
+    patterns are computed over their covariance. ``reference`` of the windows is ``average`` if the model's features do
+    not depend on the recorded reference either. ``control`` is the class of the controls, if there is one.
     """
     held, _ = held_bands(CLINICAL_BANDS, cohort.signal)
     bands = {name: (float(low), float(high)) for name, (low, high) in held.items()}  # as they are read back

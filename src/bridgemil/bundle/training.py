@@ -74,7 +74,6 @@ def train(
     method: str = methods.METHOD,
     backbone: str = methods.BACKBONE,
     *,
-    budget: str = methods.BUDGET,
     seed: int = 0,
     single: bool = False,
     runs: str | Path | None = None,
@@ -97,14 +96,14 @@ def train(
         A cohort or its folder.
     out : str or Path
         The bundle's folder.
-    method, backbone, budget, device : str, optional
+    method, backbone, device : str, optional
         As for ``bridgemil.evaluate``, which comes first.
     threads, jobs : int, optional
-        As for ``bridgemil.evaluate``; so are ``baselines``, ``progress`` and the other ``options``.
+        As for ``bridgemil.evaluate``.
     baselines, progress : bool, default True
-        Whether to evaluate the baselines too, and to show progress.
+        As for ``bridgemil.evaluate``.
     **options : Any
-        The other fields of ``Protocol``.
+        As for ``bridgemil.evaluate``: the other fields of ``Protocol``.
     seed : int, default 0
         Of weights, sampling and dropout.
     single : bool, default False
@@ -129,7 +128,7 @@ def train(
     """
     cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     out = Path(out)
-    protocol = Protocol(method, backbone, budget=budget, seeds=[seed], **options)
+    protocol = Protocol(method, backbone, seeds=[seed], **options)
     plan, chosen = protocol.fold_plan(cohort), protocol.method_settings(cohort)
     if protocol.tune:
         raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")

@@ -7,7 +7,7 @@ import inspect
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
@@ -218,10 +218,8 @@ def names(text: str | None) -> tuple[str, ...] | None:
 
 def mapping(text: str | None) -> dict[str, str] | None:
     """``A=AD,C=HC`` as a dict; a name without ``=`` stands for itself."""
-    if text is None:
-        return None
     pairs = [part.partition("=") for part in names(text) or ()]
-    return {old.strip(): (new if equals else old).strip() for old, equals, new in pairs}
+    return None if text is None else {old.strip(): (new if equals else old).strip() for old, equals, new in pairs}
 
 
 def show(cohort: Cohort, end: str) -> dict[str, Any]:
@@ -249,34 +247,38 @@ def print_json(content: Any) -> None:
 
 def settings(pairs: list[str] | None) -> dict[str, Any]:
     """``--set stage1.epochs=5`` as a dict; values are YAML (numbers, true, null, strings)."""
-    import yaml
-
-    found: dict[str, Any] = {}
-    for pair in pairs or ():
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise typer.BadParameter(f"expected key=value, got {pair!r}", param_hint="--set")
-        try:
-            found[key.strip()] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError, RecursionError):  # an invalid date, a number of thousands of digits
-            raise typer.BadParameter(f"cannot read the value of {pair!r}", param_hint="--set") from None
-        if isinstance(found[key.strip()], str):
-            with contextlib.suppress(ValueError):  # YAML 1.1 reads 1e-5 as a string
-                found[key.strip()] = float(value)
-    return found
+    return {key: _value(key, text) for key, text in _pairs(pairs, "--set", "key=value")}
 
 
 def values(pairs: list[str] | None, flag: str = "--vary") -> dict[str, list[Any]]:
     """``--vary stage2.retention=0,1e-5`` as a dict of lists."""
     found: dict[str, list[Any]] = {}
+    for key, text in _pairs(pairs, flag, "key=value,value"):
+        if key in found:
+            raise typer.BadParameter(f"{key} is named twice; join its values by commas", param_hint=flag)
+        found[key] = [_value(key, part) for part in text.split(",")]
+    return found
+
+
+def _pairs(pairs: list[str] | None, flag: str, form: str) -> Iterator[tuple[str, str]]:
     for pair in pairs or ():
         key, equals, text = pair.partition("=")
-        if not equals or not key.strip() or not all(value.strip() for value in text.split(",")):
-            raise typer.BadParameter(f"expected key=value,value; got {pair!r}", param_hint=flag)
-        if key.strip() in found:
-            raise typer.BadParameter(f"{key.strip()} is named twice; join its values by commas", param_hint=flag)
-        found[key.strip()] = [settings([f"{key}={value}"])[key.strip()] for value in text.split(",")]
-    return found
+        if not equals or not key.strip() or ("," in form and not all(map(str.strip, text.split(",")))):
+            raise typer.BadParameter(f"expected {form}; got {pair!r}", param_hint=flag)
+        yield key.strip(), text
+
+
+def _value(key: str, text: str) -> Any:
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):  # an invalid date, a number of thousands of digits
+        raise typer.BadParameter(f"cannot read the value of {f'{key}={text}'!r}") from None
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):  # YAML 1.1 reads 1e-5 as a string
+            return float(text)
+    return value
 
 
 def numbers(text: str | None, flag: str) -> list[int] | None:

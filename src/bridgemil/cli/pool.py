@@ -12,7 +12,7 @@ from bridgemil.cli import options
 
 def run(
     paths: Annotated[list[Path], typer.Argument(help="Two or more cohorts, then the new one.", metavar="COHORT… OUT")],
-    sites: Annotated[str | None, typer.Option(help="Their sites: athens,kyiv.  [default: the folders' names]")] = None,
+    sites: Annotated[str | None, typer.Option(help="Site of each: athens,kyiv.  [default: the folders' names]")] = None,
     classes: Annotated[str | None, typer.Option(help="Classes to keep, with optional new names: A=AD,C=HC.")] = None,
     *,
     progress: bool,
