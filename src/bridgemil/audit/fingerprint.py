@@ -64,7 +64,8 @@ def _identify(powers: list[Floats]) -> NDArray[np.bool_]:
     """Of each second-half window, whether it is nearest to its own subject's first half."""
     first, second = ([part[: len(part) // 2] for part in powers], [part[len(part) // 2 :] for part in powers])
     owner, true = (np.repeat(np.arange(len(powers)), [len(part) for part in half]) for half in (first, second))
-    return _nearest(np.concatenate(first), owner, np.concatenate(second)) == true
+    found: NDArray[np.bool_] = _nearest(np.concatenate(first), owner, np.concatenate(second)) == true
+    return found
 
 
 def _nearest(rows: Floats, owner: Ints, asked: Floats) -> Ints:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from bridgemil.audit.findings import AuditInput, Finding, first_line, pass_or_fail
@@ -92,10 +91,11 @@ def _stage1(inputs: AuditInput) -> Finding:
     assert inputs.store is not None
     problems, damaged, absent, checked = [], [], 0, 0
     for identity, metadata in inputs.runs.items():
-        encoder = None
-        with suppress(ValueError):  # settings that are damaged are another finding
+        try:
             settings = fitted_settings(metadata)
-            encoder = stage1_identity(settings, inputs.cohort.hash, fold_of(metadata), int(metadata["seed"]))
+        except ValueError:  # damaged settings are another finding
+            continue
+        encoder = stage1_identity(settings, inputs.cohort.hash, fold_of(metadata), int(metadata["seed"]))
         if encoder is None:
             continue
         if not inputs.store.stage1(encoder).exists():
