@@ -66,11 +66,11 @@ Open in a browser:
   {out / "methods.html"}   all methods in detail, as `bridgemil report RUNS --html` writes it
 Research use only: one minute per subject is no basis for a decision about anyone.
 Next, with your own recordings: bridgemil prepare FOLDER {out / "mine.cohort"} --label COLUMN""")
-    content = {name: result.to_dict() for name, result in results.items()}
     ends = {name: [row["auroc95_low"], row["auroc95_high"]] for name, row in found.items()}
     evidence = {name: {"mean": found[name]["auroc"], "ci95": ci95} for name, ci95 in ends.items()}
     pages = {"report": str(out / "report.html"), "methods": str(out / "methods.html"), "model": str(out / "model")}
-    return {"results": content, "evidence_found": evidence, **pages, "predicted": held_out}
+    content = {"evidence_found": evidence, **pages, "predicted": held_out}
+    return lambda: {"results": {name: result.to_dict() for name, result in results.items()}, **content}
 
 
 def _subjects() -> tuple[pd.DataFrame, pd.DataFrame]:

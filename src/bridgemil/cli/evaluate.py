@@ -49,4 +49,4 @@ def run(
     peak = peak_memory()
     memory = "" if peak is None else f"\nPeak memory: {peak / 1e9:.1f} GB (largest process)"
     typer.echo(f"{memory}\nRuns: {out}\nNext: bridgemil report {out}")
-    return results.to_dict() | {"out": str(out)}
+    return lambda: results.to_dict() | {"out": str(out)}

@@ -178,9 +178,9 @@ class Reading(NamedTuple):
 def verb(run: Callable[..., Any]) -> Callable[..., None]:
     """A verb as typer takes it, with the option ``--json``.
 
-    ``run`` prints to the terminal and returns the content of ``--json``; with a finding, for which the exit code is 1,
-    the content and True. A parameter whose type is a ``NamedTuple`` becomes one option per field. ``progress`` is no
-    option, but False with ``--json``.
+    ``run`` prints to the terminal and returns the content of ``--json``, or a function that computes it; with a finding,
+    for which the exit code is 1, the content and True. A parameter whose type is a ``NamedTuple`` becomes one option
+    per field. ``progress`` is no option, but False with ``--json``.
     """
     signature, parameters, groups = inspect.signature(run, eval_str=True), [], dict[str, Any]()
     for name, parameter in signature.parameters.items():
@@ -203,7 +203,7 @@ def verb(run: Callable[..., Any]) -> Callable[..., None]:
             found = run(**given)
         content, failed = found if isinstance(found, tuple) else (found, False)
         if json:
-            print_json(content)
+            print_json(content() if callable(content) else content)
         if failed:
             raise typer.Exit(1)
 

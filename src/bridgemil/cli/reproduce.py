@@ -88,7 +88,7 @@ def run(
         typer.echo(f"\n{name}")
         for sentence in findings.sentences:
             typer.echo(f"  {sentence}")
-    content = report.run(out / "runs", html=True)
+    content = report.run(out / "runs", html=True, progress=progress)
     studies = "".join(f", {out / name / 'findings.md'}" for name in contexts)
     typer.echo(f"\nReport: {out / 'runs' / 'report' / 'report.html'}{studies}")
     return content

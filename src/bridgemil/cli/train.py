@@ -60,4 +60,4 @@ def run(
     keys = ("name", "ensemble", "classes", "performance", "calibration", "notice")
     content = {"model": str(out), "checksum": trained.bundle.checksum, "runs": str(trained.runs)}
     content |= {key: metadata[key] for key in keys}
-    return content | {"warnings": results.warnings, "evaluation": results.to_dict()}
+    return lambda: content | {"warnings": results.warnings, "evaluation": results.to_dict()}
