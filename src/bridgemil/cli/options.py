@@ -178,7 +178,7 @@ class Reading(NamedTuple):
 def verb(run: Callable[..., Any]) -> Callable[..., None]:
     """A verb as typer takes it, with the option ``--json``.
 
-    ``run`` prints to the terminal and returns the content of ``--json``, or a function that computes it; with a finding,
+    ``run`` prints to the terminal and returns what ``--json`` prints, or a function that computes it; after a finding,
     for which the exit code is 1, the content and True. A parameter whose type is a ``NamedTuple`` becomes one option
     per field. ``progress`` is no option, but False with ``--json``.
     """
