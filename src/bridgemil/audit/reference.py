@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding
 from bridgemil.audit.shortcuts import WARN_FROM, auroc, separation, stratified_folds
 from bridgemil.audit.traits import Trait
 from bridgemil.cohort.cohort import Cohort

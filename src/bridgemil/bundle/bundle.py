@@ -43,40 +43,17 @@ NOTICE = "Research use only: not a medical device, and no basis for a decision a
 
 @dataclass(frozen=True)
 class Bundle:
-    """A trained model ready for new recordings.
-
-    Parameters
-    ----------
-    model : Model
-        The fitted model.
-    calibration : Calibration
-        Applied to its probabilities.
-    sets : PredictionSets
-        Its prediction sets.
-    reference : Reference
-        Statistics of the training subjects.
-    signals : TrainingSignals
-        Hashes of the training subjects' signals.
-    metadata : mapping
-        ``name``, ``warnings``, ``performance``, ``calibration``, ``provenance`` and more, the content of
-        ``bundle.json``.
-    card : str
-        The model card, Markdown.
-    folder : Path, optional
-        Where it was read from or written to.
-    checksum : str
-        Of everything in the folder: identifies the model.
-    """
+    """A trained model ready for new recordings."""
 
     model: models.Model
-    calibration: Calibration
+    calibration: Calibration  # applied to its probabilities
     sets: PredictionSets
-    reference: Reference
-    signals: TrainingSignals
-    metadata: Mapping[str, Any]
-    card: str
-    folder: Path | None = None
-    checksum: str = ""
+    reference: Reference  # statistics of the training subjects
+    signals: TrainingSignals  # hashes of their signals
+    metadata: Mapping[str, Any]  # the content of ``bundle.json``: name, warnings, performance, provenance and more
+    card: str  # Markdown
+    folder: Path | None = None  # where it was read from
+    checksum: str = ""  # of everything in the folder: identifies the model
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -120,12 +97,7 @@ class Bundle:
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Bundle:
         """Write the bundle atomically, and read it back.
 
-        Parameters
-        ----------
-        folder : str or Path
-            Another bundle there is replaced only with ``overwrite``, anything else never.
-        overwrite : bool
-            Replace a bundle.
+        Another bundle there is replaced only with ``overwrite``, anything else never.
         """
         folder = Path(folder)
         refuse_taken(folder, overwrite)
@@ -133,11 +105,11 @@ class Bundle:
             with new_artifact(folder.absolute(), KIND) as partial:
                 self._write(partial)
         except OSError as error:
-            message = f"{folder}: cannot be written ({error.strerror}); make room, or choose another --out"
-            raise BridgeMILError(message) from None
+            problem = f"{folder}: cannot be written ({error.strerror}); make room, or choose another --out"
+            raise BridgeMILError(problem) from None
         settings = self.model.facts.settings
-        has_user_code = any(member.code is not None for member in settings.each)
-        return load(folder, backbone=settings.backbone if has_user_code else None)
+        own_code = any(member.code is not None for member in settings.each)
+        return load(folder, backbone=settings.backbone if own_code else None)
 
     def _write(self, folder: Path) -> None:
         import torch
@@ -164,11 +136,11 @@ class Bundle:
 def refuse_taken(folder: Path, overwrite: bool) -> None:
     """Refuse a folder that holds anything but a bundle that may be replaced."""
     refuse_link(folder)
-    if not folder.exists():
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / METADATA).is_file()):
+    if not (folder / METADATA).is_file():
         raise BadUse(f"{folder}: exists and is no bundle; choose another --out")
-    if any(folder.iterdir()) and not overwrite:
+    if not overwrite:
         raise BadUse(f"{folder}: holds a bundle already; choose another --out, or --overwrite")
 
 
@@ -206,19 +178,15 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
 
     folder = locate(folder)
     artifact = open_bundle(folder)
-    metadata, strangers = artifact.json(METADATA), artifact.strangers()
-    if strangers:
+    metadata = artifact.json(METADATA)
+    if strangers := artifact.strangers():
         raise BadData(f"{folder}: {', '.join(strangers)} is not part of the bundle; remove it, or {ADVICE}")
-    if "prediction_sets" not in metadata:
-        raise BadData(f"{folder}: was made by an earlier version, without prediction sets; train it again")
     arrays = {name: value.numpy() for name, value in read_tensors(artifact.path(REFERENCE)).items()}
     return Bundle(
         models.read_model(artifact, f"{MODEL}/", backbone=backbone, device=device),
         calibration.from_json(metadata["calibration"]),
         PredictionSets.from_json(metadata["prediction_sets"]),
-        Reference.from_tensors(
-            arrays, metadata["reference"]["bands"], metadata["reference"].get("windows", "recorded")
-        ),
+        Reference.from_tensors(arrays, metadata["reference"]),
         TrainingSignals(arrays["signals.subjects"], arrays["signals.windows"]),
         metadata,
         artifact.text(CARD),
@@ -235,13 +203,7 @@ def open_bundle(folder: Path) -> Artifact:
 
 
 def not_better_than_chance(performance: Mapping[str, Any]) -> str | None:
-    """A caution if cross-validation does not show a performance above chance level, else None.
-
-    Parameters
-    ----------
-    performance : mapping
-        ``metadata["performance"]`` of a bundle.
-    """
+    """A caution if cross-validation does not show a performance above chance (of a bundle's metadata), else None."""
     low, chance = performance["balanced_accuracy"]["ci95"][0], 1 / len(performance["confusion"]["classes"])
     p = performance["p_guessing"]
     if low > chance and p < 0.025:
