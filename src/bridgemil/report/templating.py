@@ -87,7 +87,7 @@ def text(template: str, **values: Any) -> str:
     return re.sub(r"\n{3,}", "\n\n", _environment().get_template(template).render(values)).strip()
 
 
-def string(source: str, **values: Any) -> str:
+def string(source: str, /, **values: Any) -> str:
     """A template given as text (of a YAML file), filled in."""
     return _environment().from_string(source).render(values)
 
