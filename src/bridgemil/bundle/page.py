@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from bridgemil.bundle.bundle import NOTICE, Bundle
 from bridgemil.bundle.prediction import RecordingPrediction
 from bridgemil.cohort.signal import band_name
@@ -29,11 +27,9 @@ def explain_recording(bundle: Bundle, found: RecordingPrediction) -> Explanation
     """
     from bridgemil.report.explanation import explain
 
-    rows = bundle.reference.covariance_rows
-    background = np.concatenate([rows, -rows]).astype(np.float64) if len(rows) else None  # their mean must be zero
     n = bundle.metadata["provenance"]["n_subjects"]
     return explain(
-        bundle.model, found.person, background, f"the mean features of the {n} training subjects",
+        bundle.model, found.person, bundle.background, f"the mean features of the {n} training subjects",
         predicted=int(found.probabilities.argmax()), calibrate=bundle.calibration,
     )  # fmt: skip
 

@@ -76,7 +76,7 @@ def comparison_table(found: Iterable[tuple[Mapping[str, Any], Comparison]], name
 
 def percent_row(results: Results) -> dict[str, Any]:
     """Summary of results; accuracy and chance in percent, the other scores between 0 and 1."""
-    row = {str(name): value for name, value in results.summary.iloc[0].items()}
+    row = results.summary.iloc[0].to_dict()
     return row | {name: 100 * row[name] for name in PERCENT}
 
 
@@ -207,8 +207,7 @@ class BenchmarkReport:
         """Sections of each cohort and split: its baselines, then its networks."""
         blocks: dict[tuple[str, str], dict[Place, list[Cell]]] = {}
         for cell in self.cells:
-            place = cell.place
-            blocks.setdefault((place.cohort, place.split), {}).setdefault(place, []).append(cell)
+            blocks.setdefault(cell.place[:2], {}).setdefault(cell.place, []).append(cell)
         return blocks
 
     def groups(self) -> dict[Place, list[Cell]]:
@@ -391,21 +390,20 @@ def with_clinical_options(report: BenchmarkReport, options: ClinicalOptions) -> 
     """
     if options == ClinicalOptions():
         return
-    chosen: dict[str, ClinicalOptions] = {}
-    for cell in report.cells:
+    applied, absent = False, list[str]()
+    for i, cell in enumerate(report.cells):
         classes = cell.results.classes
-        if len(classes) == 2 and cell.cohort not in chosen:
-            there = options.positive is None or options.positive in classes
-            chosen[cell.cohort] = options if there else replace(options, positive=None)
-            if not there:
-                report.remarks.append(f"{cell.cohort} has no class {options.positive}: its default positive class")
-    if not any(used.positive == options.positive for used in chosen.values()):
+        if len(classes) == 2:
+            there = options.positive in (None, *classes)
+            own = options if there else replace(options, positive=None)
+            report.cells[i] = replace(cell, results=replace(cell.results, clinical_options=own))
+            absent += [] if there else [cell.cohort]
+            applied |= there
+    if not applied:
         names = sorted({name for cell in report.cells for name in cell.results.classes})
         raise BadUse(
             "--positive, --operating-point and --prevalence are for two classes, one of them the positive one; the "
             f"classes of these runs are {', '.join(names)}"
         )
-    report.cells = [
-        replace(c, results=replace(c.results, clinical_options=chosen[c.cohort])) if c.cohort in chosen else c
-        for c in report.cells
-    ]
+    default = "its default positive class"
+    report.remarks += [f"{name} has no class {options.positive}: {default}" for name in dict.fromkeys(absent)]

@@ -35,6 +35,7 @@ from bridgemil.report.tables import Sheet, span
 from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged
 
 ARRAYS = "the cohort was made from arrays: how they were processed, and what was excluded before, is not recorded"
+SCORES = {"balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
 NAMED = 6  # examples that are named for each reason of exclusion
 
 
@@ -229,7 +230,7 @@ def sheets(r: CohortRecord) -> dict[str, Sequence[Sheet]]:
     found: dict[str, Sequence[Sheet]] = {
         "experiments": [_experiments(r)],
         "folds": [_folds(r)],
-        "performance": [_by_cell(r, "Performance", ["accuracy %", "balanced accuracy", "AUROC", "seeds"], _performance)],
+        "performance": [_by_cell(r, "Performance", ["accuracy %", *SCORES.values(), "seeds"], _performance)],
         "clinical": tables.clinical([(label, c.results) for label, c in zip(labels, r.cells, strict=True)]),
         "calibration": [_by_cell(r, "Calibration", ["ECE", "perfect calibration"], _calibration)],
     }
@@ -286,7 +287,7 @@ def _by_cell(r: CohortRecord, title: str, columns: list[str], values: Callable[[
 
 def _performance(cell: Cell) -> list[str]:
     row, intervals = cell.row, score_intervals(cell.results.predictions, cell.results.classes)
-    scores = [f"{row[name]:.3f} ({span(*intervals[name], 3)})" for name in ("balanced_accuracy", "auroc")]
+    scores = [f"{row[name]:.3f} ({span(*intervals[name], 3)})" for name in SCORES]
     return [f"{tables.accuracy(row)} ({span(row['ci95_low'], row['ci95_high'])})", *scores, str(row["seeds"])]
 
 

@@ -181,6 +181,32 @@ def with_published(block: Block) -> list[Sheet]:
     ]  # fmt: skip
 
 
+@dataclass(frozen=True)
+class BlockSheets:
+    """All tables of one cohort and split; the terminal, Markdown and LaTeX print those that they need."""
+
+    title: str
+    cells: Sequence[Cell]
+    overview: Sheet
+    scores: Sequence[Sheet]
+    published: Sequence[Sheet]
+    sites: Sequence[Sheet]
+    clinical: Sequence[Sheet]
+    compared: Mapping[Place, Sequence[Comparison]]
+
+
+def blocks(report: BenchmarkReport) -> list[BlockSheets]:
+    """The tables of each cohort and split of a report."""
+    return [
+        BlockSheets(
+            f"{cohort}, {split}", every(block), overview, scores(block), with_published(block),
+            sites(named(block, averaged=False)), clinical(named(block)),
+            {place: report.comparisons[place] for place in block if place in report.comparisons},
+        )
+        for ((cohort, split), block), overview in zip(report.blocks().items(), table1(report), strict=True)
+    ]  # fmt: skip
+
+
 def table1(report: BenchmarkReport) -> list[Sheet]:
     """The layout of the paper's Table 1: for each cohort and split, networks by backbone and method."""
     names = list(dict.fromkeys(c.label for c in report.cells if not c.is_baseline and not c.averaged))

@@ -345,7 +345,8 @@ def _draw(ax: Axes, rows: list[dict[str, Any]], curve: Floats | None, style: dic
     if curve is not None:
         n, value, low, high = curve
         last = shown[-1]
-        for part, line, label in ((n <= last, "-", "fitted curve"), (n > last, "--", "today's value and expected gain")):
+        parts = ((n <= last, "-", "fitted curve"), (n > last, "--", "today's value and expected gain"))
+        for part, line, label in parts:
             ax.fill_between(n[part], low[part], high[part], color=colour, alpha=0.15, linewidth=0)
             ax.plot(n[part], value[part], color=colour, linewidth=1.2, linestyle=line, label=label)
         ax.axvspan(last, n[-1], color="0.94", linewidth=0, zorder=0, label="extrapolated")
