@@ -10,9 +10,9 @@ import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import AGE, SEX, folded, is_missing
-from bridgemil.evaluation import metrics
+from bridgemil.evaluation.sites import group_scores
 from bridgemil.report.benchmark import Cell
-from bridgemil.report.tables import Sheet, span
+from bridgemil.report.tables import Sheet, interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,10 +152,7 @@ def group_row(cell: Cell, group: Group) -> list[str]:
     n, mixture = str(counts.total()), ", ".join(f"{counts[name]} {name}" for name in classes)
     if counts.total() < FEW:
         return [n, mixture, f"too few subjects (under {FEW})", ""]
-    low, high = metrics.accuracy_interval(rows)
-    accuracy = f"{100 * metrics.accuracy(rows):.1f} ({span(100 * low, 100 * high)})"
-    if min(counts[name] for name in classes) < FEW_OF_A_CLASS:
-        return [n, mixture, accuracy, f"too few (under {FEW_OF_A_CLASS}) of a class"]
-    balanced = np.mean([metrics.scores(seed, classes)["balanced_accuracy"] for _, seed in rows.groupby("seed")])
-    low, high = metrics.score_intervals(rows, classes)["balanced_accuracy"]
-    return [n, mixture, accuracy, f"{balanced:.3f} ({span(low, high, 3)})"]
+    found = group_scores(rows, classes)
+    few = min(counts[name] for name in classes) < FEW_OF_A_CLASS
+    balanced = f"too few (under {FEW_OF_A_CLASS}) of a class" if few else interval(found, "balanced_accuracy", digits=3)
+    return [n, mixture, interval(found, "accuracy", 100, 1), balanced]

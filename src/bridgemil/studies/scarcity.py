@@ -150,7 +150,7 @@ def perform(context: StudyContext) -> Findings:
         f"Subject and instance scarcity: {context.setup}", sentences,
         {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)},
         {"scarcity": _figure(context, conditions, rows)},
-        footnotes=prose("scarcity_notes", left_out=left_out, paper=any(map(context.matches_paper, context.cohorts))),
+        footnotes=prose("scarcity_notes", left_out=left_out, paper=context.is_papers),
         runs={(c.cohort.hash, f"{c.method}, {c.amount.text or 'all'}"): c.results for c in conditions},
     )  # fmt: skip
 
