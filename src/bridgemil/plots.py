@@ -35,14 +35,7 @@ def new_axes(ax: Axes | None, width: float = 6.0, height: float = 4.0) -> Axes:
 def forest(table: pd.DataFrame, ax: Axes | None = None, colours: Sequence[str] | None = None) -> Axes:
     """Accuracy of each method with its 95 % interval, and the 95 % chance interval.
 
-    Parameters
-    ----------
-    table : DataFrame
-        One row per method: method, accuracy, ci95_low, ci95_high, chance95_low, chance95_high, n_subjects.
-    ax : Axes, optional
-        New ones by default.
-    colours : sequence of str, optional
-        One per method.
+    ``table`` has one row per method: method, accuracy, ci95_low, ci95_high, chance95_low, chance95_high, n_subjects.
     """
     ax = new_axes(ax, 7, 1.2 + 0.45 * len(table))
     first = table.iloc[0]
@@ -59,18 +52,9 @@ def forest(table: pd.DataFrame, ax: Axes | None = None, colours: Sequence[str] |
 
 
 def subjects(predictions: pd.DataFrame, classes: Sequence[str], shown: str, ax: Axes | None = None) -> Axes:
-    """Probability of one class of every held-out subject, by diagnosis; mean over seeds.
+    """Probability of the class ``shown`` of every held-out subject, by diagnosis; mean over seeds.
 
-    Parameters
-    ----------
-    predictions : DataFrame
-        seed, subject, label, p_<class>…
-    classes : sequence of str
-        From top to bottom.
-    shown : str
-        The class whose probability is drawn.
-    ax : Axes, optional
-        New ones by default.
+    ``predictions`` has seed, subject, label and p_<class>; ``classes`` go from top to bottom.
     """
     ax = new_axes(ax, 6, 1.2 + 0.7 * len(classes))
     means = predictions.groupby(["subject", "label"])[f"p_{shown}"].mean().reset_index()
@@ -129,17 +113,7 @@ def quartiles(density: Floats) -> Floats:
 
 
 def spectra(frequencies: Floats, by_class: Mapping[str, Floats], ax: Axes | None = None) -> Axes:
-    """Power spectra by class: median and quartiles over subjects.
-
-    Parameters
-    ----------
-    frequencies : ndarray of shape (F,)
-        In Hz.
-    by_class : mapping of str to ndarray of shape (subjects, F)
-        In µV²/Hz.
-    ax : Axes, optional
-        New ones by default.
-    """
+    """Power spectra by class: median and quartiles over subjects; densities (subjects, F) in µV²/Hz at F frequencies."""
     ax = new_axes(ax, 6, 4)
     for number, (name, density) in enumerate(by_class.items()):
         low, middle, high = quartiles(density)

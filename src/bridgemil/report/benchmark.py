@@ -214,12 +214,11 @@ class BenchmarkReport:
         """What may be compared: each network section, preceded by the baselines of its cohort and split."""
         groups: dict[Place, list[Cell]] = {}
         for block in self.blocks().values():
-            baselines = [cell for cells in block.values() for cell in cells if cell.is_baseline and not cell.averaged]
-            for place, cells in block.items():
-                if place.backbone:
-                    groups[place] = [*baselines, *(cell for cell in cells if not cell.averaged)]
-                elif len(block) == 1:
-                    groups[place] = baselines
+            single = {place: [cell for cell in cells if not cell.averaged] for place, cells in block.items()}
+            baselines = [cell for cells in single.values() for cell in cells if cell.is_baseline]
+            for place, cells in single.items():
+                if place.backbone or len(single) == 1:
+                    groups[place] = [*baselines, *(cell for cell in cells if not cell.is_baseline)]
         return groups
 
 

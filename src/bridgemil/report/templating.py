@@ -60,16 +60,10 @@ def _environment() -> Environment:
 
 
 def page(template: str, *, scripts: tuple[str, ...] = ("page.js",), **values: Any) -> str:
-    """An HTML page as text.
+    """An HTML page as text, of a template that extends ``base.html.j2`` and of JavaScript files.
 
-    Parameters
-    ----------
-    template : str
-        A file that extends ``base.html.j2``; it needs ``heading`` and ``sections``, (anchor, title) pairs.
-    scripts : tuple of str
-        JavaScript files to put into it.
-    values
-        What the template names; ``audit_warnings``, where there are any, stand in a box above its content.
+    ``values`` are what the template names: ``heading``; ``audit_warnings``, where there are any, stand in a box above
+    its content.
     """
     from markupsafe import Markup
 

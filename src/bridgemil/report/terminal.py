@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from bridgemil.cohort.sources.derivatives import sentence
 from bridgemil.engine.forecast import duration
 from bridgemil.errors import Problem, grouped, plain
 from bridgemil.evaluation.results import GROUPED, TOGETHER
-from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, Comparison, corrected
+from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, Comparison, corrected, counted
 from bridgemil.methods import changed_from_budget
 from bridgemil.report import tables, templating
 from bridgemil.report.benchmark import BenchmarkReport, percent_row
@@ -130,12 +131,10 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
 
     Scores, comparisons, clinical metrics and confusion matrices.
     """
-    console, every, first = _console(), [*results, *baselines], results[0]
+    console, every = _console(), [*results, *baselines]
     print_warnings(merged(*(result.warnings for result in results)))
-    rows: list[Results] = []
-    for result in results:
-        rows += [result, *([result.ensemble] if result.seeds > 1 and not result.steady else [])]
-    rows += baselines
+    pairs = [[one, one.ensemble] if one.seeds > 1 and not one.steady else [one] for one in results]
+    rows = [*chain(*pairs), *baselines]
     print_sheets([_scores(rows)])
     for result in every:
         adjusted = f"{result.name}: {result.adjustment}" if result.adjustment and not len(result.groups) else ""
@@ -143,8 +142,8 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
             console.print(f"  {line}", markup=False)
     print_sheets(tables.sites([(result.name, result) for result in every]))
     print_sheets(tables.tuning(result) for result in results if result.tuning)
-    lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(first)), SCORE_INTERVALS]
-    lines += [GROUPED] if first.split.get("kind") == "groups" else []
+    lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(results[0])), SCORE_INTERVALS]
+    lines += [GROUPED] if results[0].split.get("kind") == "groups" else []
     lines += [COMPARED] if baselines else []
     for result in results:
         compared = corrected([result.compare(baseline) for baseline in baselines])
@@ -159,14 +158,12 @@ def _label(result: Results) -> str:
 
 
 def _scores(results: Sequence[Results]) -> Sheet:
-    named = [(_label(result), percent_row(result)) for result in results]
+    rows = [percent_row(result) for result in results]
     scores = ("balanced_accuracy", "macro_f1", "auroc", "mcc")
-    rows = [[label, *tables.score_texts(row, *scores, digits=1)] for label, row in named]
-    _, first = named[0]
-    split = results[0].split.get("title", f"{first['folds']} folds")
-    seeds = "1 seed" if first["seeds"] == 1 else f"{first['seeds']} seeds"
-    title = f"{first['n_subjects']} subjects, each held out once: {split}, {seeds}"
-    return Sheet(title, ["method", "accuracy", "95 %", "fold\nmean", "bal.\nacc.", "F1", "AUROC", "MCC"], rows)
+    texts = [[_label(one), *tables.score_texts(row, *scores, digits=1)] for one, row in zip(results, rows, strict=True)]
+    split = results[0].split.get("title", f"{rows[0]['folds']} folds")
+    title = f"{rows[0]['n_subjects']} subjects, each held out once: {split}, {counted(rows[0]['seeds'], 'seed')}"
+    return Sheet(title, ["method", "accuracy", "95 %", "fold\nmean", "bal.\nacc.", "F1", "AUROC", "MCC"], texts)
 
 
 def _confusion(result: Results) -> Sheet:
