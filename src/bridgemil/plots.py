@@ -113,7 +113,7 @@ def quartiles(density: Floats) -> Floats:
 
 
 def spectra(frequencies: Floats, by_class: Mapping[str, Floats], ax: Axes | None = None) -> Axes:
-    """Power spectra by class: median and quartiles over subjects; densities (subjects, F) in µV²/Hz at F frequencies."""
+    """Power spectra by class, median and quartiles over subjects, of densities (subjects, F) in µV²/Hz."""
     ax = new_axes(ax, 6, 4)
     for number, (name, density) in enumerate(by_class.items()):
         low, middle, high = quartiles(density)

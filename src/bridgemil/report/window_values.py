@@ -87,10 +87,10 @@ def mean(members: Sequence[WindowValues], weights: Sequence[float]) -> WindowVal
         return members[0]
     arrays: dict[str, Any] = {}
     for name in ("gates", "contributions", "window_probabilities"):
-        given = [value for value in (getattr(member, name) for member in members) if value is not None]
-        usable = given and (name == "gates" or len(given) == len(members))
-        shares = [weight for member, weight in zip(members, weights, strict=True) if getattr(member, name) is not None]
-        arrays[name] = np.average(given, axis=0, weights=shares) if usable else None
+        values = [getattr(member, name) for member in members]
+        own = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+        if own and (name == "gates" or len(own) == len(members)):
+            arrays[name] = np.average([value for value, _ in own], axis=0, weights=[weight for _, weight in own])
 
     def probabilities(keep: Index) -> Floats:
         p: Floats = np.average([member.probabilities(keep) for member in members], axis=0, weights=weights)

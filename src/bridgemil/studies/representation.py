@@ -23,6 +23,7 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import Results
 from bridgemil.registry import class_colour
 from bridgemil.report.figures import canvas, class_look
+from bridgemil.report.held_out import spaced
 from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings, prose, score
 
@@ -105,7 +106,7 @@ def sample(cohort: Cohort, subjects: Sequence[str]) -> pd.DataFrame:
     most, parts = max(1, min(PER_SUBJECT, IN_ALL // len(subjects))), []
     for subject in subjects:
         record, numbers = cohort.records[subject], cohort.window_numbers(subject)
-        rows = np.unique(np.linspace(0, len(numbers) - 1, min(len(numbers), most)).round().astype(np.int64))
+        rows = spaced(len(numbers), most)
         parts.append(pd.DataFrame({"subject": subject, "label": record.label, "row": rows, "window": numbers[rows]}))
     return pd.concat(parts, ignore_index=True)
 
