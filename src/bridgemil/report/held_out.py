@@ -195,10 +195,8 @@ def cohort_place(recorded: str, root: Path) -> Path | None:
 
     It is also found next to the folder of runs, or next to its parent, if both were moved together.
     """
-    if not recorded:
-        return None
     beside = [folder / part for folder in root.absolute().parents[:2] for part in (recorded, Path(recorded).name)]
-    return next((place for place in (Path(recorded), *beside) if place.is_dir()), None)
+    return next((place for place in (Path(recorded), *beside) if recorded and place.is_dir()), None)
 
 
 def spaced(n: int, most: int = MOST_WINDOWS) -> Any:
@@ -255,13 +253,10 @@ def band_shares(
 def compare_bands(cohort: Cohort, subjects: Sequence[str], bag: Any, reference: str = "recorded") -> BandShares:
     """Relative band power of one subject's windows and of some subjects of a cohort, by class."""
     held, _ = some_bands(CLINICAL_BANDS, cohort.signal)
-
-    def shares(windows: Any) -> Floats:
-        mean: Floats = band_shares(windows, cohort.sfreq, held.values(), reference).mean(axis=0)
-        return mean
-
-    rows: dict[str, list[Floats]] = {name: [] for name in cohort.classes}
+    rows: dict[str, list[Floats]] = {}
     for subject in subjects:
-        rows[cohort.records[subject].label].append(shares(cohort.windows(subject)))
-    names = [f"{name} {band_name(band)}" for name, band in held.items()]
-    return BandShares(names, shares(bag), {name: np.array(own) for name, own in rows.items() if own})
+        shares = band_shares(cohort.windows(subject), cohort.sfreq, held.values(), reference)
+        rows.setdefault(cohort.records[subject].label, []).append(shares.mean(axis=0))
+    own = band_shares(bag, cohort.sfreq, held.values(), reference).mean(axis=0)
+    by_class = {name: np.array(rows[name]) for name in cohort.classes if name in rows}
+    return BandShares([f"{name} {band_name(band)}" for name, band in held.items()], own, by_class)

@@ -49,7 +49,8 @@ class Chart:
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Data to SVG coordinates."""
-        across, up = _share(x, list(self.x)), _share(y, list(self.y))
+        shares = [(value - min(ticks)) / (max(ticks) - min(ticks)) for value, ticks in ((x, self.x), (y, self.y))]
+        across, up = np.clip(shares, 0, 1).tolist()
         return round(LEFT + across * (RIGHT - LEFT), 1), round(BOTTOM - up * (BOTTOM - TOP), 1)
 
     def path(self, mark: Mark) -> str:
@@ -57,10 +58,6 @@ class Chart:
         low = min(self.y) if mark.style in ("curve", "reference") else -np.inf
         kept = [self.at(x, y) for x, y in mark.points if np.isfinite(y) and y >= low]
         return f"M{'L'.join(f'{x:g} {y:g}' for x, y in kept)}" if kept else ""
-
-
-def _share(value: float, ticks: Sequence[float]) -> float:
-    return float(np.clip((value - ticks[0]) / (ticks[-1] - ticks[0]), 0, 1))
 
 
 def _pairs(x: Any, y: Any) -> list[tuple[float, float]]:
