@@ -109,7 +109,7 @@ def confusion(counts: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 def quartiles(density: Floats) -> Floats:
     """Lower quartile, median and upper quartile (3, F) over subjects, in dB, of densities (subjects, F) in µV²/Hz."""
-    return np.percentile(10 * np.log10(density + 1e-12), [25, 50, 75], axis=0)
+    return np.asarray(np.percentile(10 * np.log10(density + 1e-12), [25, 50, 75], axis=0))
 
 
 def spectra(frequencies: Floats, by_class: Mapping[str, Floats], ax: Axes | None = None) -> Axes:

@@ -76,7 +76,7 @@ def comparison_table(found: Iterable[tuple[Mapping[str, Any], Comparison]], name
 
 def percent_row(results: Results) -> dict[str, Any]:
     """Summary of results; accuracy and chance in percent, the other scores between 0 and 1."""
-    row = results.summary.iloc[0].to_dict()
+    row = {str(name): value for name, value in results.summary.iloc[0].items()}
     return row | {name: 100 * row[name] for name in PERCENT}
 
 

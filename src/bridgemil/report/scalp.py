@@ -143,18 +143,20 @@ def plot_maps(
     quantity = quantity or next(iter(tables))
     one_of("quantity", quantity, tables)
     wide, ends = tables[quantity]
-    info, known = _places(tuple(wide.index))
+    names, bands = list(map(str, wide.index)), list(map(str, wide))
+    info, known = _places(tuple(names))
     if not known:
-        raise BadUse(f"a scalp map needs {FEWEST} electrodes of the 10-05 system; there are {', '.join(wide.index)}")
+        raise BadUse(f"a scalp map needs {FEWEST} electrodes of the 10-05 system; there are {', '.join(names)}")
     if axes is None:
         import matplotlib.pyplot as plt
 
-        axes = plt.subplots(1, wide.shape[1], figsize=(2.2 * wide.shape[1], 2.6), squeeze=False)[1].ravel()
-    if len(axes) != wide.shape[1]:
-        raise BadUse(f"plot_patterns draws {wide.shape[1]} bands ({', '.join(wide)}), got {len(axes)} axes")
-    for ax, (band, values) in zip(axes, wide.items(), strict=True):
-        _draw(values[known].to_numpy(dtype=float), info, *ends, ax)
-        ax.set_title(str(band).replace(" (", "\n("), fontsize=9)
+        figure = plt.figure(figsize=(2.2 * len(bands), 2.6))
+        axes = [figure.add_subplot(1, len(bands), 1 + i) for i in range(len(bands))]
+    if len(axes) != len(bands):
+        raise BadUse(f"plot_patterns draws {len(bands)} bands ({', '.join(bands)}), got {len(axes)} axes")
+    for ax, band in zip(axes, bands, strict=True):
+        _draw(wide.loc[known, band].to_numpy(dtype=float), info, *ends, ax)
+        ax.set_title(band, fontsize=9)
     return list(axes)
 
 

@@ -277,7 +277,7 @@ def _row(
 def _published(context: StudyContext, cohort: Cohort, choice: Choice) -> float | None:
     """The paper's accuracy in percent, which is of plain attention weights."""
     keys = (choice.rule, choice.k) if choice.k else (choice.rule,)
-    number = {} if choice.weights == "nested" else context.published(cohort, "reliability", *keys)
+    number: Any = {} if choice.weights == "nested" else context.published(cohort, "reliability", *keys)
     return float(number) if number else None
 
 

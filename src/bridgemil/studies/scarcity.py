@@ -262,8 +262,8 @@ def _draw(ax: Axes, rows: list[dict[str, Any]], what: str) -> None:
     for i, method in enumerate(METHODS):
         places, mine = [x + (i - 1) * apart for x in xs], [row for row in rows if row["method"] == method]
         intervals(ax, places, mine, label=method, markersize=6, elinewidth=1.5, linestyle=LINES[method], **look(method))
-    style = {"color": "0.45", "linewidth": 1, "linestyle": ":", "zorder": 1, "marker": "_" if len(xs) == 1 else None}
-    ax.plot(xs, [row["chance"] for row in first], label=CHANCE, **style)
+    marker, chance = "_" if len(xs) == 1 else None, [row["chance"] for row in first]
+    ax.plot(xs, chance, color="0.45", linewidth=1, linestyle=":", zorder=1, marker=marker, label=CHANCE)
     ax.set_xticks(xs, [f"{row[x]:.0f}\n({row[below]:.0f})" for row in first])
     ax.set(xlabel=label, ylabel="accuracy of held-out subjects (%), 95 %")
     if len(xs) == 1:  # the methods stay side by side, not as far apart as the axis is wide

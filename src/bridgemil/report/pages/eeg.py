@@ -82,7 +82,7 @@ def pack(person: Person, signal: Signal, places: Floats, top: Sequence[int]) -> 
 def _near(places: Floats, middles: Floats, signal: Signal, rate: float) -> NDArray[np.bool_]:
     """Windows near the top ones, taking one top window after the other while they fit."""
     most = MOST_BYTES / (signal.n_times / signal.sfreq * rate * signal.n_channels)
-    keep = np.abs(places - middles[0]) == np.abs(places - middles[0]).min()
+    keep = np.asarray(np.abs(places - middles[0]) == np.abs(places - middles[0]).min())
     for middle in middles:
         more = keep | (np.abs(places - middle) <= AROUND)
         if more.sum() > most:
