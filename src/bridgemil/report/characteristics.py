@@ -65,8 +65,8 @@ def known(cohort: Cohort, column: str | None) -> pd.Series:
 def by_value(cohort: Cohort, names: Sequence[str]) -> list[Group]:
     """One group for each value of the column of one of these names, capitals ignored; empty without such a column."""
     values = known(cohort, column_of(cohort, names))
-    groups = values.groupby(values.astype(str).str.lower())
-    return [Group(f"{values.name} {own.iloc[0]}", tuple(own.index)) for _, own in groups][:MOST_GROUPS]
+    spelling = values.groupby(values.astype(str).str.lower()).transform("first")
+    return [Group(f"{values.name} {name}", tuple(own.index)) for name, own in values.groupby(spelling)][:MOST_GROUPS]
 
 
 def numbers(values: pd.Series) -> pd.Series:
