@@ -165,8 +165,8 @@ class Explanation:
     classes: Sequence[str]
     probabilities: Floats  # of the model, (K,), not calibrated
     predicted: int  # class; of a window classifier the one with most votes
-    # One row per window: window, recording, second, gate, contribution_<class>, p_<class>; ``contribution`` is that to
-    # the predicted class minus the mean of the others'.
+    # One row per window: window, recording, second, ``gate``, contribution_<class>, p_<class>; ``contribution`` is that
+    # to the predicted class minus the mean of the others'.
     windows: pd.DataFrame
     rankings: list[Ranking]  # by attention weight, contribution or probability, where the model has them
     pairs: pd.DataFrame  # from ``scalp.pair_table`` and ``scalp.electrode_table``; empty where features have no names

@@ -174,7 +174,7 @@ def _can_train(cohort: Cohort, folds: Sequence[Fold]) -> bool:
 def _consecutive(record: SubjectRecord, last: int) -> int:
     """How many of a subject's last windows have a neighbour in their recording."""
     ends = np.cumsum(record.recording_windows)
-    starts = np.maximum(ends - record.recording_windows, record.n_windows - last)
+    starts = np.maximum(ends - record.recording_windows, ends[-1] - last)
     return sum(n for n in (ends - starts).tolist() if n > 1)
 
 
