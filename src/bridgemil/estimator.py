@@ -33,6 +33,8 @@ from bridgemil.storage.artifact import Artifact, array_checksum, is_artifact, ne
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from bridgemil.models import Prediction
 
 Bag = NDArray[np.float32]
@@ -230,6 +232,32 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             One array per bag; for a baseline the features of the subject, (1, f).
         """
         return [self.model_.embed(bag) for bag in self._matching(X)]
+
+    def plot_patterns(
+        self, X: Sequence[Bag], label: Any = None, quantity: str | None = None, axes: Sequence[Axes] | None = None
+    ) -> list[Axes]:
+        """Scalp maps of the model's activation patterns (Haufe et al., 2014), one per frequency band.
+
+        Parameters
+        ----------
+        X : list of ndarray or of mne.Epochs
+            Bags, as for ``fit``; patterns are over the features of their windows.
+        label : optional
+            The class; by default the patient class of two.
+        quantity : {"own", "coupling", "power"}, optional
+            Log-variance, covariance with other electrodes, or log relative band power; by default the first that the
+            model has.
+        axes : sequence of matplotlib.axes.Axes, optional
+            One per band; new ones by default.
+
+        Returns
+        -------
+        list of matplotlib.axes.Axes
+        """
+        from bridgemil.report.explanation import plot_patterns
+
+        bags, name = self._matching(X), None if label is None else str(label)
+        return plot_patterns(self.model_, bags, None, name, quantity, axes)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a folder: JSON and safetensors, no executable content.

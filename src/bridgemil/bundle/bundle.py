@@ -13,11 +13,11 @@ fraud.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from bridgemil.evaluation.calibration import Calibration
 from bridgemil.runs import AuditWarning
 from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
 from bridgemil.storage.files import refuse_link, write_json, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 KIND = "bundle"
 METADATA, CARD, REFERENCE, MODEL = "bundle.json", "card.md", "reference.safetensors", "model"
@@ -93,6 +96,42 @@ class Bundle:
         ndarray of shape (K,)
         """
         return self.calibration(self.model.predict(bag).probabilities)
+
+    def plot_patterns(
+        self,
+        bags: Sequence[NDArray[np.float32]] | None = None,
+        class_name: str | None = None,
+        quantity: str | None = None,
+        axes: Sequence[Axes] | None = None,
+    ) -> list[Axes]:
+        """Scalp maps of the model's activation patterns over its training subjects (Haufe et al., 2014), one per band.
+
+        Parameters
+        ----------
+        bags : sequence of ndarray of shape (n_windows, n_channels, n_times), optional
+            Prepared windows at which the weights of networks are evaluated; without them, the maps are those of the
+            model's linear members.
+        class_name : str, optional
+            By default the patient class of two.
+        quantity : {"own", "coupling", "power"}, optional
+            Log-variance, covariance with other electrodes, or log relative band power; by default the first that the
+            model has.
+        axes : sequence of matplotlib.axes.Axes, optional
+            One per band; new ones by default.
+
+        Returns
+        -------
+        list of matplotlib.axes.Axes
+        """
+        from bridgemil.report.explanation import plot_patterns
+
+        return plot_patterns(self.model, bags, self.background, class_name, quantity, axes)
+
+    @property
+    def background(self) -> NDArray[np.float64] | None:
+        """Features with the mean and the covariance of the training subjects', over which patterns are computed."""
+        rows = self.reference.covariance_rows
+        return np.concatenate([rows, -rows]).astype(np.float64) if len(rows) else None  # their mean is zero
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Bundle:
         """Write the bundle atomically, and read it back.

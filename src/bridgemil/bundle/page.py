@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bridgemil.bundle.bundle import NOTICE, Bundle, not_better_than_chance
 from bridgemil.bundle.prediction import RecordingPrediction
 from bridgemil.cohort.signal import band_name
@@ -82,11 +80,9 @@ def explain_recording(bundle: Bundle, found: RecordingPrediction) -> Explanation
     """Explain a bundle's prediction, from ``predict``: windows, electrodes and bands."""
     from bridgemil.report.explanation import explain
 
-    rows = bundle.reference.covariance_rows
-    background = np.concatenate([rows, -rows]).astype(np.float64) if len(rows) else None  # their mean must be zero
     n = bundle.metadata["provenance"]["n_subjects"]
     return explain(
-        bundle.model, found.person, background, f"the mean features of the {n} training subjects",
+        bundle.model, found.person, bundle.background, f"the mean features of the {n} training subjects",
         predicted=int(found.probabilities.argmax()), calibrate=bundle.calibration,
     )  # fmt: skip
 
