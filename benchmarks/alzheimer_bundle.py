@@ -27,6 +27,7 @@ from bridgemil.bundle.training import train
 from bridgemil.bundle.validation import validate
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
+from bridgemil.cohort.signal import Signal
 from bridgemil.models import front_end_features
 
 PACKAGE = Path(__file__).parents[1] / "src" / "bridgemil"
@@ -57,7 +58,7 @@ def passband(files: list[Path]) -> None:
 
 def through_95_hz(cohort: Cohort, rounds: int) -> None:
     """Does it matter that training recordings went through 95 Hz? 500 Hz noise, straight and through 95 Hz."""
-    front_end = FrontEnd(cohort.channels, cohort.signal.n_times, cohort.sfreq)
+    front_end = FrontEnd(Signal(tuple(cohort.channels), cohort.sfreq, cohort.signal.n_times))
     people = [front_end_features(front_end, cohort.windows(who)[::3]).mean(axis=0) for who in cohort.subjects]
     spread, rng, shifts = np.std(people, axis=0), np.random.default_rng(0), []
     for _ in range(rounds):

@@ -27,7 +27,7 @@ from sklearn.model_selection import StratifiedKFold
 from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.subset import CohortSubset
+from bridgemil.cohort.views import CohortSubset
 from bridgemil.evaluation.metrics import wilson
 from bridgemil.evaluation.statistics import compare
 from bridgemil.models import FitCache, LazyBag, Model, fit

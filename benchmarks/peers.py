@@ -31,6 +31,7 @@ from test_covariance import eeg  # noqa: E402
 from bridgemil import methods, prepare  # noqa: E402
 from bridgemil.backbones.covariance import BANDS, FrontEnd  # noqa: E402
 from bridgemil.cohort.channels import ADFTD_ORDER  # noqa: E402
+from bridgemil.cohort.signal import Signal  # noqa: E402
 
 Call = Callable[[], object]
 HEAD = """# Benchmarks
@@ -97,7 +98,7 @@ def rows(folder: Path, rounds: int, quick: bool) -> list[dict[str, object]]:
         )
     )  # fmt: skip
     windows = eeg(50 if quick else 300, 19)
-    front_end = FrontEnd(ADFTD_ORDER, 200, 200.0)
+    front_end = FrontEnd(Signal(ADFTD_ORDER, 200.0, 200))
     np.testing.assert_allclose(front_end(torch.from_numpy(windows)).numpy(), with_pyriemann(windows), atol=1e-4)
     found.append(
         pair(

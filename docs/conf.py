@@ -49,6 +49,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "abort_on_example_error": True,
     "min_reported_time": 1,
+    "ignore_repr_types": r"matplotlib|list",  # axes and texts that a plotting call returns
     "plot_gallery": os.environ.get("GALLERY") != "parse",  # the tests parse the examples, `make docs` runs them
 }
 suppress_warnings = ["config.cache", "myst.header"]  # an included part begins below the first level

@@ -53,7 +53,7 @@ results = bridgemil.evaluate(cohort, "tangent", out=folder / "runs", progress=Fa
 results
 
 # %%
-# Audit warnings precede the scores. Every held-out subject has its probabilities:
+# Audit warnings and comparisons stay with the scores. Every held-out subject has its probabilities:
 
 results.predictions.head()
 

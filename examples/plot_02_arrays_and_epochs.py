@@ -29,7 +29,9 @@ cohort
 # %%
 # The cohort is in memory; ``cohort.save("my.cohort")`` writes it.
 
-bridgemil.evaluate(cohort, "tangent", folds=4, progress=False)
+results = bridgemil.evaluate(cohort, "tangent", folds=4, progress=False)
+results.plot()
+results
 
 # %%
 # mne.Epochs

@@ -9,7 +9,7 @@ import tempfile
 from importlib.resources import files
 from pathlib import Path
 
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from sklearn.metrics import RocCurveDisplay, balanced_accuracy_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
 
 import bridgemil
@@ -28,6 +28,7 @@ folds = StratifiedKFold(5, shuffle=True, random_state=0)
 classifier = bridgemil.BridgeMILClassifier("tangent", sfreq=cohort.sfreq)
 p = cross_val_predict(classifier, X, y, cv=folds, method="predict_proba")
 print(f"AUROC {roc_auc_score(y, p[:, 1]):.3f}")
+RocCurveDisplay.from_predictions(y, p[:, 0], pos_label=cohort.classes[0], plot_chance_level=True)
 
 # %%
 # Grid search

@@ -55,6 +55,7 @@ results = bridgemil.evaluate(
     cohort, "attention", address, budget="demo", folds=3, settings={"backbone_options.width": 8},
     baselines=False, progress=False,
 )  # fmt: skip
+results.plot("subjects")
 results
 
 # %%

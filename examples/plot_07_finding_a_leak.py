@@ -7,6 +7,7 @@ split by subject would put one
 copy into training and the other into test data.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import bridgemil
@@ -32,6 +33,15 @@ bags = [x.reshape(len(channels), -1, 200).transpose(1, 0, 2) for x in recordings
 labels = ["control", "patient"] * 10
 subjects = [f"sub-{i:02d}" for i in range(1, 21)]
 cohort = bridgemil.Cohort.from_arrays(bags, labels, subjects, sfreq=200, channels=channels, native_sfreq=200)
+
+# %%
+# The two recordings do not look alike: the second begins 3.5 s later and has another amplitude.
+
+fig, axes = plt.subplots(2, 1, sharex=True, figsize=(7, 2.8), layout="constrained")
+for ax, i in zip(axes, (4, 13), strict=True):
+    ax.plot(np.arange(1600) / 200, recordings[i][-1, :1600], lw=0.6)
+    ax.set(title=f"{subjects[i]} ({labels[i]}), O2", ylabel="µV", ylim=(-80, 80))
+axes[-1].set_xlabel("time (s)")
 
 # %%
 # The audit

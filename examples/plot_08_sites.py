@@ -66,7 +66,8 @@ for ax, (title, results) in zip(axes, titles.items(), strict=True):
         offsets = np.random.default_rng(0).uniform(-0.08, 0.08, len(own))
         ax.scatter(at + offsets, own["p_slowing"], s=18, alpha=0.7, color=colours[label], label=label)
     ax.axhline(0.5, color="grey", lw=1)
-    ax.set(title=title, xticks=[1, 2, 3], xticklabels=["site1", "site2", "site3"], xlabel="site left out", ylim=(-0.02, 1.02))
+    ax.set(title=title, xlabel="site left out", ylim=(-0.02, 1.02))
+    ax.set_xticks([1, 2, 3], ["site1", "site2", "site3"])
 axes[0].set_ylabel("predicted probability of slowing")
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
 

@@ -25,6 +25,10 @@ findings = study("learning_curve", context)
 print(*findings.sentences, sep="\n")
 
 # %%
-# The figure of the study
+# The study writes its tables, and its figures as PNG and SVG.
 
-findings.figures["learning_curve"]
+import matplotlib.pyplot as plt
+
+fig, ax = plt.subplots(figsize=(7, 4.6), layout="constrained")
+ax.imshow(plt.imread(folder / "studies" / "learning_curve" / "learning_curve.png"))
+ax.axis("off")

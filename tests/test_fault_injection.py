@@ -167,7 +167,7 @@ def checkpoint(place: Path, value: float) -> None:
 
     from bridgemil.learning import checkpoint as checkpoints
 
-    checkpoints.write(place / "a.safetensors", {"w": torch.full((64, 64), value)}, {"epoch": value})
+    checkpoints.write(place / "a.safetensors", {"model": {"w": torch.full((64, 64), value)}}, {"epoch": value})
 
 
 def copied(*names: str) -> Callable[[Path, Path], object]:

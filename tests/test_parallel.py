@@ -31,6 +31,10 @@ def fail_at_three(x: int) -> int:
     return x
 
 
+def gives_a_function(x: int) -> object:
+    return lambda: x
+
+
 @pytest.fixture(autouse=True)
 def _forking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another test of this process may have imported torch or left idle threads, and ``each`` would not fork then."""
@@ -53,6 +57,11 @@ def test_the_first_error_comes_through(jobs: int) -> None:
 def test_a_killed_worker_is_reported_and_does_not_hang() -> None:
     with pytest.raises(BridgeMILError, match="a worker process ended before its work did"):
         list(each(die_at_three, range(8), jobs=2, label="x", show=False))
+
+
+def test_a_result_that_cannot_be_sent_is_an_error_and_not_a_lost_worker() -> None:
+    with pytest.raises(BridgeMILError, match="local object"):
+        list(each(gives_a_function, range(2), jobs=2, label="x", show=False))
 
 
 def test_scripts_need_no_main_guard_and_may_have_imported_torch(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -78,3 +79,26 @@ def test_a_cohort_draws_its_spectra(ax: plt.Axes) -> None:
     assert cohort.plot(ax) is ax
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a (2)", "b (2)"]
     assert "<td>2</td>" in cohort._repr_html_()
+
+
+def test_a_model_draws_the_patterns_of_the_page(tmp_path: Path) -> None:
+    rng, channels = np.random.default_rng(0), ["Fz", "Cz", "Pz", "O1", "O2", "T7", "T8"]
+    bags = [rng.normal(0, 20, (6, len(channels), 200)) for _ in range(12)]
+    for bag in bags[::2]:
+        bag[:, 2] *= 2  # Pz of patients
+    labels = ["patient", "control"] * 6
+    fitted = bridgemil.BridgeMILClassifier("tangent", sfreq=200, channels=channels).fit(bags, labels)
+    axes = fitted.plot_patterns(bags, "patient", "own")
+    assert all(ax.images for ax in axes)
+    assert "Hz" in axes[0].get_title()
+    assert fitted.plot_patterns(bags, "patient", "own", axes) == axes
+    with pytest.raises(BadUse, match=f"{len(axes)} bands .* got 1 axes"):
+        fitted.plot_patterns(bags, axes=axes[:1])
+    plt.close("all")
+    cohort = bridgemil.Cohort.from_arrays(bags, labels, sfreq=200, channels=channels, native_sfreq=200)
+    how = {"folds": 3, "baselines": False, "progress": False}
+    bridgemil.bundle.train(cohort.save(tmp_path / "cohort"), tmp_path / "model", "tangent", **how)
+    model = bridgemil.bundle.load(tmp_path / "model")
+    patient, control = (model.plot_patterns(class_name=name)[0].images[0].get_array() for name in (None, "control"))
+    assert np.allclose(patient, -control), "the patient class by default; the control's pattern is its opposite"
+    plt.close("all")

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from bridgemil.estimator import BridgeMILClassifier
     from bridgemil.evaluation.protocol import Protocol
 
-_PARTS = (
-    "aggregators", "audit", "backbones", "baselines", "bundle", "datasets", "methods", "models", "pretraining",
-    "studies", "verify",
-)  # fmt: skip
 _HOME = {
     "BridgeMILClassifier": "bridgemil.estimator",
     "Cohort": "bridgemil.cohort.cohort",
@@ -76,10 +72,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PARTS:
-        return importlib.import_module(f"bridgemil.{name}")
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
+    if name in __all__:
+        return importlib.import_module(f"bridgemil.{name}")
     raise AttributeError(f"module 'bridgemil' has no attribute {name!r}")
 
 

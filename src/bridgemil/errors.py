@@ -11,14 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 # Errors of the operating system when a folder cannot be written.
-STORAGE: set[int] = {
-    errno.ENOSPC,
-    getattr(errno, "EDQUOT", errno.ENOSPC),
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-}
+STORAGE: set[int] = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+STORAGE |= {getattr(errno, "EDQUOT", errno.ENOSPC)}  # which Windows may lack
 # Control characters, bidirectional marks and lone surrogates (a file name that is not UTF-8).
 _UNSAFE = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 

@@ -13,11 +13,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -31,6 +33,8 @@ from bridgemil.storage.artifact import Artifact, array_checksum, is_artifact, ne
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from bridgemil.models import Prediction
 
 Bag = NDArray[np.float32]
@@ -229,6 +233,32 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return [self.model_.embed(bag) for bag in self._matching(X)]
 
+    def plot_patterns(
+        self, X: Sequence[Bag], label: Any = None, quantity: str | None = None, axes: Sequence[Axes] | None = None
+    ) -> list[Axes]:
+        """Scalp maps of the model's activation patterns (Haufe et al., 2014), one per frequency band.
+
+        Parameters
+        ----------
+        X : list of ndarray or of mne.Epochs
+            Bags, as for ``fit``; patterns are over the features of their windows.
+        label : optional
+            The class; by default the patient class of two.
+        quantity : {"own", "coupling", "power"}, optional
+            Log-variance, covariance with other electrodes, or log relative band power; by default the first that the
+            model has.
+        axes : sequence of matplotlib.axes.Axes, optional
+            One per band; new ones by default.
+
+        Returns
+        -------
+        list of matplotlib.axes.Axes
+        """
+        from bridgemil.report.explanation import plot_patterns
+
+        bags, name = self._matching(X), None if label is None else str(label)
+        return plot_patterns(self.model_, bags, None, name, quantity, axes)
+
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a folder: JSON and safetensors, no executable content.
 
@@ -245,14 +275,10 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if kind not in LABEL_KINDS:
             raise BadUse(f"labels of type {self.classes_.dtype} cannot be saved; use strings or numbers")
         labels = {"dtype": "object" if kind == "O" else self.classes_.dtype.str, "values": self.classes_.tolist()}
-        content = {
-            "parameters": self.get_params(deep=False),
-            "classes": labels,
-            "validation": self.validation_.tolist(),
-        }
+        content = {"parameters": self.get_params(deep=False), "classes": labels, "validation": self.validation_}
         try:
-            content = json.loads(json.dumps(content, default=_without_numpy))
-        except TypeError as error:
+            content = json.loads(json.dumps(content, default=methodcaller("tolist")))  # numpy's values too
+        except (TypeError, AttributeError) as error:
             why = f"a parameter or label cannot be saved ({error}); use plain numbers, strings and lists"
             raise BadUse(why) from None
         with new_artifact(folder, KIND) as partial:
@@ -332,13 +358,6 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _without_numpy(value: Any) -> Any:
-    """A number or list in the place of numpy's, for JSON."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no number, string or list")
-
-
 def _labels(y: Any, n: int) -> NDArray[Any]:
     if y is None:
         raise BadUse("this classifier requires y to be passed, but the target y is None")
@@ -357,22 +376,15 @@ def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] |
     groups = None if groups is None else list(groups)  # a pandas Series would be read by its index
     if groups is not None and len(groups) != len(bags):
         raise BadUse(f"X has {len(bags)} bags, groups has {len(groups)} entries")
-    unit = list(range(len(bags)))
-
-    def root(i: int) -> int:
-        while unit[i] != i:
-            i = unit[i]
-        return i
-
-    first: dict[Any, int] = {}
+    together, first = np.zeros((len(bags), len(bags)), dtype=bool), dict[Any, int]()
     for place, bag in enumerate(bags):
         same = first.setdefault(("bag", array_checksum(bag)), place)
         if codes[same] != codes[place]:
             raise BadUse(f"X[{same}] and X[{place}] are the same bag under two labels: one subject has one diagnosis")
-        unit[root(place)] = root(same)
+        together[place, same] = True
         if groups is not None:
-            unit[root(place)] = root(first.setdefault(("group", str(groups[place])), place))
-    return np.array([root(place) for place in range(len(bags))])
+            together[place, first.setdefault(("group", str(groups[place])), place)] = True
+    return connected_components(together, directed=False)[1].astype(np.intp)
 
 
 def _cohort(

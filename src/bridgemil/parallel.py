@@ -71,8 +71,7 @@ def idle_cores() -> int:
         return most
     begun = time.monotonic()
     time.sleep(MOMENT)
-    after = _busy_seconds() or before
-    busy = (after - before) / (time.monotonic() - begun)
+    busy = ((_busy_seconds() or before) - before) / (time.monotonic() - begun)
     return max(2, most - round(busy))
 
 
@@ -108,12 +107,9 @@ def device_of(name: str) -> torch.device:
 
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise BadUse(f"device must be auto, cpu or cuda, got {name!r}")
+    device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BadUse("device cuda: torch sees no CUDA device here; use --device cpu")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
@@ -156,19 +152,11 @@ class _Worker:
 class Pool:
     """Worker processes of this machine. A lost worker loses its own tasks only and is replaced.
 
-    They are loky's, which come with joblib: a script needs no ``__main__`` guard. An executor would not do: it does not
-    tell whose worker was lost, stops the other workers with it, and has no way to report progress.
-
-    Parameters
-    ----------
-    size, environments, setup
-        How many processes; variables of each; what each calls before its first task (imports).
-    script
-        Whether processes import the calling script, which then needs a ``__main__`` guard: only what it registers at
-        its top needs that.
-    fork
-        Fork them: they start at once with everything imported. Safe only from a process with one thread and without
-        torch's OpenMP.
+    They are loky's, which come with joblib: a script needs no ``__main__`` guard, unless processes must import it for
+    what it registers (``script``). An executor would not do: it does not tell whose worker was lost, stops the other
+    workers with it, and has no way to report progress. Each has variables (``environments``) and calls ``setup`` before
+    its first task. With ``fork`` they start at once with everything imported: safe only from a process with one thread
+    and without torch's OpenMP.
     """
 
     def __init__(
@@ -186,18 +174,11 @@ class Pool:
         """Start all processes now, so that they load while this one does something else."""
         for number in sorted(set(range(self.size)) - {worker.number for worker in self._workers.values()}):
             ours, theirs = self._context.Pipe()
-            environment = dict(self._environments[number]) if self._environments else {}
+            environment = self._environments[number] if self._environments else {}
             process = self._context.Process(target=_serve, args=(theirs, environment, self._setup), daemon=True)
             process.start()
             theirs.close()
             self._workers[ours] = _Worker(number, process)
-
-    def shrink(self, size: int) -> None:
-        """Use only so many processes from now on; called while none is busy."""
-        self.size = size
-        for connection, worker in list(self._workers.items()):
-            if worker.number >= size:
-                self._end(connection)
 
     def submit(self, task: Any, function: Callable[..., Any], *arguments: Any) -> None:
         """Give a call to the worker with the fewest tasks; answers name it by ``task``."""
@@ -279,8 +260,9 @@ def _serve(connection: Connection, environment: Mapping[str, str], setup: Callab
             answer = "error", error
         try:
             connection.send(answer)
-        except Exception:  # what cannot be pickled
-            connection.send(("error", BridgeMILError("".join(traceback.format_exception(answer[1])[-4:]).strip())))
+        except Exception as error:  # what cannot be pickled
+            cause = answer[1] if answer[0] == "error" else error
+            connection.send(("error", BridgeMILError("".join(traceback.format_exception(cause)[-4:]).strip())))
 
 
 def _end_with_parent() -> None:
@@ -289,10 +271,7 @@ def _end_with_parent() -> None:
     assert parent is not None
 
     def leave() -> None:
-        if parent.sentinel is not None:
-            wait([parent.sentinel])
-        # loky's workers get nothing to wait for. On Windows the number stays: there the closed pipe ends a worker.
-        while parent.sentinel is None and os.getppid() == parent.pid:
+        while os.getppid() == parent.pid:  # on Windows the number stays: there the closed pipe ends a worker
             time.sleep(WATCH)
         os._exit(1)
 

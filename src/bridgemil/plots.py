@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.registry import class_colour
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -30,23 +32,18 @@ def new_axes(ax: Axes | None, width: float = 6.0, height: float = 4.0) -> Axes:
     return ax
 
 
-def forest(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
+def forest(table: pd.DataFrame, ax: Axes | None = None, colours: Sequence[str] | None = None) -> Axes:
     """Accuracy of each method with its 95 % interval, and the 95 % chance interval.
 
-    Parameters
-    ----------
-    table : DataFrame
-        One row per method: method, accuracy, ci95_low, ci95_high, chance95_low, chance95_high, n_subjects.
-    ax : Axes, optional
-        New ones by default.
+    ``table`` has one row per method: method, accuracy, ci95_low, ci95_high, chance95_low, chance95_high, n_subjects.
     """
     ax = new_axes(ax, 7, 1.2 + 0.45 * len(table))
     first = table.iloc[0]
     chance = f"95 % chance interval for n = {first['n_subjects']}"
     ax.axvspan(first["chance95_low"], first["chance95_high"], color="grey", alpha=0.2, label=chance)
     rows = np.arange(len(table))
-    errors = [table["accuracy"] - table["ci95_low"], table["ci95_high"] - table["accuracy"]]
-    ax.errorbar(table["accuracy"], rows, xerr=errors, fmt="o", linewidth=2)
+    ax.hlines(rows, table["ci95_low"], table["ci95_high"], colours, linewidth=2)
+    ax.scatter(table["accuracy"], rows, c=colours, zorder=3)
     ax.set_yticks(rows, table["method"])
     ax.set(xlim=(0, 1), ylim=(len(table) + 0.2, -0.6), xlabel="accuracy on held-out subjects")
     ax.set_title("Accuracy with 95 % intervals over subjects")
@@ -55,18 +52,9 @@ def forest(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def subjects(predictions: pd.DataFrame, classes: Sequence[str], shown: str, ax: Axes | None = None) -> Axes:
-    """Probability of one class of every held-out subject, by diagnosis; mean over seeds.
+    """Probability of the class ``shown`` of every held-out subject, by diagnosis; mean over seeds.
 
-    Parameters
-    ----------
-    predictions : DataFrame
-        seed, subject, label, p_<class>…
-    classes : sequence of str
-        From top to bottom.
-    shown : str
-        The class whose probability is drawn.
-    ax : Axes, optional
-        New ones by default.
+    ``predictions`` has seed, subject, label and p_<class>; ``classes`` go from top to bottom.
     """
     ax = new_axes(ax, 6, 1.2 + 0.7 * len(classes))
     means = predictions.groupby(["subject", "label"])[f"p_{shown}"].mean().reset_index()
@@ -119,23 +107,19 @@ def confusion(counts: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def spectra(frequencies: Floats, by_class: Mapping[str, Floats], ax: Axes | None = None) -> Axes:
-    """Power spectra by class: median and quartiles over subjects.
+def quartiles(density: Floats) -> Floats:
+    """Lower quartile, median and upper quartile (3, F) over subjects, in dB, of densities (subjects, F) in µV²/Hz."""
+    return np.asarray(np.percentile(10 * np.log10(density + 1e-12), [25, 50, 75], axis=0))
 
-    Parameters
-    ----------
-    frequencies : ndarray of shape (F,)
-        In Hz.
-    by_class : mapping of str to ndarray of shape (subjects, F)
-        In µV²/Hz.
-    ax : Axes, optional
-        New ones by default.
-    """
+
+def spectra(frequencies: Floats, by_class: Mapping[str, Floats], ax: Axes | None = None) -> Axes:
+    """Power spectra by class, median and quartiles over subjects, of densities (subjects, F) in µV²/Hz."""
     ax = new_axes(ax, 6, 4)
-    for name, density in by_class.items():
-        low, middle, high = np.percentile(10 * np.log10(density + 1e-12), [25, 50, 75], axis=0)
-        (line,) = ax.plot(frequencies, middle, label=f"{name or 'no label'} ({len(density)})")
-        ax.fill_between(frequencies, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+    for number, (name, density) in enumerate(by_class.items()):
+        low, middle, high = quartiles(density)
+        hue = class_colour(number)
+        ax.plot(frequencies, middle, color=hue, label=f"{name or 'no label'} ({len(density)})")
+        ax.fill_between(frequencies, low, high, color=hue, alpha=0.2, linewidth=0)
     ax.set(xlabel="frequency (Hz)", ylabel="power (dB re 1 µV²/Hz)", title="median and quartiles over subjects")
     ax.legend(title="class (subjects)", frameon=False)
     return ax

@@ -22,44 +22,20 @@ CLASS_COLOURS = ("#0f7ab8", "#c98a00", "#0a9b74", "#c2478b", "#7d6bb8", "#8a6d5a
 
 @dataclass(frozen=True)
 class Entry:
-    """One name of a registry.
+    """One name of a registry."""
 
-    Parameters
-    ----------
-    description : str
-        One line for help texts, tables and documentation.
-    target : object
-        Where it is: ``"file:NAME"`` or ``"file"`` below the registry's package, or the object itself.
-    colour : str or None
-        Hexadecimal, in figures; None gives one that depends on the name.
-    marker : str
-        Of its points in figures: ``circle``, ``square``, ``diamond`` or ``triangle``.
-    options : tuple of str
-        Names of its own options, where the target's signature or ``Settings`` does not state them.
-    """
-
-    description: str
-    target: Any = ""
-    colour: str | None = None
-    marker: str = "diamond"
-    options: tuple[str, ...] = ()
+    description: str  # one line for help texts, tables and documentation
+    target: Any = ""  # ``"file:NAME"`` or ``"file"`` below the registry's package, or the object itself
+    colour: str | None = None  # hexadecimal, in figures; None gives one that depends on the name
+    marker: str = "diamond"  # of its points in figures: also ``circle``, ``square``, ``triangle``
+    options: tuple[str, ...] = ()  # names of its own options, where no signature or ``Settings`` states them
 
 
 AnyEntry = TypeVar("AnyEntry", bound=Entry)
 
 
 class Registry(Generic[AnyEntry]):
-    """The entries of one kind, by name and in the order of tables.
-
-    Parameters
-    ----------
-    kind : str
-        What an entry is, for error messages: ``backbone``.
-    package : str
-        The package below which targets are found.
-    entries : mapping of str to Entry
-        The built-in entries.
-    """
+    """The entries of one kind (``backbone``), by name and in the order of tables; targets are found below a package."""
 
     def __init__(self, kind: str, package: str, entries: Mapping[str, AnyEntry]) -> None:
         self.kind, self.package, self.built_in = kind, package, tuple(entries)

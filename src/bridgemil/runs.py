@@ -130,6 +130,14 @@ class RunStore:
 
     root: Path
 
+    def place(self, part: str, *names: str, made: bool = False) -> Path:
+        """Where something in a part of the folder is, which is ``made`` if it is not there; links are refused."""
+        paths = [(self.root / part).joinpath(*names[:depth]) for depth in range(len(names) + 1)]
+        refuse_link(*paths)
+        if made:
+            paths[0].mkdir(parents=True, exist_ok=True)
+        return paths[-1]
+
     def run(self, identity: str) -> Path:
         """Where a finished run is."""
         return self.root / "runs" / identity
@@ -140,7 +148,7 @@ class RunStore:
 
     def features(self, key: str, signal_hash: str) -> Path:
         """Where the features of one subject are, computed or not."""
-        return self.root / "features" / digest(key)[:24] / signal_hash[:32]
+        return self.place("features", digest(key)[:24], signal_hash[:32])
 
     def checkpoint(self, identity: str) -> Path:
         """Where an unfinished loop keeps its state."""
@@ -149,20 +157,18 @@ class RunStore:
     @property
     def unfinished(self) -> Path:
         """Where checkpoints and folders being written are; made if it is not there."""
-        return self._made("unfinished")
+        return self.place("unfinished", made=True)
 
     def names(self, part: str) -> list[str]:
         """What is in one of the folder's parts."""
-        folder = self.root / part
-        refuse_link(folder)
-        entries = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        return sorted(name for name in entries if not name.startswith("."))
+        folder = self.place(part)
+        entries = folder.iterdir() if folder.is_dir() else []
+        return sorted(entry.name for entry in entries if not entry.name.startswith("."))
 
     def finder(self, settings: Settings, cohort_hash: str, identities: Iterable[str]) -> Callable[[Fold, int], str]:
         """Gives the run of a fold and a seed, among those of one method on one cohort; "" if it is not there.
 
-        Sites and columns, which decide a run whose features are harmonised, are known from the run only; of several
-        the last is taken.
+        Sites and columns, which decide a run whose features are harmonised, are known from the run only.
         """
         if not settings.harmonises:
             return lambda fold, seed: run_identity(settings, cohort_hash, fold, seed)
@@ -183,45 +189,47 @@ class RunStore:
 
     def lock_file(self, name: str) -> Path:
         """The lock of a run, an encoder or another piece of work; the empty files stay, out of sight."""
-        return self._made(".locks") / f"{name}.lock"
+        return self.place(".locks", f"{name}.lock", made=True)
 
     def lock(self, identity: str) -> AbstractContextManager[None]:
         """Wait until nobody else works on this run or encoder; a dead owner holds nothing."""
         return lock(self.lock_file(identity), told=f"{self.root}: another process is doing {identity}; waiting for it")
 
     @contextmanager
-    def writing(self, part: str, identity: str) -> Iterator[Path]:
-        """The folder of a run or encoder to fill; it takes its place when it is complete, and its checkpoint goes."""
-        refuse_link(self.root / part)
-        with new_artifact(self.root / part / identity, KINDS[part], self.unfinished / f"{identity}.folder") as folder:
+    def writing(self, part: str, name: str) -> Iterator[Path]:
+        """An artifact to fill, which takes its place when it is complete; the checkpoint of a run or encoder goes."""
+        resumed = part in ("runs", "stage1")
+        partial = self.unfinished / f"{name}.folder" if resumed else None
+        with new_artifact(self.place(part, name, made=True), KINDS[part], partial) as folder:
             yield folder
-        self.checkpoint(identity).unlink(missing_ok=True)
+        if resumed:
+            self.checkpoint(name).unlink(missing_ok=True)
 
     def artifact(self, part: str, name: str) -> Artifact:
         """One of the artifacts in a part of the folder, its manifest checked."""
-        refuse_link(self.root / part, self.root / part / name)
-        return Artifact.open(self.root / part / name, KINDS[part], ADVICE, named=True)
+        return Artifact.open(self.place(part, name), KINDS[part], ADVICE, named=True)
 
     def metadata(self, identity: str) -> dict[str, Any]:
         """The content of run.json."""
-        return self.artifact("runs", identity).json(METADATA)
+        return self.record("runs", identity, METADATA)
 
     def predictions(self, identity: str) -> pd.DataFrame:
         """The held-out predictions of a run: seed, fold, subject, label, predicted, p_<class>…"""
-        return self.artifact("runs", identity).frame("predictions.parquet")
+        return self.table(identity, "predictions.parquet")
 
     def curves(self, identity: str) -> pd.DataFrame:
         """One row per epoch of either stage; empty for a baseline."""
-        return self._table(identity, "curves.parquet")
+        return self.table(identity, "curves.parquet")
 
     def windows(self, identity: str) -> pd.DataFrame:
         """One row per window of the test subjects: subject, window, second, ``gate``, contributions or probabilities.
 
         Empty for a baseline, which does not predict single windows.
         """
-        return self._table(identity, "windows.parquet")
+        return self.table(identity, "windows.parquet")
 
-    def _table(self, identity: str, name: str) -> pd.DataFrame:
+    def table(self, identity: str, name: str) -> pd.DataFrame:
+        """One of the tables of a run; empty where it has none of this name."""
         import pandas as pd
 
         artifact = self.artifact("runs", identity)
@@ -233,7 +241,7 @@ class RunStore:
 
     def model_facts(self, identity: str) -> dict[str, Any]:
         """The content of model.json."""
-        return self.artifact("runs", identity).json("model.json")
+        return self.record("runs", identity, "model.json")
 
     def encoder_metadata(self, identity: str) -> dict[str, Any]:
         """What is known of a Stage 1 encoder beside its weights, which are compared with their checksum."""
@@ -252,20 +260,19 @@ class RunStore:
         """The Stage 1 encoder of this identity; ``settings`` and ``signal`` are those of a run that started from it."""
         return build_encoder(self.encoder_tensors(identity)[0], settings, signal)
 
-    def record(self, part: str, name: str) -> dict[str, Any]:
-        """The content of a split, ensemble or audit."""
-        return self.artifact(part, name).json(RECORD)
+    def record(self, part: str, name: str, file: str = RECORD) -> dict[str, Any]:
+        """The content of a split, ensemble or audit, or of another JSON file of an artifact."""
+        return self.artifact(part, name).json(file)
 
     def note(self, part: str, name: str, content: Mapping[str, Any]) -> None:
         """Write a split, ensemble or audit."""
-        with new_artifact(self._made(part) / name, KINDS[part]) as folder:
+        with self.writing(part, name) as folder:
             write_json(folder / RECORD, content)
 
     def note_split(self, cohort_hash: str, plan: FoldPlan, found: Sequence[AuditWarning] = ()) -> None:
         """Record a split that runs here follow, so that a report can tell which runs belong together.
 
-        The audit warnings ``found`` of this cohort and split stay, and are those of every result on it, also of runs
-        that were finished before the warning was known or the risk accepted.
+        The audit warnings ``found`` of this cohort and split are those of every result on it, earlier ones included.
         """
         name, before = _split_name(cohort_hash, plan.hash), self.warnings(cohort_hash, plan.hash)
         if name in self.names("splits") and merged(before, found) == before:
@@ -291,14 +298,11 @@ class RunStore:
 
     def ensembles(self) -> list[Settings]:
         """The ensembles that were planned here."""
-        found = []
-        for name in self.names("ensembles"):
-            try:
-                found.append(Settings.model_validate(self.record("ensembles", name)))
-            except ValidationError:
-                place = self.root / "ensembles" / name
-                raise BadData(f"{place}: is no ensemble of this version's methods; delete it and run again") from None
-        return found
+        try:
+            return [Settings.model_validate(self.record("ensembles", name)) for name in self.names("ensembles")]
+        except ValidationError:
+            where = f"{self.root / 'ensembles'}: holds an ensemble that is none of this version's methods"
+            raise BadData(f"{where}; delete it and run again") from None
 
     def failures(self) -> list[dict[str, Any]]:
         """What is recorded of runs that failed: ``experiment``, ``error``."""
@@ -307,13 +311,6 @@ class RunStore:
             return [json.loads(file.read_text("utf-8")) for file in files]
         except (OSError, ValueError) as error:
             raise BadData(f"{self.root / 'failed'}: a record cannot be read ({error}); delete it") from None
-
-    def _made(self, part: str) -> Path:
-        """One of the folder's parts, made if it is not there."""
-        folder = self.root / part
-        refuse_link(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
 
 
 def _split_name(cohort_hash: str, split_hash: str) -> str:
@@ -327,13 +324,14 @@ def find_store(folder: Path) -> RunStore:
 
 def open_store(root: str | Path) -> RunStore:
     """A folder of runs, made if it is not there."""
-    root = Path(root)
-    refuse_link(*(root / part for part in PARTS))
+    store = RunStore(Path(root))
     try:
-        (root / "runs").mkdir(parents=True, exist_ok=True)
+        for part in PARTS:
+            store.place(part)
+        store.place("runs", made=True)
     except OSError as error:
         raise BridgeMILError(f"{root}: cannot be written ({error.strerror}); choose another --out") from None
-    return RunStore(root)
+    return store
 
 
 @dataclass(frozen=True)
@@ -365,10 +363,8 @@ class RunCache(FitCache):
 
         identity = self.stage1_identity
         assert identity is not None
-        place = self.store.stage1(identity)
-        refuse_link(place.parent, place)
         with self.store.lock(identity):
-            there = place.exists()
+            there = self.store.place("stage1", identity).exists()
             kept = Stage1(self.store.encoder_tensors(identity) if there else None, self.store.checkpoint(identity))
             yield kept
             if not there and kept.encoder is not None:
@@ -388,7 +384,6 @@ class RunCache(FitCache):
         import numpy as np
 
         place = self.store.features(key, signal_hash)
-        refuse_link(place.parent.parent, place.parent, place)
         if os.path.lexists(place):
             return
         with suppress(Taken), lock(self.store.lock_file(f"{place.parent.name}-{place.name}"), wait=wait):

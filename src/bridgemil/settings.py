@@ -37,11 +37,9 @@ def parse(model: type[Model], values: Mapping[str, Any], prefix: str = "") -> Mo
 
 def _place(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], type[BaseModel]]:
     """A setting's name as a user writes it, and the object it belongs to; pydantic's union tags are left out."""
-    names, owner = [], model
-    choices: list[type[BaseModel]] = []
+    names, owner, choices = list[str](), model, list[type[BaseModel]]()
     for part in loc:
-        tagged = [choice for choice in choices if part in _tags(choice)]
-        if tagged:
+        if tagged := [choice for choice in choices if part in _tags(choice)]:
             owner, choices = tagged[0], []
             continue
         names.append(str(part))

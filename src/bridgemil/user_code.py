@@ -48,13 +48,14 @@ def absolute(address: str) -> str:
     return f"{path}:{attribute}" if target.endswith(".py") else address
 
 
-def find(address: str, *, anew: bool = False) -> Any:
-    """Import the object at an address, from its source as it is now; ``BadUse`` if that fails.
+def short_name(name: str) -> str:
+    """A name for display: of an address in a file its last part, ``net.py:Tiny``."""
+    return name.replace("\\", "/").rpartition("/")[2]
 
-    With ``anew`` the user's modules are imported again even if they have not changed: nothing remains of earlier calls.
-    """
-    attribute = address.rpartition(":")[2]
-    module = _import(address, anew)
+
+def find(address: str, *, anew: bool = False) -> Any:
+    """The object at an address, from its source as it is now; imported again, even if unchanged, with ``anew``."""
+    attribute, module = address.rpartition(":")[2], _import(address, anew)
     if not hasattr(module, attribute):
         known = [name for name, value in vars(module).items() if callable(value)]
         raise BadUse(f"{address}: it has no {attribute}{did_you_mean(attribute, known)}")
@@ -62,47 +63,50 @@ def find(address: str, *, anew: bool = False) -> Any:
 
 
 def load(address: str, *, anew: bool = False) -> Callable[..., Any]:
-    """Import the class or function at an address, as ``find`` does; what cannot be called is refused."""
-    thing = find(address, anew=anew)
+    """The class or function at an address, as ``find``; what cannot be called is refused."""
+    thing: Callable[..., Any] = find(address, anew=anew)
     if not callable(thing):
-        attribute = address.rpartition(":")[2]
-        raise BadUse(f"{address}: {attribute} must be a class or a function, it is {type(thing).__name__}")
-    return thing  # type: ignore[no-any-return]
-
-
-def short_name(name: str) -> str:
-    """A name for display: of an address in a file its last part, ``net.py:Tiny``."""
-    return name.replace("\\", "/").rpartition("/")[2]
+        raise BadUse(f"{address}: must be a class or a function, it is {type(thing).__name__}")
+    return thing
 
 
 def fingerprint(thing: str | object) -> str:
-    """The identity of user code as 64 hexadecimal digits.
+    """The identity of user code, an address or a class or function, as 64 hexadecimal digits.
 
-    Parameters
-    ----------
-    thing
-        An address, or a class or function. One at the top level of a file has the fingerprint of its source. Others (a
-        closure, a ``partial``, an object of a notebook) may depend on values that are not in any source: they get a
-        fingerprint that holds in this process only, with a warning.
+    What is not at the top level of a file (a closure, a ``partial``, an object of a notebook) may depend on values that
+    are not in any source: its fingerprint holds in this process only, with a warning.
     """
-    if isinstance(thing, str):
-        if not is_address(thing):
-            raise BadUse(f"an address is path/to/file.py:NAME or package.module:NAME, got {thing!r}")
-        file, attribute = _file(thing), thing.rpartition(":")[2]
-    else:
-        module, attribute = inspect.getmodule(thing), getattr(thing, "__qualname__", "<object>")
-        if getattr(module, "__file__", None) is None or "<" in attribute or getattr(module, attribute, None) != thing:
-            return _token(thing, attribute)
-        file = Path(str(getattr(module, "__file__", "")))
-    folder, sources = _folder(file), _sources(file, attribute)
+    if not isinstance(thing, str):
+        module, name = inspect.getmodule(thing), getattr(thing, "__qualname__", "<object>")
+        address = f"{getattr(module, '__file__', None)}:{name}"
+        if not is_address(address) or getattr(module, name, None) is not thing:
+            return _token(thing, name)
+        return fingerprint(address)
+    if not is_address(thing):
+        raise BadUse(f"an address is path/to/file.py:NAME or package.module:NAME, got {thing!r}")
+    file, attribute = _file(thing), thing.rpartition(":")[2]
+    folder = _folder(file)
+    sources = _sources(file, attribute).items()
     parts = sorted(("" if path == file else os.path.relpath(path, folder), code) for path, code in sources)
     return hashlib.sha256(repr((parts, attribute)).encode()).hexdigest()
 
 
+def _token(thing: object, name: str) -> str:
+    """A fingerprint of an object that no source describes; the same object has the same one in this process."""
+    if id(thing) not in _TOKENS:
+        message = (
+            f"{name} is not at the top level of a file, so an edit of it cannot be recognised: its results are not "
+            "reused by other processes. Define it in a file and name it by its address, path/to/file.py:NAME"
+        )
+        warnings.warn(message, BridgeMILWarning, stacklevel=3)
+        _TOKENS[id(thing)] = thing, secrets.token_hex(32)  # kept, so that no other object gets its id
+    return _TOKENS[id(thing)][1]
+
+
 def packages(address: str) -> dict[str, str]:
     """The versions of the installed packages that user code names in its import statements."""
-    names = {address.rpartition(":")[0].partition(".")[0]} - {"py"}
-    for path, code in _sources(_file(address), address):
+    names = {address.partition(":")[0].partition(".")[0]} if ".py:" not in address else set[str]()
+    for path, code in _sources(_file(address), address).items():
         if is_user_file(path):
             names |= {name.partition(".")[0] for name in _imported(path, code, address)}
     owners = importlib.metadata.packages_distributions()
@@ -124,37 +128,34 @@ def describe_error(error: BaseException) -> str:
 
 def is_user_file(file: Path) -> bool:
     """Whether a file is the user's: not Python's own, not installed, not of this package."""
-    if {"site-packages", "dist-packages"} & set(file.parts):
-        return False
     ours = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")] + [Path(__file__).parent]
-    return not any(path.is_relative_to(folder) for path in (file, file.resolve()) for folder in ours)
+    inside = any(path.is_relative_to(folder) for path in (file, file.resolve()) for folder in ours)
+    return not inside and not {"site-packages", "dist-packages"} & set(file.parts)
 
 
-def _import(address: str, anew: bool = False) -> ModuleType:
+def _import(address: str, anew: bool) -> ModuleType:
     """Import a module, again if ``anew``, or if its source or that of a user module it imports has changed."""
     file = _file(address)
     if not is_user_file(file):
         return importlib.import_module(address.rpartition(":")[0])
-    folder = _folder(file)
-    parts, sources = file.relative_to(folder).with_suffix("").parts, dict(_sources(file, address))
-    name = ".".join(parts).removesuffix(".__init__")
-    if len(parts) == 1:  # a name of its own: two folders may each have a net.py
+    folder, sources = _folder(file), _sources(file, address)
+    name = ".".join(file.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+    if alone := file.parent == folder:  # a name of its own: two folders may each have a net.py
         name = f"bridgemil_user_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
     if not anew and name in sys.modules and _IMPORTED.get(name) == sources:
         return sys.modules[name]
-    for top in {name, *(path.relative_to(folder).parts[0].removesuffix(".py") for path in sources)}:
-        _forget(top, sources)
+    _forget({name, *(path.relative_to(folder).parts[0].removesuffix(".py") for path in sources)}, sources)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # its time stamps miss edits within a second
     try:
-        if len(parts) > 1:
-            module = importlib.import_module(name)
-        else:
+        if alone:
             module = sys.modules[name] = ModuleType(name)
             module.__file__ = str(file)
             exec(compile(sources[file], str(file), "exec"), vars(module))
+        else:
+            module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise BadUse(f"{address} cannot be loaded: {describe_error(error)}") from error
@@ -164,15 +165,15 @@ def _import(address: str, anew: bool = False) -> ModuleType:
     return module
 
 
-def _forget(top: str, sources: dict[Path, bytes]) -> None:
-    """Remove a user's top-level module and all below it from ``sys.modules``, so that it is imported again."""
-    found = getattr(sys.modules.get(top), "__file__", None)
-    if found is not None and not is_user_file(Path(found)):
-        return  # installed: it stays what every other import of that name gives
-    if found is not None and Path(found).is_file() and Path(found).read_bytes() not in sources.values():
-        message = f"module {top} was imported from {found} before; imports inside functions use the new one"
-        warnings.warn(message, BridgeMILWarning, stacklevel=5)
-    for name in [name for name in sys.modules if f"{name}.".startswith(f"{top}.")]:
+def _forget(tops: set[str], sources: dict[Path, bytes]) -> None:
+    """Remove the user's modules of these top-level names from ``sys.modules``, so that they are imported again."""
+    for name, module in list(sys.modules.items()):
+        file = None if getattr(module, "__file__", None) is None else Path(str(module.__file__))
+        if name.partition(".")[0] not in tops or (file is not None and not is_user_file(file)):
+            continue  # what is installed stays what every other import of that name gives
+        if name in tops and file is not None and file.is_file() and file.read_bytes() not in sources.values():
+            message = f"module {name} was imported from {file} before; imports inside functions use the new one"
+            warnings.warn(message, BridgeMILWarning, stacklevel=5)
         del sys.modules[name]
 
 
@@ -198,28 +199,27 @@ def _file(address: str) -> Path:
 
 def _folder(file: Path) -> Path:
     """The folder from which a file's module is imported: that of the file, or the one around its package."""
-    folder = file.parent
-    while (folder / "__init__.py").is_file():
-        folder = folder.parent
-    return folder
+    return next(folder for folder in file.parents if not (folder / "__init__.py").is_file())
 
 
-def _sources(file: Path, address: str) -> Iterator[tuple[Path, bytes]]:
+def _sources(file: Path, address: str) -> dict[Path, bytes]:
     """A file and the user modules it imports, anywhere in its source; of a package, all its modules."""
-    folder, seen = _folder(file), set[Path]()
-    top = folder / file.relative_to(folder).parts[0]
-    waiting = [file] if top == file else sorted(top.rglob("*.py"))
+    folder, found = _folder(file), dict[Path, bytes]()
+    waiting = {file, *_modules(folder / file.relative_to(folder).parts[0])}
     while waiting:
         path = waiting.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        code = path.read_bytes()
-        yield path, code
-        for name in _imported(path, code, address) if is_user_file(path) else ():
-            found = folder / name.partition(".")[0]
-            beside = [found.with_suffix(".py")] if found.with_suffix(".py").is_file() else sorted(found.rglob("*.py"))
-            waiting += [other for other in beside if is_user_file(other)]
+        found[path] = path.read_bytes()
+        for name in _imported(path, found[path], address) if is_user_file(path) else ():
+            waiting |= {other for other in _modules(folder / name.partition(".")[0]) if is_user_file(other)} - set(
+                found
+            )
+    return found
+
+
+def _modules(place: Path) -> list[Path]:
+    """The file of a top-level module, or all files of a package, which Python prefers."""
+    file = place.with_suffix(".py")
+    return [file] if file.is_file() and not (place / "__init__.py").is_file() else sorted(place.rglob("*.py"))
 
 
 def _imported(path: Path, code: bytes, address: str) -> Iterator[str]:
@@ -233,15 +233,3 @@ def _imported(path: Path, code: bytes, address: str) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             yield node.module
-
-
-def _token(thing: object, name: str) -> str:
-    """A fingerprint of an object that no source describes; the same object has the same one in this process."""
-    if id(thing) not in _TOKENS:
-        message = (
-            f"{name} is not at the top level of a file, so an edit of it cannot be recognised: its results are not "
-            "reused by other processes. Define it in a file and name it by its address, path/to/file.py:NAME"
-        )
-        warnings.warn(message, BridgeMILWarning, stacklevel=3)
-        _TOKENS[id(thing)] = thing, secrets.token_hex(32)  # kept, so that no other object gets its id
-    return _TOKENS[id(thing)][1]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bridgemil.bundle import bundle as bundles
 from bridgemil.cohort import folder as cohorts
-from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse, BridgeMILError, plain
 from bridgemil.methods import Settings
 from bridgemil.parallel import each
@@ -21,8 +21,7 @@ from bridgemil.storage.files import refuse_link
 OWN_FILES = {"inspect.png"}  # what `bridgemil inspect` puts beside a cohort's files
 
 
-# A folder that must be an artifact: its kind, what to do if it is damaged, and whose manifest lists its own.
-Place = tuple[Path, str, str, Artifact | None]
+Place = tuple[Path, str, str]  # a folder that must be an artifact, its kind, and what to do if it is damaged
 
 
 @dataclass
@@ -99,10 +98,8 @@ def kind_of(folder: Path) -> str:
 
 def _compare(place: Place) -> tuple[list[str], list[str]]:
     """What is wrong with an artifact, and which files do not belong to it."""
-    folder, kind, advice, parent = place
+    folder, kind, advice = place
     try:
-        if parent is not None:
-            parent.path((folder / MANIFEST).relative_to(parent.root).as_posix())
         named = kind not in (cohorts.KIND, bundles.KIND)  # those may be renamed
         artifact = Artifact.open(folder, kind, advice, named=named)
     except BadData as error:
@@ -121,15 +118,12 @@ def _compare(place: Place) -> tuple[list[str], list[str]]:
 def _places(folder: Path, kind: str) -> Iterator[Place]:
     """The artifacts of a cohort (its subjects'), a bundle or a folder of runs."""
     if kind == "bundle":
-        yield folder, bundles.KIND, bundles.ADVICE, None
+        yield folder, bundles.KIND, bundles.ADVICE
     elif kind == "cohort":
-        yield folder, cohorts.KIND, cohorts.ADVICE, None
-        try:
-            artifact, subjects = cohorts.open_cohort(folder), Cohort.open(folder).subjects
-        except BadData:
-            return  # what is wrong with the cohort's own files is found there
-        for subject in subjects:
-            yield cohorts.subject_folder(folder, subject), cohorts.SUBJECT_KIND, cohorts.ADVICE, artifact
+        yield folder, cohorts.KIND, cohorts.ADVICE
+        with suppress(BadData):  # what is wrong with the cohort's own files is found there
+            own = [folder / name for name in cohorts.open_cohort(folder).files if name.endswith(f"/{MANIFEST}")]
+            yield from ((manifest.parent, cohorts.SUBJECT_KIND, cohorts.ADVICE) for manifest in own)
     else:
         refuse_link(*(folder / part for part in PARTS))
         store = RunStore(folder)
@@ -137,7 +131,7 @@ def _places(folder: Path, kind: str) -> Iterator[Place]:
         for part, stored in KINDS.items():
             for name in store.names(part):
                 for inner in store.names(f"{part}/{name}") if part == "features" else [""]:
-                    yield folder / part / name / inner, stored, ADVICE, None
+                    yield folder / part / name / inner, stored, ADVICE
 
 
 def _load(folder: Path, report: VerificationReport) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from bridgemil import backbones
 from bridgemil.backbones.covariance import BANDS, Covariance, FrontEnd
 from bridgemil.backbones.electrodes import check_windows, thin
 from bridgemil.cohort.channels import ADFTD_ORDER, electrode
+from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.sources import rockhill2021
 from bridgemil.errors import BadData, BadUse
 
@@ -23,6 +26,14 @@ HIGH_DENSITY = tuple(
     "C4 C6 T8 TP7 CP5 CP3 CP1 CPz CP2 CP4 CP6 TP8 P9 P7 P5 P3 P1 Pz P2 P4 P6 P8 P10 PO7 PO3 POz PO4 PO8 O1 Oz O2 "
     "Iz".split()
 )
+
+
+def front(
+    channels: Sequence[str] | int, n_times: int, sfreq: float = 200.0, reference: str = "average", **more: Any
+) -> FrontEnd:
+    """The front end for these electrodes, or so many."""
+    names = [f"channel {i + 1}" for i in range(channels)] if isinstance(channels, int) else channels
+    return FrontEnd(Signal(tuple(names), sfreq, n_times, **more), reference)
 
 
 def eeg(n: int, n_channels: int, n_times: int = 200, seed: int = 0, rhythm: float = 30.0) -> NDArray[np.float32]:
@@ -63,7 +74,7 @@ def plain_features(windows: NDArray[np.float32], sfreq: float = 200.0) -> NDArra
 @pytest.mark.parametrize(("n_channels", "n_times"), [(19, 200), (32, 200), (5, 400), (19, 250), (1, 200)])
 def test_equal_to_a_plain_computation(n_channels: int, n_times: int) -> None:
     windows = eeg(7, n_channels, n_times)
-    front_end = FrontEnd(n_channels, n_times)
+    front_end = front(n_channels, n_times)
     features = front_end(torch.from_numpy(windows))
     assert features.dtype == torch.float32
     assert features.shape == (7, front_end.dim)
@@ -71,7 +82,7 @@ def test_equal_to_a_plain_computation(n_channels: int, n_times: int) -> None:
 
 
 def test_the_parts_and_their_names() -> None:
-    front_end = FrontEnd(ADFTD_ORDER, 200)
+    front_end = front(ADFTD_ORDER, 200)
     names = front_end.names
     assert (front_end.dim, len(names)) == (6 * 190 + 6 * 19, front_end.dim)
     assert {name.kind for name in names[front_end.covariance]} == {"covariance"}
@@ -93,7 +104,7 @@ def test_the_parts_and_their_names() -> None:
 
 def test_scale_offset_and_the_other_windows_change_nothing() -> None:
     windows = torch.from_numpy(eeg(6, 19))
-    front_end = FrontEnd(19, 200)
+    front_end = front(19, 200)
     features = front_end(windows)
     for changed in (windows * 1e-3, windows * 1e6, windows * -1):
         torch.testing.assert_close(front_end(changed), features, rtol=0, atol=2e-5)
@@ -104,15 +115,15 @@ def test_scale_offset_and_the_other_windows_change_nothing() -> None:
 
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     windows = torch.from_numpy(eeg(20, 4))
-    whole = FrontEnd(4, 200)(windows)
+    whole = front(4, 200)(windows)
     monkeypatch.setattr("bridgemil.backbones.covariance.BLOCK", 7)
-    torch.testing.assert_close(FrontEnd(4, 200)(windows), whole, rtol=0, atol=1e-6)
+    torch.testing.assert_close(front(4, 200)(windows), whole, rtol=0, atol=1e-6)
 
 
 def test_permuted_channels_permute_the_features() -> None:
     windows = torch.from_numpy(eeg(3, 19))
     order = np.random.default_rng(0).permutation(19)
-    straight, permuted = FrontEnd(ADFTD_ORDER, 200), FrontEnd([ADFTD_ORDER[i] for i in order], 200)
+    straight, permuted = front(ADFTD_ORDER, 200), front([ADFTD_ORDER[i] for i in order], 200)
     features, changed = straight(windows), permuted(windows[:, order])
     place = {(n.kind, n.band, frozenset((n.first, n.second))): i for i, n in enumerate(permuted.names)}
     same = [place[n.kind, n.band, frozenset((n.first, n.second))] for n in straight.names]
@@ -122,7 +133,7 @@ def test_permuted_channels_permute_the_features() -> None:
 def test_deficient_rank_works() -> None:
     windows = eeg(5, 19)
     referenced = windows - windows.mean(axis=1, keepdims=True)
-    features = FrontEnd(19, 200)(torch.from_numpy(referenced))
+    features = front(19, 200)(torch.from_numpy(referenced))
     np.testing.assert_allclose(features.numpy(), plain_features(referenced), atol=2e-5)
 
 
@@ -131,7 +142,7 @@ def test_windows_and_channels_without_signal_give_numbers(value: float) -> None:
     windows = torch.from_numpy(eeg(3, 4))
     windows[1] = value
     windows[2, 0] = value
-    front_end = FrontEnd(4, 200)
+    front_end = front(4, 200)
     features = front_end(windows)
     assert features.isfinite().all()
     assert (features[1, front_end.covariance] == 0).all()
@@ -144,7 +155,7 @@ def test_windows_and_channels_without_signal_give_numbers(value: float) -> None:
 @pytest.mark.parametrize("n_channels", [5, 19, 32, 64])
 def test_features_do_not_depend_on_the_recording_reference(n_channels: int) -> None:
     windows = eeg(6, n_channels)
-    front_end = FrontEnd(HIGH_DENSITY[:n_channels], 200)
+    front_end = front(HIGH_DENSITY[:n_channels], 200)
     expected = front_end(torch.from_numpy(windows)).numpy()
     references = {
         "an electrode": windows[:, [2]],
@@ -155,30 +166,30 @@ def test_features_do_not_depend_on_the_recording_reference(n_channels: int) -> N
     for name, reference in references.items():
         features = front_end(torch.from_numpy(windows - reference)).numpy()
         np.testing.assert_allclose(features, expected, atol=2e-4, err_msg=name)
-    recorded = FrontEnd(HIGH_DENSITY[:n_channels], 200, reference="recorded")
+    recorded = front(HIGH_DENSITY[:n_channels], 200, reference="recorded")
     assert np.abs(recorded(torch.from_numpy(windows)).numpy() - expected).max() > 0.1
     with pytest.raises(BadUse, match="reference must be one of average, recorded; got 'averge'; did you mean average"):
-        FrontEnd(5, 200, reference="averge")
+        front(5, 200, reference="averge")
 
 
 def test_bands_that_rate_or_window_do_not_hold_are_left_out_and_listed() -> None:
-    assert FrontEnd(3, 200, 200.0, native_sfreq=90.0).left_out == {}
-    front_end = FrontEnd(3, 200, 200.0, native_sfreq=50.0)
+    assert front(3, 200, 200.0, native_sfreq=90.0).left_out == {}
+    front_end = front(3, 200, 200.0, native_sfreq=50.0)
     assert front_end.left_out == {"30-45 Hz": "recordings made at 50 Hz hold nothing above 25 Hz"}
     assert front_end.bands[-1] == (20, 25), "narrowed to what is held"
-    front_end = FrontEnd(3, 200, 200.0, native_sfreq=48.0)
+    front_end = front(3, 200, 200.0, native_sfreq=48.0)
     assert list(front_end.left_out) == ["20-30 Hz", "30-45 Hz"]
     windows = eeg(2, 3)
-    kept = [i for i, name in enumerate(FrontEnd(3, 200).names) if name.band not in front_end.left_out]
+    kept = [i for i, name in enumerate(front(3, 200).names) if name.band not in front_end.left_out]
     expected = plain_features(windows)[:, kept][:, front_end.covariance]
     np.testing.assert_allclose(front_end(torch.from_numpy(windows))[:, front_end.covariance], expected, atol=2e-5)
-    assert FrontEnd(3, 50, 200.0).left_out == {"1-4 Hz": "the spectrum of a window of 0.25 s has no frequency in it"}
+    assert front(3, 50, 200.0).left_out == {"1-4 Hz": "the spectrum of a window of 0.25 s has no frequency in it"}
     with pytest.raises(BadData, match=r"hold nothing above 1 Hz.* higher rate, a wider band-pass or longer windows$"):
-        FrontEnd(3, 200, 2.0)
+        front(3, 200, 2.0)
 
 
 def test_bands_that_the_filters_removed_are_no_features() -> None:
-    front_end = FrontEnd(3, 200, low=0.5, high=20.0)
+    front_end = front(3, 200, low=0.5, high=20.0)
     assert front_end.left_out == dict.fromkeys(["20-30 Hz", "30-45 Hz"], "the low-pass at 20 Hz removed it")
     assert {name.band for name in front_end.names} == {"1-4 Hz", "4-8 Hz", "8-13 Hz", "13-20 Hz"}
     windows = torch.from_numpy(eeg(2, 3))
@@ -191,21 +202,21 @@ def test_the_key_says_what_decides_the_features() -> None:
     keys = [
         json.dumps(front_end.key)
         for front_end in (
-            FrontEnd(19, 200),
-            FrontEnd(19, 400),
-            FrontEnd(18, 200),
-            FrontEnd(19, 200, 250.0),
-            FrontEnd(19, 200, native_sfreq=50.0),
-            FrontEnd(19, 200, high=40.0),
+            front(19, 200),
+            front(19, 400),
+            front(18, 200),
+            front(19, 200, 250.0),
+            front(19, 200, native_sfreq=50.0),
+            front(19, 200, high=40.0),
         )
     ]
     assert len(set(keys)) == len(keys)
-    assert json.dumps(FrontEnd(ADFTD_ORDER, 200, native_sfreq=500.0, low=0.5, high=45.0).key) == keys[0]
+    assert json.dumps(front(ADFTD_ORDER, 200, native_sfreq=500.0, low=0.5, high=45.0).key) == keys[0]
 
 
 def test_a_wrong_size_is_refused() -> None:
     with pytest.raises(BadUse, match="for windows of 3 x 200, got 2 x 4 x 200"):
-        FrontEnd(3, 200)(torch.zeros(2, 4, 200))
+        front(3, 200)(torch.zeros(2, 4, 200))
 
 
 def test_high_density_is_thinned_by_name() -> None:
@@ -221,7 +232,7 @@ def test_high_density_is_thinned_by_name() -> None:
     assert thin(rockhill2021.SETTINGS.channels) == tuple(range(32))
 
     windows = eeg(4, 64)
-    front_end = FrontEnd(HIGH_DENSITY, 200)
+    front_end = front(HIGH_DENSITY, 200)
     assert list(front_end.electrodes) == kept
     np.testing.assert_allclose(
         front_end(torch.from_numpy(windows)), plain_features(windows[:, list(thin(HIGH_DENSITY))]), atol=2e-5
@@ -239,7 +250,7 @@ def test_thinning_without_known_names_is_even() -> None:
     assert len(thin(mixed)) == 32
     no_first = [name for name in HIGH_DENSITY if name not in {electrode(n) for n in ADFTD_ORDER}]
     assert len(thin(no_first, 10)) == 10
-    assert len(FrontEnd(40, 200).electrodes) == 32
+    assert len(front(40, 200).electrodes) == 32
 
 
 def test_channels_that_cannot_be_told_apart_are_named() -> None:
@@ -313,7 +324,7 @@ def test_threads_are_left_as_they_were_and_change_nothing() -> None:
     try:
         for number in (1, 2):
             torch.set_num_threads(number)
-            results.append(FrontEnd(19, 200)(windows))
+            results.append(front(19, 200)(windows))
             assert torch.get_num_threads() == number
     finally:
         torch.set_num_threads(threads)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from bridgemil import backbones
+from bridgemil import backbones, user_code
 from bridgemil.errors import BadUse
 
 NET = """
@@ -97,10 +97,10 @@ def test_an_edited_file_gives_the_new_network(file: Path) -> None:
 
 def test_a_worker_in_another_folder_makes_the_same(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(file.parent)
-    name = backbones.absolute("net.py:Net")
+    name = user_code.absolute("net.py:Net")
     assert name == f"{file}:Net"
-    assert [backbones.absolute(known) for known in backbones.names()] == backbones.names()
-    assert backbones.absolute("braindecode:EEGNet") == "braindecode:EEGNet"
+    assert [user_code.absolute(known) for known in backbones.names()] == backbones.names()
+    assert user_code.absolute("braindecode:EEGNet") == "braindecode:EEGNet"
     code = f"from bridgemil import backbones; print(backbones.fingerprint({name!r}, 3, 10))"
     worker = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
     assert worker.stdout.strip() == backbones.fingerprint("net.py:Net", 3, 10)

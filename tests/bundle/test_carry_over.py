@@ -21,8 +21,7 @@ from bridgemil.bundle.validation import validate
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.errors import BadData, BadUse
-from bridgemil.evaluation.calibration import Calibration, from_json
-from bridgemil.evaluation.recalibration import calibration_line, fit_shift
+from bridgemil.evaluation.calibration import Calibration, calibration_line, fit_shift, from_json
 from bridgemil.models import EnsembleModel
 from command import bridgemil
 from recordings import MONTAGE, noise, write_edf
@@ -166,6 +165,34 @@ def test_what_does_not_fit_the_model_is_refused(root: Path, bundle: Bundle, tmp_
     narrow = prepare(root / "same", tmp_path / "narrow", jobs=1, progress=False, high=30.0)
     with pytest.raises(BadData, match="--high 30, not 45"):
         validate(bundle, str(narrow.path), progress=False)
+
+
+# A model whose training recordings were cleaned
+
+
+def test_validate_and_adapt_clean_raw_recordings_as_those_of_training_were(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "clean.py").write_text("def clean(raw):\n    return raw.filter(None, 30, verbose='error')\n")
+    code = f"{tmp_path / 'clean.py'}:clean"
+    cohort = prepare(root / "training", tmp_path / "cohort", jobs=1, progress=False, clean=code)
+    train(cohort, tmp_path / "model", "bandpower", folds=3, baselines=False, progress=False)
+    model, same = bundles.load(tmp_path / "model"), root / "same"
+    alone = {one.recording.path.stem: one for one in predict(model, sorted(same.glob("p*.edf"))[:3], clean=[code])}
+    done = bridgemil("validate", tmp_path / "model", same, "--label", "label", "--clean", code, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["subject"]: row for row in json.loads(done.stdout)["subjects"]}
+    for name, one in alone.items():
+        assert rows[name]["p_patient"] == pytest.approx(one.probabilities[1])
+    with pytest.raises(BadUse, match=r"cleaned by clean\.py:clean, and a model contains no code: name it again"):
+        validate(model, same, label="label", progress=False)
+
+    healthy = controls(root / "other")[:10]
+    done = bridgemil("adapt", tmp_path / "model", *healthy, "--out", tmp_path / "m", "--clean", code, "--json")
+    assert done.returncode == 0, done.stderr
+    (one,) = predict(model, healthy[:1], clean=code)
+    before = json.loads(done.stdout)["recordings"][0]["before"]["probabilities"]
+    assert before["patient"] == pytest.approx(one.probabilities[1])
+    with pytest.raises(BadUse, match="a model contains no code: name it again"):
+        adapt(model, healthy, tmp_path / "n")
 
 
 # Withheld predictions and prediction sets

@@ -147,7 +147,7 @@ def test_the_demos_truth_and_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(demo, "TRUTH", demo.TRUTH | {"subjects": 6})
     monkeypatch.setattr(demo, "TRUTH_METHODS", ("attention",))
     how = {"budget": "demo", "recipe": "ours", "threads": 1, "progress": False, "baselines": False}
-    evidence, example = demo._planted(tmp_path / "truth", how, show=False)
+    evidence, example = demo._planted(tmp_path / "truth", how)
     assert evidence["attention"]["patients"] == 3
     cohort = people(6, windows=3)
     results = [evaluate(cohort, name, folds=3, progress=False, baselines=False) for name in ("bandpower", "tangent")]

@@ -12,9 +12,8 @@ from bridgemil import bundle as bundles
 from bridgemil.audit import audit
 from bridgemil.bundle.prediction import describe
 from bridgemil.bundle.training import train
-from bridgemil.cohort.by_recording import RecordingBags
-from bridgemil.cohort.sources import Recording
-from bridgemil.cohort.sources.conditions import canonical, named
+from bridgemil.cohort.sources import Recording, canonical, named
+from bridgemil.cohort.views import RecordingBags
 from bridgemil.errors import BadData, BadUse
 from bridgemil.models import FitCache, fit, predict_subject
 from bridgemil.runs import RunStore

@@ -17,7 +17,7 @@ import pytest
 from bridgemil import Cohort, prepare
 from bridgemil.cohort.segment import touching
 from bridgemil.cohort.signal import rereferenced
-from bridgemil.cohort.subset import subset
+from bridgemil.cohort.views import subset
 from bridgemil.errors import BadData, BadUse
 from bridgemil.learning.data import WindowSet
 from bridgemil.learning.objectives.alignment import nearby, with_partner

@@ -11,7 +11,7 @@ import pytest
 
 from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.unlabelled import Unlabelled, tag_of
+from bridgemil.cohort.views import Unlabelled, tag_of
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.engine.plan import grid
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning

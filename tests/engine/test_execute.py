@@ -20,8 +20,8 @@ from bridgemil import backbones, parallel
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine import execute
 from bridgemil.engine.evaluate import evaluate
-from bridgemil.engine.execute import Where
-from bridgemil.engine.forecast import FITTED_BASELINE, START, Display, Forecast
+from bridgemil.engine.execute import Display, Where
+from bridgemil.engine.forecast import FITTED_BASELINE, START, Forecast
 from bridgemil.engine.plan import Plan, grid
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.protocol import Protocol
@@ -87,7 +87,8 @@ def settled(
     patch.setattr(engine, "forecast", lambda *_: forecast_of(work, seconds, memory))
     patch.setattr(execute, "idle_cores", lambda: 3)
     patch.setattr(execute, "free_memory", lambda: 8e9)
-    return engine._settled(work, where or Where(device="cpu"), progress=False)[0]
+    where = where or Where(device="cpu")
+    return engine._settled(work, where, engine._alone(work, where), progress=False)[0]
 
 
 def test_workers_are_started_where_they_are_worth_it(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bridgemil.evaluation.covariates import concordance, numbers
+from bridgemil.evaluation.sites import concordance, numbers
 
 RNG = np.random.default_rng(0)
 

@@ -12,7 +12,7 @@ import torch
 from bridgemil import backbones, baselines, methods, models
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, SubjectKFold
-from bridgemil.cohort.unlabelled import Unlabelled
+from bridgemil.cohort.views import Unlabelled
 from bridgemil.errors import BadData
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.run import Run

@@ -139,7 +139,7 @@ def test_a_loss_that_is_not_finite_stops_at_once() -> None:
         BridgeMILError, match=r"line, epoch 2, step 1: the loss is nan.*learning rate, --set stage2\.lr"
     ):
         train(Line(broken=float("nan")), STREAMS)
-    with pytest.raises(BridgeMILError, match=r"epoch 1: the validation loss is nan"):
+    with pytest.raises(BridgeMILError, match=r"epoch 1, validation: the loss is nan"):
         train(Line([Validation(1.0, float("nan"))]), STREAMS)
 
 

@@ -81,7 +81,7 @@ def test_files_are_opened_when_they_are_read_and_only_some_at_once(
     assert opened == [disk.subjects[1], disk.subjects[4]], "not in the order of the files"
     windows.take(np.arange(len(windows)))
     windows.bag(0)
-    assert len(windows._open) == 3
+    assert windows._opened.cache_info().currsize == 3
     opened.clear()
     windows.take(windows.bag_index(np.array([9])))
     assert not opened, "the one read last is still open"
@@ -115,18 +115,15 @@ def test_an_array_of_another_cohort_is_refused_by_name(memory: Cohort) -> None:
         windows.take(np.arange(len(windows)))
 
 
-def test_frozen_embeddings_in_a_file_are_those_in_memory(disk: Cohort, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_embeddings_in_a_file_are_those_of_the_encoder(disk: Cohort) -> None:
     windows = WindowSet(disk, disk.subjects, disk.normalisation(disk.subjects))
     encoder = backbones.create("eegnet", 4, 200)
-    held = FrozenEmbeddings(encoder, windows, CPU)
-    monkeypatch.setattr(networks, "MOST_BYTES", 1000)
-    filed = FrozenEmbeddings(encoder, windows, CPU)
-    assert (held.on_disk, filed.on_disk) == (False, True)
+    frozen = FrozenEmbeddings(encoder, windows, CPU)
+    bags = [in_blocks(encoder, windows.bag(i), CPU) for i in range(len(disk.subjects))]
     index = np.array([40, 3, 3, 77])
-    assert torch.equal(held.take(index), filed.take(index))
-    for i in range(len(disk.subjects)):
-        assert torch.equal(held.bag(i), filed.bag(i))
-        assert torch.equal(held.bag(i), in_blocks(encoder, windows.bag(i), CPU))
+    assert torch.equal(frozen.take(index), torch.cat(bags)[torch.from_numpy(index)])
+    for i, bag in enumerate(bags):
+        assert torch.equal(frozen.bag(i), bag)
 
 
 def _learner(kind: str, training: WindowSet, validation: WindowSet) -> Learner:
@@ -152,7 +149,6 @@ def test_reading_ahead_from_disk_trains_the_same_bits_as_memory(
     for cohort, ahead in ((memory, False), (disk, True)):
         if ahead:
             monkeypatch.setattr(data, "MAPS", 2)
-            monkeypatch.setattr(networks, "MOST_BYTES", 0)
             monkeypatch.setattr(data, "machine_memory", lambda: 1000)
         parts = [WindowSet(cohort, ids, scale) for ids in (subjects[:7], subjects[7:])]
         learner = _learner(kind, *parts)

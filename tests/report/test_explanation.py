@@ -246,7 +246,7 @@ def test_the_removal_test_tells_windows_that_matter_from_windows_that_do_not() -
     assert Ranking("gate", np.arange(100.0), found).singles_out
     assert not Ranking("gate", np.full(100, 0.5), found).singles_out
     assert removal_test(model, values[:1], "AD", 1) is None
-    assert "1 window)" in Removal("AD", 1, 0.1, np.zeros(20)).sentence
+    assert "1 window)" in Ranking("gate", np.arange(2.0), Removal("AD", 1, 0.1, np.zeros(20))).verdict
     halved = removal_test(model, values, "AD", 1, lambda p: (p + 0.5) / 2)
     assert halved.top == pytest.approx(found.top / 2), "it is of the probability that is shown"
 

@@ -14,7 +14,7 @@ from bridgemil import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.report.benchmark import build
 from bridgemil.report.files import latex, markdown, write_files
-from bridgemil.report.splits import over_splits, split_pairs, split_table
+from bridgemil.report.splits import UNEVEN, over_splits, split_pairs, split_table
 from bridgemil.report.terminal import print_report
 from bridgemil.runs import open_store
 from command import bridgemil
@@ -43,7 +43,7 @@ def by_hand(runs: Path, method: str) -> dict[int, tuple[float, float, float]]:
 def test_means_spread_and_paired_differences_are_right(many: Path) -> None:
     tables, remarks = over_splits(build(open_store(many)).cells)
     assert remarks == []
-    assert [(table.pool[1], table.n_splits, table.is_even) for table in tables] == [("3 folds", 4, False)]
+    assert [(table.pool[1], table.n_splits, UNEVEN in table.facts) for table in tables] == [("3 folds", 4, True)]
     rows = split_table(tables).set_index("name")
     hand = {method: by_hand(many, method) for method in ("bandpower", "tangent", "attention")}
     for method, scores in hand.items():

@@ -70,7 +70,7 @@ def test_a_study_is_one_file_and_one_line(
     registry.add("count", studies.Study("counts subjects", "count", flags=flags))
     monkeypatch.setattr(study.run, "__signature__", study.with_options())
     app = typer.Typer()
-    app.command()(study.run)
+    app.command()(cli.options.verb(study.run))
     monkeypatch.delitem(sys.modules, "bridgemil.studies.count", raising=False)
     with pytest.raises(SystemExit) as end:
         app(["count", str(cohort.path), "--out", str(tmp_path / "out"), "--how-often", "2,3", "--json"])

@@ -17,16 +17,7 @@ HIDDEN = 8
 class GatedBag(nn.Module):
     """Positions, dropout, sigmoid gate and classifier; the three kinds differ in what is gated and when it is averaged.
 
-    Parameters
-    ----------
-    embedding_dim
-        d.
-    n_classes
-        K.
-    dropout
-        Of the embeddings with their positions.
-    positions
-        Whether h is the embedding plus its position in the bag, or the embedding alone.
+    Without ``positions`` h is the embedding alone. Dropout is of the embeddings with their positions.
     """
 
     def __init__(self, embedding_dim: int, n_classes: int, *, dropout: float = DROPOUT, positions: bool = True) -> None:

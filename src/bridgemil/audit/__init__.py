@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from bridgemil.audit import fold_membership
-from bridgemil.audit.findings import Audit, Finding, as_warnings, refuse
-from bridgemil.audit.inputs import AuditInput, AuditOptions
+from bridgemil.audit.findings import Audit, AuditInput, AuditOptions, Finding, as_warnings, refuse
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse, BridgeMILWarning
@@ -59,8 +59,7 @@ CHECKS = (
         ("same_time", "shared_files", "shared_header"),
     ),
     Check(
-        "fold_membership", "subjects and groups on two sides of a split",
-        findings=("folds", "groups_*", "run_subjects"),
+        "fold_membership", "subjects and groups on two sides of a split", False, ("folds", "groups_*", "run_subjects")
     ),
     Check(
         "provenance", "runs that saw their test subjects, by their own records",
@@ -69,9 +68,7 @@ CHECKS = (
     Check("recomputed", "runs that saw their test subjects, by recomputing them"),
     Check("shortcuts", "labels predicted by anything but EEG", True, ("shortcuts", "shortcut_*"), by_label=True),
     Check("reference", "classes with different references", True, ("reference_shortcut",), by_label=True),
-    Check(
-        "acquisition", "implausible amplitudes and different low-pass filters", True, ("amplitude", "filter_edges")
-    ),
+    Check("acquisition", "implausible amplitudes and different low-pass filters", True, ("amplitude", "filter_edges")),
     Check("fingerprint", "subject identification from one window, and the leak of a split by window", by_label=True),
     Check("permutation", "a protocol above chance with shuffled labels", by_label=True),
     Check("size", "class balance, and too few subjects for conclusions", True, ("balance", "size"), by_label=True),
@@ -82,14 +79,8 @@ def audit(
     cohort: Cohort | str | Path,
     runs: str | Path | None = None,
     *,
-    split: str | Path | None = None,
-    groups: str | None = None,
-    hope: float | None = None,
-    permute: str | None = None,
-    permutations: int = 20,
-    sample: int = 5,
-    seed: int = 0,
     watch: Callable[[str], None] | None = None,
+    **options: Any,
 ) -> Audit:
     """Look for leaks and shortcuts in a cohort, and in the runs of it.
 
@@ -99,36 +90,24 @@ def audit(
         A cohort or its folder.
     runs : str or Path, optional
         A folder of runs, or of studies; runs of other cohorts are left alone.
-    split : str or Path, optional
-        A split file to check too.
-    groups : str, optional
-        A column of the cohort whose groups must stay in one fold.
-    hope : float, optional
-        The difference of accuracy to be shown, in points: WARN if the cohort is too small for it.
-    permute : str, optional
-        A method to cross-validate with shuffled labels (``bandpower`` takes seconds).
-    permutations : int, default 20
-        How many times.
-    sample : int, default 5
-        How many runs are computed again at most.
-    seed : int, default 0
-        Of everything that is drawn.
     watch : callable, optional
         Called with what each check looks for, before it starts.
+    **options : Any
+        The fields of ``AuditOptions``: ``split``, ``groups``, ``hope``, ``permute``, ``permutations``, ``sample``,
+        ``seed``.
 
     Returns
     -------
     Audit
         The findings, one or more per check.
     """
-    begun = time.perf_counter()
-    options = AuditOptions(None if split is None else Path(split), groups, hope, permute, permutations, sample, seed)
+    begun, chosen = time.perf_counter(), AuditOptions(**options)
     opened = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
-    if groups is not None:
-        opened.column(groups)  # refuses a column that is not there
+    if chosen.groups is not None:
+        opened.column(chosen.groups)  # refuses a column that is not there
     if runs is not None and not (Path(runs) / "runs").is_dir():
         raise BadUse(f"{runs}: no folder of runs; name the --out of `bridgemil evaluate`, `benchmark` or `study`")
-    inputs = AuditInput(opened, None if runs is None else find_store(Path(runs)), options)
+    inputs = AuditInput(opened, None if runs is None else find_store(Path(runs)), chosen)
     findings = list[Finding]()
     for check in CHECKS:
         if watch is not None:
@@ -160,21 +139,9 @@ def guard(
 ) -> dict[str, tuple[AuditWarning, ...]]:
     """Do the quick audit of cohorts and their splits, and refuse those that fail it.
 
-    Parameters
-    ----------
-    plans : mapping of Cohort to sequence of FoldPlan
-        The cohorts to be trained on, each with its splits.
-    runs : str or Path, optional
-        The folder of runs, where an audit may be stored; nothing is written there (see ``keep``).
-    accepted : sequence of str
-        Names of findings whose risk is accepted.
-    watch : callable, optional
-        Called with the name of each cohort before it is audited.
-
-    Returns
-    -------
-    dict
-        Cohort hash to its warnings, each WARN and each accepted FAIL: to be written into every result.
+    An audit that is stored in the folder of ``runs`` is read; nothing is written there (see ``keep``). ``accepted`` are
+    names of findings whose risk is accepted; ``watch`` is called with the name of each cohort before it is audited.
+    Returns the warnings of each cohort by its hash, WARN and accepted FAIL, to be written into every result.
     """
     possible = [name for check in CHECKS for name in check.findings or (check.name,)]
     for name in accepted:
@@ -187,8 +154,7 @@ def guard(
     }
     needed = {name for findings in found.values() for name in refuse(findings, accepted)}
     for name in sorted(set(accepted) - needed):
-        message = f"--accept-risk {name} is not needed: the cohort does not fail it"
-        warnings.warn(message, BridgeMILWarning, stacklevel=3)
+        warnings.warn(f"--accept-risk {name} is not needed: the cohort passes it", BridgeMILWarning, stacklevel=3)
     return {key: tuple(as_warnings(findings)) for key, findings in found.items()}
 
 
@@ -203,10 +169,11 @@ def keep(cohort: Cohort, runs: str | Path) -> None:
 def _quick(cohort: Cohort, runs: str | Path | None, watch: Callable[[str], None] | None = None) -> list[Finding]:
     """The findings of ``cheap``: of this process, of RUNS/audits, or computed now."""
     key = _key(cohort)
-    if key not in _AUDITED and runs is not None and key in RunStore(Path(runs)).names("audits"):
-        stored = RunStore(Path(runs)).record("audits", key)["findings"]
-        _AUDITED[key] = [Finding(**finding) for finding in stored]
-    if key not in _AUDITED:
+    if key in _AUDITED:
+        return _AUDITED[key]
+    if runs is not None and key in (store := RunStore(Path(runs))).names("audits"):
+        _AUDITED[key] = [Finding(**finding) for finding in store.record("audits", key)["findings"]]
+    else:
         if watch is not None:
             watch("the cohort" if cohort.path is None else cohort.path.name)
         _AUDITED[key] = cheap(cohort)

@@ -11,8 +11,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding
 from bridgemil.audit.measures import held_top
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import some
@@ -68,12 +67,10 @@ def _amplitude(inputs: AuditInput) -> Finding:
     wrong = implausible(middle)
     if not wrong and not lines:
         return Finding("amplitude", "PASS", f"Amplitudes are those of scalp EEG ({summary}).", numbers=numbers)
-    message = (
-        f"{wrong}."
-        if wrong
-        else f"{len(lines)} subjects have more than {FACTOR:g} times or less than 1/{FACTOR:g} of "
-        "the cohort's amplitude. Their unit or gain is likely wrong."
-    )
+    message = f"{wrong}." if wrong else (
+        f"{len(lines)} subjects have more than {FACTOR:g} times or less than 1/{FACTOR:g} of the cohort's amplitude. "
+        "Their unit or gain is likely wrong."
+    )  # fmt: skip
     fix = (
         "compare the unit and the gain in the recordings (physical minimum and maximum of EDF, `units` in "
         "channels.tsv, the amplifier's gain) with the data set's description, correct them, and prepare again"
@@ -86,25 +83,29 @@ def _filter_edges(inputs: AuditInput) -> Finding:
     cohort, measures = inputs.cohort, inputs.measures
     spectra = np.stack([measures[subject].spectrum for subject in cohort.subjects]).astype(np.float64)
     top = min(LAST, held_top(cohort))
-    drops = _drops(spectra, np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq), top)
+    frequencies, drops = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq), dict[int, Floats]()
+    for edge in range(FIRST + BELOW, int(top) - GAP - ABOVE + 1):  # the drop of each subject's spectrum across it in dB
+        below = (frequencies >= edge - BELOW) & (frequencies < edge)
+        above = (frequencies >= edge + GAP) & (frequencies < edge + GAP + ABOVE)
+        if below.any() and above.any():
+            drops[edge] = spectra[:, below].mean(axis=1) - spectra[:, above].mean(axis=1)
     if not drops or len(cohort) < 2 * FEWEST:
         least = FIRST + BELOW + GAP + ABOVE
         message = f"Needs {2 * FEWEST} subjects and a spectrum above {least} Hz (it ends at {top:g})."
         return Finding("filter_edges", "SKIP", message)
     steep = {edge: drop >= split for edge, drop in drops.items() if (split := two_groups(drop)) is not None}
-    differences = {edge: float(drops[edge][own].mean() - drops[edge][~own].mean()) for edge, own in steep.items()}
     if not steep:
         message = f"The spectra have no filter edge that divides the subjects (between {FIRST} and {top:g} Hz)."
         return Finding("filter_edges", "PASS", message)
+    differences = {edge: float(drops[edge][own].mean() - drops[edge][~own].mean()) for edge, own in steep.items()}
     edge = max(differences, key=lambda at: differences[at])
     groups, evidence, falls = {}, [], []
     for name, members in (("filtered", steep[edge]), ("others", ~steep[edge])):
-        groups[name] = [s for s, inside in zip(cohort.subjects, members, strict=True) if inside]
+        own = groups[name] = [cohort.subjects[i] for i in np.flatnonzero(members)]
         falls.append(drops[edge][members].mean())
-        counts = Counter(cohort.records[s].label for s in groups[name])
+        counts = Counter(cohort.records[s].label for s in own)
         classes = ", ".join(f"{counts[label]} {label}" for label in cohort.classes) or "no labels"
-        of = f"{len(groups[name])} subjects ({classes}): {some(groups[name], MOST_NAMES)}"
-        evidence.append(f"mean drop {falls[-1]:.1f} dB: {of}")
+        evidence.append(f"mean drop {falls[-1]:.1f} dB: {len(own)} subjects ({classes}): {some(own, MOST_NAMES)}")
     message = (
         f"Two acquisition filters: from {edge - BELOW}-{edge} to {edge + GAP}-{edge + GAP + ABOVE} Hz the power of "
         f"{len(groups['filtered'])} subjects drops by {falls[0]:.0f} dB, of {len(groups['others'])} by "
@@ -113,17 +114,6 @@ def _filter_edges(inputs: AuditInput) -> Finding:
     fix = f"prepare again with a common low-pass below the edge (`--high {edge - BELOW}`), or leave out one group"
     numbers = {"edge": edge, "groups": groups, "difference_db": differences[edge]}
     return Finding("filter_edges", "WARN", message, evidence, fix, numbers)
-
-
-def _drops(spectra: Floats, frequencies: NDArray[np.floating], top: float) -> dict[int, Floats]:
-    """By the edge in Hz, the drop of each subject's spectrum across it in dB."""
-    drops = {}
-    for edge in range(FIRST + BELOW, int(top) - GAP - ABOVE + 1):
-        below = (frequencies >= edge - BELOW) & (frequencies < edge)
-        above = (frequencies >= edge + GAP) & (frequencies < edge + GAP + ABOVE)
-        if below.any() and above.any():
-            drops[edge] = spectra[:, below].mean(axis=1) - spectra[:, above].mean(axis=1)
-    return drops
 
 
 def two_groups(values: Floats) -> float | None:

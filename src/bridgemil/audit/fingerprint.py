@@ -11,8 +11,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding
 from bridgemil.audit.shortcuts import stratified_folds
 from bridgemil.cohort.signal import evenly
 
@@ -36,7 +35,8 @@ def check(inputs: AuditInput) -> list[Finding]:
     n, most = len(cohort), max(FEWEST, MOST_WINDOWS // len(cohort))
     bags = [measures[s].powers for s in cohort.subjects]
     powers = [bag[evenly(len(bag), most)].astype(np.float64) for bag in bags]
-    identified, identified_n = _identify(powers)
+    identified = _identify(powers)
+    share = float(identified.mean())
     rows = np.concatenate(powers)
     owner = np.repeat(np.arange(n), [len(part) for part in powers])
     rng = np.random.default_rng(inputs.options.seed)
@@ -45,11 +45,11 @@ def check(inputs: AuditInput) -> list[Finding]:
     by_subject = _accuracies(rows, owner, y, stratified_folds(y, folds, rng, continued=False)[owner], k)
     leaks = {name: by_window[name] - by_subject[name] for name in by_window}
     numbers = {
-        "identification": identified, "chance": 1 / n, "windows": identified_n,
+        "identification": share, "chance": 1 / n, "windows": len(identified),
         "by_window": by_window, "by_subject": by_subject, "leak": leaks,
     }  # fmt: skip
     message = (
-        f"Subject identification from one window: {identified:.1%} of windows among {n} subjects (chance {1 / n:.1%}). "
+        f"Subject identification from one window: {share:.1%} of windows among {n} subjects (chance {1 / n:.1%}). "
         f"Split by window, a logistic regression on band power would show {by_window['logistic']:.1%} balanced "
         f"accuracy of windows; split by subject, it has {by_subject['logistic']:.1%} (the label of the most similar "
         f"subject: {by_window['nearest']:.1%} and {by_subject['nearest']:.1%})."
@@ -60,11 +60,12 @@ def check(inputs: AuditInput) -> list[Finding]:
     return [Finding(NAME, "INFO", message, evidence, fix, numbers)]
 
 
-def _identify(powers: list[Floats]) -> tuple[float, int]:
-    """Share of second-half windows that are nearest to their own subject's first half, and their number."""
+def _identify(powers: list[Floats]) -> NDArray[np.bool_]:
+    """Of each second-half window, whether it is nearest to its own subject's first half."""
     first, second = ([part[: len(part) // 2] for part in powers], [part[len(part) // 2 :] for part in powers])
     owner, true = (np.repeat(np.arange(len(powers)), [len(part) for part in half]) for half in (first, second))
-    return float((_nearest(np.concatenate(first), owner, np.concatenate(second)) == true).mean()), len(true)
+    found: NDArray[np.bool_] = _nearest(np.concatenate(first), owner, np.concatenate(second)) == true
+    return found
 
 
 def _nearest(rows: Floats, owner: Ints, asked: Floats) -> Ints:

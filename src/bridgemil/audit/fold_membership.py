@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from bridgemil.audit.findings import Finding, pass_or_fail
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding, pass_or_fail
 from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import some
 
@@ -24,8 +23,7 @@ def check(inputs: AuditInput) -> list[Finding]:
 
 
 def _splits(inputs: AuditInput) -> Finding:
-    n = len(inputs.splits) + len(inputs.refused_splits)
-    if not n:
+    if not (n := len(inputs.splits) + len(inputs.refused_splits)):
         message = "No split was given (--split) or recorded with runs; `evaluate` assigns each subject to one fold."
         return Finding("folds", "SKIP", message)
     others, subjects = [], set(inputs.cohort.subjects)
@@ -51,8 +49,7 @@ def _run_lists(inputs: AuditInput) -> list[Finding]:
     problems, tested = [], defaultdict[tuple[Any, ...], Counter[str]](Counter)
     for identity, metadata in inputs.runs.items():
         for first, second in combinations(SIDES, 2):
-            both = sorted(set(metadata.get(first) or ()) & set(metadata.get(second) or ()))
-            if both:
+            if both := sorted(set(metadata.get(first) or ()) & set(metadata.get(second) or ())):
                 problems.append(f"run {identity}: {some(both)} in {first} and {second}")
         split = metadata.get("split") or {}
         if "part" not in split and split.get("hash") is not None:
@@ -74,14 +71,12 @@ def _groups(inputs: AuditInput) -> list[Finding]:
     columns, findings = related_columns(inputs), []
     for column in _named_alike(inputs):
         if column not in columns:
-            message = (
-                f"The column {column!r}, named like an identity, is not used: its values are few or shared by many."
-            )
+            why = "is not used: its values are few or shared by many."
+            message = f"The column {column!r}, named like an identity, {why}"
             fix = f"if it does say who belongs together, keep them in one fold: --groups {column}"
             findings.append(Finding(f"groups_{column}", "INFO", message, (), fix, {"column": column}))
     for column in columns:
-        shared = {group: names for group, names in _members(inputs, column).items() if len(names) > 1}
-        if shared:
+        if shared := {group: names for group, names in _members(inputs, column).items() if len(names) > 1}:
             findings.append(_group_finding(inputs, column, shared))
     return findings
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, band_power, evenly, held_bands
+from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_power, evenly, held_bands
 
 LINES = (50, 60)  # Hz
 FLAT = 0.02  # a window's channel is flat below this share of the channel's usual standard deviation
@@ -32,14 +32,6 @@ class SubjectMeasures:
     peak: float  # the largest absolute value, in microvolts
     spectrum: NDArray[np.float32]  # median power of the same windows over windows and channels, in dB, by bin
     codes: NDArray[np.int32]  # n x TABLES: equal for windows that are equal but for scale and sign; -1 if flat
-
-
-def match_bins(cohort: Cohort | Signal) -> NDArray[np.intp]:
-    """The bins of a window's spectrum in which copies are looked for."""
-    frequencies = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
-    low, high = MATCH_BAND
-    inside = np.flatnonzero((frequencies >= low) & (frequencies <= high))
-    return inside if len(inside) >= 8 else np.arange(1, len(frequencies))  # short windows: whatever there is
 
 
 def match_channels(cohort: Cohort | Signal, most: int = MOST_MATCH_CHANNELS) -> list[int]:
@@ -76,23 +68,48 @@ def spectra(windows: NDArray[np.float32]) -> NDArray[np.complex64]:
     return spectrum
 
 
-def unit_phases(spectrum: NDArray[np.complex64]) -> NDArray[np.float32]:
-    """Phases as vectors of shape (n, 2 * channels * bins): independent of scale; a flipped sign flips the vector."""
-    size = np.abs(spectrum)
-    phases = np.divide(spectrum, size, out=np.zeros_like(spectrum), where=size > 1e-12)
-    flat = phases.reshape(len(spectrum), -1)
-    return np.concatenate([flat.real, flat.imag], axis=1).astype(np.float32)
+class WindowHash:
+    """Phases and hash codes of windows of a signal, by which copies are looked for."""
+
+    def __init__(self, signal: Cohort | Signal) -> None:
+        frequencies = np.fft.rfftfreq(signal.n_times, 1 / signal.sfreq)
+        low, high = MATCH_BAND
+        inside = np.flatnonzero((frequencies >= low) & (frequencies <= high))
+        self.bins = inside if len(inside) >= 8 else np.arange(1, len(frequencies))  # short windows: whatever there is
+        self.channels = match_channels(signal)
+
+    @cached_property
+    def planes(self) -> NDArray[np.float32]:
+        """Random planes, always the same."""
+        size = 2 * len(self.bins) * max(1, len(self.channels) - 1)
+        return np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)
+
+    def phases(self, spectrum: NDArray[np.complex64]) -> NDArray[np.float32]:
+        """Phases as vectors (n, 2 * channels * bins), independent of scale; a flipped sign flips the vector."""
+        chosen = spectrum[..., self.bins]
+        size = np.abs(chosen)
+        phases = np.divide(chosen, size, out=np.zeros_like(chosen), where=size > 1e-12).reshape(len(chosen), -1)
+        return np.concatenate([phases.real, phases.imag], axis=1).astype(np.float32)
+
+    def codes(self, windows: NDArray[np.float32], spectrum: NDArray[np.complex64]) -> NDArray[np.int32]:
+        """Hash codes by the side of random planes on which a window lies (Charikar, 2002); equal if it is flipped."""
+        vectors = self.phases(differences(spectrum, self.channels))
+        sides = (vectors @ self.planes > 0).reshape(len(vectors), TABLES, BITS)
+        sides ^= ~sides[..., :1]
+        places = np.arange(BITS, dtype=np.int32)
+        codes: NDArray[np.int32] = (sides.astype(np.int32) << places).sum(axis=-1).astype(np.int32)
+        codes[windows.std(axis=-1).max(axis=1) <= 1e-6] = -1
+        return codes
 
 
 def measure(cohort: Cohort) -> dict[str, SubjectMeasures]:
     """Measure all subjects of a cohort; each window is read once."""
-    planes = hash_planes(match_bins(cohort), match_channels(cohort))
-    return {subject: _measure(cohort, subject, planes) for subject in cohort.subjects}
+    hashing = WindowHash(cohort)
+    return {subject: _measure(cohort, subject, hashing) for subject in cohort.subjects}
 
 
-def _measure(cohort: Cohort, subject: str, planes: NDArray[np.float32]) -> SubjectMeasures:
-    lines, bins, channels = held_lines(cohort), match_bins(cohort), match_channels(cohort)
-    bag = cohort.windows(subject)
+def _measure(cohort: Cohort, subject: str, hashing: WindowHash) -> SubjectMeasures:
+    lines, bag = held_lines(cohort), cohort.windows(subject)
     frequencies = np.fft.rfftfreq(cohort.n_times, 1 / cohort.sfreq)
     bands, _ = held_bands(CLINICAL_BANDS, cohort.signal)
     chosen = evenly(len(bag), MOST_POWERS)
@@ -102,10 +119,12 @@ def _measure(cohort: Cohort, subject: str, planes: NDArray[np.float32]) -> Subje
         spectrum = spectra(part)
         power = spectrum.real**2 + spectrum.imag**2
         stds.append(part.std(axis=-1))
-        codes.append(hash_codes(unit_phases(differences(spectrum, channels)[..., bins]), planes, stds[-1]))
+        codes.append(hashing.codes(part, spectrum))
         kept = chosen[(chosen >= first) & (chosen < first + len(part))] - first
-        powers.append(_log_powers(power[kept], frequencies, bands))
-        logs.append(10 * np.log10(power[kept].reshape(-1, len(frequencies)) + 1e-9))
+        own = power[kept]
+        parts = band_power(own, frequencies, bands.values()) if bands else own.sum(axis=-1, keepdims=True)
+        powers.append(np.log(parts + 1e-9).swapaxes(1, 2).reshape(len(parts), -1).astype(np.float32))
+        logs.append(10 * np.log10(own.reshape(-1, len(frequencies)) + 1e-9))
         peak = max(peak, float(part.max()), -float(part.min()))
         if lines:
             total += float(power[..., frequencies >= 1].sum())
@@ -117,29 +136,3 @@ def _measure(cohort: Cohort, subject: str, planes: NDArray[np.float32]) -> Subje
     amplitude = float(np.log(max(float(std.mean()), 1e-12)))
     spectrum = np.median(np.concatenate(logs), axis=0).astype(np.float32)
     return SubjectMeasures(np.concatenate(powers), flat, amplitude, shares, peak, spectrum, np.concatenate(codes))
-
-
-def _log_powers(
-    power: NDArray[np.float32], frequencies: NDArray[np.floating], bands: Mapping[str, Band]
-) -> NDArray[np.float32]:
-    """Log power of each band and channel, shape (n, bands * channels); of all frequencies where there is no band."""
-    parts = band_power(power, frequencies, bands.values()) if bands else power.sum(axis=-1, keepdims=True)
-    return np.log(parts + 1e-9).swapaxes(1, 2).reshape(len(power), -1).astype(np.float32)
-
-
-def hash_planes(bins: NDArray[np.intp], channels: list[int]) -> NDArray[np.float32]:
-    """The random planes of ``hash_codes``, for the phases of these bins and channels; always the same."""
-    size = 2 * len(bins) * max(1, len(channels) - 1)
-    return np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)
-
-
-def hash_codes(
-    vectors: NDArray[np.float32], planes: NDArray[np.float32], std: NDArray[np.float32]
-) -> NDArray[np.int32]:
-    """Hash codes by the side of random planes on which a window lies (Charikar, 2002); equal for the flipped window."""
-    sides = (vectors @ planes > 0).reshape(len(vectors), TABLES, BITS)
-    sides ^= ~sides[..., :1]
-    places = np.arange(BITS, dtype=np.int32)
-    codes: NDArray[np.int32] = (sides.astype(np.int32) << places).sum(axis=-1).astype(np.int32)
-    codes[std.max(axis=1) <= 1e-6] = -1
-    return codes

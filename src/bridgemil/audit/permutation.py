@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import methods
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import Protocol

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridgemil.audit.findings import Finding, pass_or_fail
-from bridgemil.audit.inputs import AuditInput, first_line
+from bridgemil.audit.findings import AuditInput, Finding, first_line, pass_or_fail
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.runs import RESULTS_VERSION, fitted_settings, fold_of, run_identity, stage1_identity
@@ -18,11 +17,11 @@ def check(inputs: AuditInput) -> list[Finding]:
     """Of every run: the predicted subjects, the subjects that selected its epoch, those of its Stage 1 encoder."""
     if inputs.store is None:
         return [Finding("provenance", "SKIP", "No runs were given: name their folder to check them.")]
-    damaged = []
-    if inputs.damage:  # of this cohort or another: nobody knows
-        message = f"{len(inputs.damage)} records in the folder of runs cannot be read; the others were checked."
-        fix, numbers = "delete these and run the same command again", {"damaged": len(inputs.damage)}
-        damaged = [Finding("damaged_runs", "FAIL", message, inputs.damage, fix, numbers)]
+    damaged, n = [], len(inputs.damage)
+    if n:  # of this cohort or another: nobody knows
+        message = f"{n} records in the folder of runs cannot be read; the others were checked."
+        fix = "delete these and run the same command again"
+        damaged = [Finding("damaged_runs", "FAIL", message, inputs.damage, fix, {"damaged": n})]
     if not inputs.runs:
         n = len(inputs.store.finished())
         message = f"None of the {n} runs there is of this cohort." if n else "There are no finished runs."
@@ -69,26 +68,22 @@ def _selection(inputs: AuditInput) -> Finding:
     trained = {i: run for i, run in inputs.runs.items() if run.get("selected_epoch") is not None}
     if not trained:
         return Finding("selection", "SKIP", "No run selected an epoch: baselines have none.")
-    last = [i for i, run in trained.items() if (run["settings"].get("stage2") or {}).get("selection") == "last"]
-    problems = [
-        f"run {i}: selected an epoch without validation subjects"
-        for i, run in trained.items()
-        if i not in last and not run["validation"]
-    ]
-    problems += [
-        f"run {i}: selected on {', '.join(sorted(both))}, whom it tests"
-        for i, run in trained.items()
-        if (both := set(run["validation"]) & set(run["test"]))
-    ]
+    problems, last = [], 0
+    for i, run in trained.items():
+        is_last = (run["settings"].get("stage2") or {}).get("selection") == "last"
+        last += is_last
+        if not is_last and not run["validation"]:
+            problems.append(f"run {i}: selected an epoch without validation subjects")
+        if both := sorted(set(run["validation"]) & set(run["test"])):
+            problems.append(f"run {i}: selected on {', '.join(both)}, whom it tests")
     sentences = []
-    if n := len(trained) - len(last):
+    if n := len(trained) - last:
         sentences = [f"Epochs were selected on validation subjects, none of whom is tested by the same run ({n} runs)"]
     if last:
-        sentences.append(f"{len(last)} runs used their last epoch, which needs no validation subjects")
+        sentences.append(f"{last} runs used their last epoch, which needs no validation subjects")
     success, failure = f"{'; '.join(sentences)}.", "Epochs were selected on test subjects."
     fix = "delete these runs and run them again on a split of `bridgemil folds`"
-    numbers = {"runs": len(trained), "last_epoch": len(last)}
-    return pass_or_fail("selection", problems, success, failure, fix, numbers)
+    return pass_or_fail("selection", problems, success, failure, fix, {"runs": len(trained), "last_epoch": last})
 
 
 def _stage1(inputs: AuditInput) -> Finding:
@@ -98,7 +93,7 @@ def _stage1(inputs: AuditInput) -> Finding:
     for identity, metadata in inputs.runs.items():
         try:
             settings = fitted_settings(metadata)
-        except ValueError:
+        except ValueError:  # damaged settings are another finding
             continue
         encoder = stage1_identity(settings, inputs.cohort.hash, fold_of(metadata), int(metadata["seed"]))
         if encoder is None:
@@ -112,11 +107,10 @@ def _stage1(inputs: AuditInput) -> Finding:
         except BadData as error:
             damaged.append(f"run {identity}: {first_line(error)}")
             continue
-        if tested := sorted(seen & set(metadata["test"])):
-            whom = f"{', '.join(tested[:4])}, whom it tests"
-            problems.append(f"run {identity}: its encoder {encoder} was trained on {whom}")
-        elif seen != set(metadata["train"]):
-            problems.append(f"run {identity}: its encoder {encoder} was trained on other subjects than the run")
+        tested = ", ".join(sorted(seen & set(metadata["test"]))[:4])
+        if tested or seen != set(metadata["train"]):
+            on = f"{tested}, whom it tests" if tested else "other subjects than the run"
+            problems.append(f"run {identity}: its encoder {encoder} was trained on {on}")
     gone = f"; of {absent} runs the encoder is no longer there" if absent else ""
     if not checked:
         return Finding("stage1", "SKIP", f"No run has a Stage 1 encoder to check{gone}.")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput, first_line
+from bridgemil.audit.findings import AuditInput, Finding, first_line
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
-from bridgemil.cohort.subset import subset
+from bridgemil.cohort.views import subset
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.models import BaselineModel, NetworkModel, fit, predict_subject
 from bridgemil.models.features import FitCache
@@ -116,14 +115,12 @@ def _compare(
 def _scale(cohort: Cohort, fold: Fold, scale: tuple[Any, Any]) -> str:
     """The stored normalisation is that of the training subjects."""
 
-    def is_of(subjects: Sequence[str]) -> bool:
+    everyone = (*fold.train, *fold.validation, *fold.test)
+    of = {"": fold.train, "its normalisation is that of all subjects, including test subjects": everyone}
+    for difference, subjects in of.items():
         found = cohort.normalisation(sorted(subjects))
-        return all(np.allclose(a, b, rtol=CLOSE, atol=1e-6) for a, b in zip(scale, found, strict=True))
-
-    if is_of(fold.train):
-        return ""
-    if is_of((*fold.train, *fold.validation, *fold.test)):
-        return "its normalisation is that of all subjects, including test subjects"
+        if all(np.allclose(a, b, rtol=CLOSE, atol=1e-6) for a, b in zip(scale, found, strict=True)):
+            return difference
     return "its normalisation is not that of its training subjects"
 
 

@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding
 from bridgemil.audit.shortcuts import WARN_FROM, auroc, separation, stratified_folds
 from bridgemil.audit.traits import Trait
 from bridgemil.cohort.cohort import Cohort
@@ -94,9 +93,7 @@ def _features(cohort: Cohort) -> tuple[dict[str, Floats], list[Floats]]:
 
     from bridgemil.backbones.covariance import FrontEnd
 
-    s = cohort.signal
-    arguments = (s.channels, s.n_times, s.sfreq, s.native_sfreq, s.low, s.high, s.notch)
-    recorded, average = FrontEnd(*arguments, "recorded"), FrontEnd(*arguments, "average")
+    recorded, average = FrontEnd(cohort.signal, "recorded"), FrontEnd(cohort.signal, "average")
     rows: list[tuple[Floats, ...]] = []
     for subject in cohort.subjects:
         bag = cohort.windows(subject)

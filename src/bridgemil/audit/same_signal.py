@@ -14,17 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput
-from bridgemil.audit.measures import (
-    MATCH_BAND,
-    SubjectMeasures,
-    differences,
-    match_bins,
-    match_channels,
-    spectra,
-    unit_phases,
-)  # fmt: skip
+from bridgemil.audit.findings import AuditInput, Finding
+from bridgemil.audit.measures import MATCH_BAND, SubjectMeasures, WindowHash, differences, match_channels, spectra
 from bridgemil.audit.resemblance import (
     Cleaned,
     best_lag,
@@ -32,7 +23,7 @@ from bridgemil.audit.resemblance import (
     shared,
     window_correlation,
     without_artefacts,
-)  # fmt: skip
+)
 from bridgemil.cohort.cohort import Cohort
 
 NAME = "same_signal"
@@ -71,24 +62,24 @@ def check(inputs: AuditInput) -> list[Finding]:
     lines = [f"{c} [{cohort.records[c.first].label} / {cohort.records[c.second].label}]" for c in copies]
     long = [copy for copy in copies if copy.seconds >= _long(cohort, copy)]
     subjects = sorted({subject for copy in long or copies for subject in (copy.first, copy.second)})
-    numbers = {"subjects": subjects, "copies": [vars(copy) for copy in copies]}
+    numbers, n = {"subjects": subjects, "copies": [vars(copy) for copy in copies]}, len(subjects)
     if long:
-        message = f"{len(subjects)} subjects share signal with another subject, which leaks test data into training"
+        message = f"{n} subjects share signal with another subject, which leaks test data into training when split"
         fix = "find out whose signal it is, remove or merge these subjects (one subject per person), and prepare again"
-        return [Finding(NAME, "FAIL", f"{message} when split across folds.", lines, fix, numbers)]
-    message = f"{len(subjects)} subjects share under {LONG:g} s of signal with another subject."
+        return [Finding(NAME, "FAIL", f"{message} across folds.", lines, fix, numbers)]
     fix = (
         "look at these windows in the recordings: mark calibration signals and artefacts as BAD and prepare again; "
         "if they are EEG, find out whose, and keep one of the subjects"
     )
+    message = f"{n} subjects share under {LONG:g} s of signal with another subject."
     return [Finding(NAME, "WARN", message, lines, fix, numbers)]
 
 
 def _how(cohort: Cohort) -> str:
     """The band, and where not everything was compared at all offsets."""
     how = f" between {MATCH_BAND[0]:g} and {MATCH_BAND[1]:g} Hz, at any offset, scale and sign"
-    window, most = cohort.n_times / cohort.sfreq, laid_out(cohort)
-    if any(record.n_windows * window > most for record in cohort.records.values()):
+    most = laid_out(cohort)
+    if any(record.n_windows * cohort.n_times / cohort.sfreq > most for record in cohort.records.values()):
         how += f"; offsets within the first {most / 60:.3g} minutes of a subject, window by window beyond"
     if len(groups_of(len(cohort))) < len(cohort):
         how += "; with so many subjects, of stretches that start at another place in the window only long ones"
@@ -119,82 +110,66 @@ class Copy:
 
 def same_windows(cohort: Cohort, measures: dict[str, SubjectMeasures]) -> list[Copy]:
     """Pairs of subjects with equal windows."""
-    subjects = list(measures)
-    codes = np.concatenate([measures[subject].codes for subject in subjects])
-    sizes = [len(measures[subject].codes) for subject in subjects]
-    owner = np.repeat(np.arange(len(subjects)), sizes)
-    window = np.concatenate([np.arange(size) for size in sizes])
-    pairs = {pair for table in codes.T for pair in _equal(table, owner)}
-    by_pair: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for a, b in pairs:
-        by_pair.setdefault((int(owner[a]), int(owner[b])), []).append((int(window[a]), int(window[b])))
+    import pandas as pd
+
+    subjects, codes = list(measures), [one.codes for one in measures.values()]
+    owner = np.repeat(np.arange(len(subjects)), list(map(len, codes)))
+    window = np.concatenate([np.arange(len(own)) for own in codes])
+    pairs = np.unique(np.concatenate([_equal(table, owner) for table in np.concatenate(codes).T]), axis=0)
     copies = []
-    for (a, b), rows in sorted(by_pair.items()):
-        r = _windows_alike(cohort, subjects[a], subjects[b], np.array(sorted(rows)))
+    for _, frame in pd.DataFrame(pairs).groupby([owner[pairs[:, 0]], owner[pairs[:, 1]]]):
+        rows = frame.to_numpy()
+        first, second = (subjects[i] for i in owner[rows[0]])
+        r = _windows_alike(cohort, first, second, window[rows])
         if len(r):
-            seconds = len(r) * cohort.n_times / cohort.sfreq
-            copies.append(Copy(subjects[a], subjects[b], seconds, float(np.median(r)), None))
+            copies.append(Copy(first, second, len(r) * cohort.n_times / cohort.sfreq, float(np.median(r)), None))
     return copies
 
 
-def _equal(table: NDArray[np.int32], owner: NDArray[np.intp]) -> list[tuple[int, int]]:
-    """Windows of two subjects with one code; of more than eight equal ones, each with its next eight only."""
-    order = np.lexsort((owner, table))
-    sorted_codes, pairs = table[order], list[tuple[int, int]]()
+def _equal(table: NDArray[np.int32], owner: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Windows of two subjects with one code (m x 2); of more than eight equal ones, each with its next eight only."""
+    order, pairs = np.lexsort((owner, table)), []
     for step in range(1, 9):
-        same = (sorted_codes[step:] == sorted_codes[:-step]) & (sorted_codes[step:] >= 0)
-        if not same.any():
-            break
-        a, b = order[:-step][same], order[step:][same]
-        apart = owner[a] != owner[b]
-        pairs += zip(np.minimum(a, b)[apart].tolist(), np.maximum(a, b)[apart].tolist(), strict=True)
-    return pairs
+        a, b = order[:-step], order[step:]
+        same = (table[a] == table[b]) & (table[a] >= 0) & (owner[a] != owner[b])
+        pairs.append(np.sort(np.column_stack([a[same], b[same]]), axis=1))
+    return np.concatenate(pairs)
 
 
 def _windows_alike(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The correlations of those pairs of windows that are the same."""
-    rows = rows[_agreement(cohort, first, second, rows) > WORTHWHILE]
-    one, two = ([cohort.windows(subject)[row] for row in rows[:, side]] for side, subject in enumerate((first, second)))
-    r = np.array([window_correlation(a, b, cohort.sfreq) for a, b in zip(one, two, strict=True)])
-    same = np.abs(r) > SAME
-    best = np.unique(rows[same][:, 0], return_index=True)[1]
-    alike: NDArray[np.float64] = r[same][best]
-    return alike
+    """The correlations of those pairs of windows that are the same.
 
-
-def _agreement(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The mean agreement of phases of pairs of windows, whatever the sign: fast, but sensitive to artefacts."""
-    bins, channels = match_bins(cohort), match_channels(cohort)
+    Tried are pairs whose phases agree, whatever the sign: that is fast, but sensitive to artefacts.
+    """
+    bags, hashing = (cohort.windows(first), cohort.windows(second)), WindowHash(cohort)
     a, b = (
-        unit_phases(spectra(differences(np.array(cohort.windows(subject)[rows[:, side]]), channels))[..., bins])
-        for side, subject in enumerate((first, second))
+        hashing.phases(spectra(differences(np.array(bag[rows[:, side]]), hashing.channels)))
+        for side, bag in enumerate(bags)
     )
-    agreement: NDArray[np.float64] = 2 * np.abs((a * b).sum(axis=1)) / a.shape[1]
-    return agreement
+    rows = rows[2 * np.abs((a * b).sum(axis=1)) / a.shape[1] > WORTHWHILE]
+    r = np.array([window_correlation(bags[0][i], bags[1][j], cohort.sfreq) for i, j in rows])
+    same = np.abs(r) > SAME
+    alike: NDArray[np.float64] = r[same][np.unique(rows[same][:, 0], return_index=True)[1]]
+    return alike
 
 
 def overlapping(cohort: Cohort) -> list[Copy]:
     """Pairs of subjects whose recordings overlap at some offset."""
+
+    def cleaned(channels: list[int], *pair: str) -> tuple[Cleaned, Cleaned]:
+        lines = (timeline(cohort, subject, channels, reference_free=referenced_to_median) for subject in pair)
+        a, b = (without_artefacts(line, cohort.sfreq) for line in lines)
+        return a, b
+
     copies = []
-    channels = match_channels(cohort)
     for first, second, lag in _candidates(cohort):
-        few = _cleaned_pair(cohort, first, second, channels)
-        best = best_lag(*few, lag, cohort.sfreq)
+        best = best_lag(*cleaned(match_channels(cohort), first, second), lag, cohort.sfreq)
         if best is None:
             continue
-        a, b = _cleaned_pair(cohort, first, second, list(range(len(cohort.channels))))
-        seconds, r = shared(a, b, best, cohort.sfreq)
+        seconds, r = shared(*cleaned(list(range(len(cohort.channels))), first, second), best, cohort.sfreq)
         if seconds:
             copies.append(Copy(first, second, seconds, r, best / cohort.sfreq))
     return copies
-
-
-def _cleaned_pair(cohort: Cohort, first: str, second: str, channels: list[int]) -> tuple[Cleaned, Cleaned]:
-    one, two = (
-        without_artefacts(timeline(cohort, subject, channels, reference_free=referenced_to_median), cohort.sfreq)
-        for subject in (first, second)
-    )
-    return one, two
 
 
 def laid_out(cohort: Cohort) -> float:
@@ -230,12 +205,12 @@ def timeline(
 def _begins(cohort: Cohort, subject: str) -> NDArray[np.int64]:
     """The sample of the timeline at which each window begins."""
     starts = np.round(cohort.window_starts(subject) * cohort.sfreq).astype(np.int64)
-    begins, at, row = np.empty_like(starts), 0, 0
-    for size in filter(None, cohort.records[subject].recording_windows):  # of some recordings no window is left
-        part = starts[row : row + size]
-        begins[row : row + size] = part - part.min() + at
-        at, row = int(begins[row : row + size].max()) + cohort.n_times, row + size
-    return begins
+    begins, at = [], 0
+    for part in np.split(starts, np.cumsum(cohort.records[subject].recording_windows)[:-1]):
+        if len(part):  # of some recordings no window is left
+            begins.append(part - part.min() + at)
+            at = int(begins[-1].max()) + cohort.n_times
+    return np.concatenate(begins)
 
 
 def _candidates(cohort: Cohort) -> list[tuple[str, str, int]]:

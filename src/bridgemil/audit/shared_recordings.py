@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding, Status, pass_or_fail
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding, Status, pass_or_fail
 from bridgemil.cohort.cohort import Cohort
 
 MOST_OF_ONE, SHARE_OF_ONE = 3, 0.1  # subjects that may be one person by mistake: this number, or this share of all
@@ -38,15 +37,14 @@ def _same_time(cohort: Cohort) -> Finding:
                 problems.append(f"{first} and {second} hold parts of {recording}: one person as two subjects?")
     overlap = float(cohort.preparation.get("overlap") or 0)
     inside = f" Windows overlap by {overlap:g} within a subject only." if overlap else ""
-    return pass_or_fail(
-        "same_time",
-        problems,
-        f"No recording gives windows to two subjects ({n_files} recordings).{inside}",
+    success = f"No recording gives windows to two subjects ({n_files} recordings).{inside}"
+    failure = (
         f"{len(problems)} pairs of subjects hold windows of one recording, which leaks test data into training when "
-        "split across folds.",
-        "give every recording to one subject in the manifest or the BIDS folder, and prepare again",
-        {"pairs": len(problems), "recordings": n_files, "overlap": overlap},
+        "split across folds."
     )
+    fix = "give every recording to one subject in the manifest or the BIDS folder, and prepare again"
+    numbers = {"pairs": len(problems), "recordings": n_files, "overlap": overlap}
+    return pass_or_fail("same_time", problems, success, failure, fix, numbers)
 
 
 def _spans(cohort: Cohort) -> dict[str, dict[str, NDArray[np.float64]]]:
@@ -81,12 +79,14 @@ def _header(files: Sequence[Mapping[str, Any]]) -> list[Finding]:
     most = max(MOST_OF_ONE, SHARE_OF_ONE * len({file.get("subject") for file in files}))
     twice = [names for names in owners.values() if len(names) > 1]
     # One text in the headers of many subjects is an unedited template rather than a person.
-    few, many = [of for of in twice if len(of) <= most], [of for of in twice if len(of) > most]
-    of_status: dict[Status, list[set[str]]] = {"FAIL": few, "WARN": many}
+    of_status: dict[Status, list[set[str]]] = {
+        "FAIL": [names for names in twice if len(names) <= most],
+        "WARN": [names for names in twice if len(names) > most],
+    }
+    fix = "find out whether they are one person; if so, merge them into one subject and prepare again"
     findings = []
     for status, groups in of_status.items():
         lines = [f"{', '.join(sorted(names))}: the same identity" for names in groups]
-        fix = "find out whether they are one person; if so, merge them into one subject and prepare again"
         message = f"{sum(map(len, groups))} subjects share the identity of their files' headers with another one."
         findings += [Finding("shared_header", status, message, lines, fix)] if groups else []
     return findings or [Finding("shared_header", "PASS", "No two subjects share the identity of their files' headers.")]

@@ -12,12 +12,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.findings import Finding, Status
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding, Status
 from bridgemil.audit.traits import Trait, traits
 from bridgemil.evaluation.statistics import holm
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 NAME = "shortcuts"
 FOLDS = 5
@@ -99,9 +99,7 @@ def _by_class(inputs: AuditInput, trait: Trait) -> str:
     return "subjects: " + "; ".join(parts)
 
 
-def stratified_folds(
-    y: NDArray[np.int64], k: int, rng: np.random.Generator, continued: bool = True
-) -> NDArray[np.int64]:
+def stratified_folds(y: Ints, k: int, rng: np.random.Generator, continued: bool = True) -> Ints:
     """The fold of each subject (0 to k - 1), stratified; each class continues where the last ended, or at fold 0."""
     folds = np.empty(len(y), dtype=np.int64)
     at = 0
@@ -113,7 +111,7 @@ def stratified_folds(
 
 
 def separation(
-    trait: Trait, y: NDArray[np.int64], k: int, folds: NDArray[np.int64], n_shuffles: int, rng: np.random.Generator
+    trait: Trait, y: Ints, k: int, folds: Ints, n_shuffles: int, rng: np.random.Generator
 ) -> tuple[float, int, float]:
     """AUROC of the best separated class, that class, and the p-value."""
     from scipy.stats import rankdata
@@ -136,7 +134,7 @@ def separation(
     return float(true[best]), best, (beaten + 1) / (n_shuffles + 1)
 
 
-def _discriminant(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int64]) -> Floats:
+def _discriminant(x: Floats, y: Ints, k: int, folds: Ints) -> Floats:
     """Probabilities of held-out subjects by a linear discriminant: shuffles x subjects x classes."""
     probabilities = np.empty((*x.shape, k))
     member = (y[:, None] == np.arange(k)).astype(np.float64)  # subjects x classes
@@ -153,13 +151,13 @@ def _discriminant(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int
     return probabilities
 
 
-def _bins(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int64]) -> Floats:
+def _bins(x: Floats, y: Ints, k: int, folds: Ints) -> Floats:
     """Probabilities of held-out subjects by class frequencies in their quantile bin; x are ranks divided by n."""
     n = min(MOST_BINS, max(FEWEST_BINS, len(y) // PER_BIN))
     return _frequencies(np.ceil(x * n - 1e-9), y, k, folds)
 
 
-def _frequencies(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int64]) -> Floats:
+def _frequencies(x: Floats, y: Ints, k: int, folds: Ints) -> Floats:
     """Probabilities of held-out subjects by class frequencies of their value: shuffles x subjects x classes."""
     probabilities = np.empty((*x.shape, k))
     member = (y[:, None] == np.arange(k)).astype(np.float64)
@@ -176,7 +174,7 @@ def _frequencies(x: Floats, y: NDArray[np.int64], k: int, folds: NDArray[np.int6
     return probabilities
 
 
-def auroc(probabilities: Floats, y: NDArray[np.int64]) -> Floats:
+def auroc(probabilities: Floats, y: Ints) -> Floats:
     """AUROC of each class against the rest (shuffles x classes), from probabilities (shuffles x subjects x classes)."""
     from scipy.stats import rankdata
 

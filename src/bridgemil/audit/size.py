@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from bridgemil.audit.findings import Finding
-from bridgemil.audit.inputs import AuditInput
+from bridgemil.audit.findings import AuditInput, Finding
 from bridgemil.evaluation.metrics import chance, wilson
 
 DISCORDANT = 0.2  # share of subjects on whom two methods disagree, as in most comparisons
@@ -48,8 +47,8 @@ def _size(inputs: AuditInput) -> Finding:
     needed, width = subjects_needed(difference / 100), half_width(n)
     numbers = {"n": n, "smallest_class": counts[smallest], "hope": difference, "needed": needed,
                "interval_half_width": width, "discordant": DISCORDANT}  # fmt: skip
-    share = f"{100 * USUAL_ACCURACY:.0f} %"
-    interval = f"an accuracy of {share} over {n} subjects has a 95 % interval of ± {100 * width:.1f} points"
+    accuracy = f"an accuracy of {100 * USUAL_ACCURACY:.0f} % over {n} subjects"
+    interval = f"{accuracy} has a 95 % interval of ± {100 * width:.1f} points"
     power = f"a difference of {difference:g} points between two methods needs about {needed} subjects"
     disagree = f"methods that disagree on {100 * DISCORDANT:.0f} % of subjects"
     evidence = [f"{power} (McNemar's test, 5 %, power 80 %, {disagree})"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.audit.findings import AuditInput
 from bridgemil.audit.fold_membership import related_columns
-from bridgemil.audit.inputs import AuditInput
 from bridgemil.audit.measures import held_lines
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import is_missing, natural_key
@@ -93,9 +94,7 @@ def _of_recordings(found: Traits, cohort: Cohort) -> None:
     records = list(cohort.records.values())
     found.count("length", "number of windows", [r.n_windows for r in records], technical=True)
     found.count("recordings", "number of recordings", [len(r.recording_windows) for r in records], technical=True)
-    names: dict[str, str] = {}
-    for file in cohort.metadata.get("files") or []:
-        names.setdefault(str(file.get("subject")), str(file.get("file")))
+    names = {str(file.get("subject")): str(file.get("file")) for file in reversed(cohort.metadata.get("files") or [])}
     ordered = sorted(range(len(cohort)), key=lambda i: natural_key(names.get(cohort.subjects[i], cohort.subjects[i])))
     # Not technical: models do not see file names, and most data sets are numbered class by class.
     found.number("order", "place in the order of file names", np.argsort(ordered))
@@ -113,19 +112,18 @@ def _of_signal(found: Traits, inputs: AuditInput) -> None:
 
 
 def _of_files(found: Traits, cohort: Cohort) -> None:
-    files: dict[str, list[Mapping[str, Any]]] = {}
+    files = defaultdict[str, list[Mapping[str, Any]]](list)
     for file in cohort.metadata.get("files") or []:
-        files.setdefault(str(file.get("subject")), []).append(file)
-    if not all(subject in files for subject in cohort.subjects):
+        files[str(file.get("subject"))].append(file)
+    parts = [files[subject] for subject in cohort.subjects]
+    if not all(parts):
         why = "the cohort was made from arrays and records no files"
         found.untested += [(name, why) for name in ("rate", "channels", "missing", "date")]
         return
-    parts = [files[subject] for subject in cohort.subjects]
     rates = [min(float(file["native_sfreq"]) for file in own) for own in parts]
     found.count("rate", "native rate", rates, technical=True)
-    dropped = [
-        sum((f.get("dropped_marked_bad") or 0) + (f.get("dropped_amplitude") or 0) for f in own) for own in parts
-    ]
+    reasons = ("dropped_marked_bad", "dropped_amplitude")
+    dropped = [sum(file.get(reason) or 0 for file in own for reason in reasons) for own in parts]
     found.number("missing", "number of windows left out", dropped, technical=True)
     # This and the days are not technical: models do not see what the windows do not hold.
     if all("n_channels" in file for own in parts for file in own):
@@ -180,19 +178,18 @@ def _column(found: Traits, column: str, values: Sequence[Any]) -> None:
     technical, title = column.lower() in TECHNICAL, f"column {column!r}"
     if missing.any():
         found.number(f"{column}_missing", f"absence of {column!r}", missing)
-    numbers = _numbers(present)
-    dates = _dates(present) if numbers is None else None
-    if numbers is None and dates is None:
+    numbers = _parsed(float, present)
+    given = numbers or _parsed(lambda date: datetime.fromisoformat(str(date)).toordinal(), present)
+    if given is None:
         words = [None if value is None else str(value).strip() for value in values]
         found.words(column, title, words, technical)
         return
-    different, is_code = set(numbers or ()), False
+    different, is_code = set(given), False
     if numbers is None:  # a date is that of a recording, unless its name says another
         technical |= not any(part in column.lower() for part in OF_SUBJECTS)
     else:  # a few whole numbers may be codes, and then a missing one is a code of its own
         is_code = len(different) <= MOST_CODES and all(number % 1 == 0 for number in different)
-        is_code |= technical and len(different) <= max(MOST_CODES, MOST_VALUES * len(numbers))
-    given = numbers or dates or []
+        is_code |= technical and len(different) <= max(MOST_CODES, MOST_VALUES * len(given))
     middle = float(np.median(given))
     if is_code and middle in different:
         middle = float(np.nextafter(middle, np.inf))
@@ -201,16 +198,10 @@ def _column(found: Traits, column: str, values: Sequence[Any]) -> None:
     found.number(column, title, filled, technical, is_code, missing=middle)
 
 
-def _numbers(values: Sequence[Any]) -> list[float] | None:
+def _parsed(parse: Callable[[Any], float], values: Sequence[Any]) -> list[float] | None:
+    """All values as finite numbers; None if one is not."""
     try:
-        numbers = [float(value) for value in values]
+        found = [parse(value) for value in values]
     except (TypeError, ValueError):
         return None
-    return numbers if np.isfinite(numbers).all() else None
-
-
-def _dates(values: Sequence[Any]) -> list[float] | None:
-    try:
-        return [datetime.fromisoformat(str(value)).replace(tzinfo=None).toordinal() for value in values]
-    except ValueError:
-        return None
+    return found if np.isfinite(found).all() else None

@@ -6,17 +6,15 @@ the address of a user's class or function: ``path/to/net.py:NAME``, ``package.mo
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib
 import inspect
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bridgemil import user_code
 from bridgemil.cohort.signal import Signal, require_rate
-from bridgemil.errors import BadUse, did_you_mean
+from bridgemil.errors import BadUse, BridgeMILError, did_you_mean
 from bridgemil.registry import Entry, Registry
 
 if TYPE_CHECKING:
@@ -64,15 +62,7 @@ def register(name: str, factory: Callable[..., nn.Module]) -> None:
 
 
 def check(name: str, options: Mapping[str, Any] | None = None) -> None:
-    """Refuse a name or an option that ``create`` does not know, before any work.
-
-    Parameters
-    ----------
-    name : str
-        A backbone's name or address (a user's file is loaded).
-    options : mapping, optional
-        The options that will be given to it.
-    """
+    """Refuse a name, or options for it, that ``create`` does not know, before any work; a user's file is loaded."""
     if name in BACKBONES.built_in and not options:
         return  # nothing heavy is imported for a name
     signature, given = _signature(name)
@@ -90,11 +80,6 @@ def check(name: str, options: Mapping[str, Any] | None = None) -> None:
             signature.bind(1, 1, **(dict.fromkeys(given[2:]) | dict(options or {})))
         except TypeError as error:
             raise BadUse(f"backbone {name!r} is called with n_channels, n_times and its options: {error}") from error
-
-
-def absolute(name: str) -> str:
-    """The name as a worker in another folder understands it: a file's address with its absolute path."""
-    return user_code.absolute(name) if user_code.is_address(name) else name
 
 
 def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **options: Any) -> nn.Module:
@@ -116,28 +101,25 @@ def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **
     torch.nn.Module
     """
     given = _signature(name)[1]
-    electrodes = {"channels": options.pop("channels", None)} if "channels" in given else {}
+    context = {key: options.pop(key) for key in ("channels",) if key in given and key in options}
     check(name, options)
-    if electrodes and electrodes["channels"] is None:
+    if "channels" in given and not context:
         raise BadUse(f"backbone {name!r} needs the electrode names: channels=[…]")
-    options |= electrodes
     if "sfreq" in given:
         require_rate(f"backbone {name!r}", sfreq)
-        options["sfreq"] = sfreq
-    factory = _factory(name)
-    if name in BACKBONES.built_in:
-        return factory(n_channels, n_times, **options)
-    from bridgemil.backbones import custom
-
+        context["sfreq"] = sfreq
     try:
-        backbone = factory(n_channels, n_times, **options)
-    except BadUse:
+        backbone = _factory(name)(n_channels, n_times, **context, **options)
+    except BridgeMILError:
         raise
     except Exception as error:
-        message = user_code.describe_error(error)
-        raise BadUse(f"backbone {name!r} cannot be built for windows of {n_channels} x {n_times}: {message}") from error
-    custom.try_on_windows(name, backbone, n_channels, n_times)
-    custom.refuse_reuse(name, backbone)
+        size, message = f"{n_channels} x {n_times}", user_code.describe_error(error)
+        raise BadUse(f"backbone {name!r} cannot be built for windows of {size}: {message}") from error
+    if name not in BACKBONES.built_in:
+        from bridgemil.backbones import custom
+
+        custom.try_on_windows(name, backbone, n_channels, n_times)
+        custom.refuse_reuse(name, backbone)
     return backbone
 
 
@@ -165,26 +147,41 @@ def create_head(name: str, embedding_dim: int, n_classes: int) -> nn.Module:
     return head
 
 
+def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Module:
+    """A new encoder for windows of this signal; its size, rate, electrodes and filters are given to those that ask."""
+    signature, given = _signature(name)
+    asked: Collection[str] = signature.parameters if name in BACKBONES.built_in else given
+    context = {key: getattr(signal, key) for key in ("native_sfreq", "low", "high", "notch") if key in asked}
+    if "channels" in asked:
+        context["channels"] = list(signal.channels)
+    return create(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, **(context | dict(options)))
+
+
+def try_out(name: str, signal: Signal, options: Mapping[str, Any]) -> str | None:
+    """Build one and throw it away, so that what cannot be is refused before any work; returns its ``fingerprint``."""
+    from bridgemil.backbones.custom import random_state_kept
+
+    with random_state_kept():
+        return _identity(name, for_signal(name, signal, options))
+
+
 def fingerprint(
     name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, options: Mapping[str, Any] | None = None
 ) -> str | None:
     """What a backbone is, beyond its name and options; none for a built-in, whose name says it.
 
     For a user's code a hash of that code, for a package's model the package's version; with the names, shapes and
-    kinds of the numbers that one holds.
-
-    Parameters
-    ----------
-    name, n_channels, n_times, sfreq, options
-        As for ``create``. The caller's random state is left as it is.
+    kinds of the numbers that one holds. Parameters are those of ``create``. The caller's random state is left as it is.
     """
-    if name in BACKBONES.built_in:
-        check(name, options)
-        return None
-    from bridgemil.backbones import custom
+    from bridgemil.backbones.custom import random_state_kept
 
-    with custom.random_state_kept():
-        state = create(name, n_channels, n_times, sfreq=sfreq, **(options or {})).state_dict()
+    with random_state_kept():
+        return _identity(name, create(name, n_channels, n_times, sfreq=sfreq, **(options or {})))
+
+
+def _identity(name: str, backbone: nn.Module) -> str | None:
+    if name in BACKBONES.built_in:
+        return None
     if (package := name.partition(":")[0]) in user_code.PACKAGES:
         import importlib.metadata  # slow to import, seldom needed
 
@@ -192,57 +189,10 @@ def fingerprint(
     else:
         code = user_code.fingerprint(BACKBONES.load(name) if name in BACKBONES else name)
     numbers = [
-        (key, tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))) for key, value in state.items()
+        (key, tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", "")))
+        for key, value in backbone.state_dict().items()
     ]
     return hashlib.sha256(repr((code, numbers)).encode()).hexdigest()
-
-
-def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Module:
-    """A new encoder for windows of this signal: size, rate, electrodes, filters are given to those that ask.
-
-    Parameters
-    ----------
-    name
-        A backbone's name or address.
-    signal
-        What every window has in common.
-    options
-        The backbone's own.
-    """
-    context = _electrodes(name, signal)
-    if name in BACKBONES.built_in:
-        asked = _signature(name)[0].parameters
-        offered = ("channels", "native_sfreq", "low", "high", "notch")
-        context = {key: getattr(signal, key) for key in offered if key in asked}
-    try:
-        return create(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, **(context | dict(options)))
-    except (RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, BadUse):
-            raise
-        size = f"{signal.n_channels} x {signal.n_times}"
-        raise BadUse(f"backbone {name!r} cannot be built for windows of {size}: {error}") from error
-
-
-def try_out(name: str, signal: Signal, options: Mapping[str, Any]) -> str | None:
-    """Build one and throw it away, so that what cannot be is refused before any work; returns its ``fingerprint``."""
-    if name in BACKBONES.built_in:
-        _built(name, signal, json.dumps(dict(options), sort_keys=True))
-        return None
-    own = _electrodes(name, signal) | dict(options)
-    return fingerprint(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, options=own)
-
-
-def _electrodes(name: str, signal: Signal) -> dict[str, Any]:
-    """The electrode names, for a user's backbone that requires them."""
-    return {"channels": list(signal.channels)} if "channels" in _signature(name)[1] else {}
-
-
-@functools.cache
-def _built(name: str, signal: Signal, options: str) -> None:
-    from bridgemil.backbones import custom
-
-    with custom.random_state_kept():
-        for_signal(name, signal, json.loads(options))
 
 
 def has_front_end(name: str) -> bool:

@@ -13,9 +13,9 @@ constants to the log-covariance once shrunk, which standardisation removes: no p
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from bridgemil.backbones.electrodes import check_windows, thin
 from bridgemil.cohort.signal import REFERENCES, Band, Signal, band_name, bins, some_bands
 from bridgemil.errors import BadData, BadUse, one_of
+from bridgemil.parallel import torch_threads
 
 BANDS: tuple[Band, ...] = ((1, 4), (4, 8), (8, 13), (13, 20), (20, 30), (30, 45))  # Hz
 SHRINKAGE = 0.1  # share of the identity: one window gives few degrees of freedom, and references make matrices singular
@@ -55,45 +56,22 @@ class FrontEnd(nn.Module):
 
     Parameters
     ----------
-    channels
-        Electrode names in the windows' order, or only their number. More than 32 are thinned to 32
-        (see ``bridgemil.backbones.electrodes.thin``); ``electrodes`` names those that are used.
-    n_times
-        Samples in a window.
-    sfreq
-        Rate of the windows, in Hz.
-    native_sfreq
-        Lowest rate that a recording was made at, in Hz, if known.
-    low, high, notch
-        The preparation's filters, as in ``Signal``: with the rates they decide which ``bands`` are held
-        (``bridgemil.cohort.signal.held_bands``); the others stand in ``left_out`` with the reason.
-    reference
-        ``average``: windows are re-referenced to the average of the electrodes used (one alone stays as it is);
-        ``recorded``: as they are.
+    signal : Signal
+        Of the windows. Its rates and filters decide which ``bands`` are held; the others stand in ``left_out`` with the
+        reason. More than 32 channels are thinned to 32 (``bridgemil.backbones.electrodes.thin``): ``electrodes``.
+    reference : {"average", "recorded"}
+        ``average``: windows are re-referenced to the average of the electrodes used (one alone stays as it is).
     """
 
-    def __init__(
-        self,
-        channels: Sequence[str] | int,
-        n_times: int,
-        sfreq: float = 200.0,
-        native_sfreq: float | None = None,
-        low: float | None = None,
-        high: float | None = None,
-        notch: Sequence[float] = (),
-        reference: str = "average",
-    ) -> None:
+    def __init__(self, signal: Signal, reference: str = "average") -> None:
         super().__init__()
         one_of("reference", reference, REFERENCES)
-        self.reference = reference
-        names = [f"channel {i + 1}" for i in range(channels)] if isinstance(channels, int) else list(channels)
-        self.n_channels, self.n_times, self.sfreq = len(names), n_times, sfreq
-        signal = Signal(tuple(names), sfreq, n_times, native_sfreq, low, high, tuple(notch))
+        self.signal, self.reference = signal, reference
         held, self.left_out = some_bands({band_name(band): band for band in BANDS}, signal)
         self.bands = tuple(held.values())
         self._bins = [bins(band, signal) for band in self.bands]
-        self.used = thin(names)
-        self.electrodes = tuple(names[i] for i in self.used)
+        self.used = thin(signal.channels)
+        self.electrodes = tuple(signal.channels[i] for i in self.used)
         n_used = len(self.used)
         self.pairs = n_used * (n_used + 1) // 2
         self.covariance = slice(0, len(self.bands) * self.pairs)
@@ -107,10 +85,10 @@ class FrontEnd(nn.Module):
         return {
             "front_end": "covariance",
             "version": VERSION,
-            "n_channels": self.n_channels,
+            "n_channels": self.signal.n_channels,
             "used": list(self.used),
-            "n_times": self.n_times,
-            "sfreq": self.sfreq,
+            "n_times": self.signal.n_times,
+            "sfreq": self.signal.sfreq,
             "bands": [list(band) for band in self.bands],
             "reference": self.reference,
         }
@@ -125,31 +103,35 @@ class FrontEnd(nn.Module):
 
     def check(self, bag: NDArray[np.float32]) -> None:
         """Refuse a person's windows (n x C x T, microvolt) in which a channel is constant, or two are one."""
-        whole = len(self.used) == self.n_channels
+        whole = len(self.used) == self.signal.n_channels
         check_windows(bag if whole else bag[:, list(self.used)], self.electrodes, self.reference)
 
     @torch.no_grad()
     def forward(self, windows: Tensor) -> Tensor:
         """The features of windows (N x C x T, microvolt): N x F, float32."""
-        if windows.ndim != 3 or tuple(windows.shape[1:]) != (self.n_channels, self.n_times):
+        expected = self.signal.n_channels, self.signal.n_times
+        if windows.ndim != 3 or tuple(windows.shape[1:]) != expected:
             got = " x ".join(map(str, windows.shape))
-            raise BadUse(f"the covariance front end is for windows of {self.n_channels} x {self.n_times}, got {got}")
+            raise BadUse(f"the covariance front end is for windows of {expected[0]} x {expected[1]}, got {got}")
         features = torch.empty(len(windows), self.dim, device=windows.device)
-        with _one_thread(windows), torch.autocast(windows.device.type, enabled=False):
+        on_cpu = (
+            windows.device.type == "cpu"
+        )  # small eigenvalue problems are slower on several threads, busy ones 50-fold
+        with torch_threads(1) if on_cpu else nullcontext(), torch.autocast(windows.device.type, enabled=False):
             for first in range(0, len(windows), BLOCK):
                 features[first : first + BLOCK] = self._block(windows[first : first + BLOCK], first)
         return features
 
     def _block(self, windows: Tensor, first: int) -> Tensor:
         used = list(self.used)
-        x = (windows if len(used) == self.n_channels else windows[:, used]).double()  # N x C x T
+        x = (windows if len(used) == self.signal.n_channels else windows[:, used]).double()  # N x C x T
         if self.reference == "average" and len(used) > 1:
             x = x - x.mean(dim=1, keepdim=True)
         energy = x.square().sum(dim=2)  # N x C
         finite = energy.isfinite().all(dim=1)
         if not finite.all():
             raise BadData(f"window {first + int((~finite).nonzero()[0])} holds values that are not finite")
-        taper = torch.hann_window(self.n_times, dtype=x.dtype, device=x.device)
+        taper = torch.hann_window(self.signal.n_times, dtype=x.dtype, device=x.device)
         spectrum = torch.fft.rfft((x - x.mean(dim=2, keepdim=True)) * taper)
         covariances, powers = [], []
         row, column = self._triangle  # type: ignore[misc]
@@ -195,39 +177,12 @@ def _log_shares(powers: Tensor, nothing: Tensor) -> list[Tensor]:
     return list(shares.clamp(min=SMALLEST_SHARE).log().unbind(dim=1))
 
 
-@contextlib.contextmanager
-def _one_thread(windows: Tensor) -> Iterator[None]:
-    """Small eigenvalue problems on one thread: several are slower (fifty times where cores are busy)."""
-    threads = torch.get_num_threads()
-    if windows.device.type != "cpu" or threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 class Covariance(nn.Module):
-    """Raw windows in microvolt (N x C x T), or the front end's features of them (N x F), to N x 64.
+    """Raw windows in microvolt (N x C x T), or the front end's features of them (N x F), to N x ``embedding``.
 
-    Give it raw windows: dividing each channel by its own deviation would take away what it looks at.
-
-    Parameters
-    ----------
-    n_channels, n_times
-        Size of a window.
-    sfreq, native_sfreq
-        Rate of the windows, and the lowest rate that a recording was made at (if known), in Hz.
-    channels
-        Electrode names, which decide how a montage of more than 32 is thinned; without them it is thinned evenly.
-    low, high, notch
-        The preparation's filters, in Hz: bands that they or the native rate do not hold are left out.
-    reference
-        ``average`` or ``recorded``, as in ``FrontEnd``.
-    embedding
-        Size of the embedding.
+    Give it raw windows: dividing each channel by its own deviation would take away what it looks at. The electrode
+    names, ``channels``, decide how a montage of more than 32 is thinned; without them it is thinned evenly. The other
+    arguments are those of ``Signal`` and of ``FrontEnd``.
     """
 
     def __init__(
@@ -246,8 +201,9 @@ class Covariance(nn.Module):
         super().__init__()
         if channels is not None and len(channels) != n_channels:
             raise BadUse(f"covariance was given {len(channels)} channel names for {n_channels} channels")
-        names = n_channels if channels is None else channels
-        self.front_end = FrontEnd(names, n_times, sfreq, native_sfreq, low, high, notch, reference)
+        names = tuple(channels or (f"channel {i + 1}" for i in range(n_channels)))
+        signal = Signal(names, sfreq, n_times, native_sfreq, low, high, tuple(notch))
+        self.front_end = FrontEnd(signal, reference)
         self.embedding_dim = embedding
         self.norm = nn.BatchNorm1d(self.front_end.dim, affine=False)
         self.linear = nn.Linear(self.front_end.dim, embedding)

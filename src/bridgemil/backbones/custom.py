@@ -56,11 +56,7 @@ class Features(nn.Module):
 
 @dataclass(frozen=True)
 class PackageModel:
-    """A model of braindecode or spd_learn, called like any other backbone.
-
-    Raises ``BadUse`` if the package cannot be imported or has no such model; when called, if the model cannot be built
-    for such windows or has no final layer to replace.
-    """
+    """A model of braindecode or spd_learn, called like any other backbone; the package is imported when it is used."""
 
     name: str
 
@@ -75,8 +71,8 @@ class PackageModel:
                 f"{self.name} needs the extra `pip install '.[{package}]'`{PACKAGES[package]}; importing {package} "
                 f"failed with {type(error).__name__}: {error}"
             ) from error
-        public = {key: getattr(models, key, None) for key in dir(models)}
-        known = {key: value for key, value in public.items() if inspect.isclass(value) and issubclass(value, nn.Module)}
+        classes = inspect.getmembers(models, inspect.isclass)
+        known = {key: value for key, value in classes if issubclass(value, nn.Module)}
         if model not in known:
             raise BadUse(f"{package} has no model {model!r}; it has {', '.join(known)}{did_you_mean(model, known)}")
         return known[model]
@@ -86,33 +82,20 @@ class PackageModel:
         kind, values = self.kind, (n_channels, n_times, 2, sfreq)
         accepted = inspect.signature(kind).parameters
         given = {key: value for key, value in zip(GIVEN, values, strict=True) if key in accepted}
-        try:
-            built = kind(**given, **options)
-        except Exception as error:
-            size = f"{n_channels} x {n_times} at {sfreq:g} Hz"
-            message = f"{type(error).__name__}: {error}"
-            raise BadUse(f"{self.name} cannot be built for windows of {size}: {message}") from error
+        built = kind(**given, **options)
         linear = [place for place, layer in built.named_modules() if isinstance(layer, nn.Linear)]
         place = "final_layer" if self.name.startswith("braindecode") else linear[-1] if linear else ""
-        final = getattr(built.get_submodule(place.rpartition(".")[0]), place.rpartition(".")[2], None)
+        parent, _, last = place.rpartition(".")
+        final = getattr(built.get_submodule(parent), last, None)
         if not isinstance(final, nn.Module):
             raise BadUse(f"{self.name} has no final layer that could be replaced, so that it has no embedding")
         taps = [Tap() for _ in (final if isinstance(final, nn.ModuleList) else [final])]
-        replaced = nn.ModuleList(taps) if isinstance(final, nn.ModuleList) else taps[0]
-        setattr(built.get_submodule(place.rpartition(".")[0]), place.rpartition(".")[2], replaced)
+        setattr(built.get_submodule(parent), last, nn.ModuleList(taps) if isinstance(final, nn.ModuleList) else taps[0])
         return Features(built, taps)
 
 
 def factory(name: str, known: Sequence[str]) -> Callable[..., nn.Module]:
-    """The class or function at an address, or a package's model; refuses a name that is neither.
-
-    Parameters
-    ----------
-    name : str
-        ``path/to/file.py:NAME``, ``package.module:NAME``, ``braindecode:MODEL`` or ``spd_learn:MODEL``.
-    known : sequence of str
-        The plain names, for the error message.
-    """
+    """The class or function at an address, or a package's model; refuses others and lists the ``known`` plain names."""
     target, _, attribute = name.rpartition(":")
     if target in PACKAGES:
         return PackageModel(name)

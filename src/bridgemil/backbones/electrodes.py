@@ -25,13 +25,6 @@ def thin(channels: Sequence[str], most: int = MOST) -> tuple[int, ...]:
     The 10-20 sites come first; then, again and again, the electrode that lies farthest from all that were kept, by the
     standard 10-05 positions. Where the names of fewer than ``most`` electrodes are known, the others fill up, evenly
     spaced by index. The order of the channels does not change which known electrodes are kept.
-
-    Parameters
-    ----------
-    channels
-        Electrode names, in the order of the windows' channels.
-    most
-        How many to keep.
     """
     if len(channels) <= most:
         return tuple(range(len(channels)))
@@ -51,20 +44,11 @@ def thin(channels: Sequence[str], most: int = MOST) -> tuple[int, ...]:
 
 
 def check_windows(windows: NDArray[np.float32], channels: Sequence[str], reference: str = "recorded") -> None:
-    """Refuse a bag whose covariance would mean nothing.
+    """Refuse a bag (windows x channels x time) whose covariance would mean nothing.
 
     That is one with values that are not finite, with a channel that is constant over the whole bag, or with two
-    channels that are the same over the whole bag (a lead stored twice, or a copy written in place of a bad one).
-
-    Parameters
-    ----------
-    windows
-        A subject's bag: windows x channels x time.
-    channels
-        The names of the channels, which the message uses.
-    reference
-        ``average``: one channel of zeros, the electrode that is itself the reference, is allowed among others; the
-        average reference recovers it.
+    channels that are the same over the whole bag (a lead stored twice, or a copy written in place of a bad one). With
+    the average reference one channel of zeros, the electrode that is itself the reference, is allowed: it is recovered.
     """
     if windows.ndim != 3 or windows.shape[1] != len(channels) or not windows.size:
         raise BadUse(f"expected windows x {len(channels)} channels x time, got {' x '.join(map(str, windows.shape))}")

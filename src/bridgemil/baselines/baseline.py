@@ -23,14 +23,7 @@ class Baseline(ABC):
     """Features of one subject at a time, and a classifier on the features of the training subjects.
 
     A subclass refuses signals that it cannot work on in ``__init__``, before any work. The first line of its docstring
-    describes it where it is registered by a user.
-
-    Parameters
-    ----------
-    settings : Settings
-        An instance of the class's own ``Settings``.
-    signal : Signal
-        Channels, rate and filters of the windows.
+    describes it where it is registered by a user; ``settings`` are an instance of its own ``Settings``.
     """
 
     name: ClassVar[str]
@@ -60,17 +53,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The subject's feature vector, from this subject alone.
-
-        Parameters
-        ----------
-        bag : ndarray of shape (n_windows, n_channels, n_times)
-            All windows of the subject, in microvolts.
-
-        Returns
-        -------
-        ndarray of shape (n_features,)
-        """
+        """The subject's feature vector, (n_features,), from its windows alone (n x C x T, microvolts)."""
 
     @property
     def feature_names(self) -> list[Feature] | None:
@@ -92,15 +75,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def fit(self, features: NDArray[np.float64], y: NDArray[np.int64], n_classes: int, seed: int) -> Classifier:
-        """A classifier fitted on the training subjects.
+        """A classifier fitted on the features of the training subjects, (n_subjects, n_features), and class numbers y.
 
-        Parameters
-        ----------
-        features : ndarray of shape (n_subjects, n_features)
-        y : ndarray of shape (n_subjects,)
-            Class numbers.
-        n_classes : int
-            Classes in the cohort; one without training subjects gets probability 0.
-        seed : int
-            Of the random parts of the fit.
+        One of the ``n_classes`` of the cohort without training subjects gets probability 0.
         """

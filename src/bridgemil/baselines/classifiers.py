@@ -29,17 +29,7 @@ class Classifier(ABC):
     n_classes: int
 
     def probabilities(self, features: Floats) -> Floats:
-        """The probability of each class for each subject.
-
-        Parameters
-        ----------
-        features : ndarray of shape (n_subjects, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_subjects, n_classes)
-            Each row sums to 1.
-        """
+        """Class probabilities, shape (n_subjects, n_classes), from features of shape (n_subjects, n_features)."""
         features = np.asarray(features, dtype=np.float64)
         if features.ndim != 2 or features.shape[1] != self.n_features:
             got = " x ".join(map(str, features.shape))
@@ -56,17 +46,10 @@ class Classifier(ABC):
         return []
 
     def contributions(self, features: NDArray[np.floating[Any]]) -> Floats | None:
-        """What each window adds to the logits, exactly: they are linear in the mean of the windows' features.
+        """What each window adds to the logits, exactly, if these are linear in the mean of the windows' features.
 
-        Parameters
-        ----------
-        features : ndarray of shape (n_windows, n_features)
-            Of the windows of one subject, whose mean is the subject's feature vector.
-
-        Returns
-        -------
-        ndarray of shape (n_windows, n_classes), or None
-            They sum to the logits; of several regressions, to the mean of their logits. None if it is not linear.
+        From features of one subject's windows (n_windows, n_features) to contributions (n_windows, n_classes) that sum
+        to the logits, of several regressions to the mean of their logits. None if the classifier is not linear.
         """
         parts = self.regressions()
         if not parts:
@@ -148,21 +131,14 @@ class ExtraTrees(Classifier):
 
 
 class Average(Classifier):
-    """Several classifiers, each on a slice of the features; their probabilities are averaged.
+    """Several classifiers of the same classes, each on a slice of the features; their probabilities are averaged.
 
-    Parameters
-    ----------
-    members : sequence of Classifier
-        All of the same classes.
-    slices : sequence of (int, int)
-        The features of each: first, and one past the last.
-    n_features : int
-        Features of a subject in all.
+    ``slices`` has the first feature of each, and one past the last; a subject has ``n_features`` in all.
     """
 
     kind = "average"
 
-    def __init__(self, members: Sequence[Classifier], slices: Sequence[tuple[int, int]], n_features: int) -> None:
+    def __init__(self, members: Sequence[Classifier], slices: Sequence[Sequence[int]] | Array, n_features: int) -> None:
         self.members, self.slices = list(members), [(int(first), int(last)) for first, last in slices]
         self.n_features, self.n_classes = n_features, self.members[0].n_classes
 
@@ -191,30 +167,21 @@ class Average(Classifier):
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Array]) -> Average:
         """The classifier whose ``tensors`` these are."""
-        slices = [(int(first), int(last)) for first, last in tensors["slices"]]
-        arrays: list[dict[str, Array]] = [{} for _ in slices]
-        kinds = [""] * len(slices)
+        parts: dict[tuple[int, str], dict[str, Array]] = {}
         for stored_name, array in tensors.items():
             if "." in stored_name:
                 number, kind, name = stored_name.split(".", 2)
-                arrays[int(number)][name], kinds[int(number)] = array, kind
-        members = [rebuild(kind, parts) for kind, parts in zip(kinds, arrays, strict=True)]
-        return cls(members, slices, int(tensors["n_features"][0]))
+                parts.setdefault((int(number), kind), {})[name] = array
+        stored = zip(sorted(parts), tensors["slices"], strict=True)
+        members = [rebuild(part[1], parts[part]) for part, _ in stored]
+        return cls(members, tensors["slices"], int(tensors["n_features"][0]))
 
 
 KINDS: dict[str, type[Classifier]] = {cls.kind: cls for cls in (Logistic, ExtraTrees, Average)}
 
 
 def rebuild(kind: str, tensors: Mapping[str, Array]) -> Classifier:
-    """The classifier whose ``tensors`` were stored.
-
-    Parameters
-    ----------
-    kind : str
-        Its ``kind``.
-    tensors : mapping of str to ndarray
-        From its ``tensors``.
-    """
+    """The classifier of this ``kind`` whose ``tensors`` were stored."""
     if kind not in KINDS:
         raise BadData(f"a stored classifier is of kind {kind!r}; this version knows {', '.join(KINDS)}")
     try:
@@ -234,21 +201,9 @@ def fit_logistic(
 ) -> Logistic:
     """Standardise on these subjects and fit a regularised logistic regression.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n_subjects, n_features)
-        A constant feature is not scaled.
-    y : ndarray of shape (n_subjects,)
-        Class numbers.
-    n_classes : int
-        Classes in the cohort.
-    C : float
-        Inverse strength of the regularisation.
-    class_weight : {"balanced"}, optional
-        ``"balanced"`` gives each class the same total weight.
-    by_root : bool
-        Also divide by the square root of the number of features, so that the length of a subject's vector, and with it
-        the regularisation, does not grow with that number.
+    From features (n_subjects, n_features) and class numbers y (n_subjects,) of the ``n_classes`` of the cohort; C and
+    ``class_weight`` as of scikit-learn's. With ``by_root`` features are divided by the square root of their number too,
+    so that the length of a subject's vector, and with it the regularisation, does not grow with that number.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
@@ -268,17 +223,7 @@ def fit_logistic(
 def fit_extra_trees(
     features: Floats, y: NDArray[np.int64], n_classes: int, *, n_trees: int = 500, seed: int = 0
 ) -> ExtraTrees:
-    """Standardise on these subjects and fit extremely randomised trees (Geurts et al., 2006).
-
-    Parameters
-    ----------
-    features, y, n_classes
-        As of ``fit_logistic``.
-    n_trees : int
-        Number of trees.
-    seed : int
-        Of the random splits.
-    """
+    """Standardise and fit extremely randomised trees (Geurts et al., 2006); arguments as of ``fit_logistic``."""
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.preprocessing import StandardScaler
 

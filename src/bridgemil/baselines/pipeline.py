@@ -37,25 +37,10 @@ NOT_STORED = (
 )
 
 
-def _windows(bag: NDArray[np.float32], reference: str) -> NDArray[np.float32]:
-    """The windows, n x C x T in microvolts."""
-    return rereferenced(np.asarray(bag), reference)
-
-
 def covariances(bag: NDArray[np.float32], reference: str = "average") -> NDArray[np.float64]:
     """Covariance between electrodes of each window, shrunk towards the identity times its mean variance.
 
-    Parameters
-    ----------
-    bag : ndarray of shape (n_windows, n_channels, n_times)
-        In microvolts.
-    reference : {"average", "recorded"}
-        Windows are re-referenced to the average of the electrodes first.
-
-    Returns
-    -------
-    ndarray of shape (n_windows, n_channels, n_channels)
-        Positive definite, in microvolts squared.
+    From n x C x T in microvolts, re-referenced first, to n x C x C, positive definite, in microvolts squared.
     """
     found = []
     for first in range(0, len(bag), BLOCK):
@@ -68,14 +53,9 @@ def covariances(bag: NDArray[np.float32], reference: str = "average") -> NDArray
     return np.concatenate(found)
 
 
-def _mean_covariance(bag: NDArray[np.float32], reference: str) -> NDArray[np.float64]:
-    """Arithmetic mean of the windows' covariances, C x C."""
-    mean: NDArray[np.float64] = covariances(bag, reference).mean(axis=0)
-    return mean
-
-
 FORMS: Mapping[str, Callable[[NDArray[np.float32], str], NDArray[Any]]] = {
-    "windows": _windows, "epochs": _windows, "covariances": covariances, "mean_covariance": _mean_covariance,
+    "windows": rereferenced, "epochs": rereferenced, "covariances": covariances,
+    "mean_covariance": lambda bag, reference: covariances(bag, reference).mean(axis=0),
 }  # fmt: skip
 
 
@@ -100,7 +80,7 @@ class Pipeline(Baseline):
 
     def features(self, bag: NDArray[np.float32]) -> NDArray[Any]:
         """The subject's entry of ``X``."""
-        return FORMS[self.form](bag, self.settings.reference)
+        return FORMS[self.form](np.asarray(bag), self.settings.reference)
 
     def together(self, rows: Sequence[NDArray[Any]]) -> Any:
         """A list with one array per subject; of ``mean_covariance`` one array, n x C x C."""

@@ -33,10 +33,7 @@ class Tangent(Baseline):
         from bridgemil.backbones.covariance import FrontEnd
 
         super().__init__(settings, signal)
-        self.front_end = FrontEnd(
-            signal.channels, signal.n_times, signal.sfreq, signal.native_sfreq, signal.low, signal.high, signal.notch,
-            settings.reference,
-        )  # fmt: skip
+        self.front_end = FrontEnd(signal, settings.reference)
         self.left_out = self.front_end.left_out
 
     @property

@@ -13,58 +13,43 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.bundle import populations
 from bridgemil.bundle.bundle import Bundle, refuse_taken
-from bridgemil.bundle.card import write_card
-from bridgemil.bundle.novelty import WITHHELD, RecordingFeatures
-from bridgemil.bundle.populations import (
-    NOVELTY,
-    by_population,
-    control_class,
-    mean_features,
-    not_adaptable,
-    population_name,
-    site_scale,
-)
+from bridgemil.bundle.novelty import RecordingFeatures
+from bridgemil.bundle.page import write_card
+from bridgemil.bundle.populations import NOVELTY, by_population, control_class, mean_features
 from bridgemil.bundle.prediction import LEAST_CONTROLS, Assessment, assess, features_of, read_recordings
 from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.new_recording import NewRecording
 from bridgemil.errors import BadData, BadUse, Problem
-from bridgemil.evaluation.calibration import Calibration, log_odds
+from bridgemil.evaluation.calibration import Calibration, Shift, fit_shift, log_odds
 from bridgemil.evaluation.diagnostic_accuracy import Proportion
-from bridgemil.evaluation.recalibration import Shift, fit_shift
 from bridgemil.models.features import LazyBag
 
 Floats = NDArray[np.float64]
+Paths = Sequence[str | Path]
 CONTROLS, PATIENTS, UNLABELLED = "controls", "patients", "unlabelled"
 CERTAIN = 0.999  # probabilities beyond are clipped where log-odds are averaged
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """The adapted bundle, and what changed.
+    """The adapted bundle as written, and what changed for each recording.
 
-    Parameters
-    ----------
-    bundle : Bundle
-        As written.
-    rows : list of dict
-        One per recording: ``file``, ``group`` (controls, patients or unlabelled), ``before`` and ``after``, each with
-        ``probabilities``, ``predicted`` (None: withheld) and ``percentile``.
+    The rows are ``file``, ``group`` (controls, patients or unlabelled), ``before`` and ``after``, each with
+    ``probabilities``, ``predicted`` (None: withheld) and ``percentile``.
     """
 
     bundle: Bundle
     rows: list[dict[str, Any]]
-
-    @property
-    def summary(self) -> dict[str, dict[str, Any]]:
-        """Of each group ``n``, and before and after: share predicted as each class, share withheld, percentile."""
-        return dict(self.bundle.metadata["adapted"]["summary"])
 
 
 @dataclass(frozen=True)
@@ -81,17 +66,14 @@ class _Subject:
 
 def adapt(
     bundle: Bundle,
-    controls: Sequence[str | Path],
+    controls: Paths,
     out: str | Path,
     *,
-    patients: Sequence[str | Path] = (),
+    patients: Paths = (),
     unlabelled: bool = False,
     name: str | None = None,
     overwrite: bool = False,
-    bad_channels: str | None = None,
-    recorded_reference: str | None = None,
-    clean: str | Sequence[str] = (),
-    montage: str | None = None,
+    **reading: Any,
 ) -> Adapted:
     """Adapt a model to another site and write it as a new bundle.
 
@@ -112,8 +94,9 @@ def adapt(
         Of the new model; the folder's name by default.
     overwrite : bool, default False
         Replace another bundle in ``out``.
-    bad_channels, recorded_reference, clean, montage : str, optional
-        As for ``bridgemil.bundle.predict``.
+    **reading : Any
+        How the recordings are read, as for ``bridgemil.bundle.predict``: ``bad_channels``, ``recorded_reference``,
+        ``clean``, ``montage``.
 
     Returns
     -------
@@ -123,8 +106,7 @@ def adapt(
     out, control = Path(out), _check(bundle, patients, unlabelled)
     refuse_taken(out, overwrite)
     groups = {UNLABELLED if unlabelled else CONTROLS: controls, PATIENTS: patients}
-    how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference, "montage": montage}
-    subjects, signals = _read(bundle, groups, {**how, "clean": clean})
+    subjects, signals = _read(bundle, groups, reading)
     site = [subject for subject in subjects if subject.group != PATIENTS]
     found = []
     for subject in subjects:
@@ -139,20 +121,20 @@ def adapt(
         members = {c: groups_of == (CONTROLS if c == control else PATIENTS) for c in bundle.classes}
         scores = {c: np.sort(raw[own, k]) for k, (c, own) in enumerate(members.items()) if own.any()}
         adapted = replace(adapted, sets=replace(bundle.sets, scores={**bundle.sets.scores, **scores}))
+    after = [replace(one, probabilities=shift(own)) for one, shift, own in zip(found, held_out, p, strict=True)]
     rows = [
-        {"file": s.name, "group": s.group, "before": _row(bundle, s.before.probabilities, s.before.percentile),
-         "after": _row(bundle, shift(one.prediction.probabilities), one.percentile)}
-        for s, one, shift in zip(subjects, found, held_out, strict=True)
-    ]  # fmt: skip
+        {"file": s.name, "group": s.group, "before": _row(s.before), "after": _row(own)}
+        for s, own in zip(subjects, after, strict=True)
+    ]
     metadata = _metadata(adapted, rows, control, name or out.name)
     card = write_card(metadata, adapted.model.facts.for_json())
     adapted = replace(adapted, metadata=metadata, signals=bundle.signals | signals, card=card)
     return Adapted(adapted.save(out, overwrite=overwrite), rows)
 
 
-def _check(bundle: Bundle, patients: Sequence[str | Path], unlabelled: bool) -> str:
+def _check(bundle: Bundle, patients: Paths, unlabelled: bool) -> str:
     """Refuse what cannot be adapted before a recording is read; the class of the controls."""
-    if reason := not_adaptable(bundle.model, bundle.reference.populations):
+    if reason := populations.not_adaptable(bundle.model, bundle.reference.populations):
         raise BadUse(f"{bundle.name} cannot be adapted: {reason}")
     if patients and unlabelled:
         raise BadUse("--patients are labelled; leave --unlabelled out")
@@ -169,11 +151,9 @@ def _check(bundle: Bundle, patients: Sequence[str | Path], unlabelled: bool) -> 
     return control
 
 
-def _read(
-    bundle: Bundle, groups: dict[str, Sequence[str | Path]], how: dict[str, Any]
-) -> tuple[list[_Subject], TrainingSignals]:
+def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tuple[list[_Subject], TrainingSignals]:
     """Features of every recording, and hashes of their signals; all problems at once."""
-    subjects, problems, signals, whose = [], list[Problem](), list[TrainingSignals](), list[Path]()
+    subjects, problems, signals, whose = [], list[Problem](), list[TrainingSignals](), Counter[Path]()
     for group, paths in groups.items():
         for found in read_recordings(bundle, paths, **how):
             if isinstance(found, Problem):
@@ -181,26 +161,25 @@ def _read(
                 continue
             subjects.append(_subject(bundle, found, group))
             signals.append(TrainingSignals.of([found.windows], bundle.signal))
-            whose.append(_owner(found.path))
+            whose[_owner(found.path)] += 1
     if problems:
         raise BadData("recordings that cannot be used; leave them out", problems)
-    if twice := [str(who) for who, n in Counter(whose).items() if n > 1]:
+    if twice := [str(who) for who, n in whose.items() if n > 1]:
         raise BadData(f"several recordings of one subject ({', '.join(twice)}); give one recording per subject")
     for group, paths in groups.items():
         n = sum(subject.group == group for subject in subjects)
         if n < LEAST_CONTROLS and (group != PATIENTS or paths):
             raise BadData(f"{n} recordings of {group}; at least {LEAST_CONTROLS} are needed, one per subject")
-    all_signals = signals[0]
-    for one in signals[1:]:
-        all_signals |= one
-    return subjects, all_signals
+    return subjects, reduce(or_, signals)
 
 
 def _subject(bundle: Bundle, recording: NewRecording, group: str) -> _Subject:
     bag, novelty = LazyBag.of(recording.windows), features_of(bundle, recording.windows)
     before = assess(bundle, bundle.model.predict(bag), novelty, bag.shape[0])  # the bag holds every member's features
-    means = {name: mean_features(leaf, bag) for name, leaf in by_population(bundle.model)}
-    means[NOVELTY] = novelty.vector
+    means = {NOVELTY: novelty.vector}
+    for name, leaf in by_population(bundle.model).items():
+        assert leaf.features is not None
+        means[name] = mean_features(leaf.features, bag.features(leaf.features))
     return _Subject(recording.name, group, replace(bag, read=_unread), novelty, means, before)
 
 
@@ -215,12 +194,10 @@ def _owner(path: Path) -> Path:
 
 def _moved(bundle: Bundle, site: Iterable[_Subject], unlabelled: bool) -> Bundle:
     """The bundle with the maps of a site that is known by these subjects."""
-    means = [subject.means for subject in site]
-    scales = {
-        name: site_scale(np.stack([own[name] for own in means]), bundle.reference.populations[name], unlabelled)
-        for name in means[0]
-    }
-    model = bundle.model.moved(lambda leaf: scales[population_name(leaf)])
+    means, training = [subject.means for subject in site], bundle.reference.populations
+    features = {name: np.stack([own[name] for own in means]) for name in means[0]}
+    scales = {name: populations.site_scale(own, training[name], unlabelled) for name, own in features.items()}
+    model = bundle.model.moved(lambda leaf: scales[populations.population_name(leaf)])
     return replace(bundle, model=model, reference=replace(bundle.reference, site=scales[NOVELTY]))
 
 
@@ -250,10 +227,8 @@ def _log_odds(p: Floats) -> Floats:
     return log_odds(np.clip(p, 1 - CERTAIN, CERTAIN))
 
 
-def _row(bundle: Bundle, p: Floats, percentile: float) -> dict[str, Any]:
-    predicted = None if percentile > WITHHELD else bundle.classes[int(p.argmax())]
-    probabilities = dict(zip(bundle.classes, map(float, p), strict=True))
-    return {"probabilities": probabilities, "predicted": predicted, "percentile": percentile}
+def _row(found: Assessment) -> dict[str, Any]:
+    return {"probabilities": found.by_class(), "predicted": found.predicted, "percentile": found.percentile}
 
 
 def _summary(rows: Sequence[dict[str, Any]], classes: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -273,17 +248,14 @@ def _metadata(adapted: Bundle, rows: Sequence[dict[str, Any]], control: str, nam
     """The content of bundle.json: that of the model, and what it was adapted with."""
     old, summary = adapted.metadata, _summary(rows, adapted.classes)
     n = {group: found["n"] for group, found in summary.items()}
-    if UNLABELLED in n:
-        caution = (
-            f"adapted to another site by {n[UNLABELLED]} recordings without labels, in which the class proportions of "
-            "the training were assumed; an evaluation on the same subjects is transductive"
-        )
-    else:
-        caution = (
-            f"adapted to another site by recordings of {n[CONTROLS]} healthy subjects"
-            + (f" and {n[PATIENTS]} patients" if PATIENTS in n else "; its sensitivity there was not measured")
-            + ". Performance and calibration above are of the training site"
-        )
+    patients = f" and {n[PATIENTS]} patients" if PATIENTS in n else "; its sensitivity there was not measured"
+    caution = "adapted to another site by " + (
+        f"{n[UNLABELLED]} recordings without labels, in which the class proportions of the training were assumed; an "
+        "evaluation on the same subjects is transductive"
+        if UNLABELLED in n
+        else f"recordings of {n[CONTROLS]} healthy subjects{patients}. Performance and calibration above are of the "
+        "training site"
+    )
     today = datetime.now(UTC).isoformat(timespec="seconds")
     return {
         **old,

@@ -13,11 +13,11 @@ fraud.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ from bridgemil.runs import AuditWarning
 from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
 from bridgemil.storage.files import refuse_link, write_json, write_text
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 KIND = "bundle"
 METADATA, CARD, REFERENCE, MODEL = "bundle.json", "card.md", "reference.safetensors", "model"
 SHIPPED = ("alzheimer",)  # models of the package: folders of src/bridgemil/bundles
@@ -43,40 +46,17 @@ NOTICE = "Research use only: not a medical device, and no basis for a decision a
 
 @dataclass(frozen=True)
 class Bundle:
-    """A trained model ready for new recordings.
-
-    Parameters
-    ----------
-    model : Model
-        The fitted model.
-    calibration : Calibration
-        Applied to its probabilities.
-    sets : PredictionSets
-        Its prediction sets.
-    reference : Reference
-        Statistics of the training subjects.
-    signals : TrainingSignals
-        Hashes of the training subjects' signals.
-    metadata : mapping
-        ``name``, ``warnings``, ``performance``, ``calibration``, ``provenance`` and more, the content of
-        ``bundle.json``.
-    card : str
-        The model card, Markdown.
-    folder : Path, optional
-        Where it was read from or written to.
-    checksum : str
-        Of everything in the folder: identifies the model.
-    """
+    """A trained model ready for new recordings."""
 
     model: models.Model
-    calibration: Calibration
+    calibration: Calibration  # applied to its probabilities
     sets: PredictionSets
-    reference: Reference
-    signals: TrainingSignals
-    metadata: Mapping[str, Any]
-    card: str
-    folder: Path | None = None
-    checksum: str = ""
+    reference: Reference  # statistics of the training subjects
+    signals: TrainingSignals  # hashes of their signals
+    metadata: Mapping[str, Any]  # the content of ``bundle.json``: name, warnings, performance, provenance and more
+    card: str  # Markdown
+    folder: Path | None = None  # where it was read from
+    checksum: str = ""  # of everything in the folder: identifies the model
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -117,15 +97,46 @@ class Bundle:
         """
         return self.calibration(self.model.predict(bag).probabilities)
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> Bundle:
-        """Write the bundle atomically, and read it back.
+    def plot_patterns(
+        self,
+        bags: Sequence[NDArray[np.float32]] | None = None,
+        class_name: str | None = None,
+        quantity: str | None = None,
+        axes: Sequence[Axes] | None = None,
+    ) -> list[Axes]:
+        """Scalp maps of the model's activation patterns over its training subjects (Haufe et al., 2014), one per band.
 
         Parameters
         ----------
-        folder : str or Path
-            Another bundle there is replaced only with ``overwrite``, anything else never.
-        overwrite : bool
-            Replace a bundle.
+        bags : sequence of ndarray of shape (n_windows, n_channels, n_times), optional
+            Prepared windows at which the weights of networks are evaluated; without them, the maps are those of the
+            model's linear members.
+        class_name : str, optional
+            By default the patient class of two.
+        quantity : {"own", "coupling", "power"}, optional
+            Log-variance, covariance with other electrodes, or log relative band power; by default the first that the
+            model has.
+        axes : sequence of matplotlib.axes.Axes, optional
+            One per band; new ones by default.
+
+        Returns
+        -------
+        list of matplotlib.axes.Axes
+        """
+        from bridgemil.report.explanation import plot_patterns
+
+        return plot_patterns(self.model, bags, self.background, class_name, quantity, axes)
+
+    @property
+    def background(self) -> NDArray[np.float64] | None:
+        """Features with the mean and the covariance of the training subjects', over which patterns are computed."""
+        rows = self.reference.covariance_rows
+        return np.concatenate([rows, -rows]).astype(np.float64) if len(rows) else None  # their mean is zero
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Bundle:
+        """Write the bundle atomically, and read it back.
+
+        Another bundle there is replaced only with ``overwrite``, anything else never.
         """
         folder = Path(folder)
         refuse_taken(folder, overwrite)
@@ -133,11 +144,11 @@ class Bundle:
             with new_artifact(folder.absolute(), KIND) as partial:
                 self._write(partial)
         except OSError as error:
-            message = f"{folder}: cannot be written ({error.strerror}); make room, or choose another --out"
-            raise BridgeMILError(message) from None
+            problem = f"{folder}: cannot be written ({error.strerror}); make room, or choose another --out"
+            raise BridgeMILError(problem) from None
         settings = self.model.facts.settings
-        has_user_code = any(member.code is not None for member in settings.each)
-        return load(folder, backbone=settings.backbone if has_user_code else None)
+        own_code = any(member.code is not None for member in settings.each)
+        return load(folder, backbone=settings.backbone if own_code else None)
 
     def _write(self, folder: Path) -> None:
         import torch
@@ -164,11 +175,11 @@ class Bundle:
 def refuse_taken(folder: Path, overwrite: bool) -> None:
     """Refuse a folder that holds anything but a bundle that may be replaced."""
     refuse_link(folder)
-    if not folder.exists():
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / METADATA).is_file()):
+    if not (folder / METADATA).is_file():
         raise BadUse(f"{folder}: exists and is no bundle; choose another --out")
-    if any(folder.iterdir()) and not overwrite:
+    if not overwrite:
         raise BadUse(f"{folder}: holds a bundle already; choose another --out, or --overwrite")
 
 
@@ -206,19 +217,15 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
 
     folder = locate(folder)
     artifact = open_bundle(folder)
-    metadata, strangers = artifact.json(METADATA), artifact.strangers()
-    if strangers:
+    metadata = artifact.json(METADATA)
+    if strangers := artifact.strangers():
         raise BadData(f"{folder}: {', '.join(strangers)} is not part of the bundle; remove it, or {ADVICE}")
-    if "prediction_sets" not in metadata:
-        raise BadData(f"{folder}: was made by an earlier version, without prediction sets; train it again")
     arrays = {name: value.numpy() for name, value in read_tensors(artifact.path(REFERENCE)).items()}
     return Bundle(
         models.read_model(artifact, f"{MODEL}/", backbone=backbone, device=device),
         calibration.from_json(metadata["calibration"]),
         PredictionSets.from_json(metadata["prediction_sets"]),
-        Reference.from_tensors(
-            arrays, metadata["reference"]["bands"], metadata["reference"].get("windows", "recorded")
-        ),
+        Reference.from_tensors(arrays, metadata["reference"]),
         TrainingSignals(arrays["signals.subjects"], arrays["signals.windows"]),
         metadata,
         artifact.text(CARD),
@@ -235,13 +242,7 @@ def open_bundle(folder: Path) -> Artifact:
 
 
 def not_better_than_chance(performance: Mapping[str, Any]) -> str | None:
-    """A caution if cross-validation does not show a performance above chance level, else None.
-
-    Parameters
-    ----------
-    performance : mapping
-        ``metadata["performance"]`` of a bundle.
-    """
+    """A caution if cross-validation does not show a performance above chance (of a bundle's metadata), else None."""
     low, chance = performance["balanced_accuracy"]["ci95"][0], 1 / len(performance["confusion"]["classes"])
     p = performance["p_guessing"]
     if low > chance and p < 0.025:

@@ -29,63 +29,33 @@ COVERAGE = 0.9
 
 @dataclass(frozen=True)
 class PredictionSets:
-    """Prediction sets for K classes.
+    """Prediction sets for K classes."""
 
-    Parameters
-    ----------
-    scores : mapping of str to ndarray
-        Of each class, the held-out probabilities of that class among its own training subjects, ascending.
-    coverage : float
-        Share of recordings whose set is to hold the true class.
-    """
-
-    scores: Mapping[str, Floats]
-    coverage: float = COVERAGE
+    scores: Mapping[str, Floats]  # of each class, its own subjects' held-out probabilities of it, ascending
+    coverage: float = COVERAGE  # share of recordings whose set is to hold the true class
 
     @classmethod
     def fit(cls, p: Floats, y: NDArray[np.int64], classes: Sequence[str], coverage: float = COVERAGE) -> PredictionSets:
-        """From held-out probabilities (n, K) and class numbers (n,).
-
-        Parameters
-        ----------
-        p : ndarray of shape (n, K)
-            Held-out probabilities, before calibration.
-        y : ndarray of shape (n,)
-            Class numbers.
-        classes : sequence of str
-            The K names.
-        coverage : float
-            Above 0, below 1.
-        """
+        """From held-out probabilities (n, K) before calibration and class numbers (n,)."""
         return cls({name: np.sort(p[y == k, k]) for k, name in enumerate(classes)}).at(coverage)
 
-    def p_values(self, probabilities: Sequence[float] | Floats) -> dict[str, float]:
-        """Conformal p-value of each class: the share of its subjects, this one included, with no higher probability.
-
-        Parameters
-        ----------
-        probabilities : sequence of float, length K
-            Of one recording, before calibration, in the order of the classes.
-        """
-        return {
-            name: (1 + int(np.searchsorted(own, p, side="right"))) / (1 + len(own))
-            for (name, own), p in zip(self.scores.items(), probabilities, strict=True)
-        }
-
     def __call__(self, probabilities: Sequence[float] | Floats) -> list[str]:
-        """The prediction set of one recording."""
-        return [name for name, p in self.p_values(probabilities).items() if p > 1 - self.coverage + 1e-12]
+        """The prediction set of one recording, from its K probabilities before calibration.
+
+        The conformal p-value of a class is the share of its subjects, this one included, with no higher probability.
+        """
+        found = []
+        for (name, own), p in zip(self.scores.items(), probabilities, strict=True):
+            p_value = (1 + int(np.searchsorted(own, p, side="right"))) / (1 + len(own))
+            if p_value > 1 - self.coverage + 1e-12:
+                found.append(name)
+        return found
 
     def at(self, coverage: float) -> PredictionSets:
         """The same at another coverage, above 0 and below 1."""
         if not 0 < coverage < 1:
             raise BadUse(f"the coverage must be above 0 and below 1, got {coverage:g}")
         return replace(self, coverage=coverage)
-
-    @property
-    def too_few(self) -> list[str]:
-        """Classes with too few subjects for the coverage: they are in every set."""
-        return [name for name, own in self.scores.items() if (1 + len(own)) * (1 - self.coverage) < 1 - 1e-12]
 
     def for_json(self) -> dict[str, Any]:
         """As a bundle stores it."""
@@ -102,14 +72,7 @@ def cross_coverage(
 ) -> dict[str, Any]:
     """Coverage and size of the sets of held-out subjects, each set from the subjects of the other folds.
 
-    Parameters
-    ----------
-    p, y, folds : ndarray
-        Held-out probabilities (n, K), class numbers and folds (n,).
-    classes : sequence of str
-        The K names.
-    coverage : float
-        The stated coverage.
+    ``p``, ``y`` and ``folds`` are held-out probabilities (n, K), class numbers (n,) and folds (n,).
     """
     sets: list[list[str]] = [[] for _ in y]
     for fold in np.unique(folds):
@@ -117,7 +80,7 @@ def cross_coverage(
         for i in np.flatnonzero(folds == fold):
             sets[i] = made(p[i])
     hit = np.array([classes[k] in own for k, own in zip(y, sets, strict=True)])
-    size = np.array([len(own) for own in sets])
+    size = np.array(list(map(len, sets)))
     return {
         "stated": coverage,
         "coverage": float(hit.mean()),

@@ -16,7 +16,8 @@ distance that was fitted without that subject.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,6 @@ from numpy.typing import NDArray
 from bridgemil.bundle.populations import NOVELTY, population
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands, relative_band_power, rereferenced
-from bridgemil.errors import BadData
 from bridgemil.models.harmonisation import Scale, mapped
 
 Floats = NDArray[np.float64]
@@ -91,18 +91,9 @@ class WindowFeatures:
 def window_features(
     bag: NDArray[np.float32], sfreq: float, bands: Mapping[str, Band], reference: str = "recorded"
 ) -> WindowFeatures:
-    """Features of each window.
+    """Features of each window of a bag (n_windows x C x n_times, in microvolts) at ``sfreq`` Hz, by bands in Hz.
 
-    Parameters
-    ----------
-    bag : ndarray of shape (n_windows, C, n_times)
-        In microvolts.
-    sfreq : float
-        Sampling rate of the windows, in Hz.
-    bands : mapping of str to (float, float)
-        Low and high edge of each band, in Hz.
-    reference : {"recorded", "average"}
-        ``average``: of windows re-referenced to the average of the electrodes.
+    ``reference`` average: of windows re-referenced to the average of the electrodes.
     """
     from scipy.fft import rfft
 
@@ -165,33 +156,15 @@ class Distance:
 
 @dataclass(frozen=True)
 class NoveltyModel:
-    """The out-of-distribution test: a distance, and its distribution among the training subjects at L lengths.
+    """The out-of-distribution test: a distance, and its distribution among the training subjects at L lengths."""
 
-    Parameters
-    ----------
-    distance : Distance
-        Fitted on all training subjects.
-    lengths : ndarray of shape (L,)
-        Numbers of windows, rising; the last is the median of the training subjects, for whole recordings.
-    quantiles : ndarray of shape (L, len(PERCENTILES))
-        Distances of held-out training subjects at each length.
-    """
-
-    distance: Distance
-    lengths: Floats
-    quantiles: Floats
+    distance: Distance  # fitted on all training subjects
+    lengths: Floats  # L numbers of windows, rising; the last is the training subjects' median, for whole recordings
+    quantiles: Floats  # L x len(PERCENTILES): distances of held-out training subjects at each length
 
     @classmethod
     def fit(cls, subjects: Sequence[Mapping[int, Floats]], counts: Sequence[int]) -> NoveltyModel:
-        """Fit on training subjects.
-
-        Parameters
-        ----------
-        subjects : sequence of dict
-            ``WindowFeatures.segments`` of each.
-        counts : sequence of int
-            Windows of each.
-        """
+        """Fit on the ``WindowFeatures.segments`` of training subjects, with the windows that each has."""
         median = float(np.median(counts))
         held = {length: sum(length in subject for subject in subjects) for length in LENGTHS}
         lengths = [length for length in LENGTHS if length < median and 2 * held[length] >= len(subjects)]
@@ -203,22 +176,13 @@ class NoveltyModel:
                 for length in distances.keys() & subjects[i].keys():
                     distances[length].append(distance(subjects[i][length]))
         # Weibull's positions, i / (n + 1): a new subject exceeds the 95th percentile in 5 % of cases also if n is small
-        quantiles = [
-            np.percentile(np.concatenate(values), PERCENTILES, method="weibull") for values in distances.values()
-        ]
+        quantiles = [np.percentile(np.concatenate(own), PERCENTILES, method="weibull") for own in distances.values()]
         return cls(Distance.fit(whole), np.array([*lengths, median], dtype=np.float64), np.stack(quantiles))
 
     def percentile(self, features: Floats, n_windows: int) -> float:
-        """Out-of-distribution percentile, 0 to 100, among training recordings of ``n_windows`` windows.
+        """Percentile (0 to 100) of a feature vector (f) among training recordings of ``n_windows`` windows.
 
         Between two stored lengths it is interpolated linearly in the logarithm of the length.
-
-        Parameters
-        ----------
-        features : ndarray of shape (f,)
-            ``RecordingFeatures.vector``.
-        n_windows : int
-            Windows of the recording.
         """
         distance = float(self.distance(features[None])[0])
         at = [np.interp(distance, row, PERCENTILES) for row in self.quantiles]
@@ -239,7 +203,6 @@ class Reference:
     novelty: NoveltyModel
     spreads: Floats  # lowest, median and highest standard deviation of the median electrode, in microvolts
     windows: Floats  # fewest, median and most windows of a subject
-    class_power: Floats  # K x quantiles x C x B: log relative band power within each class
     class_shares: Floats  # K x quantiles x B: relative band power in percent, within each class
     covariance_rows: Floats  # r x F: R'R is proportional to the covariance of the model's features; 0 rows: unknown
     reference: str = "recorded"  # of the windows that the features are computed from, or "average"
@@ -255,17 +218,7 @@ class Reference:
         return self.novelty.percentile(self.vector(features), n_windows)
 
     def unusual(self, features: RecordingFeatures, channels: Sequence[str], most: int = 3) -> list[str]:
-        """Names of the features that are farthest outside of the training subjects' range.
-
-        Parameters
-        ----------
-        features : RecordingFeatures
-            Of one recording.
-        channels : sequence of str
-            Electrode names, C.
-        most : int
-            Maximum number of names.
-        """
+        """Names of the ``most`` features that are farthest outside of the training subjects' range; C channels."""
         z = (self.vector(features) - self.novelty.distance.centre) / self.novelty.distance.scale
         names = [f"{band} power at {channel}" for channel in channels for band in self.bands]
         names += [f"relative amplitude of {channel}" for channel in channels]
@@ -276,52 +229,41 @@ class Reference:
     def tensors(self) -> dict[str, Floats]:
         """All arrays by name, as a bundle stores them."""
         novelty = self.novelty
-        parts = {name: getattr(novelty.distance, name) for name in _DISTANCE}
-        parts |= {"lengths": novelty.lengths, "quantiles": novelty.quantiles}
+        parts = vars(novelty.distance) | {"lengths": novelty.lengths, "quantiles": novelty.quantiles}
         parts |= {name: getattr(self, name) for name in _ARRAYS}
         parts |= {f"{POPULATION}{name}": values for name, values in self.populations.items()}
         parts |= {} if self.site is None else {"site": np.stack(self.site)}
         return {name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in parts.items()}
 
     @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, Floats], bands: Mapping[str, Sequence[float]], reference: str = "recorded"
-    ) -> Reference:
-        """Inverse of ``tensors``."""
-        try:
-            parts = {name: tensors[name] for name in _DISTANCE}
-            distance = Distance(**parts | {"residual": float(parts["residual"][0])})  # type: ignore[arg-type]
-            novelty = NoveltyModel(distance, tensors["lengths"], tensors["quantiles"])
-            rest = {name: tensors[name] for name in _ARRAYS}
-            edges = {str(name): (float(low), float(high)) for name, (low, high) in bands.items()}
-            populations = {n.removeprefix(POPULATION): v for n, v in tensors.items() if n.startswith(POPULATION)}
-            site = (tensors["site"][0], tensors["site"][1]) if "site" in tensors else None
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise BadData(f"the bundle's reference is damaged ({error!r})") from None
-        return cls(edges, novelty, **rest, reference=reference, populations=populations, site=site)
+    def from_tensors(cls, tensors: Mapping[str, Floats], stated: Mapping[str, Any]) -> Reference:
+        """Inverse of ``tensors``; ``stated`` are bands and reference, as ``bundle.json`` holds them."""
+        parts = {one.name: tensors[one.name] for one in fields(Distance)}
+        distance = Distance(**parts | {"residual": float(parts["residual"][0])})  # type: ignore[arg-type]
+        edges = {str(name): (float(low), float(high)) for name, (low, high) in stated["bands"].items()}
+        populations = {n.removeprefix(POPULATION): v for n, v in tensors.items() if n.startswith(POPULATION)}
+        return cls(
+            edges,
+            NoveltyModel(distance, tensors["lengths"], tensors["quantiles"]),
+            **{name: tensors[name] for name in _ARRAYS},
+            reference=stated["windows"],
+            populations=populations,
+            site=(tensors["site"][0], tensors["site"][1]) if "site" in tensors else None,
+        )
 
 
-_DISTANCE = ("centre", "scale", "mean", "directions", "variances", "residual")
 POPULATION = "population."  # in the names of tensors
-_ARRAYS = ("spreads", "windows", "class_power", "class_shares", "covariance_rows")
+_ARRAYS = ("spreads", "windows", "class_shares", "covariance_rows")
 
 
 def make_reference(
     cohort: Cohort, features: Floats | None = None, reference: str = "recorded", control: str | None = None
 ) -> Reference:
-    """Compute the reference statistics of a cohort.
+    """Compute the reference statistics of a cohort, the training subjects.
 
-    Parameters
-    ----------
-    cohort : Cohort
-        The training subjects.
-    features : ndarray of shape (S, F), optional
-        Mean features of each subject, as the model's first layer computes them, if they have names: patterns are
-        computed over their covariance.
-    reference : {"recorded", "average"}
-        Of the windows; ``average`` if the model's features do not depend on the recorded reference either.
-    control : str, optional
-        The class of the controls, if there is one.
+    ``features`` (S x F) are the mean named features of each subject, of the model's first layer, if they have names:
+    patterns are computed over their covariance. ``reference`` of the windows is ``average`` if the model's features do
+    not depend on the recorded reference either. ``control`` is the class of the controls, if there is one.
     """
     held, _ = held_bands(CLINICAL_BANDS, cohort.signal)
     bands = {name: (float(low), float(high)) for name, (low, high) in held.items()}  # as they are read back
@@ -331,16 +273,14 @@ def make_reference(
         subjects.append(windows.recording())
         segments.append(windows.segments())
         counts.append(len(windows.deviation))
-    members = [[p for p, y in zip(subjects, cohort.y, strict=True) if y == k] for k in range(len(cohort.classes))]
-    power, shares = (
-        np.stack([np.quantile([getattr(p, part) for p in each], QUANTILES, axis=0) for each in members])
-        for part in ("power", "shares")
-    )
-    spreads = np.array([subject.spread for subject in subjects])
+    members = [np.flatnonzero(cohort.y == k) for k in range(len(cohort.classes))]
+    shares = np.stack([np.quantile([subjects[i].shares for i in own], QUANTILES, axis=0) for own in members])
+    spreads, lengths = ([min(own), np.median(own), max(own)] for own in ([s.spread for s in subjects], counts))
+    vectors = np.stack([subject.vector for subject in subjects])
     return Reference(
-        bands, NoveltyModel.fit(segments, counts), _summary(spreads), _summary(np.array(counts, dtype=np.float64)),
-        power, shares, _covariance_rows(features), reference,
-        {NOVELTY: population(np.stack([s.vector for s in subjects]), np.array(cohort.labels) == control)},
+        bands, NoveltyModel.fit(segments, counts), np.array(spreads), np.array(lengths, dtype=np.float64),
+        shares, _covariance_rows(features), reference,
+        {NOVELTY: population(vectors, np.array(cohort.labels) == control)},
     )  # fmt: skip
 
 
@@ -351,7 +291,3 @@ def _covariance_rows(features: Floats | None) -> Floats:
     _, lengths, directions = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
     rows: Floats = lengths[:MOST_ROWS, None] * directions[:MOST_ROWS] / np.sqrt(len(features) - 1)
     return rows[lengths[:MOST_ROWS] > TINY]
-
-
-def _summary(values: Floats) -> Floats:
-    return np.array([values.min(), np.median(values), values.max()])

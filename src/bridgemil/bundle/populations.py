@@ -8,7 +8,7 @@ training subjects; nothing of a single one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bridgemil.cohort.tables import control_classes
 from bridgemil.evaluation.clinical import positive_class
 from bridgemil.models import BaselineModel, Model
-from bridgemil.models.features import Features, LazyBag
+from bridgemil.models.features import Features
 from bridgemil.models.harmonisation import Scale, location_scale
 from bridgemil.report.window_values import leaves
 from bridgemil.storage.artifact import digest
@@ -27,14 +27,9 @@ NOVELTY = "novelty"  # the features of the out-of-distribution test
 
 
 def population(features: Floats, controls: NDArray[np.bool_]) -> Floats:
-    """Mean and standard deviation of the controls, then of all subjects (4 x F).
+    """Mean and standard deviation of the controls, then of all subjects (4 x F), of features (S x F).
 
-    Parameters
-    ----------
-    features : ndarray of shape (S, F)
-        One row per subject.
-    controls : ndarray of shape (S,)
-        Who is one; with fewer than two, the first two rows are NaN.
+    ``controls`` (S) are who is one; with fewer than two, the first two rows are NaN.
     """
     rows = []
     for own in (features[controls], features):
@@ -44,16 +39,9 @@ def population(features: Floats, controls: NDArray[np.bool_]) -> Floats:
 
 
 def site_scale(features: Floats, training: Floats, unlabelled: bool = False) -> Scale:
-    """The map of a site's features to those of the training controls, or of all training subjects.
+    """The map of a site's features (n x F) to those of the training controls, or of all training subjects.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n, F)
-        Of the site's controls; ``unlabelled``: of subjects whose class is not known.
-    training : ndarray of shape (4, F)
-        From ``population``.
-    unlabelled : bool
-        Whether to map to all training subjects.
+    ``features`` are of the site's controls, or ``unlabelled``; ``training`` is a ``population``.
     """
     mean, deviation = training[2:] if unlabelled else training[:2]
     return location_scale(features, mean, deviation)
@@ -80,32 +68,22 @@ def population_name(model: Model) -> str:
     return digest([named.key, own])[:16]
 
 
-def mean_features(model: Model, bag: LazyBag) -> Floats:
-    """Mean over windows of a member's features of one subject (F,), before harmonisation."""
-    assert model.features is not None
-    values = bag.features(model.features)
-    return np.asarray(values.mean(axis=0, dtype=np.float64) if model.features.per_window else values)
+def mean_features(features: Features, values: NDArray[Any]) -> Floats:
+    """Mean over windows of the features of one subject (F,)."""
+    return np.asarray(values.mean(axis=0, dtype=np.float64) if features.per_window else values)
 
 
-def by_population(model: Model) -> Iterator[tuple[str, Model]]:
-    """One member for every population of features, with its name."""
+def by_population(model: Model) -> dict[str, Model]:
+    """One member for every population of features, by its name."""
     found: dict[str, Model] = {}
     for leaf in leaves(model):
         if leaf.features is not None:
             found.setdefault(population_name(leaf), leaf)
-    yield from found.items()
+    return found
 
 
 def not_adaptable(model: Model, populations: Mapping[str, Floats]) -> str:
-    """Why a model cannot be adapted to another site; empty if it can.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    populations : mapping of str to ndarray
-        Of its training subjects, as the bundle keeps them.
-    """
+    """Why a model with these populations of training subjects cannot be adapted; empty if it can."""
     for leaf in leaves(model):
         settings = leaf.facts.settings
         if leaf.features is None:

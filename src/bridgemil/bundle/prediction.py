@@ -5,6 +5,7 @@ Beyond the 99th out-of-distribution percentile the prediction is withheld.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,57 +46,20 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class RecordingPrediction:
-    """The prediction for one recording, and everything that its page needs.
+class Assessment:
+    """What a bundle computes of one subject's windows; K classes."""
 
-    Parameters
-    ----------
-    recording : NewRecording
-        The windows and their times.
-    prediction : Prediction
-        The model's output before calibration, with attention weights and contributions where it has them.
-    probabilities : ndarray of shape (K,)
-        Calibrated.
-    classes : tuple of str
-        K names.
-    warnings : tuple of str
-        Reliability warnings about this recording, the most serious first; those of the model are in ``model``.
-    percentile : float
-        Out-of-distribution percentile among training recordings of the same length.
-    prediction_set : tuple of str
-        The classes that conformal prediction does not exclude; all of them where the prediction is withheld.
-    coverage : float
-        Of the prediction set.
-    features : RecordingFeatures
-        What the percentile was computed from.
-    reference : Reference
-        Statistics of the training subjects.
-    rankings : list of Ranking
-        Windows by attention weight, contribution or probability, with the removal test; as in ``explain``.
-    model : mapping
-        Name, SHA-256 and cautions of the bundle (see ``describe``).
-    calibration : str
-        One sentence.
-    """
-
-    recording: NewRecording
-    prediction: Prediction
-    probabilities: NDArray[np.float64]
     classes: tuple[str, ...]
-    warnings: tuple[str, ...]
-    percentile: float
-    prediction_set: tuple[str, ...]
-    coverage: float
-    features: RecordingFeatures
-    reference: Reference
-    rankings: list[Ranking]
-    model: Mapping[str, Any]
-    calibration: str
+    prediction: Prediction  # before calibration, with attention weights and contributions where the model has them
+    probabilities: NDArray[np.float64]  # K, calibrated
+    features: RecordingFeatures  # what the percentile was computed from
+    percentile: float  # out-of-distribution percentile among training recordings of the same length
+    prediction_set: tuple[str, ...]  # classes that conformal prediction does not exclude; all if it is withheld
 
-    @property
-    def name(self) -> str:
-        """The file, as the user named it."""
-        return self.recording.name
+    def by_class(self, calibrated: bool = True) -> dict[str, float]:
+        """The probabilities by the names of the classes."""
+        p = self.probabilities if calibrated else self.prediction.probabilities
+        return dict(zip(self.classes, p.tolist(), strict=True))
 
     @property
     def most_probable(self) -> str:
@@ -111,6 +75,24 @@ class RecordingPrediction:
     def predicted(self) -> str | None:
         """The most probable class; None where the prediction is withheld."""
         return None if self.withheld else self.most_probable
+
+
+@dataclass(frozen=True)
+class RecordingPrediction(Assessment):
+    """The prediction for one recording, and everything that its page needs."""
+
+    recording: NewRecording  # the windows and their times
+    warnings: tuple[str, ...]  # about this recording, the most serious first; those of the model are in ``model``
+    coverage: float  # of the prediction set
+    reference: Reference  # statistics of the training subjects
+    rankings: list[Ranking]  # windows by attention weight, contribution or probability, with the removal test
+    model: Mapping[str, Any]  # name, checksum and cautions of the bundle (see ``describe``)
+    calibration: str  # one sentence
+
+    @property
+    def name(self) -> str:
+        """The file, as the user named it."""
+        return self.recording.name
 
     @property
     def set_sentence(self) -> str:
@@ -132,7 +114,7 @@ class RecordingPrediction:
         """As ``predict --json`` prints it."""
         return {
             "file": self.name,
-            "probabilities": dict(zip(self.classes, self.probabilities.tolist(), strict=True)),
+            "probabilities": self.by_class(),
             "predicted": self.predicted,
             "prediction_set": list(self.prediction_set),
             "coverage": self.coverage,
@@ -140,7 +122,7 @@ class RecordingPrediction:
             "windows_used": len(self.recording.starts),
             "warnings": list(self.warnings),
             "model": dict(self.model),
-            "uncalibrated": dict(zip(self.classes, self.prediction.probabilities.tolist(), strict=True)),
+            "uncalibrated": self.by_class(calibrated=False),
             "windows": {ranking.name: ranking.to_dict() for ranking in self.rankings},
             "top_windows": {ranking.name: top_windows(self.person, ranking) for ranking in self.rankings},
             "windows_dropped": dict(self.recording.dropped),
@@ -150,26 +132,20 @@ class RecordingPrediction:
 
 
 def describe(bundle: Bundle) -> dict[str, Any]:
-    """Name and SHA-256 of a bundle, its cautions and audit warnings: what holds for every prediction of this model.
+    """Name and checksum of a bundle, its cautions and audit warnings: what holds for every prediction of this model.
 
     A recording's own warnings are kept apart from these, so that they are not overlooked.
     """
-    performance, n = bundle.metadata["performance"], bundle.metadata["provenance"]["n_subjects"]
-    doubt = not_better_than_chance(performance)
-    usual = bundle.metadata["provenance"]["recordings_per_person"]
-    cautions = [NOTICE, *([doubt] if doubt else []), f"trained on {n} subjects"]
-    if usual > 1 and bundle.model.facts.settings.each[0].bags == "recording":
-        cautions.append(
-            f"trained on {usual:g} recordings per subject (median), one by one; performance and calibration are of "
-            "their mean, and one recording alone is less certain"
-        )
-    elif usual > 1:
-        cautions.append(
-            f"trained on {usual:g} recordings per subject (median), pooled; each new recording is predicted alone"
-        )
-    cautions += bundle.metadata["cautions"]
-    name = {"name": bundle.name, "checksum": bundle.checksum}
-    return name | {"cautions": cautions, "audit_warnings": bundle.warnings}
+    performance, provenance = bundle.metadata["performance"], bundle.metadata["provenance"]
+    cautions = [NOTICE, not_better_than_chance(performance), f"trained on {provenance['n_subjects']} subjects"]
+    if (usual := provenance["recordings_per_person"]) > 1:
+        one_by_one = bundle.model.facts.settings.each[0].bags == "recording"
+        how = "pooled; each new recording is predicted alone" if not one_by_one else (
+            "one by one; performance and calibration are of their mean, and one recording alone is less certain"
+        )  # fmt: skip
+        cautions.append(f"trained on {usual:g} recordings per subject (median), {how}")
+    cautions = [*filter(None, cautions), *bundle.metadata["cautions"]]
+    return {"name": bundle.name, "checksum": bundle.checksum, "cautions": cautions, "audit_warnings": bundle.warnings}
 
 
 def predict(
@@ -211,78 +187,53 @@ def predict(
     bundle = bundle if coverage is None else replace(bundle, sets=bundle.sets.at(coverage))
     model = describe(bundle)
     how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference, "montage": montage}
-    for recording in read_recordings(bundle, paths, clean=clean, **how):
+    for recording in read_recordings(bundle, paths, clean, **how):
         if isinstance(recording, Problem):
             yield Refused(recording.file or "", recording.what, model)
             continue
         try:
             yield predict_windows(bundle, recording)
         except BadData as error:
-            yield Refused(recording.name, str(error).removeprefix(f"{recording.name}: "), model)
+            yield Refused(recording.name, _problem(error, recording.name).what, model)
 
 
 def read_recordings(
-    bundle: Bundle,
-    paths: Sequence[str | Path],
-    *,
-    bad_channels: str | None = None,
-    recorded_reference: str | None = None,
-    clean: str | Sequence[str] = (),
-    montage: str | None = None,
+    bundle: Bundle, paths: Sequence[str | Path], clean: str | Sequence[str] = (), **how: str | None
 ) -> Iterator[NewRecording | Problem]:
-    """Read recordings one by one as the model takes them; parameters as for ``predict``."""
-    preparation = bundle.model.facts.preparation
-    settings = settings_for(bundle.signal, preparation, bad_channels, recorded_reference, montage)
+    """Read recordings one by one as the model takes them; arguments as for ``predict``."""
+    settings = settings_for(bundle.signal, bundle.model.facts.preparation, **how)
     cleaner = Cleaner.again(settings.clean, clean)
     fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
     highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
-    for recording in (recording for path in paths for recording in _found(path)):
-        if isinstance(recording, Problem):
-            yield recording
-            continue
+    for path in paths:
         try:
-            yield read(recording, bundle.signal, settings, fewest, highest, cleaner)
-        except BadData as error:
-            yield Problem(str(error).removeprefix(f"{recording.name}: "), file=recording.name)
+            found = find([path])
+        except BadData as error:  # a folder that cannot be searched, or holds nothing
+            found = [_problem(error, plain(str(path)))]
+        for recording in found:
+            try:
+                yield (
+                    recording
+                    if isinstance(recording, Problem)
+                    else read(recording, bundle.signal, settings, fewest, highest, cleaner)
+                )
+            except BadData as error:
+                assert isinstance(recording, Recording)
+                yield _problem(error, recording.name)
 
 
-def _found(path: str | Path) -> list[Recording | Problem]:
-    """What a file or folder holds; a folder that cannot be searched, or holds nothing, is one problem."""
-    try:
-        return find([path])
-    except BadData as error:
-        name = plain(str(path))
-        return [Problem(str(error).removeprefix(f"{name}: "), file=name)]
-
-
-@dataclass(frozen=True)
-class Assessment:
-    """What a bundle computes of one subject's windows, before reasons and windows are listed."""
-
-    prediction: Prediction
-    probabilities: NDArray[np.float64]  # K, calibrated
-    features: RecordingFeatures
-    percentile: float
-    prediction_set: tuple[str, ...]
+def _problem(error: BadData, name: str) -> Problem:
+    return Problem(str(error).removeprefix(f"{name}: "), file=name)
 
 
 def assess(bundle: Bundle, prediction: Prediction, features: RecordingFeatures, n_windows: int) -> Assessment:
     """Calibrated probabilities, out-of-distribution percentile and prediction set of one subject.
 
-    Parameters
-    ----------
-    bundle : Bundle
-        The model.
-    prediction : Prediction
-        Of its ``model``.
-    features : RecordingFeatures
-        Of the subject's windows, for the out-of-distribution test (``features_of``).
-    n_windows : int
-        How many there are.
+    ``prediction`` is of the bundle's model; ``features`` are of the subject's ``n_windows`` windows (``features_of``).
     """
     percentile, p = bundle.reference.percentile(features, n_windows), prediction.probabilities
     found = bundle.classes if percentile > WITHHELD else bundle.sets(bundle.calibration.raw(p))
-    return Assessment(prediction, bundle.calibration(p), features, percentile, tuple(found))
+    return Assessment(bundle.classes, prediction, bundle.calibration(p), features, percentile, tuple(found))
 
 
 def features_of(bundle: Bundle, bag: NDArray[np.float32]) -> RecordingFeatures:
@@ -292,64 +243,63 @@ def features_of(bundle: Bundle, bag: NDArray[np.float32]) -> RecordingFeatures:
 
 
 def predict_windows(bundle: Bundle, recording: NewRecording) -> RecordingPrediction:
-    """Predict one recording that was segmented already.
-
-    Parameters
-    ----------
-    bundle : Bundle
-        The model.
-    recording : NewRecording
-        From ``bridgemil.cohort.new_recording.read``.
-    """
+    """Predict one recording that was segmented already, by ``bridgemil.cohort.new_recording.read``."""
     reference, bag = bundle.reference, recording.windows
     features = features_of(bundle, bag)
     gain = _gain(features, reference, recording.name)
     found = assess(bundle, bundle.model.predict(bag), features, len(bag))
-    warnings = [*_withheld(bundle, found.percentile), *_out_of_distribution(bundle, features, found.percentile)]
-    warnings += [*_referred(bundle, recording), *gain, *_length(recording, reference), *recording.notes]
+    warnings = [*_out_of_distribution(bundle, features, found.percentile), *_referred(bundle, recording), *gain]
+    warnings += [*_length(len(bag), reference), *recording.notes]
     rankings = rank_windows(bundle.model, bag, int(found.probabilities.argmax()), bundle.calibration)
     return RecordingPrediction(
-        recording, found.prediction, found.probabilities, bundle.classes, tuple(warnings), found.percentile,
-        found.prediction_set, bundle.sets.coverage, features, reference, rankings, describe(bundle),
-        bundle.calibration.sentence,
+        **vars(found), recording=recording, warnings=tuple(warnings), coverage=bundle.sets.coverage,
+        reference=reference, rankings=rankings, model=describe(bundle), calibration=bundle.calibration.sentence,
     )  # fmt: skip
 
 
-def _withheld(bundle: Bundle, percentile: float) -> list[str]:
-    """Why no class is predicted, and what would help."""
-    if percentile <= WITHHELD:
+def _out_of_distribution(bundle: Bundle, features: RecordingFeatures, percentile: float) -> list[str]:
+    """That the recording is out of distribution; if no class is predicted, why, and what would help."""
+    if percentile <= OUTSIDE:
         return []
+    unusual = bundle.reference.unusual(features, bundle.signal.channels)
+    most = f"; most unusual: {', '.join(unusual)}" if unusual else ""
+    outside = (
+        f"out of distribution: percentile {percentile:.0f} among training recordings of the same length (warned above "
+        f"{OUTSIDE:.0f}{most}); the probabilities may not be valid for it"
+    )
+    if percentile <= WITHHELD:
+        return [outside]
     cannot = not_adaptable(bundle.model, bundle.reference.populations)
     remedy = f"the model cannot be adapted to another site ({cannot})" if cannot else (
         "if other recordings of this site are out of distribution too, `bridgemil adapt MODEL RECORDING… --out MODEL2` "
         f"with recordings of {LEAST_CONTROLS} or more healthy subjects, made by the same amplifier and montage, moves "
         "the model to the site"
     )  # fmt: skip
-    return [f"prediction withheld: the out-of-distribution percentile is above {WITHHELD:.0f}; {remedy}"]
+    withheld = f"prediction withheld: the out-of-distribution percentile is above {WITHHELD:.0f}; {remedy}"
+    return [withheld, outside]
 
 
 def _gain(features: RecordingFeatures, reference: Reference, name: str) -> list[str]:
     """Refuse amplitudes that only a wrong unit explains; warn of those that the gain may explain."""
     lowest, _, highest = reference.spreads
     times = features.spread / float(np.clip(features.spread, lowest, highest))  # 1 inside of their range
-    range_ = f"{lowest:.3g} to {highest:.3g}"
-    seen = f"its electrodes have a standard deviation of {features.spread:.3g} µV, training recordings {range_}"
-    if times > GAIN_REFUSED or times < 1 / GAIN_REFUSED:
-        raise BadData(f"{name}: {seen} µV: the unit in the file is probably wrong (volts, millivolts, microvolts)")
-    if times > GAIN_WARNED or times < 1 / GAIN_WARNED:
-        return [f"{seen} µV: check the unit and the amplifier's gain"]
-    return []
+    factor = max(times, 1 / times) if times else math.inf
+    seen = (
+        f"its electrodes have a standard deviation of {features.spread:.3g} µV, training recordings {lowest:.3g} to "
+        f"{highest:.3g} µV"
+    )
+    if factor > GAIN_REFUSED:
+        raise BadData(f"{name}: {seen}: the unit in the file is probably wrong (volts, millivolts, microvolts)")
+    return [f"{seen}: check the unit and the amplifier's gain"] if factor > GAIN_WARNED else []
 
 
 def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
     """Warn if another reference than that of the training recordings is stated, and the model depends on it."""
-    if bundle.model.facts.settings.reference_free and bundle.signal.n_channels > 1:
+    facts, trained, stated = bundle.model.facts, bundle.metadata.get("recorded_reference"), recording.stated_reference
+    reference_free = facts.settings.reference_free and bundle.signal.n_channels > 1
+    if reference_free or facts.preparation.get("reference") or not trained or not stated:
         return []
-    trained, stated = bundle.metadata.get("recorded_reference"), recording.stated_reference
-    if not trained or not stated or bundle.model.facts.preparation.get("reference"):
-        return []
-    new = channels.reference_name(stated)
-    if new is None or new == channels.reference_name(trained):
+    if channels.reference_name(stated) in (None, channels.reference_name(trained)):
         return []
     return [
         f"reference: {stated} (by option, sidecar or channel names), the training recordings were recorded against "
@@ -357,19 +307,8 @@ def _referred(bundle: Bundle, recording: NewRecording) -> list[str]:
     ]
 
 
-def _out_of_distribution(bundle: Bundle, features: RecordingFeatures, percentile: float) -> list[str]:
-    if percentile <= OUTSIDE:
-        return []
-    unusual = bundle.reference.unusual(features, bundle.signal.channels)
-    most = f"; most unusual: {', '.join(unusual)}" if unusual else ""
-    return [
-        f"out of distribution: percentile {percentile:.0f} among training recordings of the same length (warned above "
-        f"{OUTSIDE:.0f}{most}); the probabilities may not be valid for it"
-    ]
-
-
-def _length(recording: NewRecording, reference: Reference) -> list[str]:
-    n, fewest, most = len(recording.windows), int(reference.windows[0]), int(reference.windows[2])
+def _length(n: int, reference: Reference) -> list[str]:
+    fewest, most = int(reference.windows[0]), int(reference.windows[2])
     if 2 * n < fewest:
         return [f"short: {n} windows, training recordings had {fewest} or more"]
     return [f"long: {n} windows, training recordings had {most} or fewer"] if n > 2 * most else []

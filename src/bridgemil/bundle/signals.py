@@ -16,17 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.audit.measures import (
-    BLOCK,
-    TABLES,
-    differences,
-    hash_codes,
-    hash_planes,
-    match_bins,
-    match_channels,
-    spectra,
-    unit_phases,
-)
+from bridgemil.audit.measures import BLOCK, TABLES, WindowHash, spectra
 from bridgemil.cohort.signal import Signal
 from bridgemil.storage.artifact import array_checksum
 
@@ -37,18 +27,10 @@ Keys = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TrainingSignals:
-    """Hashes of the signals that a model was trained on, or adapted with.
+    """Hashes of the signals that a model was trained on, or adapted with; both sorted."""
 
-    Parameters
-    ----------
-    subjects : ndarray of int64
-        One per subject, sorted.
-    windows : ndarray of int64
-        Of some windows, sorted.
-    """
-
-    subjects: Keys
-    windows: Keys
+    subjects: Keys  # one per subject
+    windows: Keys  # of some windows
 
     @classmethod
     def of(cls, bags: Iterable[NDArray[np.float32]], signal: Signal) -> TrainingSignals:
@@ -61,15 +43,7 @@ class TrainingSignals:
         return TrainingSignals(np.union1d(self.subjects, other.subjects), np.union1d(self.windows, other.windows))
 
     def holds(self, bag: NDArray[np.float32], signal: Signal) -> bool:
-        """Whether this signal, or a part of it, is among them.
-
-        Parameters
-        ----------
-        bag : ndarray of shape (n_windows, C, n_times)
-            Prepared as the training recordings.
-        signal : Signal
-            Of the windows.
-        """
+        """Whether the signal of these windows (n x C x T), or a part of it, is among them."""
         if _subject_key(bag) in self.subjects:
             return True
         return int(np.isin(window_keys(bag, signal), self.windows).sum()) >= ENOUGH
@@ -85,12 +59,10 @@ def _subject_key(bag: NDArray[np.float32]) -> int:
 
 def window_keys(bag: NDArray[np.float32], signal: Signal) -> Keys:
     """Some hash codes of windows: 24 bits of one of the audit's tables, 8 of the next, and the number of the table."""
-    bins, channels = match_bins(signal), match_channels(signal)
-    planes, found = hash_planes(bins, channels), []
+    hashing, found = WindowHash(signal), []
     for first in range(0, len(bag), BLOCK):
         part = np.array(bag[first : first + BLOCK], dtype=np.float32)
-        phases = unit_phases(differences(spectra(part), channels)[..., bins])
-        found.append(hash_codes(phases, planes, part.std(axis=-1)))
+        found.append(hashing.codes(part, spectra(part)))
     codes = np.concatenate(found).astype(np.int64)  # n x TABLES; -1 where a window is flat
     codes = codes[codes[:, 0] >= 0]
     further = np.roll(codes, -1, axis=1) >> 1 & 0xFF  # the lowest bit is always 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,23 +16,29 @@ from numpy.typing import NDArray
 from bridgemil import methods
 from bridgemil.baselines.pipeline import NOT_STORED
 from bridgemil.bundle.bundle import METADATA, Bundle, open_bundle, refuse_taken
-from bridgemil.bundle.card import write_card
 from bridgemil.bundle.conformal import PredictionSets, cross_coverage
 from bridgemil.bundle.novelty import make_reference
-from bridgemil.bundle.populations import by_population, control_class, population
+from bridgemil.bundle.page import write_card
+from bridgemil.bundle.populations import by_population, control_class, mean_features, population
 from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.sources.derivatives import sentence
-from bridgemil.cohort.unlabelled import Unlabelled
+from bridgemil.cohort.sources.bids import derivative_sentence
+from bridgemil.cohort.views import Unlabelled
 from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
 from bridgemil.errors import BadUse, BridgeMILError
-from bridgemil.evaluation.calibration import Calibration, calibration_error, cross_calibrated, decide, log_loss
+from bridgemil.evaluation.calibration import (
+    Calibration,
+    calibration_error,
+    calibration_line,
+    cross_calibrated,
+    decide,
+    log_loss,
+)
 from bridgemil.evaluation.clinical import TwoClassMetrics
 from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.protocol import Protocol
-from bridgemil.evaluation.recalibration import calibration_line
 from bridgemil.evaluation.results import Results
 from bridgemil.methods import Settings
 from bridgemil.models import (
@@ -43,7 +50,7 @@ from bridgemil.models import (
     features_of,
     fit_whole,
     roles,
-)  # fmt: skip
+)
 from bridgemil.parallel import device_of, torch_threads
 from bridgemil.report.characteristics import class_rows
 from bridgemil.report.window_values import leaves
@@ -52,7 +59,6 @@ from bridgemil.storage.artifact import digest
 
 if TYPE_CHECKING:
     import torch
-
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -74,7 +80,6 @@ def train(
     method: str = methods.METHOD,
     backbone: str = methods.BACKBONE,
     *,
-    budget: str = methods.BUDGET,
     seed: int = 0,
     single: bool = False,
     runs: str | Path | None = None,
@@ -97,7 +102,7 @@ def train(
         A cohort or its folder.
     out : str or Path
         The bundle's folder.
-    method, backbone, budget, device : str, optional
+    method, backbone, device : str, optional
         As for ``bridgemil.evaluate``, which comes first.
     threads, jobs : int, optional
         As for ``bridgemil.evaluate``.
@@ -129,7 +134,7 @@ def train(
     """
     cohort = cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     out = Path(out)
-    protocol = Protocol(method, backbone, budget=budget, seeds=[seed], **options)
+    protocol = Protocol(method, backbone, seeds=[seed], **options)
     plan, chosen = protocol.fold_plan(cohort), protocol.method_settings(cohort)
     if protocol.tune:
         raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")
@@ -153,7 +158,7 @@ def train(
     if unlabelled is not None:
         metadata["trained"] += f" {unlabelled.sentence}"
         metadata["provenance"]["pretrain_on"] = unlabelled.for_json()
-    if cleaned := sentence(cohort.metadata.get("provenance") or {}):
+    if cleaned := derivative_sentence(cohort.metadata.get("provenance") or {}):
         cautions = [*cautions, f"trained on the BIDS {cleaned}: a new recording must have been cleaned in the same way"]
     metadata |= {"cautions": list(cautions), "recorded_reference": recorded_reference}
     if earlier is not None:
@@ -161,56 +166,51 @@ def train(
     card = write_card(metadata, model.facts.for_json())
     windows = "average" if chosen.reference_free else "recorded"
     control = control_class(cohort.classes, protocol.positive)
-    reference = make_reference(cohort, _mean_features(model, cohort, runs_store), windows, control)
-    populations = {**reference.populations, **_populations(model, cohort, runs_store, control)}
+    cache = RunCache(runs_store)
+    reference = make_reference(cohort, _named_features(model, cohort, cache), windows, control)
+    populations = {**reference.populations, **_populations(model, cohort, cache, control)}
     reference = replace(reference, populations=populations)
     sets = PredictionSets.fit(*held_out(results)[:2], results.classes)
-    bundle = Bundle(model, calibration, sets, reference, _signals(cohort, unlabelled), metadata, card)
+    signals = TrainingSignals.of(map(cohort.windows, cohort.subjects), cohort.signal)
+    if unlabelled is not None:  # everybody that the model has seen
+        signals |= TrainingSignals.of(map(unlabelled.cohort.windows, unlabelled.subjects), cohort.signal)
+    bundle = Bundle(model, calibration, sets, reference, signals, metadata, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
 
 
-def _mean_features(model: Model, cohort: Cohort, runs: RunStore) -> Floats | None:
+def _means(leaf: Model, cohort: Cohort, cache: RunCache) -> list[Floats]:
+    """The mean over windows of a member's features, of each subject."""
+    assert leaf.features is not None
+    return [mean_features(leaf.features, features_of(cache, leaf.features, cohort, who)) for who in cohort.subjects]
+
+
+def _named_features(model: Model, cohort: Cohort, cache: RunCache) -> Floats | None:
     """Mean over windows of the named features of each subject, shape (S, F); those of a baseline if there is one."""
-    cache = RunCache(runs)
     for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
-        if isinstance(leaf, BaselineModel) and leaf.baseline.feature_names:
-            return np.stack([features_of(cache, leaf.features, cohort, who) for who in cohort.subjects])
-        if isinstance(leaf, NetworkModel) and leaf.features is not None and leaf.frozen is None:  # it has no names
-            rows = (features_of(cache, leaf.features, cohort, who) for who in cohort.subjects)
-            return np.stack([values.mean(axis=0, dtype=np.float64) for values in rows])
+        named = leaf.baseline.feature_names if isinstance(leaf, BaselineModel) else (
+            leaf.features is not None and leaf.frozen is None  # those of a frozen encoder have no names
+        )  # fmt: skip
+        if named:
+            return np.stack(_means(leaf, cohort, cache))
     return None
 
 
-def _populations(model: Model, cohort: Cohort, runs: RunStore, control: str | None) -> dict[str, Floats]:
+def _populations(model: Model, cohort: Cohort, cache: RunCache, control: str | None) -> dict[str, Floats]:
     """Location and scale of the subjects' features, those of a harmonised model after harmonisation."""
-    cache, rows = RunCache(runs), {row["subject"]: row for row in cohort.rows()}
-    controls, found = np.array(cohort.labels) == control, dict[str, Floats]()
-    for name, leaf in by_population(model):
-        assert leaf.features is not None
-        values = []
-        for who in cohort.subjects:
-            own = features_of(cache, leaf.features, cohort, who)
-            mean = own.mean(axis=0, dtype=np.float64) if leaf.features.per_window else own
-            values.append(leaf.for_subject(rows[who]).adjusted(mean))
-        found[name] = population(np.stack(values), controls)
-    return found
-
-
-def _signals(cohort: Cohort, unlabelled: Unlabelled | None) -> TrainingSignals:
-    """Hashes of everybody that the model has seen."""
-    found = TrainingSignals.of(map(cohort.windows, cohort.subjects), cohort.signal)
-    if unlabelled is not None:
-        found |= TrainingSignals.of(map(unlabelled.cohort.windows, unlabelled.subjects), cohort.signal)
+    rows, controls = {row["subject"]: row for row in cohort.rows()}, np.array(cohort.labels) == control
+    found = {}
+    for name, leaf in by_population(model).items():
+        pairs = zip(cohort.subjects, _means(leaf, cohort, cache), strict=True)
+        found[name] = population(np.stack([leaf.for_subject(rows[who]).adjusted(own) for who, own in pairs]), controls)
     return found
 
 
 def _same_training(out: Path, identity: str) -> Mapping[str, Any] | None:
     """The metadata of a bundle of this very training: the same call may be repeated, and changes nothing."""
-    try:
+    with suppress(BridgeMILError):
         metadata = open_bundle(out).json(METADATA)
-    except BridgeMILError:
-        return None
-    return metadata if metadata["provenance"].get("identity") == identity else None
+        return metadata if metadata["provenance"].get("identity") == identity else None
+    return None
 
 
 def _of_folds(cohort: Cohort, results: Results, settings: Settings, seed: int, runs: RunStore) -> Model:
@@ -251,13 +251,12 @@ def _single(
 
 def _trained(results: Results, single: bool) -> str:
     """The training subjects of the model, as a sentence."""
-    k, selects = results.folds, results.settings.selects
+    selects = results.settings.selects
     if single:
-        return f"One model, fitted on all but the first of {k} folds, which selected its epoch." if selects else (
-            "One model, fitted on all subjects."
-        )  # fmt: skip
+        on = f"but the first of {results.folds} folds, which selected its epoch" if selects else "subjects"
+        return f"One model, fitted on all {on}."
     selected = "; another fold selected its epoch" if selects else ""
-    return f"The mean of the models of {k} folds, each fitted without the fold that tested it{selected}."
+    return f"The mean of the models of {results.folds} folds, each fitted without the fold that tested it{selected}."
 
 
 def _metadata(
@@ -268,15 +267,15 @@ def _metadata(
     The calibration error after is of probabilities that were calibrated by the other folds only, decision included.
     """
     p, y, folds = held_out(results)
-    decision, files = decide(p, y, folds), cohort.metadata["files"]
+    decision, calibrated = decide(p, y, folds), cross_calibrated(p, y, folds)
     error = {
         when: calibration_error(values, y).for_json() | {"log_loss": log_loss(values, y)}
-        for when, values in (("before", p), ("after", cross_calibrated(p, y, folds)))
+        for when, values in (("before", p), ("after", calibrated))
     }
     line = {}
     if isinstance(results.clinical, TwoClassMetrics):
         positive = results.classes.index(results.clinical.positive)
-        line = calibration_line(cross_calibrated(p, y, folds)[:, positive], y == positive)
+        line = calibration_line(calibrated[:, positive], y == positive)
     content = {
         "name": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -294,7 +293,7 @@ def _metadata(
             "n_windows": cohort.n_windows,
             "people": class_rows(cohort),
             "recordings_per_person": float(np.median([len(r.recording_windows) for r in cohort.records.values()])),
-            "native_sfreq": sorted({float(file["native_sfreq"]) for file in files}),
+            "native_sfreq": sorted({float(file["native_sfreq"]) for file in cohort.metadata["files"]}),
             "prepared_with": dict(cohort.metadata.get("versions", {})),
             "python": platform.python_version(),
             "runs": list(results.runs),
@@ -327,20 +326,6 @@ def measure(results: Results) -> dict[str, Any]:
 
     ``p_guessing``: permutation p-value of the balanced accuracy, diagnoses permuted over subjects.
     """
-    row = results.to_dict()
-    intervals = score_intervals(results.predictions, results.classes)
-    return {
-        "accuracy": {"value": row["accuracy"]["mean"], "ci95": row["ci95"]},
-        **{name: {"value": row[name], "ci95": list(intervals[name])} for name in ("balanced_accuracy", "auroc")},
-        **{name: row[name] for name in ("macro_f1", "mcc", "chance", "chance95", "confusion", "n_subjects", "folds")},
-        "clinical": results.clinical.to_dict(curves=False),
-        "p_guessing": _permutation_p(results),
-        "split": row["split"],
-        "baselines": {name: baseline["accuracy"]["mean"] for name, baseline in row["baselines"].items()},
-    }
-
-
-def _permutation_p(results: Results) -> float:
     predicted, true = (results.predictions[name].to_numpy() for name in ("predicted", "label"))
     rng = np.random.default_rng(0)
 
@@ -348,4 +333,14 @@ def _permutation_p(results: Results) -> float:
         return float(np.mean([(predicted[labels == name] == name).mean() for name in results.classes]))
 
     shuffled = np.array([balanced(rng.permutation(true)) for _ in range(PERMUTATIONS)])
-    return float((1 + (shuffled >= balanced(true) - 1e-12).sum()) / (1 + PERMUTATIONS))
+    row = results.to_dict()
+    intervals = score_intervals(results.predictions, results.classes)
+    return {
+        "accuracy": {"value": row["accuracy"]["mean"], "ci95": row["ci95"]},
+        **{name: {"value": row[name], "ci95": list(intervals[name])} for name in ("balanced_accuracy", "auroc")},
+        **{name: row[name] for name in ("macro_f1", "mcc", "chance", "chance95", "confusion", "n_subjects", "folds")},
+        "clinical": results.clinical.to_dict(curves=False),
+        "p_guessing": float((1 + (shuffled >= balanced(true) - 1e-12).sum()) / (1 + PERMUTATIONS)),
+        "split": row["split"],
+        "baselines": {name: baseline["accuracy"]["mean"] for name, baseline in row["baselines"].items()},
+    }

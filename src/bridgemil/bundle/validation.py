@@ -7,7 +7,6 @@ recognised by hashes of the signals, and refused.
 
 from __future__ import annotations
 
-import math
 import tempfile
 import warnings
 from collections import Counter
@@ -19,11 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bridgemil.bundle.bundle import Bundle
 from bridgemil.bundle.novelty import OUTSIDE, WITHHELD
-from bridgemil.bundle.prediction import Assessment, assess, describe, features_of
+from bridgemil.bundle.prediction import assess, describe, features_of
 from bridgemil.cohort.channels import key
 from bridgemil.cohort.cleaning import Cleaner
 from bridgemil.cohort.cohort import Cohort
@@ -31,12 +29,11 @@ from bridgemil.cohort.new_recording import settings_for
 from bridgemil.cohort.pool import refuse_other_signals
 from bridgemil.cohort.prepare import prepare
 from bridgemil.cohort.tables import SEX
-from bridgemil.errors import BadData, BadUse, BridgeMILWarning
+from bridgemil.errors import BadData, BadUse, BridgeMILWarning, some
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.calibration import calibration_error
+from bridgemil.evaluation.calibration import calibration_error, calibration_line
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.diagnostic_accuracy import Proportion
-from bridgemil.evaluation.recalibration import calibration_line
 from bridgemil.models import FitCache
 from bridgemil.models.model import predict_subject
 from bridgemil.parallel import each
@@ -47,34 +44,20 @@ from bridgemil.storage.artifact import is_artifact
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_NAMED = 5
+LIMITS = (OUTSIDE, WITHHELD)
 TITLES = {"balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The external validation of a model.
-
-    Parameters
-    ----------
-    bundle : Bundle
-        The model.
-    source : str
-        What it was validated on.
-    predictions : DataFrame
-        seed, fold (both 0), subject, label, predicted (the most probable class), p_<class>…, percentile, withheld,
-        prediction_set (tuples of classes).
-    groups : list of Group
-        Subjects by sex and age, where they are known.
-    left_out : list of dict
-        ``what`` and ``why``.
-    """
+    """The external validation of a model."""
 
     bundle: Bundle
-    source: str
+    source: str  # what it was validated on
+    # seed, fold (both 0), subject, label, predicted, p_<class>…, percentile, withheld, prediction_set (of classes)
     predictions: pd.DataFrame
-    groups: list[Group]
-    left_out: list[dict[str, str]]
+    groups: list[Group]  # subjects by sex and age, where they are known
+    left_out: list[dict[str, str]]  # what and why
 
     @property
     def classes(self) -> list[str]:
@@ -82,21 +65,39 @@ class Validation:
         return [name for name in self.bundle.classes if name in set(self.predictions["label"])]
 
     @cached_property
-    def clinical(self) -> TwoClassMetrics | PerClassMetrics:
-        """Clinical metrics; of a class that does not occur they are not defined."""
-        named = self.bundle.metadata["performance"]["clinical"].get("positive")
-        return clinical_metrics(self.predictions, self.bundle.classes, ClinicalOptions(named))
-
-    @cached_property
     def two_classes(self) -> TwoClassMetrics | None:
         """Clinical metrics with curves; None unless there are two classes, and both occur."""
-        found = self.clinical
+        found = self._clinical(self.predictions)
         return found if isinstance(found, TwoClassMetrics) and len(self.classes) == 2 else None
+
+    def _clinical(self, rows: pd.DataFrame) -> TwoClassMetrics | PerClassMetrics:
+        positive = self.bundle.metadata["performance"]["clinical"].get("positive")
+        return clinical_metrics(rows, self.bundle.classes, ClinicalOptions(positive))
 
     @cached_property
     def measures(self) -> dict[str, Proportion]:
         """Accuracy, balanced accuracy, AUROC, sensitivity and specificity with 95 % intervals, as far as defined."""
         return self._measures(self.predictions)
+
+    def _measures(self, rows: pd.DataFrame) -> dict[str, Proportion]:
+        n, found = len(rows), dict[str, Proportion]()
+        if not n:
+            return found
+        if set(rows["label"]) == set(self.bundle.classes):
+            found["accuracy"] = Proportion.of((rows["predicted"] == rows["label"]).sum(), n)
+            values, ends = metrics.scores(rows, self.bundle.classes), metrics.score_intervals(rows, self.bundle.classes)
+            found |= {name: Proportion(values[name], *ends[name], n) for name in TITLES}
+        clinical = self._clinical(rows)
+        if isinstance(clinical, TwoClassMetrics):
+            own = {name: clinical.measures[name] for name in ("sensitivity", "specificity")}
+        else:
+            own = {f"{m}, {name}": value for name, part in clinical.classes.items() for m, value in part.items()}
+        return found | {name: value for name, value in own.items() if value.n}
+
+    @cached_property
+    def without_withheld(self) -> dict[str, Proportion]:
+        """The same measures of the subjects whose prediction is not withheld."""
+        return self._measures(self.predictions[~self.predictions["withheld"]])
 
     @cached_property
     def calibration(self) -> dict[str, Any]:
@@ -111,138 +112,111 @@ class Validation:
     @cached_property
     def sets(self) -> dict[str, Any]:
         """Coverage of the prediction sets, by class, and their sizes; a withheld prediction excludes no class."""
-        rows = self.predictions
-        hit = np.array([label in found for label, found in zip(rows["label"], rows["prediction_set"], strict=True)])
-        size = rows["prediction_set"].map(len).to_numpy()
-        shares = {"one_class": size == 1, "several": size > 1, "none": size == 0}
+        label, found = self.predictions["label"], self.predictions["prediction_set"]
+        hit = np.array([name in own for name, own in zip(label, found, strict=True)])
+        size = found.map(len)
         return {
             "stated": self.bundle.sets.coverage,
             "coverage": Proportion.of(hit.sum(), len(hit)),
-            "by_class": {name: Proportion.of(*_count(hit, rows["label"] == name)) for name in self.classes},
-            **{name: float(own.mean()) for name, own in shares.items()},
+            "by_class": {name: Proportion.of(hit[label == name].sum(), (label == name).sum()) for name in self.classes},
+            "one_class": float((size == 1).mean()),
+            "several": float((size > 1).mean()),
+            "none": float((size == 0).mean()),
         }
 
     @cached_property
     def out_of_distribution(self) -> dict[str, Any]:
         """Median percentile, and shares above the limits of warnings and of withheld predictions."""
-        percentile = self.predictions["percentile"].to_numpy()
+        percentile = self.predictions["percentile"]
         shares = {f"above_{limit:.0f}": Proportion.of((percentile > limit).sum(), len(percentile)) for limit in LIMITS}
-        return {"median": float(np.median(percentile)), **shares}
+        return {"median": float(percentile.median()), **shares}
 
     @property
     def not_computed(self) -> list[str]:
         """What the classes among the subjects do not allow."""
-        absent = [name for name in self.bundle.classes if name not in self.classes]
+        absent = ", ".join(name for name in self.bundle.classes if name not in self.classes)
         if not absent:
             return []
         return [
-            f"There are no subjects of {', '.join(absent)}: AUROC, accuracy, calibration slope and intercept, decision "
-            f"curve and the share of {', '.join(absent)} that is recognised cannot be computed."
+            f"There are no subjects of {absent}: AUROC, accuracy, calibration slope and intercept, decision curve and "
+            f"the share of {absent} that is recognised cannot be computed."
         ]
-
-    def _of(self, group: Group) -> pd.DataFrame:
-        return self.predictions[self.predictions["subject"].isin(group.subjects)]
-
-    def _measures(self, rows: pd.DataFrame) -> dict[str, Proportion]:
-        n, found = len(rows), dict[str, Proportion]()
-        if not n:
-            return {}
-        if set(rows["label"]) == set(self.bundle.classes):
-            found["accuracy"] = Proportion.of((rows["predicted"] == rows["label"]).sum(), n)
-            values, ends = metrics.scores(rows, self.bundle.classes), metrics.score_intervals(rows, self.bundle.classes)
-            found |= {name: Proportion(values[name], *ends[name], n) for name in TITLES}
-        options = self.clinical.options if isinstance(self.clinical, TwoClassMetrics) else None
-        clinical = clinical_metrics(rows, self.bundle.classes, options)
-        if isinstance(clinical, TwoClassMetrics):
-            own = {name: clinical.measures[name] for name in ("sensitivity", "specificity")}
-        else:
-            own = {f"{m}, {name}": value for name, part in clinical.classes.items() for m, value in part.items()}
-        return found | {name: value for name, value in own.items() if value.n}
 
     @property
     def table(self) -> Sheet:
         """The measures, beside those of internal cross-validation."""
-        inner = partial(_internal, self.bundle.metadata["performance"])
-        rows = [[TITLES.get(name, name), _shown(value), inner(name)] for name, value in self.measures.items()]
-        withheld = self.predictions["withheld"]
-        if withheld.any():
-            rest = self._measures(self.predictions[~withheld])
+        metadata, sets, found = self.bundle.metadata, self.sets, self.out_of_distribution
+        inside, calibration = metadata["prediction_sets"]["measured"], metadata["calibration"]
+        inner = partial(_internal, metadata["performance"])
+        rows = [[TITLES.get(name, name), _text(value), _text(inner(name))] for name, value in self.measures.items()]
+        if n := self.predictions["withheld"].sum():
             rows += [
-                [f"{TITLES.get(name, name)}, without {withheld.sum()} withheld", _shown(value), ""]
-                for name, value in rest.items()
+                [f"{TITLES.get(name, name)}, without {n} withheld", _text(value), ""]
+                for name, value in self.without_withheld.items()
             ]
-        internal = self.bundle.metadata["calibration"]
-        for name in ("slope", "intercept"):
+        internal = {"slope": calibration.get("slope"), "intercept": calibration.get("intercept")}
+        for name, value in (internal | {"error": calibration["error"]["after"]}).items():
             if name in self.calibration:
-                rows.append([f"calibration {name}", _ends(self.calibration[name]), _ends(internal.get(name))])
-        rows.append(["calibration error", _ends(self.calibration["error"]), _ends(internal["error"]["after"])])
-        stated, inside = f"{100 * self.sets['stated']:g} %", self.bundle.metadata["prediction_sets"]["measured"]
-        same = inside["stated"] == self.sets["stated"]
-        for name, value in {"": self.sets["coverage"], **self.sets["by_class"]}.items():
-            share = inside["by_class"].get(name, inside["coverage"])
-            title = f"{stated} sets: coverage" + (f", {name}" if name else "")
-            rows.append([title, _shown(value), f"{share:.3f}" if same else ""])
+                rows.append([f"calibration {name}", _text(self.calibration[name]), _text(value)])
+        stated = f"{100 * sets['stated']:g} % sets"
+        shares = [(f"{stated}: coverage", sets["coverage"], inside["coverage"])]
+        for name, value in sets["by_class"].items():
+            shares.append((f"{stated}: coverage, {name}", value, inside["by_class"][name]))
         for name, title in {"one_class": "one class", "several": "several classes", "none": "no class"}.items():
-            rows.append([f"{stated} sets: {title}", f"{self.sets[name]:.3f}", f"{inside[name]:.3f}" if same else ""])
-        found = self.out_of_distribution
+            shares.append((f"{stated}: {title}", sets[name], inside[name]))
+        same = inside["stated"] == sets["stated"]
+        rows += [[title, _text(value), _text(share if same else None)] for title, value, share in shares]
         rows.append(["out of distribution: median", f"{found['median']:.0f}", "50"])
-        for limit in LIMITS:
-            title = "withheld" if limit == WITHHELD else f"above {limit:.0f}"
-            rows.append(
-                [f"out of distribution: {title}", _shown(found[f"above_{limit:.0f}"]), f"{1 - limit / 100:.2f}"]
-            )
-        counts = Counter(self.predictions["label"])
-        n = ", ".join(f"{counts[name]} {name}" for name in self.classes)
-        title = f"{self.bundle.name}: external validation on {len(self.predictions)} subjects ({n})"
-        return Sheet(title, ["", "here (95 %)", "internal (95 %)"], rows, after=self.not_computed)
+        for limit, title in zip(LIMITS, (f"above {OUTSIDE:.0f}", "withheld"), strict=True):
+            own = _text(found[f"above_{limit:.0f}"])
+            rows.append([f"out of distribution: {title}", own, f"{1 - limit / 100:.2f}"])
+        title = f"{self.bundle.name}: external validation on {len(self.predictions)} subjects"
+        columns = ["", "here (95 %)", "internal (95 %)"]
+        return Sheet(f"{title} ({self._counted(self.predictions)})", columns, rows, after=self.not_computed)
+
+    def _counted(self, rows: pd.DataFrame) -> str:
+        counts = Counter(rows["label"])
+        return ", ".join(f"{counts[name]} {name}" for name in self.classes)
+
+    @cached_property
+    def _by_group(self) -> dict[str, tuple[pd.DataFrame, dict[str, Proportion]]]:
+        rows = {one.title: self.predictions[self.predictions["subject"].isin(one.subjects)] for one in self.groups}
+        return {title: (own, self._measures(own)) for title, own in rows.items()}
 
     @property
     def subgroups(self) -> Sheet | None:
         """Measures by sex and age; None where they are not known."""
         names = [name for name in self.measures if "accuracy" not in name]
         rows = []
-        for group in self.groups:
-            own = self._of(group)
-            counts, found = Counter(own["label"]), self._measures(own)
+        for title, (own, measures) in self._by_group.items():
+            counts = Counter(own["label"])
             few = min(counts[name] for name in self.bundle.classes) < FEW_OF_A_CLASS
-            found = {name: value for name, value in found.items() if not (few and name in TITLES)}
-            n = ", ".join(f"{counts[name]} {name}" for name in self.classes)
-            rows.append([group.title, n, *(_shown(found[name]) if name in found else "-" for name in names)])
-        return (
-            Sheet("By sex and age (95 %)", ["", "subjects", *(TITLES.get(name, name) for name in names)], rows)
-            if rows
-            else None
-        )
+            found = ["-" if few and name in TITLES else _text(measures.get(name)) or "-" for name in names]
+            rows.append([title, self._counted(own), *found])
+        columns = ["", "subjects", *(TITLES.get(name, name) for name in names)]
+        return Sheet("By sex and age (95 %)", columns, rows) if rows else None
 
     def to_dict(self) -> dict[str, Any]:
         """As ``validate --json`` prints it."""
         metadata, counts = self.bundle.metadata, Counter(self.predictions["label"])
-        curves = None
-        if self.two_classes is not None:
-            content = self.two_classes.to_dict()
-            curves = {name: content[name] for name in ("roc", "pr", "decision_curve")}
-        columns = [name for name in self.predictions if name not in ("seed", "fold")]
-        subgroups = [{"group": group.title} | _plain(self._measures(self._of(group))) for group in self.groups]
-        return {
+        content = None if self.two_classes is None else self.two_classes.to_dict()
+        return _plain({
             "model": describe(self.bundle),
             "source": self.source,
             "n_subjects": len(self.predictions),
             "classes": {name: counts[name] for name in self.bundle.classes},
-            **_plain(self.measures),
+            **self.measures,
             "calibration": self.calibration,
-            "prediction_sets": _plain(self.sets),
-            "out_of_distribution": _plain(self.out_of_distribution),
-            "without_withheld": _plain(self._measures(self.predictions[~self.predictions["withheld"]])),
-            "curves": curves,
-            "subgroups": subgroups,
+            "prediction_sets": self.sets,
+            "out_of_distribution": self.out_of_distribution,
+            "without_withheld": self.without_withheld,
+            "curves": content and {name: content[name] for name in ("roc", "pr", "decision_curve")},
+            "subgroups": [_plain({"group": title, **own}) for title, (_, own) in self._by_group.items()],
             "internal": {name: metadata[name] for name in ("performance", "calibration", "prediction_sets")},
             "not_computed": self.not_computed,
             "left_out": self.left_out,
-            "subjects": self.predictions[columns].to_dict("records"),
-        }
-
-
-LIMITS = (OUTSIDE, WITHHELD)
+            "subjects": self.predictions.drop(columns=["seed", "fold"]).to_dict("records"),
+        })  # fmt: skip
 
 
 def validate(
@@ -299,27 +273,22 @@ def validate(
         _check_signal(bundle, cohort)
         left_out = [dict(item) for item in cohort.metadata["left_out"]]
         left_out += [{"what": text, "why": "cannot be used"} for text in cohort.metadata.get("skipped", ())]
-        why = "its label is none of the classes"
-        left_out += [{"what": subject, "why": why} for subject in cohort.subjects if subject not in labels]
+        others = [subject for subject in cohort.subjects if subject not in labels]
+        left_out += [{"what": subject, "why": "its label is none of the classes"} for subject in others]
         known = [who for who in labels if bundle.signals.holds(cohort.windows(who), bundle.signal)]
         if known and not exclude_known:
-            named = ", ".join(known[:MOST_NAMED]) + (" …" if len(known) > MOST_NAMED else "")
             raise BadData(
                 f"{source}: {len(known)} of {len(labels)} subjects were used to train or adapt {bundle.name} "
-                f"({named}); a validation needs others (--exclude-known leaves these out)"
+                f"({some(known)}); a validation needs others (--exclude-known leaves these out)"
             )
         left_out += [{"what": subject, "why": "was used to train or adapt the model"} for subject in known]
         subjects = [subject for subject in labels if subject not in known]
         if not subjects:
             raise BadData(f"{source}: no subject is left to validate on")
-        rows = {row["subject"]: row for row in cohort.rows()}
-        judge = partial(_assessed, bundle, cohort, rows)
-        table = [
-            _row(bundle, subject, labels[subject], found)
-            for subject, found in each(judge, subjects, jobs=1, label="predicting", show=progress)
-        ]
+        judge = partial(_row, bundle, cohort, labels, {row["subject"]: row for row in cohort.rows()})
+        table = pd.DataFrame([row for _, row in each(judge, subjects, jobs=1, label="predicting", show=progress)])
         groups = [g for g in [*by_value(cohort, SEX), *by_age(cohort)] if set(g.subjects) & set(subjects)]
-    return Validation(bundle, str(source), pd.DataFrame(table), groups, left_out)
+    return Validation(bundle, str(source), table, groups, left_out)
 
 
 @contextmanager
@@ -358,12 +327,9 @@ def _labels(bundle: Bundle, cohort: Cohort, classes: Mapping[str, str] | None) -
 
 def _check_signal(bundle: Bundle, cohort: Cohort) -> None:
     """Refuse other electrodes, and recordings that hold less than the model's bands."""
-    own, wanted = [key(name) for name in cohort.channels], [key(name) for name in bundle.signal.channels]
-    if own != wanted:
+    if list(map(key, cohort.channels)) != list(map(key, bundle.signal.channels)):
         names = ",".join(bundle.signal.channels)
-        raise BadData(
-            f"the electrodes of the cohort are not those of {bundle.name}; prepare it with --channels {names}"
-        )
+        raise BadData(f"the electrodes of the cohort are not those of {bundle.name}; prepare with --channels {names}")
     highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
     if cohort.native_sfreq is not None and cohort.native_sfreq / 2 < highest:
         raise BadData(
@@ -372,42 +338,36 @@ def _check_signal(bundle: Bundle, cohort: Cohort) -> None:
         )
 
 
-def _assessed(bundle: Bundle, cohort: Cohort, rows: Mapping[str, Mapping[str, Any]], subject: str) -> Assessment:
+def _row(
+    bundle: Bundle, cohort: Cohort, labels: Mapping[str, str], rows: Mapping[str, Mapping[str, Any]], subject: str
+) -> dict[str, Any]:
+    """The prediction of one subject, a row of ``Validation.predictions``."""
     bag = cohort.windows(subject)
     prediction = predict_subject(bundle.model.for_subject(rows[subject]), cohort, subject, FitCache())
-    return assess(bundle, prediction, features_of(bundle, bag), len(bag))
-
-
-def _row(bundle: Bundle, subject: str, label: str, found: Assessment) -> dict[str, Any]:
-    p = found.probabilities
+    found = assess(bundle, prediction, features_of(bundle, bag), len(bag))
     return {
-        "seed": 0, "fold": 0, "subject": subject, "label": label, "predicted": bundle.classes[int(p.argmax())],
-        **{f"p_{name}": float(value) for name, value in zip(bundle.classes, p, strict=True)},
-        "percentile": found.percentile, "withheld": found.percentile > WITHHELD, "prediction_set": found.prediction_set,
+        "seed": 0, "fold": 0, "subject": subject, "label": labels[subject], "predicted": found.most_probable,
+        **{f"p_{name}": p for name, p in found.by_class().items()},
+        "percentile": found.percentile, "withheld": found.withheld, "prediction_set": found.prediction_set,
     }  # fmt: skip
 
 
-def _count(hit: NDArray[np.bool_], rows: Any) -> tuple[float, float]:
-    own = np.asarray(rows)
-    return float(hit[own].sum()), float(own.sum())
+def _text(found: Proportion | Mapping[str, Any] | float | None) -> str:
+    """A value with its 95 % interval; empty for none, a dash where it is not defined."""
+    if found is None or isinstance(found, float):
+        return "" if found is None else f"{found:.3f}"
+    content = found.to_dict() if isinstance(found, Proportion) else found
+    if content["value"] is None:
+        return "-"
+    return f"{content['value']:.3f} ({content['ci95'][0]:.3f} to {content['ci95'][1]:.3f})"
 
 
-def _shown(found: Proportion) -> str:
-    return "-" if math.isnan(found.value) else f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
-
-
-def _ends(found: Mapping[str, Any] | None) -> str:
-    """A value with ``ci95`` as text; empty for none."""
-    if found is None or found["value"] is None:
-        return ""
-    return f"{found['value']:.3f} ({found['ci95'][0]:.3f} to {found['ci95'][1]:.3f})"
-
-
-def _internal(performance: Mapping[str, Any], name: str) -> str:
+def _internal(performance: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     """The same measure of cross-validation; of more than two classes ``sensitivity, CLASS``."""
     measure, comma, group = name.partition(", ")
     clinical = performance["clinical"]["per_class"][group] if comma else performance["clinical"]
-    return _ends(performance.get(name) or clinical.get(measure))
+    found: Mapping[str, Any] | None = performance.get(name) or clinical.get(measure)
+    return found
 
 
 def _plain(found: Mapping[str, Any]) -> dict[str, Any]:

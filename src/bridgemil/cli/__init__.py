@@ -14,6 +14,8 @@ from typing import Annotated
 
 import typer
 
+from bridgemil.cli import options
+
 INTERRUPTED = 130
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +30,7 @@ VERBS = (
 ).split()
 for verb in VERBS:
     module = importlib.import_module(f"bridgemil.cli.{verb}")
-    app.command(verb, no_args_is_help=verb not in ("demo", "datasets"))(module.run)
+    app.command(verb, no_args_is_help=verb not in ("demo", "datasets"))(options.verb(module.run))
 
 
 @app.callback(invoke_without_command=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,16 +20,13 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the adapted model.")],
     patients: Annotated[list[Path] | None, typer.Option(help=PATIENTS)] = None,
     unlabelled: Annotated[bool, typer.Option("--unlabelled", help=UNLABELLED)] = False,
-    name: Annotated[str | None, typer.Option(help="Name of the model.  [default: the folder's name]")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another model in OUT.")] = False,
-    bad_channels: options.BadChannels = None,
-    recorded_reference: options.RecordedReference = None,
-    montage: options.Montage = None,
-    clean: options.Clean = None,
+    name: options.ModelName = None,
+    overwrite: options.Overwrite = False,
     backbone: options.Code = None,
     threads: options.PredictThreads = None,
-    json: options.Json = False,
-) -> None:
+    *,
+    reading: options.Reading,
+) -> Any:
     """Move a model to another site: another amplifier, montage or laboratory.
 
     Example: `bridgemil adapt alzheimer healthy/*.edf --out mylab.model`
@@ -40,22 +37,19 @@ def run(
     """
     from bridgemil.bundle.adaptation import adapt
     from bridgemil.bundle.bundle import load
-    from bridgemil.bundle.card import adaptation_sheet
+    from bridgemil.bundle.page import adaptation_sheet
     from bridgemil.parallel import torch_threads
     from bridgemil.report.terminal import print_sheets
 
     with torch_threads(threads):
         found = adapt(
             load(model, backbone=backbone), recordings, out, patients=patients or (), unlabelled=unlabelled, name=name,
-            overwrite=overwrite, bad_channels=bad_channels, recorded_reference=recorded_reference, montage=montage,
-            clean=clean or (),
+            overwrite=overwrite, **reading.given(),
         )  # fmt: skip
     made = found.bundle
-    if json:
-        content = {"model": str(out), "checksum": made.checksum, "adapted": made.metadata["adapted"]}
-        options.print_json(content | {"recordings": found.rows, "cautions": made.metadata["cautions"]})
-        return
     print_sheets([adaptation_sheet(made.metadata["adapted"])])
     typer.echo(f"Note: {made.metadata['cautions'][-1]}.")
     typer.echo(f"\nModel: {out} ({made.title})\nCard:  {out / 'card.md'}\n{made.metadata['notice']}")
     typer.echo(f"Next:  bridgemil validate {out} LABELLED_RECORDINGS, or bridgemil predict {out} RECORDING")
+    content = {"model": str(out), "checksum": made.checksum, "adapted": made.metadata["adapted"]}
+    return content | {"recordings": found.rows, "cautions": made.metadata["cautions"]}

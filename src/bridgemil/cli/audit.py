@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,8 +24,9 @@ def run(
     permutations: Annotated[int, typer.Option(min=5, help="Number of permutations for --permute.")] = 20,
     sample: Annotated[int, typer.Option(min=0, help="Maximum number of runs to recompute.")] = 5,
     seed: options.Seed = 0,
-    json: options.Json = False,
-) -> None:
+    *,
+    progress: bool,
+) -> Any:
     """Check a cohort and its runs for leaks and shortcuts that inflate results.
 
     Example: `bridgemil audit adftd.cohort runs --html audit.html`
@@ -35,21 +36,16 @@ def run(
     from bridgemil.audit import audit
     from bridgemil.report.terminal import print_audit
 
-    show = not json and typer.get_text_stream("stderr").isatty()
+    show = progress and typer.get_text_stream("stderr").isatty()
     looked = audit(
         cohort, runs, split=split, groups=groups, hope=hope, permute=permute, permutations=permutations, sample=sample,
         seed=seed, watch=(lambda check: typer.echo(f"checking {check}", err=True)) if show else None,
     )  # fmt: skip
+    print_audit(looked)
     if html is not None:
         from bridgemil.report.pages.results import audit_page
         from bridgemil.report.templating import write
 
         write(html, audit_page(looked))
-    if json:
-        options.print_json(looked.to_dict() | {"html": None if html is None else str(html)})
-    else:
-        print_audit(looked)
-        if html is not None:
-            typer.echo(f"Page: {html}")
-    if looked.failed:
-        raise typer.Exit(1)
+        typer.echo(f"Page: {html}")
+    return looked.to_dict() | {"html": None if html is None else str(html)}, bool(looked.failed)

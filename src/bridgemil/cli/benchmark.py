@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from bridgemil.cli import options
+
+VARY = "Run several values of a setting: stage2.retention=0,1e-5; repeatable."
 
 
 def run(
@@ -16,28 +18,15 @@ def run(
         str, typer.Option(help="Methods, ablations, pipelines (file.py:NAME), ensembles (A+B); comma-separated.")
     ] = options.ALL_METHODS,
     backbones: Annotated[str, typer.Option(help=f"Comma-separated: {options.BACKBONES}")] = options.BACKBONE,
-    frozen: options.Frozen = False,
-    recipe: options.Recipe = None,
     seeds: options.Seeds = 5,
-    budget: options.Budget = options.BUDGET,
     out: options.Out = Path("runs"),
-    folds: options.Folds = None,
-    split: options.Split = None,
-    groups: options.Groups = None,
-    split_seed: options.SplitSeed = 0,
-    pretrain_on: options.PretrainOn = None,
-    set_: options.Set = None,
-    vary: options.Vary = None,
+    vary: Annotated[list[str] | None, options.option(help=VARY)] = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Only list what is done and what remains.")] = False,
-    engine: options.Engine = "local",
-    jobs: options.Jobs = None,
-    threads: options.Threads = 1,
-    gpus_per_run: options.Gpus = 1.0,
-    device: options.Device = "auto",
-    address: options.Address = None,
-    accept_risk: options.AcceptRisk = None,
-    json: options.Json = False,
-) -> None:
+    *,
+    training: options.Training,
+    execution: options.Execution,
+    progress: bool,
+) -> Any:
     """Run every method on every backbone and cohort; an interrupted or killed command resumes.
 
     Example: `bridgemil benchmark adftd.cohort --methods attention,bridgemil --backbones eegnet,mtdnet --seeds 5`
@@ -49,43 +38,35 @@ def run(
     from bridgemil.engine.forecast import duration
     from bridgemil.report.terminal import print_warnings
 
-    where = Where(engine, jobs, threads, device, gpus_per_run, address)
+    where = Where(*execution)
     grid = plan(
-        cohorts, options.names(methods) or (), options.names(backbones) or (), seeds, budget, out, recipe=recipe,
-        folds=folds, split=split, groups=groups, split_seed=split_seed, pretrain_on=pretrain_on, frozen=frozen,
-        settings=options.settings(set_), vary=options.values(vary), accept_risk=accept_risk or (), progress=not json,
+        cohorts, options.names(methods) or (), options.names(backbones) or (), seeds, out=out,
+        vary=options.values(vary), progress=progress, **training.protocol(),
     )  # fmt: skip
     done = len(grid.jobs) - len(grid.todo)
-    expected = None if json else expect(grid, where)
+    expected = expect(grid, where) if progress else None
     if expected is not None:
         typer.echo(str(expected), err=True)
         before = sum((out / "failed" / f"{job.identity}.json").is_file() for job in grid.todo)
         if before:
             typer.echo(f"{before} of them failed before and are repeated", err=True)
-    if not json:
-        print_warnings(grid.warnings)
+    print_warnings(grid.warnings)
     content = {"runs": len(grid.jobs), "done": done, "todo": len(grid.todo), "out": str(out), "warnings": grid.warnings}
     if plan_only:
-        if json:
-            options.print_json(content)
-        return
-    outcome = benchmark(grid, where, progress=not json, expected=expected)
+        return content
+    outcome = benchmark(grid, where, progress=progress, expected=expected)
     failed = [
         {"identity": job.identity, "run": str(job), "error": outcome.failed[job.identity]}
         for job in grid.jobs
         if job.identity in outcome.failed
     ]
-    if json:
-        now = {"done": done + outcome.done, "todo": len(failed), "failed": failed, "seconds": outcome.seconds}
-        options.print_json(content | now)
-    else:
-        if grid.todo:
-            typer.echo(f"{outcome.done} runs done in {duration(outcome.seconds)}, {len(failed)} failed")
-        _print_failures(failed, out)
-        if done + outcome.done:
-            typer.echo(f"\nNext: bridgemil report {out}")
-    if failed:
-        raise typer.Exit(1)
+    if grid.todo:
+        typer.echo(f"{outcome.done} runs done in {duration(outcome.seconds)}, {len(failed)} failed")
+    _print_failures(failed, out)
+    if done + outcome.done:
+        typer.echo(f"\nNext: bridgemil report {out}")
+    now = {"done": done + outcome.done, "todo": len(failed), "failed": failed, "seconds": outcome.seconds}
+    return content | now, bool(failed)
 
 
 def _print_failures(failed: list[dict[str, str]], out: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,12 +16,9 @@ def run(
     budget: Annotated[str | None, typer.Option(help="... with this budget.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Remove errors and checkpoints of failed runs.")] = False,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Remove checkpoints of interrupted runs.")] = False,
-    unused: Annotated[
-        bool, typer.Option("--unused", help="Remove encoders without a run, and stored features.")
-    ] = False,
+    unused: Annotated[bool, typer.Option("--unused", help="Remove encoders without a run, and all features.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
-    json: options.Json = False,
-) -> None:
+) -> Any:
     """Remove selected runs, failed runs, and files left by killed processes.
 
     Example: `bridgemil clean runs --failed`
@@ -44,9 +41,7 @@ def run(
     counts, size = {kind: len(paths) for kind, paths in going.parts.items()}, going.size
     if not dry_run:
         clean(store, going)
-    if json:
-        options.print_json({"removed": {} if dry_run else counts, "would_remove": counts, "bytes": size})
-        return
     for kind, count in counts.items():
         typer.echo(f"{'would remove' if dry_run else 'removed'} {count} {kind}")
     typer.echo(f"{size / 1e6:.1f} MB" if counts else "nothing to remove")
+    return {"removed": {} if dry_run else counts, "would_remove": counts, "bytes": size}

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-
-from bridgemil.cli import options
 
 if TYPE_CHECKING:
     from bridgemil.datasets import DatasetCard
 
 
-def run(
-    name: Annotated[str | None, typer.Argument(help="Show one card in full.", metavar="NAME")] = None,
-    json: options.Json = False,
-) -> None:
+def run(name: Annotated[str | None, typer.Argument(help="Show one card in full.", metavar="NAME")] = None) -> Any:
     """List public EEG data sets with one label per subject: size, licence, how to get and prepare them, known defects.
 
     Example: `bridgemil datasets`
@@ -27,13 +22,12 @@ def run(
     from bridgemil import datasets
 
     cards = [datasets.card(name)] if name is not None else [datasets.card(known) for known in datasets.names()]
-    if json:
-        content = [card.model_dump(mode="json") for card in cards]
-        options.print_json(content if name is None else content[0])
-    elif name is None:
+    if name is None:
         _table(cards)
     else:
         _card(cards[0])
+    content = [card.model_dump(mode="json") for card in cards]
+    return content if name is None else content[0]
 
 
 def _table(cards: list[DatasetCard]) -> None:

@@ -34,8 +34,9 @@ def run(
     budget: Annotated[str, typer.Option(help="How long to train: demo, laptop or paper.")] = "demo",
     threads: options.Threads = 1,
     truth: Annotated[bool, typer.Option("--truth/--no-truth", help="Include the simulated patients.")] = True,
-    json: options.Json = False,
-) -> None:
+    *,
+    progress: bool,
+) -> Any:
     """Compare methods on one minute of EEG of 59 subjects, train a model, and predict six subjects kept out of it.
 
     Example: `bridgemil demo`
@@ -49,30 +50,27 @@ def run(
     from bridgemil.report.templating import write
     from bridgemil.runs import RunStore
 
-    show, chosen = not json, options.names(methods) or METHODS
+    chosen = options.names(methods) or METHODS
     for name in chosen:
         known.settings(name, BACKBONE, budget, recipe=RECIPE)  # an error before the work, not after it
-    how: dict[str, Any] = {"budget": budget, "recipe": RECIPE, "threads": threads, "progress": show, "baselines": False}
-    cohort, results = _compare(out, chosen, how, show)
-    held_out = _predict(out, cohort, DEFAULT if DEFAULT in chosen else chosen[-1], how, show)
-    found, example = _planted(out / "truth", how, show) if truth else ({}, None)
+    how: dict[str, Any] = {"budget": budget, "recipe": RECIPE, "threads": threads, "progress": progress}
+    how["baselines"] = False
+    cohort, results = _compare(out, chosen, how)
+    held_out = _predict(out, cohort, DEFAULT if DEFAULT in chosen else chosen[-1], how)
+    found, example = _planted(out / "truth", how) if truth else ({}, None)
     write(out / "report.html", demo_page(cohort, list(results.values()), found, example, held_out))
     write(out / "methods.html", report_page(build(RunStore(out / "runs"))))
-    if json:
-        content = {name: result.to_dict() for name, result in results.items()}
-        evidence = {
-            name: {"mean": row["auroc"], "ci95": [row["auroc95_low"], row["auroc95_high"]]}
-            for name, row in found.items()
-        }
-        pages = {"report": str(out / "report.html"), "methods": str(out / "methods.html"), "model": str(out / "model")}
-        options.print_json({"results": content, "evidence_found": evidence, **pages, "predicted": held_out})
-        return
     typer.echo(f"""
 Open in a browser:
   {out / "report.html"}    the results, with a page for each subject kept out of training
   {out / "methods.html"}   all methods in detail, as `bridgemil report RUNS --html` writes it
 Research use only: one minute per subject is no basis for a decision about anyone.
 Next, with your own recordings: bridgemil prepare FOLDER {out / "mine.cohort"} --label COLUMN""")
+    ends = {name: [row["auroc95_low"], row["auroc95_high"]] for name, row in found.items()}
+    evidence = {name: {"mean": found[name]["auroc"], "ci95": ci95} for name, ci95 in ends.items()}
+    pages = {"report": str(out / "report.html"), "methods": str(out / "methods.html"), "model": str(out / "model")}
+    content = {"evidence_found": evidence, **pages, "predicted": held_out}
+    return lambda: {"results": {name: result.to_dict() for name, result in results.items()}, **content}
 
 
 def _subjects() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -99,25 +97,28 @@ def _manifest(path: Path) -> Path:
     return path
 
 
-def _compare(out: Path, chosen: Sequence[str], how: dict[str, Any], show: bool) -> tuple[Cohort, dict[str, Results]]:
+def _compare(out: Path, chosen: Sequence[str], how: dict[str, Any]) -> tuple[Cohort, dict[str, Results]]:
     """Prepare the package's recordings and compare the methods on them."""
     from bridgemil.cohort.prepare import prepare
     from bridgemil.engine.evaluate import evaluate
     from bridgemil.report.figures import draw_accuracy
     from bridgemil.report.terminal import print_results, print_summary
 
-    cohort = prepare(_manifest(out / "recordings.csv"), out / "cohort", label="Group", classes=CLASSES, progress=show)
-    if show:
-        print_summary(cohort)
+    manifest, show = _manifest(out / "recordings.csv"), how["progress"]
+    cohort = prepare(manifest, out / "cohort", label="Group", classes=CLASSES, progress=show)
+    print_summary(cohort)
     results = {name: evaluate(cohort, name, BACKBONE, out=out / "runs", **how) for name in chosen}
-    if show:
-        print_results(list(results.values()))
+    print_results(list(results.values()))
     draw_accuracy(out / "results.png", list(results.values()))
     return cohort, results
 
 
-def _predict(out: Path, cohort: Cohort, method: str, how: dict[str, Any], show: bool) -> list[dict[str, Any]]:
+def _predict(out: Path, cohort: Cohort, method: str, how: dict[str, Any]) -> list[dict[str, Any]]:
     """Make a bundle of the folds' models, which are trained already, and predict the subjects kept out of them."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
     from bridgemil.bundle.page import write_page
     from bridgemil.bundle.prediction import RecordingPrediction, predict
     from bridgemil.bundle.training import train
@@ -125,37 +126,26 @@ def _predict(out: Path, cohort: Cohort, method: str, how: dict[str, Any], show: 
 
     how = {"runs": out / "runs", "name": "demo", "overwrite": True, **how}
     bundle = train(cohort, out / "model", method, BACKBONE, **how).bundle
-    if show:
-        typer.echo(f"\nModel: {out / 'model'}; subjects kept out of its training:\n")
-        print_cautions(bundle)
-    rows = []
+    typer.echo(f"\nModel: {out / 'model'}; subjects kept out of its training:\n")
+    print_cautions(bundle)
+    rows, table = [], Table("subject", "diagnosis", "predicted", box=SIMPLE_HEAD)
+    for name in (*(f"p({name})" for name in bundle.classes), "warnings"):
+        table.add_column(name)
     for who, group, file in _subjects()[1][["subject", "Group", "file"]].itertuples(index=False):
         (found,) = predict(bundle, [Path(file)])
         assert isinstance(found, RecordingPrediction), found
         write_page(out / f"{who}.html", bundle, found)
-        shown = {name: found.to_dict()[name] for name in SHOWN}
-        rows.append({"subject": who, "label": CLASSES[group], "page": f"{who}.html"} | shown)
-    if show:
-        _print_predictions(rows)
+        content = found.to_dict()
+        row = {"subject": who, "label": CLASSES[group], "page": f"{who}.html"}
+        rows.append(row | {name: content[name] for name in SHOWN})
+        shares = [f"{p:.0%}" for p in found.by_class().values()]
+        warned = "; ".join(found.warnings) or "none"
+        table.add_row(who, CLASSES[group], found.predicted or "withheld", *shares, warned)
+    Console(highlight=False).print(table)
     return rows
 
 
-def _print_predictions(rows: Sequence[dict[str, Any]]) -> None:
-    """One row per subject kept out of training."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    names = list(rows[0]["probabilities"])
-    table = Table("subject", "diagnosis", "predicted", *(f"p({name})" for name in names), "warnings", box=SIMPLE_HEAD)
-    for row in rows:
-        shares = [f"{p:.0%}" for p in row["probabilities"].values()]
-        warned = "; ".join(row["warnings"]) or "none"
-        table.add_row(row["subject"], row["label"], row["predicted"] or "withheld", *shares, warned)
-    Console(highlight=False).print(table)
-
-
-def _planted(out: Path, how: dict[str, Any], show: bool) -> tuple[dict[str, dict[str, Any]], Chart]:
+def _planted(out: Path, how: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], Chart]:
     """How well attention weights rank planted evidence in held-out simulated patients, and the weights of one."""
     from bridgemil.cohort.prepare import prepare
     from bridgemil.cohort.synthetic import SynthSettings, synthesise
@@ -165,14 +155,13 @@ def _planted(out: Path, how: dict[str, Any], show: bool) -> tuple[dict[str, dict
     from bridgemil.settings import parse
     from bridgemil.studies.evidence import evidence_found, known_evidence
 
-    recordings = synthesise(out / "recordings", parse(SynthSettings, TRUTH), progress=show)
-    cohort = prepare(recordings, out / "cohort", label="group", progress=show)
-    known, results = known_evidence(recordings, cohort), {}
-    for name in TRUTH_METHODS:
-        results[name] = evaluate(cohort, name, BACKBONE, out=out / "runs", folds=TRUTH_FOLDS, **how)
+    recordings = synthesise(out / "recordings", parse(SynthSettings, TRUTH), progress=how["progress"])
+    cohort = prepare(recordings, out / "cohort", label="group", progress=how["progress"])
+    how = {"out": out / "runs", **how}
+    known = known_evidence(recordings, cohort)
+    results = {name: evaluate(cohort, name, BACKBONE, folds=TRUTH_FOLDS, **how) for name in TRUTH_METHODS}
     found = {name: evidence_found([one], known)[0] for name, one in results.items()}
-    if show:
-        print_evidence(found)
+    print_evidence(found)
     patient = next(iter(known))
     own = {name: one.windows[one.windows["subject"] == patient] for name, one in results.items()}
     weights = {name: windows["gate"].to_numpy() for name, windows in own.items()}

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-
-from bridgemil.cli import options
 
 
 def run(
     name: Annotated[str, typer.Argument(help="Data set, one of `bridgemil datasets`.")],
     folder: Annotated[Path, typer.Argument(help="Folder for its files.", metavar="DIR")],
-    everything: Annotated[
-        bool, typer.Option("--all", help="Fetch every file, not only those that `prepare` needs.")
-    ] = False,
-    json: options.Json = False,
-) -> None:
+    everything: Annotated[bool, typer.Option("--all", help="Fetch all files, not only those `prepare` needs.")] = False,
+    *,
+    progress: bool,
+) -> Any:
     """Fetch a public data set from its host; an interrupted download resumes.
 
     Example: `bridgemil download adftd adftd`
@@ -28,12 +25,10 @@ def run(
     """
     from bridgemil.datasets import card, download
 
-    done = download(name, folder, everything=everything, progress=not json)
-    if json:
-        options.print_json(asdict(done))
-        return
+    done = download(name, folder, everything=everything, progress=progress)
     typer.echo(f"{folder}: {len(done.fetched)} files fetched, {len(done.present)} were complete")
     if done.left_out:
         typer.echo(f"{len(done.left_out)} files that `prepare` does not need were left out (--all fetches them)")
     for command in card(name).prepare:
         typer.echo(f"Next: {command.replace(f' {name}', f' {folder}', 1)}")
+    return asdict(done)

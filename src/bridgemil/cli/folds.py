@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,8 +18,7 @@ def run(
     groups: options.Groups = None,
     test: Annotated[str | None, typer.Option(help="COLUMN=VALUE of the subjects that are the test set.")] = None,
     scheme: Annotated[str, typer.Option(help="array_split (the paper's) or sklearn.")] = "array_split",
-    json: options.Json = False,
-) -> None:
+) -> Any:
     """Assign the subjects of a cohort to folds, stratified by class; a subject is in one fold only.
 
     Example: `bridgemil folds adftd.cohort --out split.json`
@@ -45,20 +44,20 @@ def run(
         plan = FoldPlan.with_test_set(opened.subjects, opened.labels, tested, k, split_seed)
     if out is not None:
         plan.save(out)
-    if json:
-        options.print_json(plan.for_json())
-        return
     labels = dict(zip(opened.subjects, opened.labels, strict=True))
     for number, fold in enumerate(plan.folds, 1):
         diagnoses = [labels[subject] for subject in fold]
         counts = ", ".join(f"{diagnoses.count(name)} {name}" for name in opened.classes)
         name = f"fold {number}" if test is None else ("test", "validation", "training")[number - 1]
         typer.echo(f"{name}: {len(fold):3d} subjects ({counts or 'no labels'})  {' '.join(fold)}")
-    roles = (
-        "Each fold is the test set once. Where an epoch is selected (recipe paper) the next fold is the validation "
-        "set and the others train; recipe ours and the baselines train on all other folds."
-    )
-    given = "Where an epoch is selected (recipe paper) it is on the validation subjects; otherwise they train too."
-    typer.echo(f"\n{given if test else roles}")
+    if test:
+        roles = "Where an epoch is selected (recipe paper) it is on the validation subjects; otherwise they train too."
+    else:
+        roles = (
+            "Each fold is the test set once. Where an epoch is selected (recipe paper) the next fold is the validation "
+            "set and the others train; recipe ours and the baselines train on all other folds."
+        )
+    typer.echo(f"\n{roles}")
     if out is not None:
         typer.echo(f"Split: {out}")
+    return plan.for_json()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,8 +13,9 @@ from bridgemil.cli import options
 def run(
     cohort: options.CohortFolder,
     picture: Annotated[Path | None, typer.Option(help="Figure file.  [default: COHORT/inspect.png]")] = None,
-    json: options.Json = False,
-) -> None:
+    *,
+    progress: bool,
+) -> Any:
     """Show subjects, durations, channels and exclusions of a cohort; plot power spectra by class.
 
     Example: `bridgemil inspect adftd.cohort`
@@ -22,15 +23,10 @@ def run(
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.errors import BadUse
     from bridgemil.report.figures import draw_cohort
-    from bridgemil.report.terminal import print_summary, summary
 
     opened = Cohort.open(cohort)
     target = picture or cohort / "inspect.png"
     if target.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
         raise BadUse(f"{target}: must be a .png, .pdf, .svg or .jpg file")
-    draw_cohort(opened, target, show=not json)
-    if json:
-        options.print_json(summary(opened) | {"picture": str(target)})
-    else:
-        print_summary(opened)
-        typer.echo(f"\nFigure: {target}")
+    draw_cohort(opened, target, show=progress)
+    return options.show(opened, f"Figure: {target}") | {"picture": str(target)}

@@ -5,11 +5,9 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-
-from bridgemil.cli import options
 
 SHOWN = 5
 
@@ -17,8 +15,7 @@ SHOWN = 5
 def run(
     folder: Annotated[Path, typer.Argument(help="Folder of recordings, flat or nested.")],
     out: Annotated[Path | None, typer.Option(help="CSV to write.  [default: FOLDER/manifest.csv]")] = None,
-    json: options.Json = False,
-) -> None:
+) -> Any:
     """List the recordings of a folder in a CSV of subject, label and file, to be checked and completed.
 
     Example: `bridgemil manifest recordings`
@@ -31,13 +28,6 @@ def run(
     path, template = write_manifest_template(folder, out)
     subjects, unlabelled = template.files(), template.unlabelled
     labelled = len(template.rows) - len(unlabelled)
-    if json:
-        options.print_json({
-            "manifest": str(path), "n_recordings": len(template.rows), "n_subjects": len(subjects),
-            "n_labelled": labelled, "unlabelled": unlabelled, "rows": [row._asdict() for row in template.rows],
-            "left_out": [asdict(item) for item in template.left_out], "notes": template.notes,
-        })  # fmt: skip
-        return
     typer.echo(f"{path}: {len(template.rows)} recordings of {len(subjects)} subjects, inferred from names")
     for subject, files in list(subjects.items())[:SHOWN]:
         typer.echo(f"  {subject}: {', '.join(files)}")
@@ -59,3 +49,8 @@ Next, in a spreadsheet or an editor:
   1. check the column subject: all recordings of one person need one id
   2. {labels}: one diagnosis per subject
   3. bridgemil prepare {shlex.quote(str(path))} {shlex.quote(folder.resolve().name + ".cohort")}""")
+    return {
+        "manifest": str(path), "n_recordings": len(template.rows), "n_subjects": len(subjects),
+        "n_labelled": labelled, "unlabelled": unlabelled, "rows": [row._asdict() for row in template.rows],
+        "left_out": [asdict(item) for item in template.left_out], "notes": template.notes,
+    }  # fmt: skip

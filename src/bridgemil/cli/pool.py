@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,17 +11,12 @@ from bridgemil.cli import options
 
 
 def run(
-    paths: Annotated[
-        list[Path], typer.Argument(help="Two or more cohort folders, then the new one.", metavar="COHORT… OUT")
-    ],
-    sites: Annotated[
-        str | None, typer.Option(help="Name of each cohort's site: athens,kyiv.  [default: the folders' names]")
-    ] = None,
-    classes: Annotated[
-        str | None, typer.Option(help="Classes to keep, with optional new names: A=AD,C=HC,healthy=HC.")
-    ] = None,
-    json: options.Json = False,
-) -> None:
+    paths: Annotated[list[Path], typer.Argument(help="Two or more cohorts, then the new one.", metavar="COHORT… OUT")],
+    sites: Annotated[str | None, typer.Option(help="Site of each: athens,kyiv.  [default: the folders' names]")] = None,
+    classes: Annotated[str | None, typer.Option(help="Classes to keep, with optional new names: A=AD,C=HC.")] = None,
+    *,
+    progress: bool,
+) -> Any:
     """Join cohorts of several sites into one, with the electrodes they share and a column `site`.
 
     Example: `bridgemil pool adftd.cohort eegmat.cohort both.cohort --classes AD,HC,healthy=HC`
@@ -31,16 +26,9 @@ def run(
     """
     from bridgemil.cohort.pool import pool
     from bridgemil.errors import BadUse
-    from bridgemil.report.terminal import print_summary, summary
 
     if len(paths) < 3:
-        raise BadUse(
-            "pool needs two cohorts or more, and a folder for the new one: bridgemil pool A.cohort B.cohort OUT"
-        )
+        raise BadUse("pool needs two or more cohorts and a new folder: bridgemil pool A.cohort B.cohort OUT")
     *cohorts, out = paths
-    pooled = pool(cohorts, out, sites=options.names(sites), classes=options.mapping(classes), progress=not json)
-    if json:
-        options.print_json(summary(pooled) | {"pooled": pooled.metadata["pooled"]})
-    else:
-        print_summary(pooled)
-        typer.echo(f"\nNext: bridgemil audit {out}")
+    pooled = pool(cohorts, out, sites=options.names(sites), classes=options.mapping(classes), progress=progress)
+    return options.show(pooled, f"Next: bridgemil audit {out}") | {"pooled": pooled.metadata["pooled"]}

@@ -27,15 +27,12 @@ def run(
     recordings: Annotated[list[Path], typer.Argument(help="Recordings, or folders of them (BIDS or not).")],
     report: Annotated[Path | None, typer.Option(help=REPORT)] = None,
     csv: Annotated[Path | None, typer.Option(help="Write a table, one row per recording.")] = None,
-    bad_channels: options.BadChannels = None,
-    recorded_reference: options.RecordedReference = None,
-    montage: options.Montage = None,
-    clean: options.Clean = None,
     coverage: options.Coverage = None,
     backbone: options.Code = None,
     threads: options.PredictThreads = None,
-    json: options.Json = False,
-) -> None:
+    *,
+    reading: options.Reading,
+) -> Any:
     """Predict class probabilities of new recordings, with reliability warnings.
 
     Example: `bridgemil predict alzheimer new/recording.edf --report page.html`
@@ -61,10 +58,8 @@ def run(
     refused: list[Problem] = []
     with torch_threads(threads):
         bundle = load(model, backbone=backbone)
-        if not json:
-            print_cautions(bundle)
-        how: dict[str, Any] = {"bad_channels": bad_channels, "recorded_reference": recorded_reference}
-        for found in predict(bundle, recordings, clean=clean or (), montage=montage, coverage=coverage, **how):
+        print_cautions(bundle)
+        for found in predict(bundle, recordings, coverage=coverage, **reading.given()):
             rows.append(found.to_dict())
             if isinstance(found, Refused):
                 refused.append(Problem(found.why, file=found.name))
@@ -73,21 +68,18 @@ def run(
                 pages.append(_page(report, pages, found.recording.path))
                 write_page(pages[-1], bundle, found)
                 rows[-1]["page"] = str(pages[-1])
-            if not json:
-                print_prediction(found)
-    if csv is not None:
-        _write_csv(csv, rows, bundle)
-    if json:
-        options.print_json(rows)
-    else:
-        for line in [*([f"Table: {csv}"] if csv else []), *(f"Page:  {page}" for page in pages)]:
-            typer.echo(line)
+            print_prediction(found)
+        if csv is not None:
+            _write_csv(csv, rows, bundle)
+            typer.echo(f"Table: {csv}")
+        for page in pages:
+            typer.echo(f"Page:  {page}")
     if refused:
         for line in grouped(refused):
             typer.echo(f"bridgemil: {line}", err=True)
-        if not json and len(rows) > 1:
+        if len(rows) > 1:
             typer.echo(f"{len(refused)} of {len(rows)} recordings refused (above)", err=True)
-        raise typer.Exit(1)
+    return rows, bool(refused)
 
 
 def _page(report: Path, written: list[Path], recording: Path) -> Path:
@@ -125,14 +117,10 @@ def print_prediction(found: RecordingPrediction) -> None:
     typer.echo(f"  out-of-distribution percentile: {found.percentile:.0f}")
     typer.echo(f"  {len(found.recording.windows)} windows used of {found.recording.seconds:.0f} s{dropped}")
     for ranking in found.rankings:
-        top = ", ".join(_clock(row["second"]) for row in top_windows(found.person, ranking))
+        seconds = [row["second"] for row in top_windows(found.person, ranking)]
+        top = ", ".join(f"{int(second // 60)}:{second % 60:04.1f}".removesuffix(".0") for second in seconds)
         typer.echo(f"  {HIGHEST[ranking.name].format(found.most_probable)}: {top}" if top else f"  {ranking.verdict}")
     typer.echo("")
-
-
-def _clock(second: float) -> str:
-    """Minutes and seconds from the recording's start."""
-    return f"{int(second // 60)}:{second % 60:04.1f}".removesuffix(".0")
 
 
 def _write_csv(path: Path, rows: list[dict[str, Any]], bundle: Bundle) -> None:

@@ -18,6 +18,10 @@ SOURCE = "BIDS folder, manifest CSV (subject,label,file; see `bridgemil manifest
 select = partial(options.option, panel="Selection of recordings")
 process = partial(options.option, panel="Preprocessing")
 bad = partial(options.option, panel="Bad data")
+CONVERTED = {
+    "channels": options.names, "notch": options.names, "reference": options.names, "classes": options.mapping,
+    "low": options.edge, "high": options.edge,
+}  # fmt: skip
 
 
 def run(
@@ -26,9 +30,7 @@ def run(
     preset: Annotated[str | None, select(help=f"{', '.join(PRESETS)}.")] = None,
     label: Annotated[str | None, select(help="Column of participants.tsv or the manifest with the diagnosis.")] = None,
     unlabelled: Annotated[bool, select("--unlabelled", help="No diagnoses; for inspect and audit only.")] = False,
-    task: Annotated[
-        str | None, select(help="Only this task: BIDS, a manifest's column, or in the file's name.")
-    ] = None,
+    task: Annotated[str | None, select(help="Only this task: BIDS, a manifest's column or in the file's name.")] = None,
     condition: Annotated[str | None, select(help=CONDITION)] = None,
     session: Annotated[str | None, select(help="BIDS: only this session.")] = None,
     derivatives: Annotated[str | None, select(metavar="NAME", help="BIDS: recordings of derivatives/NAME.")] = None,
@@ -44,7 +46,7 @@ def run(
     sfreq: Annotated[float | None, process(help="Sampling rate of the windows in Hz.  [default: 200]")] = None,
     reference: Annotated[str | None, process(help="Re-reference to average, or to channels: A1,A2.")] = None,
     recorded_reference: Annotated[str | None, process(help="Electrode that is itself the reference: Cz.")] = None,
-    window: Annotated[float | None, process(help="Window length in seconds.  [default: 1]")] = None,
+    window_seconds: Annotated[float | None, process("--window", help="Window length in seconds.  [default: 1]")] = None,
     overlap: Annotated[float | None, process(help="Overlap of windows, 0 to below 1.  [default: 0]")] = None,
     folds: Annotated[int | None, process(help="Default folds.  [default: 10, or the smallest class]")] = None,
     burn_in: Annotated[int | None, process(help="Default burn-in epochs.  [default: 10]")] = None,
@@ -55,11 +57,8 @@ def run(
     allow_low_rate: Annotated[bool, bad("--allow-low-rate", help="Omit filters beyond Nyquist.")] = False,
     skip_bad: Annotated[bool, bad("--skip-bad", help="Exclude bad recordings, and list them.")] = False,
     jobs: options.Cores = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a cohort of other files or settings.")
-    ] = False,
-    json: options.Json = False,
-) -> None:
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a cohort of other files or options.")] = False,
+) -> Any:
     """Convert recordings into a cohort: validate, filter, resample, segment into windows, store per subject.
 
     Example: `bridgemil prepare ds004504 adftd.cohort --preset adftd`
@@ -71,24 +70,10 @@ def run(
     All files are validated before anything is written, and all problems are listed at once. If interrupted, the same
     command resumes.
     """
+    given = {name: value for name, value in locals().items() if name not in ("source", "out")}
+    chosen = {name: value for name, value in given.items() if value is not None and value is not False}
+    chosen |= {name: convert(chosen[name]) for name, convert in CONVERTED.items() if name in chosen}
     from bridgemil.cohort.prepare import prepare
-    from bridgemil.report.terminal import print_summary, summary
 
-    given: dict[str, Any] = {
-        "channels": options.names(channels), "low": options.edge(low), "high": options.edge(high),
-        "notch": options.names(notch), "sfreq": sfreq, "reference": options.names(reference),
-        "recorded_reference": recorded_reference,
-        "window_seconds": window, "overlap": overlap, "folds": folds, "burn_in": burn_in,
-        "bad_annotations": bad_annotations, "bad_channels": bad_channels, "duplicates": duplicates,
-        "reject_uv": reject_uv, "allow_low_rate": allow_low_rate or None, "preset": preset, "label": label,
-        "task": task, "condition": condition, "session": session, "classes": options.mapping(classes), "jobs": jobs,
-        "clean": clean or None, "montage": montage, "derivatives": derivatives, "desc": desc,
-    }  # fmt: skip
-    chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    chosen |= {key: None for key in ("low", "high") if given[key] == "none"}
-    cohort = prepare(source, out, raw=raw, unlabelled=unlabelled, skip_bad=skip_bad, overwrite=overwrite, **chosen)
-    if json:
-        options.print_json(summary(cohort))
-    else:
-        print_summary(cohort)
-        typer.echo(f"\nNext: bridgemil inspect {out}")
+    cohort = prepare(source, out, **chosen)
+    return options.show(cohort, f"Next: bridgemil inspect {out}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,8 @@ from bridgemil.cli import options
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from bridgemil.report.benchmark import BenchmarkReport
 
 LARGE = 10  # megabytes; the size of larger files is printed
 PAGES = {"--html": ("report.html",), "--checklist": ("checklist.md", "checklist.html")}  # optional files
@@ -38,8 +41,9 @@ def run(
     positive: options.Positive = None,
     operating_point: options.OperatingPoint = None,
     prevalence: options.Prevalence = None,
-    json: options.Json = False,
-) -> None:
+    *,
+    progress: bool,
+) -> Any:
     """Tables of runs, next to the paper's numbers where comparable, and paired comparisons of methods.
 
     Example: `bridgemil report runs`
@@ -56,7 +60,7 @@ def run(
     from bridgemil.report.benchmark import build, with_clinical_options
     from bridgemil.report.checklist import build_checklist, checklist_page, markdown
     from bridgemil.report.choice import Choice
-    from bridgemil.report.files import clinical_table, write_files
+    from bridgemil.report.files import write_files
     from bridgemil.report.pages.results import report_page
     from bridgemil.report.templating import write
     from bridgemil.report.terminal import print_report
@@ -88,31 +92,32 @@ def run(
     for name, text in pages.items():
         write(folder / name, text)
         written.append(folder / name)
-    if json:
-        from bridgemil.report.splits import over_splits, split_pairs, split_table
-
-        averages, remarks = over_splits(report.cells)
-        tables = {
-            "experiments": report.table, "comparisons": report.pairs, "splits": split_table(averages),
-            "split_comparisons": split_pairs(averages),
-        }  # fmt: skip
-        content: dict[str, Any] = {name: _rows(_shares(table)) for name, table in tables.items()}
-        content |= {"clinical": _rows(clinical_table(report)), "warnings": report.warnings}
-        content |= {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
-        options.print_json(content)
-        return
-    print_report(report)  # after the files: a reader such as `head` may close the pipe early
-    names = textwrap.fill(", ".join(map(_name_and_size, written)), 78)
+    if progress:  # it takes a while, and is not shown with --json
+        print_report(report)  # after the files: a reader such as `head` may close the pipe early
+    sizes = {file.name: file.stat().st_size / 1e6 for file in written}
+    listed = [name if size < LARGE else f"{name} ({size:.0f} MB)" for name, size in sizes.items()]
+    names = textwrap.fill(", ".join(listed), 78)
     typer.echo(f"Files in {folder}:\n{textwrap.indent(names, '  ')}")
     for option, own in PAGES.items():
         stale = [name for name in own if (folder / name).is_file() and folder / name not in written]
         if stale:
             typer.echo(f"From an earlier report, not updated: {', '.join(stale)} (use {option})")
+    return lambda: _content(report, written)
 
 
-def _name_and_size(file: Path) -> str:
-    size = file.stat().st_size / 1e6
-    return file.name if size < LARGE else f"{file.name} ({size:.0f} MB)"
+def _content(report: BenchmarkReport, written: Sequence[Path]) -> dict[str, Any]:
+    """As ``--json`` prints it."""
+    from bridgemil.report.files import clinical_table
+    from bridgemil.report.splits import over_splits, split_pairs, split_table
+
+    averages, remarks = over_splits(report.cells)
+    tables = {
+        "experiments": report.table, "comparisons": report.pairs, "splits": split_table(averages),
+        "split_comparisons": split_pairs(averages),
+    }  # fmt: skip
+    content: dict[str, Any] = {name: _rows(_shares(table)) for name, table in tables.items()}
+    content |= {"clinical": _rows(clinical_table(report)), "warnings": report.warnings}
+    return content | {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
 
 
 def _shares(table: pd.DataFrame) -> pd.DataFrame:

@@ -41,15 +41,11 @@ def run(
     budget: options.Budget = "paper",
     folds: options.Folds = None,
     plan_only: Annotated[bool, typer.Option("--plan", help="Prepare, then only print the plan.")] = False,
-    engine: options.Engine = "local",
-    jobs: options.Jobs = None,
-    threads: options.Threads = 1,
-    gpus_per_run: options.Gpus = 1.0,
-    device: options.Device = "auto",
-    address: options.Address = None,
     accept_risk: options.AcceptRisk = None,
-    json: options.Json = False,
-) -> None:
+    *,
+    execution: options.Execution,
+    progress: bool,
+) -> Any:
     """Prepare the paper's data sets, run its table and studies with its recipe, and write a report.
 
     Example: `bridgemil reproduce --data data --out reproduced --plan`
@@ -67,40 +63,35 @@ def run(
     parts = options.names(only) or (TABLE, *STUDIES)
     if unknown := [part for part in parts if part not in (TABLE, *STUDIES)]:
         raise BadUse(f"--only: {', '.join(unknown)}; expected some of {', '.join((TABLE, *STUDIES))}")
-    where = Where(engine, jobs, threads, device, gpus_per_run, address)
-    how: dict[str, Any] = {
-        "seeds": seeds, "budget": budget, "recipe": "paper", "folds": folds, "accept_risk": accept_risk or ()
-    }  # fmt: skip
-    cohorts = _prepared(data, out, not json)
-    table = plan(
-        list(cohorts.values()), options.names(methods) or (), options.names(backbones) or (), out=out / "runs", **how
-    )
+    where = Where(*execution)
+    how: dict[str, Any] = {"seeds": seeds, "budget": budget, "recipe": "paper", "folds": folds}
+    how["accept_risk"] = accept_risk or ()
+    cohorts = _prepared(data, out, progress)
+    grid = [*cohorts.values()], options.names(methods) or (), options.names(backbones) or ()
+    table = plan(*grid, out=out / "runs", **how)
     protocol = Protocol(backbone="eegnet", **how)
     contexts = {
-        name: StudyContext(tuple(used), out, protocol, where=where, progress=not json)
+        name: StudyContext(tuple(used), out, protocol, where=where, progress=progress)
         for name, presets in STUDIES.items()
         if name in parts and (used := [cohorts[preset] for preset in presets if preset in cohorts])
     }
     planned = _planned(table if TABLE in parts else None, contexts, where)
-    if not json:
-        _print_plan(planned)
+    _print_plan(planned)
     if plan_only:
-        if json:
-            options.print_json({"plan": planned})
-        return
-    if TABLE in parts and (failed := benchmark(table, where, progress=not json).failed):
-        raise typer.Exit(_failed(len(failed), out))
+        return {"plan": planned}
+    if TABLE in parts and (failed := benchmark(table, where, progress=progress).failed):
+        where_to = out / "runs" / "failed"
+        typer.echo(f"{len(failed)} runs failed; errors are in {where_to}, the same command repeats them", err=True)
+        raise typer.Exit(1)
     found = {name: study(name, context) for name, context in contexts.items()}
-    if json:
-        report.run(out / "runs", html=True, json=True)
-        return
     for name, findings in found.items():
         typer.echo(f"\n{name}")
         for sentence in findings.sentences:
             typer.echo(f"  {sentence}")
-    report.run(out / "runs", html=True)
+    content = report.run(out / "runs", html=True, progress=progress)
     studies = "".join(f", {out / name / 'findings.md'}" for name in contexts)
     typer.echo(f"\nReport: {out / 'runs' / 'report' / 'report.html'}{studies}")
+    return content
 
 
 def _prepared(data: Path, out: Path, show: bool) -> dict[str, Cohort]:
@@ -110,9 +101,7 @@ def _prepared(data: Path, out: Path, show: bool) -> dict[str, Cohort]:
 
     found = [preset for preset in PRESETS if (data / preset).is_dir()]
     if not found:
-        raise NotFound(
-            f"{data}: holds none of {', '.join(PRESETS)}; fetch them with `bridgemil download adftd {data / 'adftd'}`"
-        )
+        raise NotFound(f"{data}: holds none of {', '.join(PRESETS)}; run `bridgemil download adftd {data / 'adftd'}`")
     for preset in PRESETS:
         if preset not in found:
             typer.echo(f"not in {data}: {preset}; its columns and studies are left out", err=True)
@@ -126,38 +115,38 @@ def _planned(table: Plan | None, contexts: dict[str, StudyContext], where: Where
     from bridgemil.engine.forecast import forecast
 
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    plans = {TABLE: table} if table is not None else {}
-    plans |= {name: plan for name, context in contexts.items() if (plan := _first_runs(name, context)) is not None}
-    seen: set[str] = set()
-    rows = []
+    plans = {TABLE: table, **{name: _first_runs(name, context) for name, context in contexts.items()}}
+    seen, rows = set[str](), []
     for name, plan in plans.items():
+        if plan is None:
+            continue
         plan.todo = [job for job in plan.todo if job.identity not in seen]
         seen |= {job.identity for job in plan.todo}
-        hours = {
-            device: forecast(plan, torch.device(device), where.threads).left() / 3600 if plan.todo else 0.0
-            for device in devices
-        }
+        hours = dict.fromkeys(devices, 0.0)
+        if plan.todo:
+            hours = {name: forecast(plan, torch.device(name), where.threads).left() / 3600 for name in devices}
         cohorts = sorted({Path(job.cohort).stem for job in plan.jobs})
         rows.append({"part": name, "cohorts": cohorts, "runs": len(plan.jobs), "todo": len(plan.todo), "hours": hours})
     return rows
 
 
 def _print_plan(rows: list[dict[str, Any]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
+    from bridgemil.report.tables import Sheet
+    from bridgemil.report.terminal import print_sheets
 
     devices = list(rows[0]["hours"])
-    shown = Table("part", "cohorts", "runs", "to do", *(f"{name.upper()} hours" for name in devices), box=SIMPLE_HEAD)
-    for row in rows:
-        hours = [f"{row['hours'][device]:.1f}" for device in devices]
-        shown.add_row(row["part"], ", ".join(row["cohorts"]), str(row["runs"]), str(row["todo"]), *hours)
-    console = Console(highlight=False)
-    console.print(shown)
-    console.print("Hours of one run at a time. Runs that parts share are counted once.")
-    console.print("Of a study only the first runs are known; later ones depend on their results.")
-    if "cuda" not in devices:
-        console.print("No GPU here: hours on one are not estimated.")
+    shown = [
+        [row["part"], ", ".join(row["cohorts"]), str(row["runs"]), str(row["todo"]),
+         *(f"{row['hours'][device]:.1f}" for device in devices)]
+        for row in rows
+    ]  # fmt: skip
+    notes = [
+        "Hours of one run at a time. Runs that parts share are counted once.",
+        "Of a study only the first runs are known; later ones depend on their results.",
+        *([] if "cuda" in devices else ["No GPU here: hours on one are not estimated."]),
+    ]
+    columns = ["part", "cohorts", "runs", "to do", *(f"{name.upper()} hours" for name in devices)]
+    print_sheets([Sheet("Runs that remain", columns, shown, after=notes)])
 
 
 class _PlannedError(Exception):
@@ -181,10 +170,3 @@ def _first_runs(name: str, context: StudyContext) -> Plan | None:
     with suppress(_PlannedError):
         REGISTRY.load(name).perform(Planning(context.cohorts, context.out, context.protocol))
     return Plan(asked, context.store) if asked else None
-
-
-def _failed(n: int, out: Path) -> int:
-    typer.echo(
-        f"{n} runs failed; their errors are in {out / 'runs' / 'failed'}, the same command repeats them", err=True
-    )
-    return 1

@@ -41,18 +41,12 @@ def run(
     groups: options.Groups = None,
     accept_risk: options.AcceptRisk = None,
     set_: options.Set = None,
-    truth: Annotated[
-        Path | None, typer.Option(help="Folder of `bridgemil synth`, to compare with its evidence.")
-    ] = None,
-    engine: options.Engine = "local",
-    jobs: options.Jobs = None,
-    threads: options.Threads = 1,
-    gpus_per_run: options.Gpus = 1.0,
-    device: options.Device = "auto",
-    address: options.Address = None,
-    json: options.Json = False,
+    truth: Annotated[Path | None, typer.Option(help="Folder of `bridgemil synth`, to compare its evidence.")] = None,
+    *,
+    execution: options.Execution,
+    progress: bool,
     **own: Any,
-) -> None:
+) -> Any:
     """Run one of the paper's studies on your cohorts; interrupted or killed, the same command resumes.
 
     Example: `bridgemil study ablation my.cohort --out studies --split-seeds 5`
@@ -69,14 +63,12 @@ def run(
         backbone=backbone, recipe=recipe, budget=budget, settings=options.settings(set_), seeds=seeds, folds=folds,
         groups=groups, accept_risk=accept_risk or (),
     )  # fmt: skip
-    where = Where(engine, jobs, threads, device, gpus_per_run, address)
+    where = Where(*execution)
     opened, splits = tuple(Cohort.open(path) for path in cohorts), tuple(range(split_seeds))
-    context = studies.StudyContext(opened, out, protocol, splits, chosen, truth, where, not json)
+    context = studies.StudyContext(opened, out, protocol, splits, chosen, truth, where, progress)
     findings = studies.study(name, context)
-    if json:
-        options.print_json(findings.to_dict() | {"folder": str(out / name)})
-    else:
-        _print(findings, out / name)
+    _print(findings, out / name)
+    return findings.to_dict() | {"folder": str(out / name)}
 
 
 _SHARED = inspect.signature(run, eval_str=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,8 +26,7 @@ def run(
     ] = None,
     seed: options.Seed = 0,
     jobs: options.Cores = None,
-    json: options.Json = False,
-) -> None:
+) -> Any:
     """Write a synthetic cohort as BIDS with EDF files; the true evidence is in each events.tsv.
 
     Example: `bridgemil synth synthetic && bridgemil prepare synthetic synthetic.cohort --label group`
@@ -39,8 +38,6 @@ def run(
     given |= {"sites": sites, "site_shift": options.names(site_shift) or ()}
     settings = parse(SynthSettings, given)
     synthesise(out, settings, jobs)
-    if json:
-        options.print_json({"path": str(out), "label": "group", **settings.model_dump()})
-    else:
-        typer.echo(f"{subjects} recordings of {seconds} s in {out}" + (f", {sites} sites" if sites > 1 else ""))
-        typer.echo(f"\nNext: bridgemil prepare {out} {out.name}.cohort --label group")
+    typer.echo(f"{subjects} recordings of {seconds} s in {out}" + (f", {sites} sites" if sites > 1 else ""))
+    typer.echo(f"\nNext: bridgemil prepare {out} {out.name}.cohort --label group")
+    return {"path": str(out), "label": "group", **settings.model_dump()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,8 +25,9 @@ def run(
     clean: options.Clean = None,
     backbone: options.Code = None,
     threads: options.PredictThreads = None,
-    json: options.Json = False,
-) -> None:
+    *,
+    progress: bool,
+) -> Any:
     """Validate a model on labelled subjects that it has never seen, beside its internal numbers.
 
     Example: `bridgemil validate alzheimer other.cohort --report page.html`
@@ -47,16 +48,13 @@ def run(
     with torch_threads(threads):
         found = validate(
             load(model, backbone=backbone), source, label=label, classes=options.mapping(classes), coverage=coverage,
-            exclude_known=exclude_known, skip_bad=skip_bad, clean=clean or (), progress=not json,
+            exclude_known=exclude_known, skip_bad=skip_bad, clean=clean or (), progress=progress,
         )  # fmt: skip
-    if report is not None:
-        write_validation(report, found)
-    if json:
-        options.print_json(found.to_dict() | ({"page": str(report)} if report else {}))
-        return
     print_cautions(found.bundle)
     print_sheets([found.table, *([found.subgroups] if found.subgroups else [])])
     for item in found.left_out:
         typer.echo(f"Left out: {item['what']}: {item['why']}")
     if report is not None:
+        write_validation(report, found)
         typer.echo(f"Page: {report}")
+    return found.to_dict() | ({"page": str(report)} if report else {})

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-
-from bridgemil.cli import options
 
 
 def run(
     path: Annotated[str, typer.Argument(help="Cohort, folder of runs, or model (bundle).")],
-    json: options.Json = False,
-) -> None:
+    *,
+    progress: bool,
+) -> Any:
     """Compare every file of a cohort, a folder of runs or a bundle with its checksum.
 
     Example: `bridgemil verify adftd.cohort`
@@ -24,18 +23,14 @@ def run(
     """
     from bridgemil.verify import shown, verify
 
-    report = verify(path, progress=not json)
-    if json:
-        options.print_json(report.to_dict())
-    else:
-        for line in report.findings:
-            typer.echo(f"WRONG  {line}")
-        for line in report.remarks:
-            typer.echo(f"note   {line}")
-        kind = "folder of runs" if report.kind == "runs" else report.kind
-        found = len(report.findings)
-        good = "nothing to compare" if report.is_empty else "nothing wrong"
-        outcome = good if not found else "1 finding" if found == 1 else f"{found} findings"
-        typer.echo(f"{shown(str(report.path))}: {kind}, {report.checked} artifacts, {outcome}")
-    if report.findings:
-        raise typer.Exit(1)
+    report = verify(path, progress=progress)
+    for line in report.findings:
+        typer.echo(f"WRONG  {line}")
+    for line in report.remarks:
+        typer.echo(f"note   {line}")
+    kind = "folder of runs" if report.kind == "runs" else report.kind
+    found = len(report.findings)
+    good = "nothing to compare" if report.is_empty else "nothing wrong"
+    outcome = good if not found else "1 finding" if found == 1 else f"{found} findings"
+    typer.echo(f"{shown(str(report.path))}: {kind}, {report.checked} artifacts, {outcome}")
+    return report.to_dict(), bool(found)

@@ -15,7 +15,6 @@ from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 
 Bag = NDArray[np.float32]  # n_windows x n_channels x n_times, microvolt
-Known = tuple[float, list[str]]  # rate in Hz and channels, which Epochs know
 VOLTS = 1e-3  # windows that vary by less than this are hardly microvolts
 
 
@@ -48,9 +47,8 @@ def gather(
         arrays[name] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         files = [f"array {i + 1}" for i in range(len(pieces))]
         record = describe(name, str(label), arrays[name], files, [len(piece) for piece in pieces])
-        twin = next((other.subject for other in records if other.signal_hash == record.signal_hash), None)
-        if twin is not None:
-            raise BadData(f"{name} and {twin} have the same windows: one person cannot be two subjects")
+        if twins := [other.subject for other in records if other.signal_hash == record.signal_hash]:
+            raise BadData(f"{name} and {twins[0]} have the same windows: one person cannot be two subjects")
         records.append(record)
     if sfreq is None or channels is None:
         raise BadUse("sfreq and channels are needed when the bags are plain arrays")
@@ -70,8 +68,7 @@ def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] |
     names = [f"subject-{i + 1:03d}" for i in range(len(bags))] if subjects is None else [str(s) for s in subjects]
     if not len(bags) == len(labels) == len(names) or not names:
         raise BadUse(f"{len(bags)} bags, {len(labels)} labels and {len(names)} subjects: one of each per subject")
-    missing = [name for name, label in zip(names, labels, strict=True) if is_missing(label)]
-    if missing:
+    if missing := [name for name, label in zip(names, labels, strict=True) if is_missing(label)]:
         raise BadUse(f"no label for {', '.join(missing)}")
     for label, usual in respelt(map(str, labels)).items():
         raise BadUse(f"labels {label!r} and {usual!r} differ only in capitals or spaces; write them alike")
@@ -107,35 +104,30 @@ def _is_epochs(value: Any) -> bool:
     return hasattr(value, "get_data") and hasattr(value, "info")
 
 
-def _array(name: str, value: Any) -> tuple[Bag, Known | None]:
-    """One recording as an array, with the rate and channels if it is ``mne.Epochs`` (in volts, EEG channels picked)."""
-    known = None
-    if _is_epochs(value):
-        if value.info["bads"]:
-            raise BadUse(f"{name}: its Epochs have bad channels {value.info['bads']}; drop or interpolate them first")
-        epochs = value.copy().pick("eeg")
-        known = float(epochs.info["sfreq"]), list(epochs.ch_names)
-        value = epochs.get_data(verbose="ERROR") * 1e6
-    try:
-        array = np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError):
-        array = np.empty(0, dtype=np.float32)
-    if array.ndim != 3 or 0 in array.shape:
-        shape = getattr(value, "shape", type(value).__name__)
-        raise BadUse(f"{name}: a bag is an array (n_windows, n_channels, n_times) of numbers, got {shape}")
-    if not np.isfinite(array).all():
-        raise BadUse(f"{name}: contains NaN or infinite values")
-    return array, known
-
-
 def _arrays(named: Sequence[tuple[str, Any]], whose: str) -> tuple[list[Bag], float | None, list[str] | None]:
-    """Recordings as arrays, and the rate and channels that all Epochs among them share; None without Epochs."""
-    found = [_array(name, value) for name, value in named]
-    known = [one for _, one in found if one is not None]
+    """Recordings as arrays, and the rate (Hz) and channels that all Epochs among them share; None without Epochs."""
+    arrays, known = list[Bag](), list[tuple[float, list[str]]]()
+    for name, value in named:
+        if _is_epochs(value):
+            if value.info["bads"]:
+                raise BadUse(f"{name}: its Epochs have bad channels {value.info['bads']}; drop or interpolate them")
+            epochs = value.copy().pick("eeg")
+            known.append((float(epochs.info["sfreq"]), list(epochs.ch_names)))
+            value = epochs.get_data(verbose="ERROR") * 1e6
+        try:
+            array = np.asarray(value, dtype=np.float32)
+        except (TypeError, ValueError):
+            array = np.empty(0, dtype=np.float32)
+        if array.ndim != 3 or 0 in array.shape:
+            shape = getattr(value, "shape", type(value).__name__)
+            raise BadUse(f"{name}: a bag is an array (n_windows, n_channels, n_times) of numbers, got {shape}")
+        if not np.isfinite(array).all():
+            raise BadUse(f"{name}: contains NaN or infinite values")
+        arrays.append(array)
     if any(one != known[0] for one in known):
         raise BadUse(f"{whose} differ in their rate, or in their channels or the order of these")
     sfreq, channels = known[0] if known else (None, None)
-    return [array for array, _ in found], sfreq, channels
+    return arrays, sfreq, channels
 
 
 def warn_of_volts(bags: Sequence[Bag]) -> None:

@@ -30,7 +30,6 @@ FAR_FIRST, FAR = 30.0, 20.0
 MIDLINE = 8.0  # mm to either side
 ROWS_10_10 = {"Fp", "AF", "F", "FC", "FT", "C", "T", "CP", "TP", "P", "PO", "O", "I"}
 EGI = ("GSN", "EGI")
-BANKS = "ABCDEFGH"  # of BioSemi, 32 electrodes each
 
 
 class Cap(BaseModel):
@@ -89,7 +88,11 @@ def cap(name: str) -> Cap:
     if name not in known:
         more = "" if Path(name).suffix else ", or a table, FILE.tsv, with the columns from and to"
         raise BadUse(f"must be one of {', '.join(known)}{more}; got {name!r}{did_you_mean(name, known)}")
-    found = _of_order(name) or _nearest(name)
+    if name in ("biosemi16", "biosemi32", "biosemi64"):  # their sites have 10-10 names in MNE, in the order A1 to B32
+        sites = [str(channels.electrode(site)) for site in _montage(name).ch_names]
+        names = [f"{bank}{number}" for bank in "ab" for number in range(1, 33)]
+        return Cap(name=name, sites=dict(zip(names, sites, strict=False)), distances=dict.fromkeys(sites, 0.0))
+    found = _nearest(name)
     if not any(found.sites.values()):
         raise BadUse(f"{name}: no electrode of this cap is near a site of the 10-10 system")
     return found
@@ -110,15 +113,6 @@ def _of_table(path: Path) -> Cap:
             raise BadUse(f"{path}, line {line}: {row['from'] if name in sites else site} is there twice")
         sites[name] = site
     return Cap(name=path.name, sites=sites)
-
-
-def _of_order(name: str) -> Cap | None:
-    """BioSemi's caps of 16, 32 and 64, whose sites have 10-10 names in MNE, in the order A1 to B32."""
-    if name not in ("biosemi16", "biosemi32", "biosemi64"):
-        return None
-    names = [f"{bank}{number}".lower() for bank in BANKS for number in range(1, 33)]
-    sites = [str(channels.electrode(site)) for site in _montage(name).ch_names]
-    return Cap(name=name, sites=dict(zip(names, sites, strict=False)), distances=dict.fromkeys(sites, 0.0))
 
 
 def _nearest(name: str) -> Cap:
@@ -154,7 +148,7 @@ def _side(directions: NDArray[np.float64]) -> NDArray[np.float64]:
 def _montage(name: str) -> DigMontage:
     from mne.channels import make_standard_montage
 
-    return channels.template() if name == "" else make_standard_montage(name)
+    return make_standard_montage(name) if name else channels.template()
 
 
 def _directions(name: str) -> dict[str, NDArray[np.float64]]:

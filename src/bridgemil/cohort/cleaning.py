@@ -16,7 +16,7 @@ import sys
 import warnings
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,48 +42,23 @@ RIGHT = (
     "a cleaning is `def clean(raw: mne.io.BaseRaw) -> mne.io.BaseRaw | None`: one recording in, the same cleaned out"
 )
 TYPES = {
-    "EEG": "eeg",
-    "REF": "eeg",
-    "EOG": "eog",
-    "VEOG": "eog",
-    "HEOG": "eog",
-    "ECG": "ecg",
-    "EMG": "emg",
-    "TRIG": "stim",
-}  # of channels.tsv; fmt: skip
-SCANNED = (
-    "sfreq",
-    "n_times",
-    "spellings",
-    "ambiguous",
-    "other",
-    "bad",
-    "std",
-    "level",
-    "bad_spans",
-    "warnings",
-    "cleaning",
-    "excluded",
-)  # what is known of the cleaned recording; fmt: skip
-
-COUNTED = {"dropped_channels": "channels dropped", "added_channels": "channels added",
-           "changed_channels": "channels rebuilt",
-           "marked_bad": "channels marked bad"}  # fmt: skip
+    "REF": "eeg", "VEOG": "eog", "HEOG": "eog", "TRIG": "stim", "EEG": "eeg", "EOG": "eog", "ECG": "ecg", "EMG": "emg",
+}  # fmt: skip
+# What is known of the cleaned recording.
+SCANNED = "sfreq n_times spellings ambiguous other bad std level bad_spans warnings cleaning excluded".split()
+COUNTED = {
+    "dropped_channels": "channels dropped",
+    "added_channels": "channels added",
+    "changed_channels": "channels rebuilt",
+    "marked_bad": "channels marked bad",
+}
 
 
 @dataclass(frozen=True)
 class Cleaner:
-    """Functions to call in this order.
+    """Functions to call in this order."""
 
-    Parameters
-    ----------
-    addresses
-        Where they are, with absolute paths.
-    steps
-        What they are.
-    """
-
-    addresses: tuple[str, ...]
+    addresses: tuple[str, ...]  # where they are, with absolute paths
     steps: tuple[CleaningStep, ...]
 
     @classmethod
@@ -93,14 +68,7 @@ class Cleaner:
         if stored := [CleaningStep.model_validate(one) for one in listed if not isinstance(one, str)]:
             raise _unnamed(stored)  # the settings of a model or a cohort, which hold no code
         addresses = tuple(map(user_code.absolute, listed))
-        for address in addresses:
-            if not user_code.is_address(address):
-                raise BadUse(f"--clean {address}: expected path/to/file.py:NAME or package.module:NAME")
-            _refuse_signature(address, user_code.load(address))
-        steps = (
-            CleaningStep(address=Path(a).name, code=user_code.fingerprint(a), packages=_packages(a)) for a in addresses
-        )
-        return cls(addresses, tuple(steps)) if addresses else None
+        return cls(addresses, tuple(map(_step, addresses))) if addresses else None
 
     @classmethod
     def again(cls, steps: Sequence[CleaningStep], given: str | Sequence[str]) -> Cleaner | None:
@@ -139,18 +107,19 @@ def _unnamed(steps: Sequence[CleaningStep]) -> BadUse:
     )
 
 
-def _packages(address: str) -> dict[str, str]:
-    """Of the packages, those whose versions the cohort's record does not hold anyway."""
-    return {k: v for k, v in user_code.packages(address).items() if k not in ("mne", "numpy", "scipy")}
-
-
-def _refuse_signature(address: str, function: Callable[..., Any]) -> None:
+def _step(address: str) -> CleaningStep:
+    """What the function at an address is; refuses what cannot be called with one recording."""
+    if not user_code.is_address(address):
+        raise BadUse(f"--clean {address}: expected path/to/file.py:NAME or package.module:NAME")
+    function = user_code.load(address)
+    signature = inspect.signature(function)
     try:
-        inspect.signature(function).bind(object())
+        signature.bind(object())
     except TypeError:
-        raise BadUse(f"{address} takes {inspect.signature(function)}; {RIGHT}") from None
-    except ValueError:  # written in C: nobody can tell
-        return
+        raise BadUse(f"{address} takes {signature}; {RIGHT}") from None
+    recorded = ("mne", "numpy", "scipy")  # the cohort's record holds their versions anyway
+    packages = {name: v for name, v in user_code.packages(address).items() if name not in recorded}
+    return CleaningStep(address=Path(address).name, code=user_code.fingerprint(address), packages=packages)
 
 
 def clean(
@@ -158,13 +127,9 @@ def clean(
 ) -> RecordingScan:
     """Scan a recording, clean it, and scan the result, whose signal is left in ``folder``.
 
-    What an earlier call did is not done again; with ``with_signal`` it is where the signal has been removed since.
-
-    Returns
-    -------
-    RecordingScan
-        Of the cleaned recording, which ``scan.recording`` names; file, hash, person and date are those of the original.
-        ``excluded`` if a function left it out, ``error`` if it cannot be read or a function failed.
+    What an earlier call did is not done again; with ``with_signal`` it is where the signal has been removed since. The
+    result is of the cleaned recording, which ``scan.recording`` names; file, hash, person and date are those of the
+    original. ``excluded`` if a function left it out, ``error`` if it cannot be read or a function failed.
     """
     scan = scan_recording(recording, cap)
     if scan.error is not None:
@@ -188,18 +153,11 @@ def clean(
     return found
 
 
-def forget(recording: Recording) -> None:
-    """Remove the signal of a cleaned recording; of any other nothing."""
-    if recording.path.parent.parent.name == FOLDER:
-        remove(recording.path.parent)
-
-
 def tidy(folder: Path, scans: Iterable[RecordingScan]) -> None:
-    """Remove what functions have left that are not used any more."""
-    used = {scan.recording.path.parent.name for scan in scans}
-    for path in folder.iterdir():
-        if path.name.removesuffix(".json") not in used:
-            remove(path)
+    """Remove the signals, and the scans that are not used any more."""
+    used = {scan.recording.path.parent.with_suffix(".json") for scan in scans}
+    for path in set(folder.iterdir()) - used:
+        remove(path)
 
 
 def _clean(scan: RecordingScan, cleaner: Cleaner, cap: Cap | None, cleaned: Recording) -> RecordingScan:
@@ -252,7 +210,7 @@ def alone(scan: RecordingScan, cap: Cap | None = None) -> BaseRaw:
     keys = {name: channel for channel, name in scan.spellings.items() if channel not in scan.ambiguous}
     types, _ = tables.sidecar_channels(recording.channels_tsv, keys)
     kinds = {name: kind for name in raw.ch_names if (kind := types.get(keys.get(name, channels.key(name))))}
-    raw.set_channel_types({name: TYPES.get(kind, "misc") for name, kind in kinds.items()}, on_unit_change="ignore")
+    raw.set_channel_types({n: TYPES.get(kind, "misc") for n, kind in kinds.items()}, on_unit_change="ignore")
     raw.info["bads"] = [scan.spellings[c] for c, why in scan.bad.items() if why == "marked bad"]
     template = None if cap is None else cap.template()
     if template is None:
@@ -294,16 +252,22 @@ def _random_state(seed: int) -> Iterator[None]:
 
 def _state(raw: BaseRaw) -> dict[str, Any]:
     """What a function may change, to be compared."""
-    marks = defaultdict[str, float](float)
+    n, seconds = Counter[str](), defaultdict[str, float](float)
     for text, duration in zip(raw.annotations.description, raw.annotations.duration, strict=True):
-        marks[plain(str(text))] += float(duration)
+        n[plain(text)] += 1
+        seconds[plain(text)] += float(duration)
     names, data = [plain(name) for name in raw.ch_names], raw.get_data()
-    sums = {name: (len(row), zlib.crc32(row)) for name, row in zip(names, data, strict=True)}
     eeg = [row.var() for row, kind in zip(data, raw.get_channel_types(), strict=True) if kind == "eeg"]
     raw.info["description"], note = None, raw.info["description"]
-    return {"names": names, "bad": set(map(plain, raw.info["bads"])), "seconds": raw.n_times / raw.info["sfreq"],
-            "marks": marks, "n": Counter(map(plain, raw.annotations.description)), "sums": sums,
-            "power": float(np.mean(eeg or [0.0])), "note": note}  # fmt: skip
+    return {
+        "sums": {name: (len(row), zlib.crc32(row)) for name, row in zip(names, data, strict=True)},
+        "power": float(np.mean(eeg or [0.0])),
+        "bad": set(map(plain, raw.info["bads"])),
+        "seconds": raw.n_times / raw.info["sfreq"],
+        "marks": n,
+        "marked": seconds,
+        "note": plain(str(note)) if note else "",
+    }
 
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
@@ -311,47 +275,43 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
     ``changed_channels`` has those whose samples differ, as of interpolated ones, unless all do.
     """
-    added = after["n"] - before["n"]
-    both = [name for name in after["names"] if name in before["names"]]
-    changed = [name for name in both if before["sums"][name] != after["sums"][name]]
+    old, new = before["sums"], after["sums"]
+    both = [name for name in new if name in old]
+    changed = [name for name in both if old[name] != new[name]]
     content = {
-        "dropped_channels": [name for name in before["names"] if name not in after["names"]],
-        "added_channels": [name for name in after["names"] if name not in before["names"]],
+        "dropped_channels": [name for name in old if name not in new],
+        "added_channels": [name for name in new if name not in old],
         "changed_channels": changed if len(changed) < len(both) else [],
         "marked_bad": sorted(after["bad"] - before["bad"]),
         "seconds_removed": round(before["seconds"] - after["seconds"], 3),
-        "annotations": {text: {"n": n, "seconds": round(after["marks"][text] - before["marks"][text], 3)}
-                        for text, n in added.items()},
-        "note": plain(str(after["note"])) if after["note"] else "",
-    }  # fmt: skip
+        "annotations": {
+            text: {"n": n, "seconds": round(after["marked"][text] - before["marked"][text], 3)}
+            for text, n in (after["marks"] - before["marks"]).items()
+        },
+        "note": after["note"],
+    }
     change = after["power"] / before["power"] - 1 if before["power"] else 0.0
     return {"variance_change": round(change, 4)} | {name: value for name, value in content.items() if value}
 
 
 def summarise(settings: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What each function changed in all recordings together, one sentence per function.
-
-    Parameters
-    ----------
-    settings
-        Of the cohort (``cohort.json``).
-    files
-        Its records of recordings.
-    """
+    """What each function changed in all recordings together, one sentence per function, from a cohort's record."""
     lines = []
     for number, step in enumerate(settings.get("clean") or ()):
         own = [file["cleaning"][number] for file in files if file.get("cleaning")]
         parts = [f"{len(own)} recordings"]
         for name, what in COUNTED.items():
-            counts = [len(change[name]) for change in own if name in change]
-            parts += [f"{sum(counts)} {what} in {len(counts)}"] if counts else []
-        seconds = [change["seconds_removed"] for change in own if "seconds_removed" in change]
-        parts += [f"{sum(seconds):.0f} s removed from {len(seconds)}"] if seconds else []
-        for text in sorted({text for change in own for text in change.get("annotations", ())}):
-            marks = [change["annotations"][text] for change in own if text in change.get("annotations", ())]
-            parts.append(
-                f"{sum(m['n'] for m in marks)} {text} ({sum(m['seconds'] for m in marks):.0f} s) in {len(marks)}"
-            )
+            if counts := [len(change[name]) for change in own if name in change]:
+                parts.append(f"{sum(counts)} {what} in {len(counts)}")
+        if seconds := [change["seconds_removed"] for change in own if "seconds_removed" in change]:
+            parts.append(f"{sum(seconds):.0f} s removed from {len(seconds)}")
+        marks = defaultdict[str, list[dict[str, Any]]](list)
+        for change in own:
+            for text, mark in change.get("annotations", {}).items():
+                marks[text].append(mark)
+        for text, each in sorted(marks.items()):
+            n, total = sum(mark["n"] for mark in each), sum(mark["seconds"] for mark in each)
+            parts.append(f"{n} {text} ({total:.0f} s) in {len(each)}")
         ratio = np.median([change["variance_change"] for change in own]) if own else 0.0
         parts.append(f"median change of the variance {ratio:+.0%}")
         lines.append(f"{CleaningStep(**step).title}: {', '.join(parts)}")

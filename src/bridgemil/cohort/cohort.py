@@ -28,7 +28,7 @@ from bridgemil import plots
 from bridgemil.cohort import folder
 from bridgemil.cohort.channels import key
 from bridgemil.cohort.folder import SubjectRecord
-from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.signal import Signal, evenly
 from bridgemil.errors import BadData, BadUse
 from bridgemil.storage.artifact import Artifact, digest
 from bridgemil.storage.files import new_folder
@@ -39,21 +39,7 @@ if TYPE_CHECKING:
 
 
 class Cohort:
-    """Prepared data of many subjects; make one with ``open``, ``from_arrays`` or ``bridgemil.prepare``.
-
-    Parameters
-    ----------
-    records
-        What is known of each subject without its signal.
-    metadata
-        The content of cohort.json: channels, rate in Hz, settings, source files, what was left out.
-    columns
-        Subject id to what else is known of it (site, age).
-    path
-        The cohort's folder; None for one in memory.
-    arrays
-        Subject id to its bag, shape (n_windows, n_channels, n_times), in microvolts; for a cohort in memory.
-    """
+    """Prepared data of many subjects; make one with ``open``, ``from_arrays`` or ``bridgemil.prepare``."""
 
     def __init__(
         self,
@@ -64,10 +50,10 @@ class Cohort:
         arrays: Mapping[str, NDArray[np.float32]] | None = None,
     ) -> None:
         self.records = {record.subject: record for record in records}
-        self.metadata: dict[str, Any] = dict(metadata)
-        self.path = path
-        self._columns = {subject: dict(values) for subject, values in columns.items()}
-        self._arrays = arrays
+        self.metadata: dict[str, Any] = dict(metadata)  # the content of cohort.json
+        self.path = path  # None in memory
+        self._columns = {subject: dict(values) for subject, values in columns.items()}  # what else is known: site, age
+        self._arrays = arrays  # bags (n_windows, n_channels, n_times) in microvolts, of a cohort in memory
         self._artifact: Artifact | None = None
         self._subjects: dict[str, Artifact] = {}
 
@@ -133,9 +119,10 @@ class Cohort:
         """
         from bridgemil.cohort.arrays import gather
 
-        named = columns or {}
-        made = gather(bags, labels, subjects, sfreq, channels, named, native_sfreq, folds, burn_in)
-        return cls(*made[:3], arrays=made[3])
+        records, metadata, further, arrays = gather(
+            bags, labels, subjects, sfreq, channels, columns or {}, native_sfreq, folds, burn_in
+        )
+        return cls(records, metadata, further, arrays=arrays)
 
     @property
     def subjects(self) -> list[str]:
@@ -155,8 +142,8 @@ class Cohort:
     @property
     def y(self) -> NDArray[np.int64]:
         """The class number of each subject; -1 in a cohort without labels."""
-        numbers = {name: number for number, name in enumerate(self.classes)}
-        return np.array([numbers.get(label, -1) for label in self.labels], dtype=np.int64)
+        classes = self.classes
+        return np.array([classes.index(label) if label else -1 for label in self.labels], dtype=np.int64)
 
     @property
     def channels(self) -> list[str]:
@@ -170,7 +157,7 @@ class Cohort:
 
     @property
     def native_sfreq(self) -> float | None:
-        """The lowest rate in Hz at which one of its recordings was made; None for arrays that do not say.
+        """The lowest rate in Hz at which a recording was made; None for arrays that do not say.
 
         What lies above half of it is not in the signal, whatever ``sfreq`` is.
         """
@@ -223,10 +210,7 @@ class Cohort:
             Microvolts; memory-mapped and read-only if the cohort is on disk.
         """
         self._known(subject)
-        if self._arrays is not None:
-            return self._arrays[subject]
-        array: NDArray[np.float32] = self._subject(subject).array(folder.WINDOWS)
-        return array
+        return self._array(subject, folder.WINDOWS) if self._arrays is None else self._arrays[subject]
 
     def window_starts(self, subject: str) -> NDArray[np.float64]:
         """Start of each window.
@@ -241,10 +225,9 @@ class Cohort:
         ndarray of shape (n_windows,)
             Seconds from the start of the window's recording.
         """
-        self._known(subject)
+        lengths = self._known(subject).recording_windows
         if self._arrays is None:
-            return np.array(self._subject(subject).array(folder.STARTS))
-        lengths = self.records[subject].recording_windows
+            return np.array(self._array(subject, folder.STARTS))
         return np.concatenate([np.arange(n) for n in lengths]) * self.n_times / self.sfreq
 
     def stretches(self, subject: str) -> list[int]:
@@ -282,12 +265,11 @@ class Cohort:
         """One row per subject: id, label, number of windows and of recordings, and the further columns."""
         import pandas as pd
 
-        rows = [
+        return pd.DataFrame(
             {"subject": r.subject, "label": r.label, "n_windows": r.n_windows, "n_recordings": len(r.recordings)}
             | self._columns.get(r.subject, {})
             for r in self.records.values()
-        ]
-        return pd.DataFrame(rows)
+        )
 
     def normalisation(self, subjects: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and biased standard deviation per channel over all windows and samples of these subjects.
@@ -315,21 +297,17 @@ class Cohort:
         references = {file.get("reference_electrode") for file in self.metadata.get("files") or ()}
         std[[name in references and value == 0 for name, value in zip(map(key, self.channels), std, strict=True)]] = 1
         smallest = 1e-7 * (1 + abs(mean).max())
-        constant = [name for name, value in zip(self.channels, std, strict=True) if value <= smallest]
-        if constant:
+        if constant := [name for name, value in zip(self.channels, std, strict=True) if value <= smallest]:
             raise BadData(f"channel {', '.join(constant)} is constant over the {len(records)} training subjects")
         return mean, std
 
     @cached_property
     def hash(self) -> str:
         """Identifies the data: channels, rate, subjects, labels, recording boundaries, every sample, cleaning code."""
-        content: list[Any] = [self.channels, self.sfreq, self.n_times]
-        content += [["clean", step["code"]] for step in self.metadata["settings"].get("clean") or ()]
-        content += [
-            [r.subject, r.label, list(r.recording_windows), r.signal_hash]
-            for r in sorted(self.records.values(), key=lambda r: r.subject)
-        ]
-        return digest(content)
+        cleaned = [["clean", step["code"]] for step in self.metadata["settings"].get("clean") or ()]
+        ordered = sorted(self.records.values(), key=lambda r: r.subject)
+        data = [[r.subject, r.label, list(r.recording_windows), r.signal_hash] for r in ordered]
+        return digest([self.channels, self.sfreq, self.n_times, *cleaned, *data])
 
     def save(self, path: str | Path) -> Cohort:
         """Write a cohort in memory to a folder and open it there.
@@ -358,21 +336,6 @@ class Cohort:
         """The rows of subjects.parquet."""
         return [self._columns.get(r.subject, {}) | asdict(r) for r in self.records.values()]
 
-    def _known(self, subject: str) -> SubjectRecord:
-        if subject not in self.records:
-            raise KeyError(f"no subject {subject!r} in the cohort; it has {', '.join(self.subjects[:5])} …")
-        return self.records[subject]
-
-    def _sums(self, subject: str) -> SubjectRecord:
-        """A record that has the subject's sums."""
-        return self._known(subject)
-
-    def _subject(self, subject: str) -> Artifact:
-        if subject not in self._subjects:
-            assert self.path is not None
-            self._subjects[subject] = folder.open_subject(self.path, subject, self._artifact)
-        return self._subjects[subject]
-
     def spectra(self, most: int = 200) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean power spectral density of every subject over channels and up to ``most`` windows.
 
@@ -393,11 +356,9 @@ class Cohort:
         means = []
         for subject in self.subjects:
             bag = self.windows(subject)
-            chosen = np.unique(np.linspace(0, len(bag) - 1, min(len(bag), most)).round().astype(int))
-            frequencies, density = periodogram(bag[chosen], self.sfreq, window="hann", axis=-1)
+            frequencies, density = periodogram(bag[evenly(len(bag), most)], self.sfreq, window="hann", axis=-1)
             means.append(density.mean(axis=(0, 1)))
-        highest = self.preparation.get("high")
-        inside = (frequencies > 0) & (frequencies <= (highest if isinstance(highest, int | float) else self.sfreq / 2))
+        inside = (frequencies > 0) & (frequencies <= (self.signal.high or self.sfreq / 2))
         return frequencies[inside], np.array(means, dtype=np.float64)[:, inside]
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -423,9 +384,24 @@ class Cohort:
         by_class = windows.groupby(pd.Series(self.labels)).agg(["count", "sum", "min", "max"]).reset_index()
         table = by_class.set_axis(["class", "subjects", "windows", "fewest", "most per subject"], axis=1)
         size = f"{len(self.channels)} channels x {self.n_times} samples at {self.sfreq:g} Hz"
-        return plots.html(
-            f"Cohort {self.path.name if self.path else 'in memory'}", table, [size, " ".join(self.channels)]
-        )
+        title = f"Cohort {self.path.name if self.path else 'in memory'}"
+        return plots.html(title, table, [size, " ".join(self.channels)])
+
+    def _known(self, subject: str) -> SubjectRecord:
+        if subject not in self.records:
+            raise KeyError(f"no subject {subject!r} in the cohort; it has {', '.join(self.subjects[:5])} …")
+        return self.records[subject]
+
+    def _sums(self, subject: str) -> SubjectRecord:
+        """A record that has the subject's sums."""
+        return self._known(subject)
+
+    def _array(self, subject: str, name: str) -> NDArray[Any]:
+        """One of the files of a subject on disk."""
+        if subject not in self._subjects:
+            assert self.path is not None
+            self._subjects[subject] = folder.open_subject(self.path, subject, self._artifact)
+        return self._subjects[subject].array(name)
 
     def __len__(self) -> int:
         return len(self.records)

@@ -75,11 +75,16 @@ def default_folds(labels: Sequence[str]) -> int:
     return min(10, *(labels.count(label) for label in set(labels)))
 
 
-def too_small(labels: Sequence[str]) -> list[str]:
-    """A note on each class that cannot be split."""
-    counts = sorted((name, labels.count(name)) for name in set(labels) if name)
+def class_notes(labels: Sequence[str]) -> list[str]:
+    """Notes on labels ('' where there is none) of fewer than two classes, and on each class that cannot be split."""
+    counts = {name: labels.count(name) for name in sorted(set(labels) - {""})}
+    notes = []
+    if len(counts) < 2:
+        what = f"one class only ({', '.join(counts)})" if counts else "no labels"
+        notes.append(f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work")
     needed = "no split is possible, at least 3 are needed in every class (training, validation, test)"
-    return [f"class {name!r} has {n} subject{'' if n == 1 else 's'}: {needed}" for name, n in counts if n < 3]
+    small = {name: n for name, n in counts.items() if n < 3}
+    return notes + [f"class {name!r} has {n} subject{'' if n == 1 else 's'}: {needed}" for name, n in small.items()]
 
 
 def subject_folder(cohort: Path, subject: str) -> Path:
@@ -92,31 +97,35 @@ def subject_folder(cohort: Path, subject: str) -> Path:
     return cohort / SUBJECTS / name
 
 
-def mark(cohort: Path, text: str = "") -> None:
+def mark(cohort: Path) -> None:
     """Make and mark the cohort's folder; refuses one whose parts are links to elsewhere."""
     cohort.mkdir(parents=True, exist_ok=True)
     refuse_link(cohort / SUBJECTS, cohort / MARKER)
-    if text or not (cohort / MARKER).exists():
-        write_text(cohort / MARKER, text)
+    if not (cohort / MARKER).exists():
+        write_text(cohort / MARKER, "A bridgemil cohort: `bridgemil prepare` may replace what is in this folder.\n")
 
 
 def write_subject(
     cohort: Path, subject: str, windows: NDArray[np.float32], starts: NDArray[np.float64], record: Mapping[str, Any]
 ) -> None:
     """Write one subject's folder; it appears complete or not at all."""
-    mark(cohort)
-    with new_artifact(subject_folder(cohort, subject), SUBJECT_KIND) as folder:
+    with _new_subject(cohort, subject, record) as folder:
         np.save(folder / WINDOWS, np.ascontiguousarray(windows), allow_pickle=False)
         np.save(folder / STARTS, np.ascontiguousarray(starts), allow_pickle=False)
-        write_json(folder / RECORD, record)
 
 
 def link_subject(cohort: Path, source: Artifact, record: Mapping[str, Any]) -> None:
     """Write a subject's folder with the windows of another cohort's, which are not copied where that is possible."""
-    mark(cohort)
-    with new_artifact(subject_folder(cohort, str(record["subject"])), SUBJECT_KIND) as folder:
+    with _new_subject(cohort, str(record["subject"]), record) as folder:
         for name in (WINDOWS, STARTS):
             link_or_copy(source.path(name), folder / name)
+
+
+@contextmanager
+def _new_subject(cohort: Path, subject: str, record: Mapping[str, Any]) -> Iterator[Path]:
+    mark(cohort)
+    with new_artifact(subject_folder(cohort, subject), SUBJECT_KIND) as folder:
+        yield folder
         write_json(folder / RECORD, record)
 
 
@@ -129,9 +138,8 @@ def write_cohort(cohort: Path, metadata: Mapping[str, Any], rows: Sequence[Mappi
     with new_file(cohort / TABLE) as stream:
         pq.write_table(pa.Table.from_pylist([{key: row.get(key) for key in keys} for row in rows]), stream)
     write_json(cohort / METADATA, metadata)
-    subjects = [subject_folder(cohort, str(row["subject"])) for row in rows]
-    manifests = [f"{SUBJECTS}/{folder.name}/{MANIFEST}" for folder in subjects]
-    write_manifest(cohort, KIND, [METADATA, TABLE, *manifests])
+    folders = [subject_folder(cohort, str(row["subject"])).name for row in rows]
+    write_manifest(cohort, KIND, [METADATA, TABLE, *(f"{SUBJECTS}/{name}/{MANIFEST}" for name in folders)])
 
 
 def open_cohort(cohort: Path) -> Artifact:
@@ -147,12 +155,9 @@ def open_cohort(cohort: Path) -> Artifact:
 
 def read_subjects(artifact: Artifact) -> tuple[list[SubjectRecord], dict[str, dict[str, Any]]]:
     """The rows of subjects.parquet: records, and by subject what else is known."""
-    own, records, columns = SubjectRecord.__dataclass_fields__, [], {}
-    for row in artifact.table(TABLE).to_pylist():
-        record = SubjectRecord.from_row(row)
-        records.append(record)
-        columns[record.subject] = {key: value for key, value in row.items() if key not in own}
-    return records, columns
+    own, rows = SubjectRecord.__dataclass_fields__, artifact.table(TABLE).to_pylist()
+    columns = {row["subject"]: {key: value for key, value in row.items() if key not in own} for row in rows}
+    return [SubjectRecord.from_row(row) for row in rows], columns
 
 
 def open_subject(cohort: Path, subject: str, artifact: Artifact | None = None) -> Artifact:
@@ -188,7 +193,7 @@ def refuse_foreign(out: Path, listing: Listing) -> None:
 def only_writer(out: Path) -> Iterator[None]:
     """Hold the folder's lock; the operating system releases it when the process ends."""
     try:
-        mark(out, "This folder is a bridgemil cohort; `bridgemil prepare` may replace what is in it.\n")
+        mark(out)
         with lock(out / ".lock", wait=False):
             yield
     except Taken:
@@ -208,12 +213,12 @@ def is_finished(out: Path, recipe: str, subjects: Mapping[str, str], overwrite: 
     ``recipe`` identifies the cohort (its files and settings), ``subjects`` maps each subject to the recipe of its own.
     """
     refuse_link(out / METADATA, out / MANIFEST)
-    begun, known, records = is_artifact(out), None, list[SubjectRecord]()
+    begun, known = is_artifact(out), None
     with suppress(BadData):
         artifact = open_cohort(out)
         known, records = artifact.json(METADATA).get("recipe"), read_subjects(artifact)[0]
-    if known == recipe and all(_record(subject_folder(out, r.subject), compare=True) for r in records):
-        return True
+        if known == recipe and all(_record(subject_folder(out, r.subject), compare=True) for r in records):
+            return True
     if known != recipe and not overwrite and (known is not None or _holds_others(out, subjects)):
         what = "a cohort made" if known else f"a cohort whose {METADATA} does not say how it was made, and subjects"
         what = what if begun else "an unfinished cohort made"
@@ -234,23 +239,21 @@ def _record(folder: Path, compare: bool = False) -> dict[str, Any] | None:
 def _holds_others(out: Path, subjects: Mapping[str, str]) -> bool:
     """Whether a complete subject is there that was not prepared by these recipes: it must not be lost."""
     recipes = {subject_folder(out, subject).name: recipe for subject, recipe in subjects.items()}
-    for folder in filter(is_artifact, (out / SUBJECTS).glob("[!.]*")):
-        record = _record(folder)
-        if folder.name not in recipes or (record and record.get("recipe") != recipes[folder.name]):
-            return True
-    return False
+    found = {folder.name: _record(folder) for folder in (out / SUBJECTS).glob("[!.]*") if is_artifact(folder)}
+    return any(name not in recipes or (one and one.get("recipe") != recipes[name]) for name, one in found.items())
 
 
 def already_done(out: Path, subjects: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:
     """The records of subjects that an earlier call finished by the same recipe; other subjects' folders are removed."""
     done: dict[str, dict[str, Any] | None] = {}
+    wanted = set()
     for subject, recipe in subjects.items():
         folder = subject_folder(out, subject)
         refuse_link(folder)
         record = _record(folder, compare=True)
         if record and record.get("recipe") == recipe:
             done[subject] = record
-    wanted = {subject_folder(out, subject).name for subject in done}
+            wanted.add(folder.name)
     for folder in (out / SUBJECTS).iterdir():
         if folder.name not in wanted and (is_artifact(folder) or folder.suffix == ".part"):
             remove(folder)

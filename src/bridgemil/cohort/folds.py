@@ -28,32 +28,18 @@ Scheme = Literal["array_split", "sklearn"]
 
 @dataclass(frozen=True)
 class Fold:
-    """One fold of cross-validation: whose windows train, select and test.
+    """One fold of cross-validation: whose windows train, select and test."""
 
-    Parameters
-    ----------
-    fold
-        From 1.
-    train, validation, test
-        Subject ids.
-    kept
-        Of whom only some windows are used: their numbers, ascending. Who is not named is used whole.
-    sites
-        Of each site, the subjects that its features are known by, where features are harmonised.
-    rows
-        The columns (site, age, …) that harmonisation uses, by subject.
-    inner
-        The training subjects in up to five parts, each of whole folds of the split: settings are chosen by
-        cross-validation over them.
-    """
-
-    fold: int
-    train: tuple[str, ...]
+    fold: int  # from 1
+    train: tuple[str, ...]  # subject ids
     validation: tuple[str, ...]
     test: tuple[str, ...]
+    # Of whom only some windows are used: their numbers, ascending. Who is not named is used whole.
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # Where features are harmonised: of each site the subjects its features are known by, and columns by subject.
     sites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # The training subjects in up to five parts of whole folds: settings are chosen by cross-validation over them.
     inner: tuple[tuple[str, ...], ...] = ()
 
 
@@ -63,18 +49,18 @@ class FoldPlan:
 
     Parameters
     ----------
-    folds
+    folds : tuple of tuple of str
         The subjects of each fold.
-    split_seed
+    split_seed : int, optional
         The seed of the split, if it is known.
-    kind
+    kind : str, default "file"
         How they were assigned: ``array_split``, ``sklearn``, ``groups``, ``leave_out`` (one group per fold),
         ``test_set``, or ``file`` for a split made by hand.
-    column
+    column : str, optional
         Whose groups were kept together, if any were and it is known.
-    names
+    names : tuple of str
         Of the folds, where they have any: the groups that are left out.
-    tested
+    tested : tuple of int
         Numbers, from 1, of the folds that are tested; none: all of them. An official test set is one tested fold.
     """
 
@@ -87,8 +73,7 @@ class FoldPlan:
 
     def __post_init__(self) -> None:
         counts = Counter(subject for fold in self.folds for subject in fold)
-        twice = sorted(subject for subject, count in counts.items() if count > 1)
-        if twice:
+        if twice := sorted(subject for subject, count in counts.items() if count > 1):
             raise BadData(f"a split may hold a subject once; in several places: {', '.join(twice)}")
         if len(self.folds) < 2:
             raise BadUse(f"a split needs at least 2 folds (training, test), not {len(self.folds)}")
@@ -110,14 +95,14 @@ class FoldPlan:
     @property
     def hash(self) -> str:
         """Identifies the split: who is tested with whom, and validated on whom; not how it came about."""
-        return digest(sorted([sorted(r.test), sorted(r.validation)] for r in self._rotation(selects=True)))
+        return digest(sorted([sorted(fold.test), sorted(fold.validation)] for fold in self._rotation(selects=True)))
 
     @property
     def metadata(self) -> dict[str, Any]:
         """A short description of the split, as a run stores it."""
         metadata = {"kind": self.kind, "k": self.k, "split_seed": self.split_seed, "hash": self.hash[:12]}
-        further = {"groups": self.column, "names": list(self.names)}
-        return metadata | {name: value for name, value in further.items() if value}
+        metadata |= {"groups": self.column} if self.column else {}
+        return metadata | ({"names": list(self.names)} if self.names else {})
 
     @property
     def title(self) -> str:
@@ -138,8 +123,7 @@ class FoldPlan:
         Parameters
         ----------
         selects : bool, default True
-            Whether validation subjects are needed (``Settings.selects``): training then uses k - 2 folds,
-            otherwise k - 1.
+            Whether validation subjects are needed (``Settings.selects``); training uses k - 2 folds then, else k - 1.
 
         Returns
         -------
@@ -174,8 +158,8 @@ class FoldPlan:
         """
         planned, known = {s for fold in self.folds for s in fold}, set(subjects)
         if planned != known:
-            absent, strange = ", ".join(sorted(known - planned)), ", ".join(sorted(planned - known))
-            outside = f"not in the split: {absent or 'none'}; not in the cohort: {strange or 'none'}"
+            absent, strange = (", ".join(sorted(who)) or "none" for who in (known - planned, planned - known))
+            outside = f"not in the split: {absent}; not in the cohort: {strange}"
             raise BadData(f"the split is for other subjects: {outside}")
 
     def save(self, path: str | Path) -> None:
@@ -190,11 +174,9 @@ class FoldPlan:
 
     def for_json(self) -> dict[str, Any]:
         """As a split file holds it."""
-        content = {
-            "split_seed": self.split_seed, "kind": self.kind, "groups": self.column, "folds": [*map(list, self.folds)],
-            "names": list(self.names), "tested": list(self.tested),
-        }  # fmt: skip
-        return {name: value for name, value in content.items() if value or name == "split_seed"}
+        content = {"split_seed": self.split_seed, "kind": self.kind, "folds": [*map(list, self.folds)]}
+        further = {"groups": self.column, "names": list(self.names), "tested": list(self.tested)}
+        return content | {name: value for name, value in further.items() if value}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> FoldPlan:
@@ -205,21 +187,7 @@ class FoldPlan:
 
     @classmethod
     def leave_out(cls, subjects: Sequence[str], groups: Sequence[Any], column: str) -> FoldPlan:
-        """One fold per group, such as a site: each is the test set once.
-
-        Parameters
-        ----------
-        subjects : sequence of str, length n
-            Ids.
-        groups : sequence, length n
-            The group of each.
-        column : str
-            Name of the column of the groups.
-
-        Returns
-        -------
-        FoldPlan
-        """
+        """One fold per group, such as a site: each is the test set once. ``column`` names the column of the groups."""
         members: dict[str, list[str]] = {}
         for subject, group in sorted(zip(subjects, groups, strict=True), key=lambda pair: pair[0]):
             if is_missing(group):
@@ -234,23 +202,9 @@ class FoldPlan:
     def with_test_set(
         cls, subjects: Sequence[str], labels: Sequence[str], test: Sequence[str], k: int = 10, split_seed: int = 0
     ) -> FoldPlan:
-        """One test set that is given, such as a data set's official one; the others train.
+        """One test set that is given, such as a data set's official one: three folds, of which the first is tested.
 
-        Parameters
-        ----------
-        subjects, labels : sequence of str, length n
-            Ids and diagnoses.
-        test : sequence of str
-            Ids of the test set.
-        k : int, default 10
-            Where an epoch is selected, a k-th of the others, stratified by class, are validation subjects.
-        split_seed : int, default 0
-            Seed that draws them.
-
-        Returns
-        -------
-        FoldPlan
-            Three folds, of which the first is tested.
+        The others train. Where an epoch is selected, a k-th of them, stratified by class, are validation subjects.
         """
         chosen = set(test)
         pairs = [pair for pair in zip(subjects, labels, strict=True) if pair[0] not in chosen]
@@ -329,10 +283,8 @@ class SubjectKFold:
 
         Parameters
         ----------
-        X : sequence, length n
-            One entry per subject; only its length is used.
-        y : sequence, length n
-            Labels.
+        X, y : sequence, length n
+            One entry per subject; X is not used. Labels.
         groups : sequence, length n, optional
             Subjects of one group stay in one fold.
 
@@ -370,7 +322,10 @@ class SubjectKFold:
             raise BadData("a subject is named twice")
         order = sorted(range(len(subjects)), key=lambda i: subjects[i])  # the order of subjects does not matter
         ordered = [subjects[i] for i in order]
-        together = None if groups is None else [_own_group(groups[i], subjects[i]) for i in order]
+        together = None
+        if groups is not None:  # a subject without a group is a group of its own
+            alone = [is_missing(group) for group in groups]
+            together = [f"subject {subjects[i]}" if alone[i] else f"group {groups[i]}" for i in order]
         parts = self._parts([labels[i] for i in order], together)
         kind = self.scheme if groups is None else "groups"
         return FoldPlan(tuple(tuple(ordered[i] for i in part) for part in parts), self.split_seed, kind, column)
@@ -400,18 +355,12 @@ class SubjectKFold:
     def _check_sizes(self, labels: NDArray[Any], groups: Sequence[Any] | None) -> None:
         kind = "subject" if groups is None else "group"
         for label in np.unique(labels):
-            members = np.flatnonzero(labels == label)
-            units = len(members) if groups is None else len({groups[int(i)] for i in members})
+            members = np.flatnonzero(labels == label).tolist()
+            units = len(members) if groups is None else len({groups[i] for i in members})
             counted = f"class {str(label)!r} has {units} {kind}{'' if units == 1 else 's'}"
             if units < 3:
-                needed = "at least 3 are needed in every class (training, validation, test)"
-                raise BadData(f"{counted}; {needed}")
+                raise BadData(f"{counted}; at least 3 are needed in every class (training, validation, test)")
             if units < self.n_splits:
                 raise BadData(f"{counted}, fewer than the {self.n_splits} folds; use at most --folds {units}")
         if self.n_splits < 3:
             raise BadUse(f"at least 3 folds are needed (training, validation, test), not {self.n_splits}")
-
-
-def _own_group(group: Any, subject: str) -> str:
-    """The group's name; a subject without one is a group of its own."""
-    return f"subject {subject}" if is_missing(group) else f"group {group}"

@@ -28,10 +28,9 @@ EDF, BRAINVISION, EEGLAB = (".edf", ".bdf"), (".vhdr", ".ahdr"), (".set",)
 COMPANIONS = (".fdt", ".eeg", ".EEG", ".vmrk", ".VMRK", ".amrk", ".avg", ".dat", ".pos", ".log", ".pnt")
 ANNOTATIONS = ("EDF Annotations", "BDF Annotations")
 MOST_HZ = 1e6  # no recorder is faster
-# Fields of one signal: name, bytes each; they stand one after the other, each for all signals.
-_FIELDS = (("label", 16), ("transducer", 80), ("unit", 8), ("physical minimum", 8), ("physical maximum", 8),
-           ("digital minimum", 8), ("digital maximum", 8), ("prefilter", 80), ("samples per record", 8),
-           ("reserved", 32))  # fmt: skip
+# Fields of one signal and their bytes; they stand one after the other, each for all signals.
+_FIELDS = {"label": 16, "transducer": 80, "unit": 8, "physical minimum": 8, "physical maximum": 8, "digital minimum": 8,
+           "digital maximum": 8, "prefilter": 80, "samples per record": 8}  # fmt: skip
 
 
 class Unusable(Exception):
@@ -61,11 +60,21 @@ def _is_samples(path: Path) -> bool:
     return path.suffix == ".fdt" or (path.suffix.lower() == ".eeg" and any(map(os.path.lexists, headers)))
 
 
+def missing(path: Path) -> str:
+    """Why a recording that is named cannot be opened: it is not there, or its content was not fetched; '' if it can."""
+    try:
+        if path.exists():
+            return ""
+    except (OSError, ValueError):  # no file can have such a name, or nobody may look there
+        return "file not found"
+    return ABSENT if is_absent(path) else "file not found"
+
+
 def is_absent(path: Path) -> bool:
     """Whether a recording's file is a link to content that is not there, as git-annex leaves them."""
     try:
         return path.suffix.lower() in (*FORMATS, ".fdt") and path.is_symlink() and not path.exists()
-    except (OSError, ValueError):  # a circular link, or no file can have such a name
+    except OSError:  # a circular link
         return False
 
 
@@ -93,6 +102,12 @@ def refuse_irregular(path: Path) -> None:
     for match in re.finditer(rb"^\s*(?:Data|Marker)File\s*=\s*([^\r\n]+)", header, re.M | re.I):
         if is_irregular(path.parent / match[1].decode("utf-8", "replace").strip().replace("$b", path.stem)):
             raise Unusable(f"a file that its header names {IRREGULAR}")
+
+
+def patient(path: Path) -> str:
+    """Whom the header of an EDF or BDF file names."""
+    with path.open("rb") as stream:
+        return stream.read(88)[8:].decode("latin-1")
 
 
 class EdfSignal(NamedTuple):
@@ -124,7 +139,7 @@ def read_edf(path: Path) -> EdfHeader:
         n = _whole(main[252:256], "number of signals")
         if not (n >= 1 and size >= 256 * (n + 1) == _whole(main[184:192], "header's length")):
             raise Unusable("unreadable: the header's length contradicts its number of signals, or the file's size")
-        fields = {name: [stream.read(width) for _ in range(n)] for name, width in _FIELDS}
+        fields = {name: [stream.read(width) for _ in range(n)] for name, width in _FIELDS.items()}
     seconds = _number(main[244:252], "duration of a record")
     if seconds <= 0:
         raise Unusable("unreadable: its header says that a record lasts 0 s (or less), so its rate is not known")
@@ -189,8 +204,7 @@ def _whole(text: bytes, what: str) -> int:
 
 
 def _number(text: bytes, what: str) -> float:
-    digits = text.partition(b"\0")[0].strip().replace(b",", b".")
-    value = None if b"_" in digits else finite(digits)
+    value = None if b"_" in text else finite(text.partition(b"\0")[0].replace(b",", b"."))
     if value is None:
         raise Unusable(f"unreadable: its header has no number for the {what}")
     return value

@@ -10,7 +10,7 @@ import csv
 import io
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,13 +34,9 @@ _CLASSES = set(
     "patient patients control controls healthy hc case cases normal abnormal ad ftd mci mdd pd sz scz adhd asd "
     "dementia depression depressed epilepsy epileptic schizophrenia alzheimer alzheimers parkinson parkinsons".split()
 )
-_INITIALS = {"h"}  # healthy; one letter says its class only as the first word of a file's name
 # Folders, besides those of a class, that hold the recordings of many subjects.
-_HEAPS = (
-    {ending.removeprefix(".") for ending in formats.FORMATS}
-    | set("data dataset files recordings signals subjects participants derivatives sourcedata rawdata".split())
-    | {"people"}
-)
+_HEAPS = {"people", *(ending.removeprefix(".") for ending in formats.FORMATS)}
+_HEAPS |= set("data dataset files recordings signals subjects participants derivatives sourcedata rawdata".split())
 
 
 class Row(NamedTuple):
@@ -66,35 +62,29 @@ class ManifestTemplate:
 
     def files(self) -> dict[str, list[str]]:
         """Subject to its files, in order."""
-        subjects: dict[str, list[str]] = defaultdict(list)
+        subjects: dict[str, list[str]] = {}
         for row in self.rows:
-            subjects[row.subject].append(row.file)
-        return dict(subjects)
+            subjects.setdefault(row.subject, []).append(row.file)
+        return subjects
 
 
 def write_manifest_template(folder: str | Path, out: str | Path | None = None) -> tuple[Path, ManifestTemplate]:
-    """List a folder's recordings in a manifest to be filled in.
+    """List a folder's recordings in a manifest to be filled in; returns where it was written, and what is in it.
 
     Parameters
     ----------
-    folder
+    folder : str or Path
         Recordings, flat or in folders of any depth.
-    out
+    out : str or Path, optional
         The CSV to write; ``manifest.csv`` in the folder if left out. An existing file is never replaced.
-
-    Returns
-    -------
-    path, template
-        Where it was written, and what is in it.
     """
     folder = Path(folder)
     path = folder / "manifest.csv" if out is None else Path(out)
     if not folder.is_dir():
         raise BadUse(f"{folder}: no such folder; name the one that holds the recordings")
     if (folder / "participants.tsv").is_file():
-        raise BadUse(
-            f"{folder}: is a BIDS folder and needs no manifest; run `bridgemil prepare {folder} OUT --label COLUMN`"
-        )
+        instead = f"run `bridgemil prepare {folder} OUT --label COLUMN`"
+        raise BadUse(f"{folder}: is a BIDS folder and needs no manifest; {instead}")
     if not path.parent.is_dir():
         raise BadUse(f"{path.parent}: no such folder to write the manifest to")
     if os.path.lexists(path):
@@ -109,40 +99,36 @@ def write_manifest_template(folder: str | Path, out: str | Path | None = None) -
 def survey(folder: Path, relative_to: Path) -> ManifestTemplate:
     """Find the recordings below a folder and guess their subjects; file names are relative to another folder."""
     template = ManifestTemplate()
-    paths = _recordings(folder, template)
-    if not paths:
+    places = _recordings(folder, template)
+    if not places:
         raise BadData(f"{folder}: no recording there; {formats.FORMATS_READ}")
-    places = [path.relative_to(folder) for path in paths]
     guesses = [_subject(place) for place in places]
     _question_guesses(places, guesses, template)
     subjects = _tell_apart(places, guesses, template)
-    labels = _labels(places)
-    for path, subject, label in zip(paths, subjects, labels, strict=True):
-        same_drive = path.absolute().drive == relative_to.absolute().drive
-        place = os.path.relpath(path.absolute(), relative_to.absolute()) if same_drive else path.absolute()
-        file = Path(place).as_posix()
-        template.rows.append(Row(subject, label, file))
+    top, start = folder.absolute(), relative_to.absolute()
+    for place, subject, label in zip(places, subjects, _labels(places), strict=True):
+        file = os.path.relpath(top / place, start) if top.drive == start.drive else top / place
+        template.rows.append(Row(subject, label, Path(file).as_posix()))
     template.rows.sort(key=lambda row: (natural_key(row.subject), natural_key(row.file)))
     return template
 
 
 def _recordings(folder: Path, template: ManifestTemplate) -> list[Path]:
-    paths: list[Path] = []
+    """The recordings below a folder, relative to it."""
+    places: list[Path] = []
     for path in sorted(folder.rglob("*")):
         place = path.relative_to(folder)
-        if any(part.startswith(".") or part.lower().endswith(".mff") for part in place.parts[:-1]):
-            continue  # hidden, or inside a recording
-        if not formats.is_recording(path):
-            continue
-        if plain(str(place)) != str(place):
-            template.left_out.append(LeftOut(plain(place.as_posix()), NOT_TEXT))
+        hidden = any(part.startswith(".") or part.lower().endswith(".mff") for part in place.parts[:-1])
+        if hidden or not formats.is_recording(path):  # hidden, or inside a recording
             continue
         part = re.fullmatch(r"(.+)-\d+\.fif", path.name, re.IGNORECASE)
-        if part and path.with_name(f"{part[1]}.fif").is_file():
+        if plain(str(place)) != str(place):
+            template.left_out.append(LeftOut(plain(place.as_posix()), NOT_TEXT))
+        elif part and path.with_name(f"{part[1]}.fif").is_file():
             template.left_out.append(LeftOut(place.as_posix(), f"is read together with {part[1]}.fif"))
         else:
-            paths.append(path)
-    return paths
+            places.append(place)
+    return places
 
 
 def _subject(place: Path) -> str:
@@ -169,20 +155,18 @@ def _without_conditions(name: str, numbers: bool = False) -> str:
     """
     if _BIDS_FOLDER.fullmatch(name):
         return ""
-    numbered = re.fullmatch(r"(s\d+)r\d+", name, re.IGNORECASE)  # subject and run, as PhysioNet writes them
-    if numbered:
+    if numbered := re.fullmatch(r"(s\d+)r\d+", name, re.IGNORECASE):  # subject and run, as PhysioNet writes them
         return numbered[1]
     words = list(re.finditer(r"[^\s_.-]+", name))
     while words and _CONDITION.fullmatch(words[0][0]):
         counts = words[0][0].lower() in _COUNTING or (numbers and words[0][0].isalpha())
         words = words[2 if counts and len(words) > 1 and words[1][0].isdigit() else 1 :]
     while words:
-        if _CONDITION.fullmatch(words[-1][0]):
-            words = words[:-1]
-        elif len(words) > 2 and words[-1][0].isdigit() and _CONDITION.fullmatch(words[-2][0]):
-            words = words[:-2]
-        else:
+        numbered_last = len(words) > 2 and words[-1][0].isdigit() and _CONDITION.fullmatch(words[-2][0])
+        n = 1 if _CONDITION.fullmatch(words[-1][0]) else 2 if numbered_last else 0
+        if n == 0:
             break
+        del words[-n:]
     return name[words[0].start() : words[-1].end()] if words else ""
 
 
@@ -195,26 +179,24 @@ def _question_guesses(places: Sequence[Path], subjects: Sequence[str], template:
             template.notes.append(f"{folder} is the name of a folder with {n} recordings: are they of one person?")
     alone = [places[i].name for i in silent if subjects[i] == places[i].stem]
     if len(alone) > 1:
-        message = (
-            f"{alone[0]} and {len(alone) - 1} more name no person: each became a subject of its own; is that right?"
-        )
-        template.notes.append(message)
+        each = "name no person: each became a subject of its own; is that right?"
+        template.notes.append(f"{alone[0]} and {len(alone) - 1} more {each}")
 
 
 def _tell_apart(places: Sequence[Path], subjects: Sequence[str], template: ManifestTemplate) -> list[str]:
     """Name subjects by their folder too where one name is in several (``patients/01``, ``controls/01``)."""
-
-    def branch(place: Path, subject: str) -> tuple[str, ...]:
-        return tuple(part for part in place.parent.parts if _without_conditions(part) not in ("", subject))
-
-    branches: dict[str, set[tuple[str, ...]]] = defaultdict(set)
-    for place, subject in zip(places, subjects, strict=True):
-        branches[subject].add(branch(place, subject))
-    names = []
-    for place, subject in zip(places, subjects, strict=True):
-        several = len(branches[subject]) > 1
-        names.append("-".join([*branch(place, subject), subject]) if several else subject)
-    for subject in sorted(name for name, where in branches.items() if len(where) > 1):
+    branches = [
+        tuple(part for part in place.parent.parts if _without_conditions(part) not in ("", subject))
+        for place, subject in zip(places, subjects, strict=True)
+    ]
+    several = {
+        name for name, n in Counter(name for name, _ in {*zip(subjects, branches, strict=True)}).items() if n > 1
+    }
+    names = [
+        "-".join([*branch, subject]) if subject in several else subject
+        for subject, branch in zip(subjects, branches, strict=True)
+    ]
+    for subject in sorted(several):
         apart = sorted({name for name, guess in zip(names, subjects, strict=True) if guess == subject})
         template.notes.append(f"{subject} is in several folders and became {', '.join(apart)}: are they one person?")
     return names
@@ -229,6 +211,6 @@ def _labels(places: Sequence[Path]) -> list[str]:
     for place in places:
         words = re.split(r"[\s_.-]+", place.stem)
         named = {word for word in [*place.parent.parts, *words] if word.lower() in _CLASSES}
-        named |= {word for word in words[:1] if word.lower() in _INITIALS}
+        named |= {word for word in words[:1] if word.lower() == "h"}  # healthy, as the first word of a file's name
         labels.append(named.pop() if len(named) == 1 else "")
     return labels if len(set(labels) - {""}) > 1 else [""] * len(labels)

@@ -55,20 +55,10 @@ def settings_for(
     recorded_reference: str | None = None,
     montage: str | None = None,
 ) -> PrepareSettings:
-    """The settings for a new recording: those of the training cohort, with its channels by name.
+    """The settings for a new recording: those of the training cohort (``preparation``), with its channels by name.
 
-    Parameters
-    ----------
-    signal : Signal
-        Of the model's windows.
-    preparation : dict
-        ``Cohort.preparation`` of the training cohort.
-    bad_channels : {"stop", "interpolate"}, optional
-        Replaces the cohort's setting for channels that are flat or marked bad.
-    recorded_reference : str, optional
-        The electrode that the new recording was made against, ``Cz``; the cohort's own does not count for it.
-    montage : str, optional
-        The cap of the new recording, as of ``prepare``; by default that of the cohort.
+    ``bad_channels`` (stop or interpolate) and ``montage`` (a cap) replace the cohort's; ``recorded_reference`` is the
+    electrode that the new recording was made against, since the cohort's own does not count for it.
     """
     if not preparation:
         raise BadUse(
@@ -84,13 +74,9 @@ def settings_for(
 
 
 def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
-    """The recordings that files and folders hold, with their BIDS sidecars; a problem for each that cannot be opened.
+    """The recordings that files and folders (BIDS, or any other) hold, with their BIDS sidecars.
 
-    Parameters
-    ----------
-    paths : sequence of str or Path
-        Files; BIDS folders (with sub-*/eeg or sub-*/ses-*/eeg); other folders, whose recordings are found by their
-        endings.
+    A problem stands for each that cannot be opened.
     """
     recordings: list[Recording | Problem] = []
     for path in map(Path, paths):
@@ -99,9 +85,8 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
             continue
         is_bids = any(path.glob("sub-*/eeg/")) or any(path.glob("sub-*/ses-*/eeg/"))
         files = sorted(path.glob("sub-*/**/eeg/*_eeg.*") if is_bids else path.rglob("*"))
-        inside: list[Recording | Problem] = [
-            Problem(formats.ABSENT, file=plain(str(file))) for file in files if formats.is_missed(file)
-        ]
+        missed = filter(formats.is_missed, files)
+        inside: list[Recording | Problem] = [Problem(formats.ABSENT, file=plain(str(file))) for file in missed]
         if is_bids:
             listing = Listing("bids", path)
             for found in bids.recordings(path, SourceOptions()):
@@ -115,7 +100,7 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
     return recordings
 
 
-def _with_sidecars(path: Path) -> Recording:
+def _with_sidecars(path: Path) -> Recording | Problem:
     """A single file; if it lies in a BIDS folder, with the sidecars that training would have read."""
     alone = Recording(plain(path.stem), path, plain(str(path)))
     if path.parent.name != "eeg" or re.fullmatch(r"sub-[^_]+(_.+)?_eeg", path.stem) is None or not path.exists():
@@ -127,7 +112,7 @@ def _with_sidecars(path: Path) -> Recording:
         bids.add(listing, mne_bids.get_bids_path_from_fname(path, check=False, verbose="ERROR"))
     except (ValueError, RuntimeError):  # named like BIDS, but not in such a folder
         return alone
-    return replace(listing.recordings[0], name=plain(str(path))) if listing.recordings else alone
+    return replace(listing.recordings[0], name=plain(str(path))) if listing.recordings else listing.problems[0]
 
 
 def read(
@@ -138,45 +123,28 @@ def read(
     highest: float = 0.0,
     cleaner: Cleaner | None = None,
 ) -> NewRecording:
-    """Read one recording, clean it where the cohort's were, and segment it as the cohort's were.
+    """Read one recording (from ``find``), clean it where the cohort's were, and segment it as the cohort's were.
 
-    Parameters
-    ----------
-    recording : Recording
-        From ``find``.
-    signal : Signal
-        Of the model's windows.
-    settings : PrepareSettings
-        From ``settings_for``.
-    min_windows : int
-        A recording with fewer is refused.
-    highest : float
-        Upper edge of the highest band that the training recordings hold, in Hz: one that holds less is refused.
-    cleaner : Cleaner, optional
-        From ``Cleaner.again``.
-
-    Raises
-    ------
-    BadData
-        One sentence that names the file and all that is wrong with it.
+    ``settings`` are from ``settings_for``, ``cleaner`` from ``Cleaner.again``. A recording with fewer windows than
+    ``min_windows`` is refused, and one that does not hold ``highest``, the upper edge in Hz of the highest band that
+    the training recordings hold. ``BadData`` names the file and all that is wrong with it in one sentence.
     """
     if not recording.path.exists():
-        absent = formats.ABSENT if formats.is_absent(recording.path) else "no such file"
-        raise BadData(f"{recording.name}: {absent}")
+        raise BadData(f"{recording.name}: {formats.ABSENT if formats.is_absent(recording.path) else 'no such file'}")
     cleaner = cleaner or Cleaner.again(settings.clean, ())  # refuses to leave out the cohort's cleaning
     with TemporaryDirectory() as folder:
         cap = settings.montage
         scan = scan_recording(recording, cap) if cleaner is None else clean(recording, cleaner, Path(folder), cap)
-        return _read(recording, scan, signal, settings, min_windows, highest)
+        if scan.error or scan.excluded:
+            raise BadData(f"{recording.name}: {scan.error or scan.excluded}")
+        keep = [channels.key(name) for name in signal.channels]
+        return _segmented(scan, keep, recording, settings, min_windows, highest)
 
 
-def _read(
-    recording: Recording, scan: RecordingScan, signal: Signal, settings: PrepareSettings, min_windows: int,
+def _segmented(
+    scan: RecordingScan, keep: list[str], recording: Recording, settings: PrepareSettings, min_windows: int,
     highest: float,
 ) -> NewRecording:  # fmt: skip
-    if scan.error or scan.excluded:
-        raise BadData(f"{recording.name}: {scan.error or scan.excluded}")
-    keep = [channels.key(name) for name in signal.channels]
     # As a cohort of this one recording. Its rate is checked by ``_rate``; what concerns no subject does not matter.
     listing = Listing("new", recording.path.parent, [scan.recording], {recording.subject: ""})
     report = validate(listing, [scan], settings.model_copy(update={"allow_low_rate": True}))
@@ -189,9 +157,9 @@ def _read(
         found = segment(report.plans[0])
     except BadData as error:
         raise BadData(f"{recording.name}: {'; '.join(problem.what for problem in error.problems)}") from error
+    dropped = {"marked bad": found.counts["dropped_marked_bad"], "too loud": found.counts["dropped_amplitude"]}
     if len(found.windows) < min_windows:
-        dropped = found.n_dropped_marked + found.n_dropped_amplitude
-        lost = f" ({dropped} were marked bad or too loud)" if dropped else ""
+        lost = f" ({sum(dropped.values())} were marked bad or too loud)" if any(dropped.values()) else ""
         raise BadData(
             f"{recording.name}: too short: {scan.seconds:.1f} s give {len(found.windows)} windows of "
             f"{settings.window_seconds:g} s{lost}; at least {min_windows} are needed"
@@ -201,12 +169,18 @@ def _read(
     for text in dict.fromkeys([*scan.warnings, *found.warnings]):  # names and dates do not concern the signal
         if re.search("MNE naming|patient|measurement date", text) is None:
             notes.append(f"a warning from reading or filtering: {text}")
-    reference = settings.recorded_reference or scan.stated_reference or scan.reference or None
     return NewRecording(
-        recording.name, recording.path, found.windows, found.starts, scan.seconds, scan.native_rate(keep),
-        scan.sha256, {"marked bad": found.n_dropped_marked, "too loud": found.n_dropped_amplitude}, tuple(notes),
-        reference,
-    )  # fmt: skip
+        name=recording.name,
+        path=recording.path,
+        windows=found.windows,
+        starts=found.starts,
+        seconds=scan.seconds,
+        native_sfreq=scan.native_rate(keep),
+        sha256=scan.sha256,
+        dropped=dropped,
+        notes=tuple(notes),
+        stated_reference=settings.recorded_reference or scan.stated_reference or scan.reference or None,
+    )
 
 
 def _unit(scan: RecordingScan, keep: Sequence[str]) -> list[str]:
@@ -242,10 +216,9 @@ def _stated_filters(path: Path, settings: PrepareSettings) -> list[str]:
     with collected_warnings([]):  # ``scan_recording`` has them
         info = open_raw(path).info
     low, high, notes = float(info["highpass"] or 0), float(info["lowpass"]), []
+    said = "the file says that it was {}-pass filtered at {:g} Hz; the model's band {} at {:g} Hz"
     if settings.high is not None and high < BAND_SLACK * min(settings.high, info["sfreq"] / 2):
-        notes.append(f"the file says that it was low-pass filtered at {high:g} Hz; the model's band ends at "
-                     f"{settings.high:g} Hz")  # fmt: skip
-    if low > (settings.low or 0) / BAND_SLACK and low > 0:
-        notes.append(f"the file says that it was high-pass filtered at {low:g} Hz; the model's band begins at "
-                     f"{settings.low or 0:g} Hz")  # fmt: skip
+        notes.append(said.format("low", high, "ends", settings.high))
+    if low > (settings.low or 0) / BAND_SLACK:
+        notes.append(said.format("high", low, "begins", settings.low or 0))
     return notes

@@ -19,7 +19,6 @@ from bridgemil.cohort import folder
 from bridgemil.cohort.channels import display, key
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folder import SubjectRecord
-from bridgemil.cohort.prepare import one_class
 from bridgemil.cohort.sources import respelt
 from bridgemil.cohort.tables import AGE, SEX, folded, is_missing
 from bridgemil.errors import BadData, BadUse, Problem
@@ -72,8 +71,11 @@ def pool(
     opened = [one if isinstance(one, Cohort) else Cohort.open(one) for one in cohorts]
     members = _members(opened, sites, classes)
     refuse_other_signals([(member.name, member.cohort) for member in members], "cohorts that are pooled")
-    channels = _shared_channels(members)
-    out = Path(out)
+    shared = [name for name in members[0].keys if all(name in member.keys for member in members)]
+    if not shared:
+        own = "; ".join(f"{member.site} has {' '.join(member.cohort.channels)}" for member in members)
+        raise BadData(f"the cohorts have no electrode in common: {own}")
+    channels, out = display(shared, members[0].cohort.channels), Path(out)
     recipe = digest([[m.site, m.cohort.hash, m.rows] for m in members])
     if out.exists() and any(out.iterdir()):
         if is_artifact(out) and Cohort.open(out).metadata.get("recipe") == recipe:
@@ -113,13 +115,8 @@ class _Member:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """What is known of the subjects that are kept, beside their records; with the new label."""
-        own = SubjectRecord.__dataclass_fields__
-        return [
-            {"subject": row["subject"], "label": self.labels[row["subject"]]}
-            | {name: value for name, value in row.items() if name not in own}
-            for row in self.cohort.rows()
-            if row["subject"] in self.labels
-        ]
+        columns = self.cohort._columns
+        return [{"subject": who, "label": label} | columns.get(who, {}) for who, label in self.labels.items()]
 
 
 def _members(
@@ -128,7 +125,9 @@ def _members(
     """The cohorts under their sites' names, with the subjects that are kept."""
     if len(cohorts) < 2:
         raise BadUse(f"a pool needs two cohorts or more, got {len(cohorts)}")
-    names = [str(site).strip() for site in sites or [_site_of(cohort, i) for i, cohort in enumerate(cohorts)]]
+    folders = [None if cohort.path is None else cohort.path.absolute().name for cohort in cohorts]
+    usual = [f"site-{i}" if name is None else name.removesuffix(".cohort") for i, name in enumerate(folders, 1)]
+    names = [str(site).strip() for site in sites or usual]
     if len(names) != len(cohorts) or len(set(names)) < len(names) or not all(names):
         given = ", ".join(names)
         raise BadUse(f"every cohort needs a site's name of its own (--sites a,b); {len(cohorts)} cohorts, got: {given}")
@@ -139,9 +138,9 @@ def _members(
     new = dict(classes) if isinstance(classes, Mapping) else {label: label for label in classes or found}
     if unknown := sorted(set(new) - found):
         raise BadUse(f"--classes names {', '.join(map(repr, unknown))}, but the labels are {', '.join(sorted(found))}")
-    for label, usual in respelt(new.values()).items():
-        how = f"--classes {label}={usual},... joins them"
-        raise BadData(f"the labels {label!r} and {usual!r} differ only in capitals or spaces; {how}")
+    for label, other in respelt(new.values()).items():
+        how = f"--classes {label}={other},... joins them"
+        raise BadData(f"the labels {label!r} and {other!r} differ only in capitals or spaces; {how}")
     members = []
     for site, cohort in zip(names, cohorts, strict=True):
         kept = {subject: new[record.label] for subject, record in cohort.records.items() if record.label in new}
@@ -152,10 +151,6 @@ def _members(
     if twice := [subject for subject, count in ids.items() if count > 1]:
         raise BadUse(f"two subjects would be called {twice[0]}; name the sites otherwise with --sites")
     return members
-
-
-def _site_of(cohort: Cohort, place: int) -> str:
-    return f"site-{place + 1}" if cohort.path is None else cohort.path.absolute().name.removesuffix(".cohort")
 
 
 def _alike(cohort: Any) -> dict[str, Any]:
@@ -202,23 +197,13 @@ def refuse_other_signals(named: Sequence[tuple[str, Any]], what: str) -> None:
         raise BadData(f"{what} must be prepared alike; these differ from {first}", problems)
 
 
-def _shared_channels(members: Sequence[_Member]) -> list[str]:
-    """Electrodes that all have, in the order and spelling of the first."""
-    shared = [name for name in members[0].keys if all(name in member.keys for member in members)]
-    if not shared:
-        own = "; ".join(f"{member.site} has {' '.join(member.cohort.channels)}" for member in members)
-        raise BadData(f"the cohorts have no electrode in common: {own}")
-    return display(shared, members[0].cohort.channels)
-
-
 def _store(out: Path, channels: Sequence[str], task: tuple[_Member, str]) -> SubjectRecord:
     """Write one subject; its windows are linked where no electrode is left out or moved."""
     member, subject = task
     cohort, wanted, own = member.cohort, [key(name) for name in channels], member.keys
-    names = tuple(f"{member.site}/{name}" for name in cohort.records[subject].recordings)
-    record = replace(
-        cohort.records[subject], subject=member.subject(subject), label=member.labels[subject], recordings=names
-    )
+    record = cohort.records[subject]
+    names = tuple(f"{member.site}/{name}" for name in record.recordings)
+    record = replace(record, subject=member.subject(subject), label=member.labels[subject], recordings=names)
     if wanted == own and type(cohort) is Cohort and cohort.path is not None:
         folder.link_subject(out, folder.open_subject(cohort.path, subject), asdict(record))
         return record
@@ -276,7 +261,7 @@ def _metadata(members: Sequence[_Member], channels: Sequence[str], labels: Seque
         if absent:
             left_out.append({"what": f"{site}: {' '.join(absent)}", "why": "not an electrode of all cohorts"})
         left_out += [item | {"what": f"{site}: {item['what']}"} for item in known["left_out"]]
-        own = [*one_class(cohort.labels), *folder.too_small(cohort.labels)]  # another may have more
+        own = folder.class_notes(cohort.labels)  # another may have more
         notes += [f"{site}: {note}" for note in known["notes"] if note not in own]
         skipped += [f"{site}: {text}" for text in known.get("skipped", [])]
         files += _files(member, max((file.get("identity") or 0 for file in files), default=0))
@@ -292,18 +277,16 @@ def _metadata(members: Sequence[_Member], channels: Sequence[str], labels: Seque
         if len({digest(member.cohort.preparation.get("montage")) for member in members}) > 1:
             settings.pop("montage", None)  # of each site
     origins = [
-        {
-            "site": m.site, "cohort": m.name, "hash": m.cohort.hash, "source": m.cohort.metadata["source"],
-            "subjects": len(m.labels), "same_channels": m.keys == wanted, "settings": m.cohort.preparation,
-            "versions": m.cohort.metadata.get("versions", {}),
-        }
+        {"site": m.site, "cohort": m.name, "hash": m.cohort.hash, "subjects": len(m.labels)}
+        | {"same_channels": m.keys == wanted, "settings": m.cohort.preparation}
+        | {"source": m.cohort.metadata["source"], "versions": m.cohort.metadata.get("versions", {})}
         for m in members
-    ]  # fmt: skip
+    ]
     return {
         "source": "pool", "channels": list(channels), "sfreq": first.sfreq, "native_sfreq": min(rates, default=None),
         "n_times": first.n_times, "folds": folder.default_folds(labels), "burn_in": first.burn_in,
         "settings": settings, "versions": {"bridgemil": __version__}, "pooled": origins, "left_out": left_out,
-        "skipped": skipped, "notes": notes + one_class(labels) + folder.too_small(labels), "files": files,
+        "skipped": skipped, "notes": notes + folder.class_notes(labels), "files": files,
     }  # fmt: skip
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import platform
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -15,7 +15,6 @@ from typing import Any
 
 from bridgemil import __version__
 from bridgemil.cohort import cleaning, folder, sources
-from bridgemil.cohort.caps import Cap
 from bridgemil.cohort.channels import key
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folder import SubjectRecord
@@ -29,7 +28,7 @@ from bridgemil.parallel import cores, each
 from bridgemil.settings import parse
 from bridgemil.storage.artifact import digest
 
-RECIPE_VERSION = 2  # raise when the same settings give other windows
+RECIPE_VERSION = 3  # raise when the same settings give other windows
 EMPTY = "no usable window is left after amplitude rejection"
 
 
@@ -113,28 +112,26 @@ def prepare(
     cleaner = cleaning.Cleaner.of(clean)
     chosen = parse(PrepareSettings, base | settings | ({"clean": cleaner.steps} if cleaner else {}))
     options = sources.SourceOptions(
-        label=label,
-        unlabelled=unlabelled,
-        task=task,
-        session=session,
-        condition=condition,
-        raw=raw,
-        derivatives=derivatives,
-        desc=desc,
-    )
+        label=label, unlabelled=unlabelled, task=task, session=session, condition=condition, raw=raw,
+        derivatives=derivatives, desc=desc,
+    )  # fmt: skip
     listing = sources.find(source, preset, options, classes)
     folder.refuse_foreign(out, listing)
     workers = jobs or cores()
 
     for module in ("mne.io", "mne.filter", "mne.epochs", "mne.cov", "scipy.signal", "pyarrow.parquet"):
         importlib.import_module(module)  # once, before workers are forked
+    work: Any = None
     if cleaner is None:
         check = partial(scan_recording, cap=chosen.montage)
         found = dict(each(check, listing.recordings, jobs=workers, label="checking", show=progress))
     else:
         folder.refuse_other(out, chosen, overwrite)
         work = partial(cleaning.clean, cleaner=cleaner, folder=out / cleaning.FOLDER, cap=chosen.montage)
-        found = _cleaned(listing, work, out, workers, progress)
+        with folder.only_writer(out):
+            (out / cleaning.FOLDER).mkdir(exist_ok=True)
+            found = dict(each(work, listing.recordings, jobs=workers, label="cleaning", show=progress))
+        _drop_excluded(listing, found)
     scans = {found[recording].recording: found[recording] for recording in listing.recordings}
     report = validate(listing, list(scans.values()), chosen)
     if report.problems and not skip_bad:
@@ -146,24 +143,18 @@ def prepare(
         raise BadData(f"{source}: no usable recording", report.problems or left_out)
 
     if chosen.montage is not None:
-        report.notes += _note_montage(chosen.montage, report.channels)
-    for note in one_class(listing.labels[plan.recording.subject] for plan in report.plans):
-        report.notes.append(note)
-        warnings.warn(note, BridgeMILWarning, stacklevel=2)
+        report.notes.append(f"montage {chosen.montage.sentence}")
+        if far := chosen.montage.far(map(key, report.channels)):
+            report.notes.append(f"montage: farther than 15 mm: {', '.join(far)}")
+    labels = {plan.recording.subject: listing.labels[plan.recording.subject] for plan in report.plans}
+    if len(set(labels.values()) - {""}) < 2:
+        warnings.warn(folder.class_notes([*labels.values()])[0], BridgeMILWarning, stacklevel=2)
     tasks = _tasks(listing, report, scans, out)
     recipes = {task.subject: task.recipe for task in tasks}
     recipe = digest([[*recipes.values()], report.channels, chosen.folds, chosen.burn_in, listing.columns])
     with folder.only_writer(out):
         if not folder.is_finished(out, recipe, recipes, overwrite):
-            (out / folder.SUBJECTS).mkdir(exist_ok=True)
-            done = folder.already_done(out, recipes)
-            rest = [task for task in tasks if task.subject not in done]
-            if cleaner is not None:
-                _clean_again(listing, rest, partial(work, with_signal=True), workers, progress)
-            for finished, record in each(segment_subject, rest, jobs=workers, label="preparing", show=progress):
-                done[finished.subject] = record
-                for plan in finished.plans:
-                    cleaning.forget(plan.recording)
+            done = _segment(tasks, found, work, workers, progress)
             empty = [Problem(EMPTY, subject) for subject in recipes if done[subject] is None]
             if empty and not skip_bad:
                 raise BadData(f"{out}: not finished, {len(empty)} problems (--skip-bad leaves them out)", empty)
@@ -171,55 +162,44 @@ def prepare(
             records = [record for subject in recipes if (record := done[subject]) is not None]
             headers = header_records([scans[plan.recording] for plan in report.plans])
             _finish(out, records, recipe, listing, report, chosen, headers)
+        if cleaner is not None:
+            cleaning.tidy(out / cleaning.FOLDER, found.values())
     return Cohort.open(out)
 
 
-def _note_montage(cap: Cap, names: Sequence[str]) -> list[str]:
-    """What the record says of a cap: how far its electrodes are from the sites whose names they have."""
-    far = cap.far(map(key, names))
-    return [f"montage {cap.sentence}", *([f"montage: farther than 15 mm: {', '.join(far)}"] if far else [])]
+def _segment(
+    tasks: Sequence[SubjectTask], found: Mapping[Recording, RecordingScan], work: Any, jobs: int, show: bool
+) -> dict[str, dict[str, Any] | None]:
+    """The record of every subject, None where no window is left; what an earlier call finished is not done again.
+
+    ``work`` cleans a recording; None without cleaning.
+    """
+    out = tasks[0].out
+    (out / folder.SUBJECTS).mkdir(exist_ok=True)
+    done = folder.already_done(out, {task.subject: task.recipe for task in tasks})
+    rest = [task for task in tasks if task.subject not in done]
+    # Cleaned signals are removed when a cohort is finished; those of subjects to be segmented again are made again.
+    gone = {plan.recording.name for task in rest for plan in task.plans if not plan.recording.path.exists()}
+    if work is not None and gone:
+        again = [recording for recording in found if recording.name in gone]
+        deque(each(partial(work, with_signal=True), again, jobs=jobs, label="cleaning", show=show), maxlen=0)
+    for task, record in each(segment_subject, rest, jobs=jobs, label="preparing", show=show):
+        done[task.subject] = record
+    return done
 
 
-def _cleaned(
-    listing: Listing, work: Callable[[Recording], RecordingScan], out: Path, jobs: int, show: bool
-) -> dict[Recording, RecordingScan]:
-    """Scans of the cleaned recordings; those that a function excludes are taken out of the listing."""
-    with folder.only_writer(out):
-        (out / cleaning.FOLDER).mkdir(exist_ok=True)
-        found = dict(each(work, listing.recordings, jobs=jobs, label="cleaning", show=show))
-        cleaning.tidy(out / cleaning.FOLDER, found.values())
-    for recording in listing.recordings:
-        if why := found[recording].excluded:
-            listing.left_out.append(LeftOut(f"{recording.subject}, {recording.name}", why))
-    listing.recordings = [recording for recording in listing.recordings if not found[recording].excluded]
-    kept = {recording.subject for recording in listing.recordings}
-    empty = {recording.subject for recording in found} - kept
+def _drop_excluded(listing: Listing, found: Mapping[Recording, RecordingScan]) -> None:
+    """Take the recordings that a cleaning function excluded out of the listing, and who has no other."""
+    excluded = [(one, why) for one in listing.recordings if (why := found[one].excluded)]
+    listing.left_out += [LeftOut(f"{one.subject}, {one.name}", why) for one, why in excluded]
+    listing.recordings = [one for one in listing.recordings if not found[one].excluded]
+    empty = {one.subject for one in found} - {one.subject for one in listing.recordings}
     if empty:
         counts = Counter(listing.labels[subject] or "unlabelled" for subject in empty)
         each_class = ", ".join(f"{n} {label}" for label, n in sorted(counts.items()))
         listing.notes.append(f"cleaning excluded {len(empty)} of {len(listing.labels)} subjects: {each_class}")
     listing.left_out += [LeftOut(subject, "all its recordings were excluded by cleaning") for subject in sorted(empty)]
     listing.drop(empty)
-    return found
-
-
-def _clean_again(
-    listing: Listing, tasks: Sequence[SubjectTask], work: Callable[[Recording], RecordingScan], jobs: int, show: bool
-) -> None:
-    """Clean the recordings whose cleaned signal was removed after an earlier preparation."""
-    gone = {plan.recording.name for task in tasks for plan in task.plans if not plan.recording.path.is_file()}
-    again = [recording for recording in listing.recordings if recording.name in gone]
-    for _ in each(work, again, jobs=jobs, label="cleaning", show=show and bool(again)):
-        pass
-
-
-def one_class(labels: Iterable[str]) -> list[str]:
-    """A note if the labels ('' where there is none) are of fewer than two classes."""
-    classes = sorted(set(labels) - {""})
-    if len(classes) > 1:
-        return []
-    what = f"one class only ({classes[0]})" if classes else "no labels"
-    return [f"{what}: `evaluate` and `train` need at least two classes; `inspect` and `audit` work"]
 
 
 def _tasks(
@@ -233,25 +213,20 @@ def _tasks(
         plans.setdefault(plan.recording.subject, []).append(plan)
     tasks = []
     for subject, own in plans.items():
-        pairs = [(plan, scans[plan.recording]) for plan in own]
-        files = tuple(
-            {"file": s.recording.name, "sha256": s.sha256, "bytes": s.n_bytes, "sfreq": s.sfreq,
-             "native_sfreq": s.native_rate(p.spellings), "seconds": s.seconds, "reader_warnings": s.warnings}
-            | ({"reference_electrode": s.zero} if p.zero in p.names else {})
-            | ({"cleaning": s.cleaning} if s.cleaning else {})
-            for p, s in pairs
-        )  # fmt: skip
-        steps = [
-            [s.sha256, list(p.spellings.items()), p.interpolate, p.supports, p.references, p.high, p.notch, s.bad_spans]
-            + (["at its own rate"] if s.native_rate(p.spellings) < s.sfreq else [])
-            + (["zeros", p.zero] if p.zero in p.names else [])
-            + (["cleaned", p.recording.path.parent.name] if s.cleaning else [])
-            for p, s in pairs
-        ]
+        files, steps = list[dict[str, Any]](), list[Any]()
+        for plan, scan in ((plan, scans[plan.recording]) for plan in own):
+            rate = scan.native_rate(plan.spellings)
+            about = {"file": scan.recording.name, "sha256": scan.sha256, "bytes": scan.n_bytes, "sfreq": scan.sfreq}
+            about |= {"native_sfreq": rate, "seconds": scan.seconds, "reader_warnings": scan.warnings}
+            about |= {"reference_electrode": scan.zero} if plan.zero in plan.names else {}
+            files.append(about | ({"cleaning": scan.cleaning} if scan.cleaning else {}))
+            electrodes = [list(plan.spellings.items()), plan.interpolate, plan.supports, plan.references, plan.zero]
+            cleaned = plan.recording.path.parent.name if scan.cleaning else None
+            steps.append([scan.sha256, cleaned, electrodes, rate, plan.high, plan.notch, scan.bad_spans])
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})
         label = listing.labels[subject]
         recipe = digest([RECIPE_VERSION, mne.__version__, subject, label, settings, steps])
-        tasks.append(SubjectTask(out, subject, label, tuple(own), files, recipe))
+        tasks.append(SubjectTask(out, subject, label, tuple(own), tuple(files), recipe))
     return tasks
 
 
@@ -283,7 +258,7 @@ def _finish(
         "recipe": recipe,
         "left_out": [{key: plain(text) for key, text in asdict(item).items()} for item in report.left_out],
         "skipped": [plain(str(problem)) for problem in report.problems],
-        "notes": [plain(note) for note in report.notes + folder.too_small(labels) + distorted],
+        "notes": [plain(note) for note in report.notes + folder.class_notes(labels) + distorted],
         "files": [{"subject": r["subject"], **file, **headers[file["file"]]} for r in records for file in r["files"]],
     } | ({"provenance": listing.provenance} if listing.provenance else {})
     clash = {name: f"{name}_source" for name in SubjectRecord.__dataclass_fields__}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import itertools
+import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -211,8 +212,8 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
             short = f"its eeg.json says {stated:g} s (RecordingDuration), its data file has {n_times / sfreq:g} s"
         if short:
             raise Unusable(f"truncated: {short}")
-    needed, memory = 8 * n_times * len(raw.ch_names), machine_memory()
-    if memory is not None and needed > memory:
+    needed = 8 * n_times * len(raw.ch_names)
+    if needed > (machine_memory() or math.inf):
         raise Unusable(f"too large: its header promises {needed / 1e9:,.0f} GB of samples, more than the memory here")
 
 
@@ -249,18 +250,15 @@ def _read_header(raw: BaseRaw, scan: RecordingScan, header: EdfHeader | None, ca
 def _measure(raw: BaseRaw, scan: RecordingScan) -> None:
     """Spread, missing values and fingerprint of every channel, read in pieces of time."""
     names = list(scan.spellings.values())
-    edges = np.linspace(0, scan.n_times, PIECES + 1).astype(int)
+    edges = np.unique(np.linspace(0, scan.n_times, PIECES + 1).astype(int))
     sums, squares, missing = (np.zeros(len(names)) for _ in range(3))
     places = np.linspace(0, scan.n_times - 1, FINGERPRINT_SAMPLES).astype(int)
     samples, levels, origin = [], [], None
     for start, stop in itertools.pairwise(edges):
-        if start == stop:
-            continue
         signal = raw.get_data(picks=names, start=start, stop=stop) * 1e6  # channels x time
-        finite = np.isfinite(signal)
-        if not finite.all():
-            missing += (~finite).sum(axis=1)
-            signal[~finite] = 0.0
+        lost = ~np.isfinite(signal)
+        missing += lost.sum(axis=1)
+        signal[lost] = 0.0
         origin = signal[:, :1].copy() if origin is None else origin  # offsets of millivolts must not drown the spread
         samples.append(signal[:, places[(places >= start) & (places < stop)] - start])
         signal -= origin
@@ -303,12 +301,11 @@ def bad_spans(raw: BaseRaw, events_tsv: Path | None) -> list[tuple[float, float]
     marks = [*zip(notes.onset - raw.first_time, notes.duration, notes.description, strict=True)]
     for onset, duration, text in [*marks, *tables.marked_events(events_tsv)]:
         begins = text.strip().lower().startswith(tables.NEW_SEGMENT) and onset <= 0
-        if not tables.is_bad_mark(text) or begins:
-            continue
-        duration = 0.0 if tables.is_boundary(text) else duration
-        if not (np.isfinite(onset) and np.isfinite(duration) and duration >= 0):
-            raise Unusable("an annotation marks a bad stretch without an onset and a duration that can be")
-        spans.add((round(float(onset), 6), float(duration)))
+        if tables.is_bad_mark(text) and not begins:
+            duration = 0.0 if tables.is_boundary(text) else duration
+            if not (np.isfinite(onset) and np.isfinite(duration) and duration >= 0):
+                raise Unusable("an annotation marks a bad stretch without an onset and a duration that can be")
+            spans.add((round(float(onset), 6), float(duration)))
     return sorted(spans)
 
 
@@ -337,8 +334,7 @@ def identity_hash(path: Path, raw: BaseRaw) -> str | None:
     birthday ("S1"), which two groups may both have used.
     """
     if path.suffix.lower() in EDF:
-        with path.open("rb") as stream:
-            text = stream.read(88)[8:].decode("latin-1")
+        text = formats.patient(path)
     else:
         person = raw.info["subject_info"] or {}
         parts = [person.get(key) for key in ("his_id", "last_name", "first_name", "middle_name", "birthday")]
@@ -365,15 +361,17 @@ def recording_day(raw: BaseRaw) -> int | None:
 def header_records(scans: Sequence[RecordingScan]) -> dict[str, dict[str, Any]]:
     """What a cohort keeps of the headers of its recordings, by the recording's name.
 
-    ``n_channels`` of the file; ``identity``, a number that recordings of one person share, and ``day``, days after the
-    cohort's earliest recording (None where the header does not state it); ``reference``, by the channels' names.
+    ``n_channels`` of the file; ``identity``, a number that recordings of one person share; ``day``, days after the
+    cohort's earliest recording, None where it is not stated; ``reference``, by the channels' names.
     """
-    numbers: dict[str, int] = {}
-    days = [scan.day for scan in scans if scan.day is not None]
-    records: dict[str, dict[str, Any]] = {}
-    for scan in scans:
-        number = None if scan.identity is None else numbers.setdefault(scan.identity, len(numbers) + 1)
-        day = None if scan.day is None else scan.day - min(days)
-        reference = {"reference": scan.reference} if scan.reference else {}
-        records[scan.recording.name] = {"n_channels": scan.n_channels, "identity": number, "day": day} | reference
-    return records
+    people = list(dict.fromkeys(scan.identity for scan in scans if scan.identity is not None))
+    first = min((scan.day for scan in scans if scan.day is not None), default=0)
+    return {
+        scan.recording.name: {
+            "n_channels": scan.n_channels,
+            "identity": None if scan.identity is None else people.index(scan.identity) + 1,
+            "day": None if scan.day is None else scan.day - first,
+        }
+        | ({"reference": scan.reference} if scan.reference else {})
+        for scan in scans
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,15 +46,12 @@ class SegmentPlan:
         return list(dict.fromkeys([*self.spellings.values(), *self.supports.values(), *self.references]))
 
 
-@dataclass
-class Segments:
+class Segments(NamedTuple):
     """The windows of one recording and what was dropped on the way."""
 
     windows: NDArray[np.float32]  # n x channels x time, microvolt
     starts: NDArray[np.float64]  # seconds from the recording's start
-    n_marked: int  # windows that touch a bad stretch, kept or dropped
-    n_dropped_marked: int
-    n_dropped_amplitude: int
+    counts: dict[str, int]  # windows by what became of them, as the cohort's record of the file has it
     warnings: list[str]
 
 
@@ -81,7 +78,8 @@ def segment(plan: SegmentPlan) -> Segments:
         quiet = np.ptp(windows, axis=2).max(axis=0, initial=0) <= settings.reject_uv
         windows = windows[:, quiet]
     windows, starts = np.ascontiguousarray(windows.transpose(1, 0, 2)), starts[keep][quiet]
-    return Segments(windows, starts, int(marked.sum()), int((~keep).sum()), int((~quiet).sum()), notes)
+    counts = {"windows": quiet, "marked_bad": marked, "dropped_marked_bad": ~keep, "dropped_amplitude": ~quiet}
+    return Segments(windows, starts, {name: int(hit.sum()) for name, hit in counts.items()}, notes)
 
 
 def preprocess(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
@@ -141,9 +139,8 @@ def _in_steps(raw: BaseRaw, plan: SegmentPlan) -> NDArray[np.float32]:
 
 def _is_joined(raw: BaseRaw) -> bool:
     """Whether the recording was joined from pieces that MNE filters or resamples one by one."""
-    return len(raw.filenames) > 1 or any(
-        text.lower().startswith(("edge", "bad_acq_skip")) for text in raw.annotations.description
-    )
+    marks = (text.lower() for text in raw.annotations.description)
+    return len(raw.filenames) > 1 or any(text.startswith(("edge", "bad_acq_skip")) for text in marks)
 
 
 def _interpolate(raw: BaseRaw, electrodes: list[str], plan: SegmentPlan) -> None:
@@ -188,13 +185,7 @@ def segment_subject(task: SubjectTask) -> dict[str, Any] | None:
     starts = np.concatenate([part.starts for part in parts])
     names = [plan.recording.name for plan in task.plans]
     record = asdict(describe(task.subject, task.label, windows, names, lengths)) | {"recipe": task.recipe}
-    record["files"] = [
-        {
-            **file, "windows": len(part.windows), "marked_bad": part.n_marked,
-            "dropped_marked_bad": part.n_dropped_marked, "dropped_amplitude": part.n_dropped_amplitude,
-            "filter_warnings": part.warnings,
-        }
-        for file, part in zip(task.files, parts, strict=True)
-    ]  # fmt: skip
+    pairs = zip(task.files, parts, strict=True)
+    record["files"] = [{**file, **part.counts, "filter_warnings": part.warnings} for file, part in pairs]
     write_subject(task.out, task.subject, windows, starts, record)
     return record

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer, model_validator
 
 from bridgemil.cohort.caps import Cap, cap
 from bridgemil.cohort.channels import key, reference_electrode
@@ -55,12 +48,8 @@ class PrepareSettings(BaseModel):
         "stop", description="a recording that is there twice, in one subject or in two of one class"
     )
     allow_low_rate: bool = Field(False, description="leave the low-pass out where it is beyond a recording's Nyquist")
-    reject_uv: float | None = Field(
-        None, gt=0, description="drop windows whose peak-to-peak exceeds this, in microvolt"
-    )
-    folds: int | None = Field(
-        None, ge=3, le=10_000, description="folds k; none: 10, or the smallest class if that is smaller"
-    )
+    reject_uv: float | None = Field(None, gt=0, description="drop windows whose peak-to-peak exceeds this, in µV")
+    folds: int | None = Field(None, ge=3, le=10_000, description="folds k; none: 10, or the smallest class if smaller")
     burn_in: int = Field(10, ge=0, le=100_000, description="epochs before a checkpoint may be selected")
 
     @field_validator("montage", mode="before")
@@ -83,12 +72,10 @@ class PrepareSettings(BaseModel):
         return name
 
     @model_serializer(mode="wrap")
-    def _only_where_given(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        content: dict[str, Any] = plain(self)
-        for name in ("clean", "montage", "recorded_reference"):  # a cohort without them keeps its record and its recipe
-            if not getattr(self, name):
-                content.pop(name, None)
-        return content
+    def _only_where_given(self, plain: Callable[[Self], dict[str, Any]]) -> dict[str, Any]:
+        """Without the options that are not used, a cohort's record and recipe stay as they were before they existed."""
+        unused = {name for name in ("clean", "montage", "recorded_reference") if not getattr(self, name)}
+        return {name: value for name, value in plain(self).items() if name not in unused}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -101,9 +88,8 @@ class PrepareSettings(BaseModel):
         if self.low and self.high and self.low >= self.high:
             raise ValueError(f"the low edge {self.low} Hz must lie below the high edge {self.high} Hz")
         if self.high and self.high >= self.sfreq / 2:
-            raise ValueError(
-                f"the high edge {self.high} Hz must lie below half the rate of the windows, {self.sfreq / 2} Hz"
-            )
+            half = f"half the rate of the windows, {self.sfreq / 2} Hz"
+            raise ValueError(f"the high edge {self.high} Hz must lie below {half}")
         if abs(self.window_seconds * self.sfreq - self.window_samples) > 1e-6 or self.window_samples < 2:
             raise ValueError(f"a window of {self.window_seconds} s at {self.sfreq} Hz is no whole number of samples")
         return self

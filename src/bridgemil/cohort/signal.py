@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bridgemil.errors import BadData, BadUse
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Band = tuple[float, float]  # low and high edge in Hz; the high edge belongs to the next band
 REFERENCES = ("average", "recorded")  # of the electrodes that features are computed from
@@ -23,36 +22,26 @@ CLINICAL_BANDS: dict[str, Band] = {
 
 @dataclass(frozen=True)
 class Signal:
-    """What every window of a cohort has in common; a model takes windows of one signal only.
+    """What every window of a cohort has in common; a model takes windows of one signal only."""
 
-    Parameters
-    ----------
-    channels
-        Electrodes, in the order of the windows' second axis.
-    sfreq
-        Sampling rate of the windows, in Hz; NaN if it is not known (arrays given to ``BridgeMILClassifier``).
-    n_times
-        Samples in a window.
-    native_sfreq
-        The lowest rate at which a recording was sampled before it was resampled, in Hz; None if not known.
-    low, high
-        High-pass and low-pass edge of the preparation, in Hz; None where there is none, or it is not known.
-    notch
-        Frequencies that the preparation notched out, in Hz.
-    """
-
-    channels: tuple[str, ...]
-    sfreq: float
-    n_times: int
-    native_sfreq: float | None = None
-    low: float | None = None
+    channels: tuple[str, ...]  # electrodes, in the order of the windows' second axis
+    sfreq: float  # rate of the windows in Hz; NaN if it is not known (arrays given to ``BridgeMILClassifier``)
+    n_times: int  # samples in a window
+    native_sfreq: float | None = None  # lowest rate in Hz before resampling; None if not known
+    low: float | None = None  # high-pass and low-pass edge in Hz; None where there is none, or it is not known
     high: float | None = None
-    notch: tuple[float, ...] = ()
+    notch: tuple[float, ...] = ()  # notched frequencies in Hz
 
     @property
     def n_channels(self) -> int:
         """How many electrodes."""
         return len(self.channels)
+
+    @property
+    def top(self) -> float:
+        """The highest frequency in Hz that rates and filters hold."""
+        edges = (self.sfreq / 2, self.native_sfreq and self.native_sfreq / 2, self.high)
+        return min(edge for edge in edges if edge is not None)
 
     def for_json(self) -> dict[str, Any]:
         """As a model's record holds it; filters only where there are any."""
@@ -76,17 +65,18 @@ def held_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Ban
     at least half of its width remains, notches taken off: what is left is then mostly EEG. Less of it is mostly the
     filter's residue, which standardisation would raise to full weight.
     """
-    tops = [(signal.sfreq / 2, f"windows sampled at {signal.sfreq:g} Hz hold nothing above {signal.sfreq / 2:g} Hz")]
-    if signal.native_sfreq is not None:
-        half = signal.native_sfreq / 2
-        tops.append((half, f"recordings made at {signal.native_sfreq:g} Hz hold nothing above {half:g} Hz"))
-    if signal.high is not None:
-        tops.append((signal.high, f"the low-pass at {signal.high:g} Hz removed it"))
-    top, why = min(tops, key=lambda one: one[0])
+    top, half, native = signal.top, signal.sfreq / 2, signal.native_sfreq
+    if top == half:
+        why = f"windows sampled at {signal.sfreq:g} Hz hold nothing above {half:g} Hz"
+    elif native is not None and top == native / 2:
+        why = f"recordings made at {native:g} Hz hold nothing above {top:g} Hz"
+    else:
+        why = f"the low-pass at {top:g} Hz removed it"
     held, left_out = dict[str, Band](), dict[str, str]()
     for name, (low, high) in bands.items():
         kept, least = (max(low, signal.low or 0), min(high, top)), (high - low) / 2
-        notched = sum(_overlap(kept, (f - NOTCH_WIDTH / 2, f + NOTCH_WIDTH / 2)) for f in signal.notch)
+        edges = [(f - NOTCH_WIDTH / 2, f + NOTCH_WIDTH / 2) for f in signal.notch]
+        notched = sum(max(0.0, min(kept[1], above) - max(kept[0], below)) for below, above in edges)
         if kept[1] - kept[0] - notched >= least and bins(kept, signal):
             held[name] = kept
         elif high - top > least:
@@ -112,8 +102,6 @@ def some_bands(bands: Mapping[str, Band], signal: Signal) -> tuple[dict[str, Ban
 
 def evenly(n: int, most: int) -> NDArray[np.intp]:
     """Numbers of at most ``most`` of n windows, evenly spaced."""
-    import numpy as np
-
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
 
 
@@ -128,17 +116,13 @@ def bins(band: Band, signal: Signal) -> range:
     return range(low, min(high, signal.n_times // 2 + 1))
 
 
-def band_power(density: NDArray[Any], frequency: NDArray[np.floating[Any]], bands: Iterable[Band]) -> NDArray[Any]:
+def band_power(density: NDArray[Any], frequency: NDArray[Any], bands: Iterable[Band]) -> NDArray[Any]:
     """Power in each band (..., n_bands): the sum of a spectrum (..., n_bins) over low edge <= frequency < high edge."""
-    import numpy as np
-
     parts = [density[..., (frequency >= low) & (frequency < high)].sum(axis=-1) for low, high in bands]
     return np.stack(parts, axis=-1)
 
 
-def relative_band_power(
-    density: NDArray[Any], frequency: NDArray[np.floating[Any]], bands: Iterable[Band]
-) -> NDArray[Any]:
+def relative_band_power(density: NDArray[Any], frequency: NDArray[Any], bands: Iterable[Band]) -> NDArray[Any]:
     """Share of each band in the power of all of them; parameters and shape as of ``band_power``."""
     power = band_power(density, frequency, bands) + 1e-12
     power /= power.sum(axis=-1, keepdims=True)
@@ -159,10 +143,6 @@ def window_band_power(windows: NDArray[Any], sfreq: float, bands: Iterable[Band]
 
     frequency, density = periodogram(windows, sfreq, window="hann", axis=-1)
     return relative_band_power(density, frequency, bands)
-
-
-def _overlap(one: Band, other: Band) -> float:
-    return max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
 
 
 def require_rate(what: str, sfreq: float) -> None:

@@ -7,12 +7,13 @@ that names the file and the line; nothing in it is guessed.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from bridgemil.cohort import channels
 from bridgemil.cohort.formats import IRREGULAR, Unusable, finite, is_irregular
@@ -43,52 +44,51 @@ def folded(name: str) -> str:
 def read_table(path: Path, delimiter: str | None = "\t", used: Collection[str] | None = None) -> tuple[list[str], Rows]:
     """The columns and the numbered rows of a delimited text file (UTF-8), as it is written; '' is a missing value.
 
-    Parameters
-    ----------
-    path
-        The file; ``BadData`` names it, and the line of a row with more cells than there are columns, with a line break
-        in a cell, or with a control character in a column that is used.
-    delimiter
-        What separates the columns; None takes whichever of comma, semicolon and tab the header has most of. With the
-        tab of BIDS a cell ends with it, whatever quotation marks there are; otherwise a quoted cell may hold it.
-    used
-        Columns whose values decide something (capitals and spaces in their names do not matter): a control character
-        or an invisible mark in them is refused, elsewhere it is shown as its code. None refuses it in all.
+    ``BadData`` names the line of a row with more cells than columns, or with a line break in a cell. With the tab of
+    BIDS a cell ends there whatever quotation marks there are; with None, whichever of comma, semicolon and tab the
+    header has most of separates cells, and a quoted cell may hold it. A control character or an invisible mark is
+    refused in the columns that are ``used`` (all, if None), whose capitals and spaces do not matter; elsewhere it is
+    shown as its code.
     """
     lines = _lines(path, delimiter)
     if not lines:
         return [], []
     wanted = None if used is None else {folded(name) for name in used}
-    columns = []
-    for name in lines[0][1]:
-        visible = folded("".join(sign for sign in name if plain(sign) == sign))  # an invisible mark must not hide one
-        columns.append(_safe(name, path, lines[0][0], strict=wanted is None or visible in wanted))
+
+    def safe(value: str, line: int, column: str) -> str:
+        if plain(value) != value and (wanted is None or folded(column) in wanted):
+            raise BadData(f"{path}, line {line}: holds a control character or an invisible mark; take it out")
+        return plain(value)
+
+    first, names = lines[0]
+    # An invisible mark must not hide a column that is used.
+    columns = [safe(name, first, "".join(sign for sign in name if plain(sign) == sign)) for name in names]
     while columns and not columns[-1]:  # a separator at the end of the header
         columns.pop()
-    twice = [name for name, count in Counter(columns).items() if count > 1]
-    if twice:
-        raise BadData(f"{path}, line {lines[0][0]}: has the column {twice[0]!r} more than once")
+    if twice := [name for name, count in Counter(columns).items() if count > 1]:
+        raise BadData(f"{path}, line {first}: has the column {twice[0]!r} more than once")
     rows = []
-    for number, line in lines[1:]:
-        if any(line[len(columns) :]):
-            raise BadData(f"{path}, line {number}: has {len(line)} cells, there are {len(columns)} columns")
-        row = {}
-        for name, value in zip(columns, line + [""] * len(columns), strict=False):
-            safe = _safe(value, path, number, strict=wanted is None or folded(name) in wanted)
-            row[name] = "" if safe.lower() in MISSING else safe
-        rows.append((number, row))
+    for number, cells in lines[1:]:
+        if any(cells[len(columns) :]):
+            raise BadData(f"{path}, line {number}: has {len(cells)} cells, there are {len(columns)} columns")
+        values = [safe(value, number, name) for name, value in zip(columns, cells, strict=False)]
+        row = dict.fromkeys(columns, "") | dict(zip(columns, values, strict=False))
+        rows.append((number, {name: "" if value.lower() in MISSING else value for name, value in row.items()}))
     return columns, rows
 
 
-def _safe(value: str, path: Path, line: int, *, strict: bool) -> str:
-    safe = plain(value)
-    if strict and safe != value:
-        raise BadData(f"{path}, line {line}: holds a control character or an invisible mark; take it out")
-    return safe
-
-
-def _cells(path: Path, stream: IO[str], delimiter: str, **dialect: Any) -> list[tuple[int, list[str]]]:
-    reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True, **dialect)
+def _lines(path: Path, delimiter: str | None) -> list[tuple[int, list[str]]]:
+    """The cells of each line that has any, with the line's number."""
+    try:
+        text = _text(path, MAX_BYTES)
+    except (Unusable, UnicodeDecodeError) as error:
+        why = str(error) if isinstance(error, Unusable) else "is no table in UTF-8 text"
+        raise BadData(f"{path}: {why}") from None
+    dialect: dict[str, Any] = {"quoting": csv.QUOTE_NONE}
+    if delimiter is None:
+        header = next((line for line in text.splitlines() if line.strip()), "")
+        delimiter, dialect = max(",;\t", key=header.count), {"strict": True}
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, **dialect)
     lines, start = [], 1
     try:
         for cells in reader:
@@ -96,7 +96,7 @@ def _cells(path: Path, stream: IO[str], delimiter: str, **dialect: Any) -> list[
             if any("\n" in value or "\r" in value for value in values):
                 raise BadData(f"{path}, line {start}: a cell continues on the next line; is a quotation mark missing?")
             if any(values):
-                lines.append((start, values))
+                lines.append((start, values if "strict" in dialect else [_unquoted(value) for value in values]))
             start = reader.line_num + 1
     except csv.Error:
         why = "a quotation mark is missing or out of place, or a cell is too long"
@@ -104,32 +104,23 @@ def _cells(path: Path, stream: IO[str], delimiter: str, **dialect: Any) -> list[
     return lines
 
 
+def _text(path: Path, most: int) -> str:
+    """The content of a text file of at most so many bytes; ``Unusable`` if there is none."""
+    if is_irregular(path):
+        raise Unusable(IRREGULAR)
+    try:
+        if (size := path.stat().st_size) > most:
+            raise Unusable(f"is too large for a table or a side file ({size / 1e6:,.0f} MB)")
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise Unusable(f"cannot be read ({error.strerror})") from None
+
+
 def _unquoted(value: str) -> str:
     """A cell without the quotation marks around it, which some programs write although BIDS knows none."""
     inside = value[1:-1].replace('""', "")
     whole = len(value) > 1 and value[0] == value[-1] == '"' and '"' not in inside
     return value[1:-1].replace('""', '"').strip() if whole else value
-
-
-def _lines(path: Path, delimiter: str | None) -> list[tuple[int, list[str]]]:
-    """The cells of each line that has any, with the line's number."""
-    if is_irregular(path):
-        raise BadData(f"{path}: {IRREGULAR}")
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise BadData(f"{path}: is too large for a table ({path.stat().st_size / 1e6:,.0f} MB)")
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            if delimiter is None:
-                header = next((line for line in stream if line.strip()), "")
-                delimiter = max(",;\t", key=header.count)
-                stream.seek(0)
-                return _cells(path, stream, delimiter, strict=True)
-            lines = _cells(path, stream, delimiter, quoting=csv.QUOTE_NONE)
-            return [(line, [_unquoted(value) for value in cells]) for line, cells in lines]
-    except UnicodeDecodeError:
-        raise BadData(f"{path}: is no table in UTF-8 text") from None
-    except OSError as error:
-        raise BadData(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def is_bad_mark(text: str) -> bool:
@@ -188,16 +179,12 @@ def read_json(path: Path | None) -> dict[str, Any]:
     """The content of an eeg.json; empty if there is none."""
     if path is None:
         return {}
-    if is_irregular(path):
-        raise Unusable(f"{_name(path)}: {IRREGULAR}")
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise Unusable(f"{_name(path)}: is too large for a side file")
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = json.loads(_text(path, MAX_JSON_BYTES))
+    except Unusable as error:
+        raise Unusable(f"{_name(path)}: {error}") from None
     except (ValueError, RecursionError):
         raise Unusable(f"{_name(path)}: is no JSON in UTF-8 text") from None
-    except OSError as error:
-        raise Unusable(f"{_name(path)}: cannot be read ({error.strerror})") from None
     if not isinstance(content, dict):
         raise Unusable(f"{_name(path)}: is no JSON object ({{...}})")
     return content

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -98,23 +100,23 @@ def _list_channels(
     usable: Sequence[RecordingScan], keep: Sequence[str], settings: PrepareSettings, report: ValidationReport
 ) -> None:
     """List the channels that the cohort does not have, and why; none at all is a problem."""
-    present = [_present(scan, settings) for scan in usable]
     anywhere = {channel for scan in usable for channel in scan.spellings}
+    references = [channels.key(name) for name in settings.reference]
     if usable and not keep:
         what = f"no scalp electrode is shared by all recordings (channels seen: {some(sorted(anywhere), 12)})"
         report.problems.append(Problem(f"{what}; name the ones to keep with --channels"))
     for channel in channels.order(anywhere - set(keep)):
-        having = [scan for scan, own in zip(usable, present, strict=True) if channel in own]
-        lacking = sorted({scan.recording.subject for scan in usable} - {scan.recording.subject for scan in having})
-        name = next(scan.spellings[channel] for scan in usable if channel in scan.spellings)
+        having = [scan.recording.subject for scan in usable if channel in _present(scan, settings)]
         if settings.channels is not None:
             why = "not among the channels asked for"
-        elif channel in [channels.key(name) for name in settings.reference]:
+        elif channel in references:
             why = "the reference"
         elif channels.electrode(channel) is None:
             why = "no scalp electrode"
         else:
+            lacking = sorted({scan.recording.subject for scan in usable} - set(having))
             why = f"not usable in every recording (lacking in {some(lacking, 5)})"
+        name = next(scan.spellings[channel] for scan in usable if channel in scan.spellings)
         report.left_out.append(LeftOut(f"channel {name}", f"{why}; in {len(having)} of {len(usable)} recordings"))
     typed = sorted({name for scan in usable for name in scan.other if name not in scan.spellings.values()})
     report.left_out += [LeftOut(f"channel {name}", "not of type EEG") for name in typed]
@@ -123,10 +125,8 @@ def _list_channels(
 def _unusable(scan: RecordingScan, settings: PrepareSettings) -> list[str]:
     """Why this recording cannot be used, whatever the channels."""
     found = []
-    for name in settings.reference:
+    for name in () if settings.reference == ("average",) else settings.reference:
         channel = channels.key(name)
-        if name == "average":
-            continue
         if channel not in scan.spellings:
             found.append(f"has no reference channel {name} (it has {', '.join(scan.spellings.values())})")
         elif channel in scan.ambiguous:
@@ -136,10 +136,9 @@ def _unusable(scan: RecordingScan, settings: PrepareSettings) -> list[str]:
     n_times = round(scan.n_times * settings.sfreq / scan.sfreq)
     n_windows = max(0, n_times - settings.window_samples) // settings.step_samples + 1
     needed = 4 * max(n_windows * settings.window_samples, n_times) * len(settings.channels or scan.spellings)
-    memory = machine_memory()
-    if memory is not None and needed > memory:
-        found.append(f"its windows would need {needed / 1e9:,.0f} GB of memory: check --sfreq, --window and --overlap")
-        return found
+    if needed > (machine_memory() or math.inf):
+        what = f"its windows would need {needed / 1e9:,.0f} GB of memory"
+        return [*found, f"{what}: check --sfreq, --window and --overlap"]
     starts = np.arange(0, n_times - settings.window_samples + 1, settings.step_samples) / settings.sfreq
     marked = touching(starts, settings.window_seconds, scan.bad_spans)
     if len(starts) == 0:
@@ -153,7 +152,7 @@ def _wrong_unit(scan: RecordingScan, usual: float) -> list[str]:
     """Whether a recording's amplitude is implausible, or far from the cohort's median recording (0: unknown)."""
     level = scan.amplitude
     far = usual and not usual / UNIT_FACTOR <= level <= usual * UNIT_FACTOR
-    if not level or not level <= IMPLAUSIBLE_UV or not (far or level > LOUDEST_UV):  # louder channels are named below
+    if not 0 < level <= IMPLAUSIBLE_UV or not (far or level > LOUDEST_UV):  # louder channels: see ``_refusals``
         return []
     varies = f"its electrodes vary by {float(f'{level:.2g}'):,g} µV"
     beside = f", {usual:.2g} µV is usual among the others" if usual else ""
@@ -201,6 +200,7 @@ def _refusals(scan: RecordingScan, keep: Sequence[str], settings: PrepareSetting
 
 
 def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, report: ValidationReport) -> SegmentPlan:
+    name = f"{scan.recording.subject}, {scan.recording.name}"
     interpolate = tuple(channel for channel in keep if channel in scan.bad)
     good = {c: n for c, n in scan.spellings.items() if c not in scan.bad and c not in scan.ambiguous}
     supports = {c: n for c, n in good.items() if interpolate and c not in keep and channels.electrode(c)}
@@ -208,14 +208,12 @@ def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, r
     notch = tuple(frequency for frequency in settings.notch if notch_end(frequency) < nyquist)
     high = settings.high if settings.high is None or settings.high < nyquist else None
     if high != settings.high or notch != settings.notch:
-        what = f"{scan.recording.subject}, {scan.recording.name}: sampled at {2 * nyquist:g} Hz;"
-        report.notes.append(f"{what} filters at or beyond {nyquist:g} Hz were left out")
-    for channel in interpolate:
-        why = scan.bad[channel]
-        report.notes.append(f"{scan.recording.subject}, {scan.recording.name}: {channel} {why}; interpolated")
+        left_out = f"filters at or beyond {nyquist:g} Hz were left out"
+        report.notes.append(f"{name}: sampled at {2 * nyquist:g} Hz; {left_out}")
+    report.notes += [f"{name}: {channel} {scan.bad[channel]}; interpolated" for channel in interpolate]
     spellings = {channel: scan.spellings[channel] for channel in keep}
     zero = scan.spellings[scan.zero] if scan.zero else None
-    references = tuple(scan.spellings[channels.key(name)] for name in settings.reference if name != "average")
+    references = tuple(scan.spellings[channels.key(one)] for one in settings.reference if one != "average")
     return SegmentPlan(scan.recording, settings, spellings, interpolate, supports, references, high, notch, zero)
 
 
@@ -244,11 +242,16 @@ def _duplicates(
     whose they are. With ``keep-first`` the first of copies with one label is kept and the others are listed: whoever
     it is, the label is right. Copies with two labels are always refused.
     """
-    copies, label = _identical(usable), listing.labels
-    differ = {id(b): label[a.recording.subject] != label[b.recording.subject] for a, b, _ in copies}
-    unclear = {id(first) for first, second, _ in copies if differ[id(second)]}
-    refused: set[int] = set()
-    for first, second, how in copies:
+    pairs, refused, label = list[tuple[RecordingScan, RecordingScan, str]](), set[int](), listing.labels
+    groups: dict[tuple[int, float], list[RecordingScan]] = defaultdict(list)
+    for scan in usable:
+        group = groups[scan.n_times, scan.sfreq]
+        copies = ((earlier, scan, how) for earlier in group if (how := _how_alike(earlier, scan)))
+        pairs += itertools.islice(copies, 1)
+        group.append(scan)
+    differ = {id(b): label[a.recording.subject] != label[b.recording.subject] for a, b, _ in pairs}
+    unclear = {id(first) for first, second, _ in pairs if differ[id(second)]}
+    for first, second, how in pairs:
         original, copy = first.recording, second.recording
         whose = "the same subject" if original.subject == copy.subject else original.subject
         same = f"{how} identical to {original.name} of {whose}"
@@ -265,26 +268,17 @@ def _duplicates(
     return refused
 
 
-def _identical(usable: Sequence[RecordingScan]) -> list[tuple[RecordingScan, RecordingScan, str]]:
-    """Pairs of recordings with the same bytes, or the same samples on every channel they share.
+def _how_alike(earlier: RecordingScan, later: RecordingScan) -> str:
+    """How two recordings are identical: by bytes, or by samples on every channel they share; '' if they are not.
 
     Samples are compared at 256 places of each channel: their difference must be rounding (``COPY_UV``, or a thousandth
     of the channel's spread). A copy stored in another format still matches, two different recordings never do.
     """
-    pairs = []
-    groups: dict[tuple[int, float], list[RecordingScan]] = defaultdict(list)
-    for scan in usable:
-        group = groups[scan.n_times, scan.sfreq]
-        for earlier in group:
-            if earlier.sha256 == scan.sha256:
-                pairs.append((earlier, scan, "byte for byte"))
-                break
-            shared = [c for c in scan.fingerprint if c in earlier.fingerprint and scan.std[c] >= FLAT_UV]
-            if shared and all(_same_samples(earlier, scan, channel) for channel in shared):
-                pairs.append((earlier, scan, "sample for sample"))
-                break
-        group.append(scan)
-    return pairs
+    if earlier.sha256 == later.sha256:
+        return "byte for byte"
+    shared = [c for c in later.fingerprint if c in earlier.fingerprint and later.std[c] >= FLAT_UV]
+    same = shared and all(_same_samples(earlier, later, channel) for channel in shared)
+    return "sample for sample" if same else ""
 
 
 def _same_samples(earlier: RecordingScan, later: RecordingScan, channel: str) -> bool:
@@ -302,8 +296,8 @@ def _subjects_left(listing: Listing, scans: Sequence[RecordingScan], report: Val
     with_files = {scan.recording.subject for scan in scans}
     explained = {problem.subject for problem in report.problems}
     gone = with_files - planned - explained
-    for subject in sorted(gone - set(report.lost_copies)):
-        report.problems.append(Problem("no usable recording is left", subject))
+    lost = sorted(gone - set(report.lost_copies))
+    report.problems += [Problem("no usable recording is left", subject) for subject in lost]
     _note_copies(gone, report)
     folded: dict[str, str] = {}
     for subject in sorted(planned):

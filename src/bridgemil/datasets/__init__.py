@@ -30,57 +30,29 @@ class Host(BaseModel):
 
 
 class DatasetCard(BaseModel):
-    """What is known of a public data set; None where it could not be verified.
-
-    Parameters
-    ----------
-    name, title, condition : str
-        Name for the command line, full name, and what the classes differ in.
-    classes : dict of str to int, optional
-        Subjects per class.
-    subjects : int, optional
-        Number of subjects; the sum of ``classes`` where these are known.
-    recording, length, format, licence, note : str, optional
-        Task, duration, files and terms; what to know before preparing it.
-    electrodes : int, optional
-        Number of scalp electrodes.
-    sfreq : float, optional
-        Sampling rate in Hz.
-    url, citation : str
-        Its page, and what to cite.
-    host : Host, optional
-        Where ``bridgemil download`` gets it.
-    access : str, optional
-        How to get it where a login, a form or an agreement is needed.
-    files : list of str
-        Patterns of the files that ``prepare`` needs; all files if empty.
-    prepare : list of str
-        Commands from the downloaded folder to a cohort.
-    defects : list of str
-        What is wrong with it, or has to be known before results are interpreted.
-    """
+    """What is known of a public data set; None where it could not be verified."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
+    name: str  # for the command line
     title: str
-    condition: str
-    classes: dict[str, int] | None = None
-    subjects: int | None = None
-    recording: str | None = None
-    electrodes: int | None = None
-    sfreq: float | None = None
+    condition: str  # what the classes differ in
+    classes: dict[str, int] | None = None  # subjects of each
+    subjects: int | None = None  # their sum, where classes are known
+    recording: str | None = None  # task
+    electrodes: int | None = None  # on the scalp
+    sfreq: float | None = None  # Hz
     length: str | None = None
     format: str | None = None
     licence: str | None = None
-    url: str
-    host: Host | None = None
-    access: str | None = None
-    files: tuple[str, ...] = ()
-    prepare: tuple[str, ...] = ()
-    note: str | None = None
+    url: str  # its page
+    host: Host | None = None  # where ``bridgemil download`` gets it
+    access: str | None = None  # how to get it where a login, a form or an agreement is needed
+    files: tuple[str, ...] = ()  # patterns of the files that ``prepare`` needs; all files if empty
+    prepare: tuple[str, ...] = ()  # commands from the downloaded folder to a cohort
+    note: str | None = None  # what to know before preparing it
     citation: str
-    defects: tuple[str, ...] = ()
+    defects: tuple[str, ...] = ()  # what is wrong with it, or has to be known before results are interpreted
 
     @model_validator(mode="before")
     @classmethod
@@ -144,12 +116,7 @@ def card(name: str) -> DatasetCard:
 
 
 def page() -> str:
-    """The documentation page of all cards, as Markdown.
-
-    Returns
-    -------
-    str
-    """
+    """The documentation page of all cards, as Markdown."""
     import jinja2
 
     source = (Path(__file__).parent / "page.md.j2").read_text(encoding="utf-8")

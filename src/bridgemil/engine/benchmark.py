@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.audit import guard, keep
+from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.execute import Outcome, Where, execute, only_scheduler
 from bridgemil.engine.forecast import Forecast, forecast, say_auditing
@@ -16,7 +16,7 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.methods import BACKBONE, BUDGET, Settings, changed_from_budget, flat
 from bridgemil.parallel import device_of
-from bridgemil.runs import RunStore, open_store
+from bridgemil.runs import RunStore
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,10 +40,8 @@ def plan(
 
     Parameters
     ----------
-    cohorts
-        Cohorts on disk, or their folders.
-    methods, backbones
-        Every method is run on every backbone and cohort.
+    cohorts, methods, backbones
+        Every method is run on every backbone and cohort (on disk).
     seeds, budget, out, **options
         As for ``bridgemil.evaluate``.
     vary
@@ -64,28 +62,14 @@ def plan(
 
 
 def benchmark(
-    grid_plan: Plan,
-    where: Where | None = None,
-    *,
-    progress: bool = True,
-    expected: Forecast | None = None,
+    grid_plan: Plan, where: Where | None = None, *, progress: bool = True, expected: Forecast | None = None
 ) -> Outcome:
-    """Do what remains of a plan. Interrupted or killed, the same call resumes.
+    """Do what remains of a plan, by default on this machine's idle cores. Interrupted or killed, the same call resumes.
 
-    Parameters
-    ----------
-    grid_plan
-        From ``plan``.
-    where
-        This machine's idle cores by default.
-    progress
-        Show progress on standard error; ``expected`` is the forecast, if ``expect`` was asked before.
+    Progress is shown on standard error; ``expected`` is the forecast, if ``expect`` was asked before.
     """
     where = where or Where()
-    open_store(grid_plan.store.root)
     with only_scheduler(grid_plan.store):
-        for cohort in grid_plan.cohorts.values():
-            keep(cohort, grid_plan.store.root)
         grid_plan.note()
         grid_plan.look()
         choosing = where.engine == "local" and where.jobs is None  # by the memory that the runs need
@@ -114,12 +98,12 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
     wanted = store.finished()
     if jobs is not None:
         wanted &= {job.identity for job in jobs}
-    rows, chosen = [], []
+    rows, every, changed = [], [], set[str]()
     for identity in sorted(wanted):
         metadata = store.metadata(identity)
         settings, split = metadata["settings"], metadata["split"] or {}
-        usual = Settings.model_validate(settings)
-        chosen.append((changed_from_budget(usual, metadata["cohort"]["burn_in"]), flat(settings)))
+        changed |= set(changed_from_budget(Settings.model_validate(settings), metadata["cohort"]["burn_in"]))
+        every.append(flat(settings))
         rows.append(
             {
                 "identity": identity,
@@ -132,7 +116,6 @@ def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
                 **{key: metadata[key] for key in COLUMNS},
             }
         )
-    changed = sorted({key for usual, _ in chosen for key in usual})
-    for row, (_, values) in zip(rows, chosen, strict=True):
-        row |= {key: values.get(key) for key in changed}
+    for row, values in zip(rows, every, strict=True):
+        row |= {key: values.get(key) for key in sorted(changed)}
     return pd.DataFrame(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bridgemil.engine.benchmark import collect
@@ -19,28 +19,18 @@ from bridgemil.storage.files import Taken, lock, refuse_link, remove
 class Leftovers:
     """What is to go, by kind."""
 
-    parts: dict[str, list[Path]] = field(default_factory=dict)
+    parts: dict[str, list[Path]]
 
-    def add(self, kind: str, paths: Sequence[Path]) -> None:
-        """Note some."""
-        if paths:
-            self.parts.setdefault(kind, []).extend(paths)
+    @property
+    def paths(self) -> list[Path]:
+        """All of them."""
+        return [path for paths in self.parts.values() for path in paths]
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return sum(_size(path) for paths in self.parts.values() for path in paths)
-
-    def remove(self) -> None:
-        """Let them go; a link among them is refused before anything goes, and what somebody works on by now stays."""
-        going = [path for paths in self.parts.values() for path in paths]
-        refuse_link(*going)
-        for path in going:
-            if path.parent.name != "unfinished":
-                remove(path)
-                continue
-            with suppress(Taken), lock(RunStore(path.parents[1]).lock_file(_identity(path)), wait=False):
-                remove(path)
+        files = [file for path in self.paths for file in (path, *path.rglob("*")) if not file.is_symlink()]
+        return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def leftovers(
@@ -53,54 +43,51 @@ def leftovers(
     unfinished: bool = False,
     unused: bool = False,
 ) -> Leftovers:
-    """What may go; what a living process works on stays.
+    """What may go: finished runs of these methods, backbones and budgets, and leftovers that nobody works on.
 
-    Parameters
-    ----------
-    store
-        The folder of runs.
-    methods, backbones, budgets
-        Finished runs of these go; a run must fit all that are given.
-    failed, unfinished
-        The records of failed runs and what was left of them; checkpoints, so that interrupted runs start again.
-    unused
-        Stage 1 encoders that no run left here was trained from, and all stored features (they are computed again when
-        needed).
+    ``failed``: the records of failed runs and what was left of them. ``unfinished``: checkpoints, so that interrupted
+    runs start again. ``unused``: Stage 1 encoders that no run left here was trained from, and all stored features (they
+    are computed again when needed).
     """
-    refuse_link(*(store.root / part for part in PARTS))
-    going = Leftovers()
-    aside = store.root / "unfinished"
-    entries = sorted(aside.iterdir()) if aside.is_dir() else []
-    refuse_link(*entries)
-    locks = sorted((store.root / ".locks").glob("*.lock"))
-    refuse_link(*locks)
+    folders = {part: store.place(part) for part in (*PARTS, ".locks")}
+    entries, locks = sorted(folders["unfinished"].glob("*")), sorted(folders[".locks"].glob("*.lock"))
+    records = sorted(folders["failed"].glob("*.json")) if failed else []
+    refuse_link(*entries, *locks)
     alive = {file.stem for file in locks if not _free(file)} - {"scheduler"}
+    if unused and alive:
+        raise BridgeMILError(f"{store.root}: another process is working on this folder; wait, or without --unused")
     left = [entry for entry in entries if _identity(entry) not in alive]
-    going.add("half-written files", [e for e in left if e.suffix == ".folder" or e.name.endswith(".part")])
-    going.add("half-removed folders", [entry for part in ("runs", "stage1") for entry in _asides(store.root / part)])
     checkpoints = [entry for entry in left if entry.suffix == ".safetensors"]
-    records = sorted((store.root / "failed").glob("*.json")) if failed else []
-    going.add("failures", records)
     gone = {record.stem for record in records}
     gone |= {file.stem for file in checkpoints if store.is_done(file.stem) or store.stage1(file.stem).is_dir()}
-    going.add("checkpoints", [file for file in checkpoints if unfinished or file.stem in gone])
     chosen = _chosen(store, {"method": methods, "backbone": backbones, "budget": budgets})
-    going.add("runs", [store.run(identity) for identity in sorted(chosen)])
+    # What was renamed to be removed, by a process that was killed then.
+    half_removed = {part: sorted(folders[part].glob(".*.part")) for part in ("runs", "stage1")}
+    going = {
+        "half-written files": [entry for entry in left if entry.suffix == ".folder" or entry.name.endswith(".part")],
+        "half-removed folders": half_removed["runs"] + half_removed["stage1"],
+        "failures": records,
+        "checkpoints": [file for file in checkpoints if unfinished or file.stem in gone],
+        "runs": [store.run(identity) for identity in sorted(chosen)],
+    }
     if unused:
-        if alive:
-            raise BridgeMILError(f"{store.root}: another process is working on this folder; wait, or without --unused")
         needed = {_encoder(store, identity) for identity in store.finished() - chosen}
-        folder = store.root / "stage1"
-        encoders = sorted(set(folder.iterdir()) - set(_asides(folder))) if folder.is_dir() else []
-        going.add("Stage 1 encoders", [path for path in encoders if path.name not in needed])
-        going.add("stores of features", [path for path in [store.root / "features"] if path.is_dir()])
-    return going
+        encoders = [folders["stage1"] / name for name in store.names("stage1")]
+        going["Stage 1 encoders"] = [path for path in encoders if path.name not in needed]
+        going["stores of features"] = [path for path in [folders["features"]] if path.is_dir()]
+    return Leftovers({kind: paths for kind, paths in going.items() if paths})
 
 
 def clean(store: RunStore, going: Leftovers) -> None:
-    """Remove them, while no benchmark runs on the folder."""
+    """Remove them, while no benchmark runs on the folder; what somebody works on by now stays."""
     with only_scheduler(store):
-        going.remove()
+        refuse_link(*going.paths)
+        for path in going.paths:
+            if path.parent.name != "unfinished":
+                remove(path)
+                continue
+            with suppress(Taken), lock(store.lock_file(_identity(path)), wait=False):
+                remove(path)
 
 
 def _chosen(store: RunStore, wanted: Mapping[str, Sequence[str]]) -> set[str]:
@@ -131,11 +118,6 @@ def _identity(entry: Path) -> str:
     return entry.name.lstrip(".").partition(".")[0]
 
 
-def _asides(folder: Path) -> list[Path]:
-    """What was renamed to be removed, by a process that was killed then."""
-    return sorted(folder.glob(".*.part")) if folder.is_dir() else []
-
-
 def _free(path: Path) -> bool:
     """Whether no living process holds the lock."""
     try:
@@ -143,8 +125,3 @@ def _free(path: Path) -> bool:
             return True
     except Taken:
         return False
-
-
-def _size(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
-    return sum(file.lstat().st_size for file in files if file.is_file() and not file.is_symlink())

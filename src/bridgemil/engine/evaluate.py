@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bridgemil import baselines as simple
 from bridgemil import methods
-from bridgemil.audit import guard, keep
+from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.subset import CohortSubset
+from bridgemil.cohort.views import CohortSubset
 from bridgemil.engine.execute import Where, execute, registered
 from bridgemil.engine.forecast import Forecast, forecast, say_auditing
 from bridgemil.engine.plan import Experiment, Plan
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results
-from bridgemil.parallel import Pool, device_of
-from bridgemil.runs import RunStore, open_store
+from bridgemil.parallel import device_of
+from bridgemil.runs import RunStore
 
 WORTH = 20.0  # seconds of work from which on workers, which take some seconds to start, are worth it
-LARGE = 1000  # windows of a cohort from which on workers are started before the forecast
 
 
 def evaluate(
@@ -105,33 +104,28 @@ def cross_validate(
     with temporary as folder:
         store = RunStore(Path(folder))
         work = Plan([main, *compared.values()], store)
-        with _workers(work, where) as workers:
-            say = say_auditing if progress else None
-            found = guard({cohort: [main.split]}, out, protocol.accept_risk, say)[cohort.hash]
-            open_store(store.root)
-            keep(cohort, store.root)
-            work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
-            work.note()
-            where, expected = _settled(work, where, progress, workers)
-            shown = expected if progress else None
-            if shown is not None:
-                sys.stderr.write(f"{shown}\n")
-            ours = {job.identity for seed in main.seeds for job in main.jobs(seed)}
-            failed = execute(work, where, shown, required=ours, workers=workers).failed
-        for name, experiment in list(compared.items()):
-            errors = [failed[job.identity] for job in experiment.jobs(0) if job.identity in failed]
-            if errors:
-                missing[name] = errors[0]
-                del compared[name]
-        options = protocol.clinical
-        results = replace(main.results(store), missing_baselines=missing, clinical_options=options)
-        others = {name: replace(one.results(store), clinical_options=options) for name, one in compared.items()}
-        if (plain := others.get(_unadjusted(main))) is not None:  # of the subjects that are scored: none is set aside
-            scored = plain.predictions["subject"].isin(set(results.predictions["subject"]))
-            others[_unadjusted(main)] = replace(
-                plain, title=_unadjusted(main), predictions=plain.predictions[scored].reset_index(drop=True)
-            )
-        results = replace(results, baselines=others)
+        alone = _alone(work, where)
+        say = say_auditing if progress else None
+        found = guard({cohort: [main.split]}, out, protocol.accept_risk, say)[cohort.hash]
+        work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
+        work.note()
+        where, expected = _settled(work, where, alone, progress)
+        if progress and expected is not None:
+            sys.stderr.write(f"{expected}\n")
+        ours = {job.identity for job in work.jobs if job.settings in settings.each}
+        failed = execute(work, where, expected if progress else None, required=ours).failed
+        results, others = replace(main.results(store), clinical_options=protocol.clinical), dict[str, Results]()
+        for name, one in compared.items():
+            errors = [failed.get(job.identity, "") for job in work.jobs if job.settings in one.settings.each]
+            if any(errors):
+                missing[name] = next(filter(None, errors))
+                continue
+            others[name] = replace(one.results(store), clinical_options=protocol.clinical)
+            if name == _unadjusted(main):  # of the subjects that are scored: none is set aside
+                rows = others[name].predictions
+                rows = rows[rows["subject"].isin(set(results.predictions["subject"]))].reset_index(drop=True)
+                others[name] = replace(others[name], title=name, predictions=rows)
+        results = replace(results, baselines=others, missing_baselines=missing)
         if out is None:
             _ = results.windows  # read now: the folder is about to go
         return results
@@ -164,21 +158,6 @@ def _unadjusted(main: Experiment) -> str:
     return f"{main.settings.method}, unadjusted"
 
 
-@contextmanager
-def _workers(work: Plan, where: Where) -> Iterator[Pool | None]:
-    """Workers that load while this process audits and forecasts, where they are likely to be used; else None."""
-    network = any(job.settings.is_network for job in work.todo)
-    large = where.jobs is not None or max(cohort.n_windows for cohort in work.cohorts.values()) >= LARGE
-    if network and large and not _alone(work, where) and (size := where.at_once()) > 1:
-        pool = replace(where, jobs=min(size, len(work.todo))).workers(warm=True)
-        assert isinstance(pool, Pool)
-        with closing(pool):
-            pool.start()
-            yield pool
-    else:
-        yield None
-
-
 def _alone(work: Plan, where: Where) -> bool:
     """Whether the runs are done in this process, however long they take; refuses workers that could not do them."""
     why = ""
@@ -193,14 +172,12 @@ def _alone(work: Plan, where: Where) -> bool:
     return bool(why) or where.jobs == 1 or len(work.todo) < 2 or (where.jobs is None and bool(where.gpus))
 
 
-def _settled(work: Plan, where: Where, progress: bool, workers: Pool | None = None) -> tuple[Where, Forecast | None]:
+def _settled(work: Plan, where: Where, alone: bool, progress: bool) -> tuple[Where, Forecast | None]:
     """Where the runs are done, in workers or in this process, and their forecast where it is needed."""
-    inline, alone = replace(where, engine="inline", jobs=None), _alone(work, where)
+    inline = replace(where, engine="inline", jobs=None)
     if not work.todo or (alone and not progress):
         return inline, None
     expected = forecast(work, device_of(where.device), where.threads)
     if not alone and (where.jobs is not None or expected.left() >= WORTH):
         expected.at_once = min(where.at_once(expected.memory), len(work.todo))
-    if workers is not None:
-        workers.shrink(expected.at_once if expected.at_once > 1 else 0)
     return (replace(where, jobs=expected.at_once) if expected.at_once > 1 else inline), expected

@@ -14,15 +14,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.engine.forecast import Display, Forecast
+from bridgemil.engine.forecast import Forecast, duration
 from bridgemil.engine.plan import Job, Plan
 from bridgemil.errors import STORAGE, BadData, BadUse, BridgeMILError
 from bridgemil.evaluation.run import Run
@@ -32,14 +31,13 @@ from bridgemil.runs import RunStore
 from bridgemil.storage.files import Taken, lock, write_json
 
 if TYPE_CHECKING:
-    import torch
-
     from bridgemil.engine.ray import RayPool
-    from bridgemil.learning.loop import Progress, Watch
+    from bridgemil.learning.loop import Progress
 
 ENGINES = ("inline", "local", "ray")
 NEWS = 0.5  # seconds between two messages of a worker about epochs
 MAX_LOSSES = 10  # of one run's workers in one call; after that the run is the suspect
+MAX_ROWS = 16  # of the live table
 SIGHT = 30  # seconds in which a finished run must be seen here
 
 
@@ -83,12 +81,8 @@ class Where:
         idle, free = idle_cores() // self.threads, free_memory()
         return max(1, min(idle, int(free / memory)) if memory and free is not None else idle)
 
-    def workers(self, *, script: bool = False, warm: bool = False) -> Pool | RayPool:
-        """Workers, none of which is started yet.
-
-        Processes import the calling ``script`` (see ``bridgemil.parallel.Pool``), and what a network needs before their
-        first run (``warm``).
-        """
+    def workers(self, *, script: bool = False) -> Pool | RayPool:
+        """Workers, none of which is started yet; processes import the calling ``script``, see ``Pool``."""
         if self.engine == "ray":
             from bridgemil.engine.ray import RayPool
 
@@ -96,16 +90,62 @@ class Where:
         device_of(self.device)  # a device that is not there is better noticed now
         threads, gpus = {"OMP_NUM_THREADS": str(self.threads)}, self.gpus
         cards = [{"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {} for i in range(self.at_once())]
-        return Pool(len(cards), [threads | card for card in cards], _load if warm else None, script=script)
+        return Pool(len(cards), [threads | card for card in cards], script=script)
 
 
-def _load() -> None:
-    """In a worker: import what the first run would, optimisers (which torch completes when one is made) included."""
-    import torch
+class Display:
+    """Progress on standard error: a live table in a terminal, else one line per run; nothing without a forecast."""
 
-    for name in ("pandas", "pyarrow.parquet", "sklearn.linear_model", "bridgemil.learning.objectives"):
-        import_module(name)
-    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
+    def __init__(self, forecast: Forecast | None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.shown, self.forecast = forecast is not None, forecast or Forecast(0, {}, {}, 0.0)
+        self.console = Console(stderr=True, highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self.in_table = self.shown and self.console.is_terminal
+        self.counts = Counter({"done": self.forecast.runs - len(self.forecast.jobs)})
+        self.progress: dict[str, Progress] = {}  # of the last epoch of each of the running runs
+        self.began: dict[str, float] = {}  # when each of them was first seen
+        self.drawn = 0.0
+
+    def ended(self, job: Job, kind: str, message: str, store: RunStore) -> None:
+        """A run has ended: ``done``, ``failed`` or, to be run again, ``lost``."""
+        if not self.shown:
+            return
+        self.progress.pop(job.identity, None)
+        self.began.pop(job.identity, None)
+        self.counts[kind] += 1
+        if kind != "lost":
+            self.forecast.finished(job, float(store.metadata(job.identity)["seconds"]) if kind == "done" else None)
+        sentences = {"failed": f"failed: {(message.splitlines() or [''])[-1]}", "lost": f"lost ({message}); run again"}
+        line = f"[{self.counts['done']}/{self.forecast.runs}] {job}: {sentences.get(kind, kind)}, {self._left()} left"
+        if not self.in_table or kind == "failed":
+            self.console.print(line, markup=False, soft_wrap=True)
+
+    def draw(self, running: Sequence[Job], waiting: int) -> None:
+        """Draw the table, at most twice a second."""
+        from rich.table import Table
+
+        now = time.monotonic()
+        for job in running:
+            self.began.setdefault(job.identity, now)
+        if not self.in_table or now - self.drawn < NEWS:
+            return
+        self.drawn = now
+        counts = {**dict.fromkeys(("done", "failed"), 0), **self.counts, "running": len(running), "waiting": waiting}
+        title = ", ".join(f"{counts[name]} {name}" for name in ("done", "failed", "running", "waiting"))
+        columns = ("epoch", "loss", "validation") if self.progress else ()  # a Ray worker is silent before its end
+        table = Table("run", *columns, title=f"{title}; about {self._left()} left", expand=True)
+        for job in running[:MAX_ROWS]:
+            at = self.progress.get(job.identity)
+            accuracy = "" if at is None or at.accuracy is None else f"{at.accuracy:.0%}"
+            table.add_row(str(job), *([f"{at.phase} {at.epoch}/{at.epochs}", f"{at.loss:.3f}", accuracy] if at else []))
+        self.live.update(table, refresh=True)
+
+    def _left(self) -> str:
+        now = time.monotonic()
+        return duration(self.forecast.left({identity: now - began for identity, began in self.began.items()}))
 
 
 @dataclass
@@ -118,33 +158,19 @@ class Outcome:
     seconds: float = 0.0
 
 
-def execute(
-    work: Plan,
-    where: Where,
-    expected: Forecast | None = None,
-    *,
-    required: Collection[str] = (),
-    workers: Pool | RayPool | None = None,
-) -> Outcome:
+def execute(work: Plan, where: Where, expected: Forecast | None = None, *, required: Collection[str] = ()) -> Outcome:
     """Do what remains of a plan, showing progress where a forecast is given.
 
-    Parameters
-    ----------
-    work, where, expected
-        The plan, on what to run, and the plan's forecast.
-    required
-        Identities of the runs whose errors end the call. Those of other runs are kept, and do not stop the rest.
-    workers
-        Those to use, if they are there already.
+    Errors of the ``required`` runs (identities) end the call; those of others are kept, and do not stop the rest.
     """
     if not work.todo:
         return Outcome()
-    begun = time.monotonic()
-    with Display(expected) as display:
+    begun, display = time.monotonic(), Display(expected)
+    with display.live if display.in_table else nullcontext():
         if where.engine == "inline":
             outcome = _inline(work, where, display, required)
         else:
-            workers = workers or where.workers(script=any(registered(job.settings) for job in work.todo))
+            workers = where.workers(script=any(registered(job.settings) for job in work.todo))
             display.forecast.at_once = workers.size
             how = (str(work.store.root.resolve()), where.device, where.threads)
             outcome = schedule(work.todo, work.store, workers, display, required, how)
@@ -164,14 +190,13 @@ def _inline(work: Plan, where: Where, display: Display, required: Collection[str
         display.draw([job], waiting)
         kind, message = "done", ""
         try:
-            cohort, second = work.cohorts[job.cohort_hash], work.pretrain_on(job)
-            perform(job, cohort, second, work.store, device, where.threads, watch)
+            with _limited_to(where.threads):
+                work.run(job).perform(work.store, device, watch)
         except BridgeMILError as error:
             if job.identity in required:
                 raise
             kind, message = "failed", str(error)
-        _settle(job, kind, message, work.store, outcome)
-        display.ended(job, kind, message, work.store)
+        _settle(job, kind, message, work.store, outcome, display)
     return outcome
 
 
@@ -185,12 +210,7 @@ def schedule(
 ) -> Outcome:
     """Have the jobs that are not done run by workers; the error of a ``required`` one (by identity) ends the call.
 
-    Parameters
-    ----------
-    jobs, store, workers, display, required
-        As of ``execute``.
-    how
-        Folder, device and threads: what ``do`` takes beside a job.
+    Parameters as of ``execute``; ``how`` is what ``do`` takes beside a job: folder, device and threads.
     """
     display, done, outcome = display or Display(None), store.finished(), Outcome()
     waiting, running = [job for job in jobs if job.identity not in done], dict[str, Job]()
@@ -216,8 +236,9 @@ def schedule(
                         kind, message = "failed", f"its worker was lost {MAX_LOSSES} times ({message}); out of memory?"
                 if kind in ("failed", "error") and job.identity in required:
                     raise BridgeMILError(message)
-                _settle(job, kind, message, store, outcome)
-                display.ended(job, kind, message, store)
+                if kind == "done":
+                    _await(job, store)
+                _settle(job, kind, message, store, outcome, display)
             display.draw(list(running.values()), len(waiting))
     finally:
         workers.close()
@@ -232,19 +253,21 @@ def _next(waiting: list[Job], running: dict[str, Job], store: RunStore) -> Job |
     return None if place is None else waiting.pop(place)
 
 
-def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome) -> None:
-    """Count and keep how a run ended."""
+def _await(job: Job, store: RunStore) -> None:
+    """Until the run of a worker is there: a network's file system may show it a little later."""
+    for _ in range(SIGHT):
+        if store.is_done(job.identity):
+            return
+        time.sleep(1)
+    raise BridgeMILError(
+        f"{store.root}: a worker finished {job} but it is not here; --out must be on a path that all nodes share"
+    )
+
+
+def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome, display: Display) -> None:
+    """Count, keep and show how a run ended."""
     record = store.root / "failed" / f"{job.identity}.json"
     if kind == "done":
-        for _ in range(SIGHT):  # a network's file system may show a worker's run a little later
-            if store.is_done(job.identity):
-                break
-            time.sleep(1)
-        else:
-            raise BridgeMILError(
-                f"{store.root}: a worker finished {job} but it is not here; --out must be on a path that all nodes "
-                "share"
-            )
         outcome.done += 1
         record.unlink(missing_ok=True)
     elif kind in ("failed", "error"):
@@ -257,6 +280,7 @@ def _settle(job: Job, kind: str, message: str, store: RunStore, outcome: Outcome
             f"{store.root}: cannot be written ({message}). What was finished is kept; make room or allow writing, "
             "and run the same command again"
         )
+    display.ended(job, kind, message, store)
 
 
 @contextmanager
@@ -290,7 +314,8 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
         if cohort.hash != job.cohort_hash:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         _refuse_unknown(job.settings)
-        perform(job, cohort, second, store, device_of(device), threads, watch)
+        with _limited_to(threads):
+            Run(cohort, *job.task, second).perform(store, device_of(device), watch)
     except BridgeMILError as error:
         return "failed", str(error)
     except Exception as error:  # kept with the run; it must not hide the others
@@ -302,21 +327,13 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
     return "done", ""
 
 
-def perform(
-    job: Job,
-    cohort: Cohort,
-    pretrain_on: Cohort | None,
-    store: RunStore,
-    device: torch.device,
-    threads: int,
-    watch: Watch | None = None,
-) -> None:
-    """Perform a run with this number of threads: bit-identical in this process and in a worker."""
+@contextmanager
+def _limited_to(threads: int) -> Iterator[None]:
+    """Threads of torch, numpy and scikit-learn: a run is bit-identical in this process and in a worker."""
     from threadpoolctl import threadpool_limits
 
-    run = Run(cohort, job.subjects, job.settings, job.seed, job.split, pretrain_on)
-    with torch_threads(threads), threadpool_limits(threads):  # numpy's and scikit-learn's
-        run.perform(store, device, watch)
+    with torch_threads(threads), threadpool_limits(threads):
+        yield
 
 
 def registered(settings: Settings) -> bool:
@@ -329,13 +346,14 @@ def _refuse_unknown(settings: Settings) -> None:
     """What was registered by the process that planned is known there only."""
     from bridgemil import backbones, baselines
 
-    kind, known = ("backbone", backbones.names()) if settings.backbone else ("baseline", baselines.names())
-    name = settings.backbone or settings.method
-    if settings.code is not None and ":" not in name and name not in known:
+    name, kind, known = settings.method, "baseline", baselines.names()
+    instead = "Use evaluate, which runs where it was registered"
+    if settings.backbone is not None:
+        name, kind, known = settings.backbone, "backbone", backbones.names()
         instead = "Put it in a file, and name it by its address: path/to/file.py:NAME"
+    if settings.code is not None and ":" not in name and name not in known:
         raise BadUse(
-            f"{kind} {name!r} was registered in the process that planned this run; a worker does not know it. "
-            f"{instead if settings.backbone else 'Use evaluate, which runs where it was registered'}"
+            f"{kind} {name!r} was registered in the process that planned this run; a worker does not know it. {instead}"
         )
 
 

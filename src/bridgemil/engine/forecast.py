@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.signal import Signal
-from bridgemil.cohort.subset import subset
+from bridgemil.cohort.views import subset
 from bridgemil.engine.plan import Job, Plan
 from bridgemil.errors import plain
 from bridgemil.learning.settings import BagSettings, Loop, limited_steps, with_min_steps
@@ -27,11 +27,8 @@ from bridgemil.parallel import torch_threads
 
 if TYPE_CHECKING:
     import torch
-    from rich.table import Table
     from torch import Tensor
 
-    from bridgemil.learning.loop import Progress
-    from bridgemil.runs import RunStore
 
 LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
 TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
@@ -42,7 +39,7 @@ SUBJECTS = 8  # who are trained on for an epoch, and
 TRYING = 0.1  # seconds that one forward pass of all their windows may take
 FITTED_BASELINE = 0.05  # seconds a fold of a baseline takes when the features are there
 MAX_ROWS = 16  # of the live table
-START = 0.5  # seconds a run takes beside its training, in a worker that is warm
+START = 0.5  # seconds a run takes beside its training
 
 
 @dataclass(frozen=True)
@@ -92,17 +89,17 @@ def estimate(
         per_epoch, most = settings.stage1.encoded(learned)
         steps = -(-learned // settings.stage1.batch_windows)
         stage1 = _visits(settings.stage1, steps)[1] * per_epoch * pace.stage1
-    sizes = [cohort.records[s].n_windows for s in subjects.train]
+    sizes, frozen = [cohort.records[s].n_windows for s in subjects.train], 0
     if isinstance(chosen, BagSettings):
         sizes = [min(size, chosen.bag_windows or size) for size in sizes]
-        lasting, visits = _visits(chosen, -(-len(subjects.train) // chosen.batch_subjects))
-        epochs, frozen = lasting.epochs, lasting.freeze_epochs if settings.stage1 is not None else 0
-        frozen = epochs if lasting.frozen else frozen
+        steps = -(-len(subjects.train) // chosen.batch_subjects)
         most = max(most, sum(sorted(sizes, reverse=True)[: chosen.batch_subjects]))
     else:
-        vote, visits = _visits(chosen, -(-n["train"] // chosen.batch_windows))
-        epochs, frozen = vote.epochs, 0
-        most = max(most, chosen.batch_windows)
+        steps, most = -(-n["train"] // chosen.batch_windows), max(most, chosen.batch_windows)
+    lasting, visits = _visits(chosen, steps)
+    epochs = lasting.epochs
+    if isinstance(lasting, BagSettings):
+        frozen = epochs if lasting.frozen else lasting.freeze_epochs if settings.stage1 is not None else 0
     share = visits / epochs  # of the windows, in an epoch
     stage2 = (epochs - frozen) * (share * sum(sizes) * pace.step + n["validation"] * pace.forward)
     stage2 += (n["train"] if frozen else 0) * pace.forward
@@ -129,12 +126,7 @@ class _Trial(FitCache):
 
     def __init__(self, rows: NDArray[np.float32]) -> None:
         super().__init__()
-        self.rows, self.kept = rows, Stage1()
-
-    @property
-    def seconds(self) -> float:
-        """Of Stage 1."""
-        return 0.0 if self.kept.encoder is None else float(self.kept.encoder[1]["seconds"])
+        self.rows, self.trained = rows, Stage1()
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """The rows; nothing is computed."""
@@ -143,7 +135,7 @@ class _Trial(FitCache):
     @contextmanager
     def stage1(self) -> Iterator[Stage1]:
         """The encoder to train."""
-        yield self.kept
+        yield self.trained
 
 
 def _visits(settings: Loop, steps: int) -> tuple[Loop, float]:
@@ -184,8 +176,10 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
     share = 1.0 if settings.stage1 is None else min(1.0, cohort.n_windows / settings.stage1.batch_windows)
     once = _once(settings, site_adjust="none", adjust=(), frozen=settings.frozen, stage2=_once(settings.stage2),
                  stage1=settings.stage1 and _once(settings.stage1, share))  # fmt: skip
-    seconds = fit(cohort, cohort.subjects, (), once, device=device, cache=cache).seconds - cache.seconds
-    stage1 = 0.0 if once.stage1 is None else cache.seconds / once.stage1.encoded(cohort.n_windows)[0]
+    seconds, stage1 = fit(cohort, cohort.subjects, (), once, device=device, cache=cache).seconds, 0.0
+    if once.stage1 is not None and cache.trained.encoder is not None:
+        took = float(cache.trained.encoder[1]["seconds"])
+        seconds, stage1 = seconds - took, took / once.stage1.encoded(cohort.n_windows)[0]
     return _Pace(seconds / cohort.n_windows, each, kept / len(x), 4.0 * x[0].numel(), front_end, stage1)
 
 
@@ -264,28 +258,26 @@ class Forecast:
 def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
     """Forecast the runs that remain: each as its finished siblings took, or by training steps measured here."""
     finished = work.store.finished()
-    seen: dict[tuple[str, str, str], Estimate] = {}
     measured: dict[tuple[str, str, str], Estimate] = {}
     with torch_threads(threads):
         for job in work.todo:
             if job.experiment not in measured:
                 used = subset(work.cohorts[job.cohort_hash], job.subjects.kept)
-                other = work.pretrain_on(job)
-                measured[job.experiment] = estimate(used, job.subjects, job.settings, device, other)
+                measured[job.experiment] = estimate(used, job.subjects, job.settings, device, work.pretrain_on(job))
+    memory, begun = max((one.memory for one in measured.values()), default=0.0), set()  # whose features are there
     for job in work.jobs:
-        if job.identity in finished and job.experiment in measured and job.experiment not in seen:
+        if job.identity in finished and job.experiment in measured and job.experiment not in begun:
             took = float(work.store.metadata(job.identity)["seconds"])
-            seen[job.experiment] = replace(measured[job.experiment], stage1=0.0, stage2=took, features=0.0)
-    seconds, begun = dict[str, float](), set(seen)  # the experiments whose features are there
+            measured[job.experiment] = replace(measured[job.experiment], stage1=0.0, stage2=took)
+            begun.add(job.experiment)
+    seconds = dict[str, float]()
     for job in work.todo:
-        one = seen.get(job.experiment) or measured[job.experiment]
+        one, ready = measured[job.experiment], job.experiment in begun
         if job.settings.is_network:
-            seconds[job.identity] = one.seconds + START + (0.0 if job.experiment in begun else one.features)
+            seconds[job.identity] = one.seconds + START + (0.0 if ready else one.features)
         else:
-            fits = 1 + job.inner_fits
-            seconds[job.identity] = fits * FITTED_BASELINE if job.experiment in begun else one.seconds
+            seconds[job.identity] = (1 + job.inner_fits) * FITTED_BASELINE if ready else one.seconds
         begun.add(job.experiment)
-    memory = max((one.memory for one in measured.values()), default=0.0)
     return Forecast(len(work.jobs), {job.identity: job for job in work.todo}, seconds, memory)
 
 
@@ -300,71 +292,3 @@ def duration(seconds: float) -> str:
 def say_auditing(cohort: str) -> None:
     """Say on standard error that the cohort of this name is being audited, which takes seconds."""
     sys.stderr.write(plain(f"auditing {cohort} …\n"))
-
-
-class Display:
-    """Progress on standard error: a live table in a terminal, else one line per run; nothing without a forecast."""
-
-    def __init__(self, forecast: Forecast | None) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self.shown, self.forecast = forecast is not None, forecast or Forecast(0, {}, {}, 0.0)
-        self.console = Console(stderr=True, highlight=False)
-        self.live = Live(console=self.console, auto_refresh=False, transient=True)
-        self.table = self.shown and self.console.is_terminal
-        self.counts = {"done": self.forecast.runs - len(self.forecast.jobs), "failed": 0, "lost": 0}
-        self.progress: dict[str, Progress] = {}  # of the last epoch of each of the running runs
-        self.began: dict[str, float] = {}  # when each of them was first seen
-        self.drawn = 0.0
-
-    def __enter__(self) -> Self:
-        if self.table:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.live.stop()
-
-    def ended(self, job: Job, kind: str, message: str, store: RunStore) -> None:
-        """A run has ended: ``done``, ``failed`` or, to be run again, ``lost``."""
-        if not self.shown:
-            return
-        self.progress.pop(job.identity, None)
-        self.began.pop(job.identity, None)
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        if kind != "lost":
-            seconds = float(store.metadata(job.identity)["seconds"]) if kind == "done" else None
-            self.forecast.finished(job, seconds)
-        sentences = {"failed": f"failed: {(message.splitlines() or [''])[-1]}", "lost": f"lost ({message}); run again"}
-        line = f"[{self.counts['done']}/{self.forecast.runs}] {job}: {sentences.get(kind, kind)}"
-        if not self.table or kind == "failed":
-            self.console.print(f"{line}, {self._left()} left", markup=False, soft_wrap=True)
-
-    def draw(self, running: Sequence[Job], waiting: int) -> None:
-        """Draw the table, at most twice a second."""
-        now = time.monotonic()
-        for job in running:
-            self.began.setdefault(job.identity, now)
-        if self.table and now - self.drawn > 0.5:
-            self.drawn = now
-            self.live.update(self._table(running, waiting), refresh=True)
-
-    def _left(self) -> str:
-        now = time.monotonic()
-        return duration(self.forecast.left({identity: now - began for identity, began in self.began.items()}))
-
-    def _table(self, running: Sequence[Job], waiting: int) -> Table:
-        from rich.table import Table
-
-        counts = (
-            f"{self.counts['done']} done, {self.counts['failed']} failed, {len(running)} running, {waiting} waiting"
-        )
-        columns = ("epoch", "loss", "validation") if self.progress else ()  # a Ray worker is silent before its end
-        table = Table("run", *columns, title=f"{counts}; about {self._left()} left", expand=True)
-        for job in running[:MAX_ROWS]:
-            now = self.progress.get(job.identity)
-            accuracy = "" if now is None or now.accuracy is None else f"{now.accuracy:.0%}"
-            cells = [] if now is None else [f"{now.phase} {now.epoch}/{now.epochs}", f"{now.loss:.3f}", accuracy]
-            table.add_row(str(job), *cells)
-        return table

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from bridgemil import backbones, methods
+from bridgemil.audit import keep
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
-from bridgemil.cohort.unlabelled import tag_of
+from bridgemil.cohort.views import tag_of
 from bridgemil.errors import BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results, averaged, gather
+from bridgemil.evaluation.run import Run
 from bridgemil.evaluation.sites import harmonised
 from bridgemil.methods import Settings, changed_from_budget
-from bridgemil.runs import AuditWarning, RunStore, merged, run_identity, stage1_identity
+from bridgemil.runs import AuditWarning, RunStore, merged, open_store, run_identity, stage1_identity
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,17 @@ class Job:
     seed: int
     subjects: Fold
     split: Mapping[str, Any]
-    part: str = ""  # what of the cohort is used, where it is not all
     pretrain_on: str = ""  # the path of the second cohort for Stage 1, if there is one
+
+    @property
+    def part(self) -> str:
+        """What of the cohort is used, where it is not all."""
+        return str(self.split.get("part", ""))
+
+    @property
+    def task(self) -> tuple[Fold, Settings, int, Mapping[str, Any]]:
+        """What a ``Run`` takes beside the opened cohorts."""
+        return self.subjects, self.settings, self.seed, self.split
 
     @property
     def inner_fits(self) -> int:
@@ -59,36 +70,21 @@ class Job:
 
 @dataclass(frozen=True)
 class Experiment:
-    """All folds and seeds of one method on one split of one cohort; of an ensemble, those of its members.
-
-    Parameters
-    ----------
-    cohort, split, settings, seeds
-        What is run.
-    part
-        Its description, where not all of the split is used: ``last 20 % of the windows``. Such runs are in no table of
-        ``report``, which compares whole splits.
-    drawn
-        The folds of such a part, from those of the split; all of them by default.
-    warnings
-        The audit warnings of the cohort and split.
-    pretrain_on
-        The second cohort for Stage 1, where the settings name one.
-    """
+    """All folds and seeds of one method on one split of one cohort; of an ensemble, those of its members."""
 
     cohort: Cohort
     split: FoldPlan
     settings: Settings
     seeds: tuple[int, ...]
-    part: str = ""
-    drawn: Callable[[list[Fold]], list[Fold]] | None = None
-    warnings: tuple[AuditWarning, ...] = ()
-    pretrain_on: Cohort | None = None
+    part: str = ""  # where not all of the split is used, what; such runs are in no table of ``report``
+    drawn: Callable[[list[Fold]], list[Fold]] | None = None  # the folds of such a part, from those of the split
+    warnings: tuple[AuditWarning, ...] = ()  # of the audit of the cohort and split
+    pretrain_on: Cohort | None = None  # the second cohort for Stage 1, where the settings name one
 
     def cv_folds(self, member: Settings | None = None) -> list[Fold]:
         """Who trains, selects and tests in each run of a seed, by an ensemble's member or the method itself.
 
-        This is where it is decided that a method that selects nothing trains on all folds but the test fold.
+        A method that selects nothing trains on all folds but the test fold.
         """
         chosen = member or self.settings
         folds = self.split.cv_folds(chosen.selects)
@@ -103,23 +99,23 @@ class Experiment:
             "" if one is None or one.path is None else str(one.path.resolve())  # a worker may stand elsewhere
             for one in (self.cohort, self.pretrain_on)
         )
-        about, made = self.split.metadata | ({"part": self.part} if self.part else {}), []
+        split, data = self.split.metadata | ({"part": self.part} if self.part else {}), self.cohort.hash
+        jobs = []
         for member in self.settings.each:
-            for subjects in self.cv_folds(member):
-                identity = run_identity(member, self.cohort.hash, subjects, seed)
-                encoder = stage1_identity(member, self.cohort.hash, subjects, seed)
-                second = other if member.stage1 is not None and member.stage1.pretrain_on is not None else ""
-                made.append(
-                    Job(identity, encoder, path, self.cohort.hash, member, seed, subjects, about, self.part, second)
+            second = other if member.stage1 is not None and member.stage1.pretrain_on is not None else ""
+            for fold in self.cv_folds(member):
+                what = member, data, fold, seed
+                jobs.append(
+                    Job(run_identity(*what), stage1_identity(*what), path, data, member, seed, fold, split, second)
                 )
-        return made
+        return jobs
 
     def results(self, store: RunStore) -> Results:
         """From the finished runs."""
         parts = []
         for member in self.settings.each:
             identities = [job.identity for seed in self.seeds for job in self.jobs(seed) if job.settings == member]
-            parts.append(gather(store, identities, member, self.split, len(self.cv_folds(member))))
+            parts.append(gather(store, identities, member, self.split, len(identities) // len(self.seeds)))
         results = parts[0] if len(parts) == 1 else averaged(parts, self.settings)
         return replace(results, warnings=merged(results.warnings, self.warnings))
 
@@ -167,8 +163,15 @@ class Plan:
         others = (experiment.pretrain_on for experiment in self.experiments)
         return next((one for one in others if one is not None and tag_of(one) == named), None)
 
+    def run(self, job: Job) -> Run:
+        """A job on the cohorts of this process."""
+        return Run(self.cohorts[job.cohort_hash], *job.task, self.pretrain_on(job))
+
     def note(self) -> None:
-        """Write down which splits and ensembles the runs belong to."""
+        """Keep what audits found, and write down which splits and ensembles the runs belong to."""
+        open_store(self.store.root)
+        for cohort in self.cohorts.values():
+            keep(cohort, self.store.root)
         for experiment in [one for one in self.experiments if not one.part]:
             self.store.note_split(experiment.cohort.hash, experiment.split, experiment.warnings)
             if experiment.settings.members:
@@ -184,15 +187,9 @@ def grid(
 ) -> list[Experiment]:
     """Every method on every backbone and cohort; each mistake is refused here, before any work.
 
-    Parameters
-    ----------
-    cohorts, method_names, backbone_names
-        What is combined, instead of the method and backbone of the protocol.
-    protocol
-        Everything else. Its ``settings`` go to the methods that have them.
-    vary
-        Gives a setting several values, ``{"stage2.retention": [0, 1e-5]}``: every combination of them is run by the
-        methods that have these settings.
+    The protocol says everything else; its ``settings`` go to the methods that have them. ``vary`` gives a setting
+    several values, ``{"stage2.retention": [0, 1e-5]}``: every combination of them is run by the methods that have these
+    settings.
     """
     if not (cohorts and method_names and backbone_names):
         raise BadUse("a grid needs at least one cohort, method, backbone and seed")
@@ -200,10 +197,16 @@ def grid(
         backbones.check(name)
     if protocol.pretrain_on is not None:
         methods.refuse_pretraining(method_names)
-    changes = methods.flat(protocol.settings or {})
-    combinations = [_fitting(method_names, changes | values) for values in _combined(vary or {})]
+    vary, changes = vary or {}, methods.flat(protocol.settings or {})
+    for key in [key for key, values in vary.items() if not len(values)]:
+        raise BadUse(f"{key} is to vary, but has no value: give some, {key}=1,2,3")
+    varied = [changes | dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
+    combinations = [_fitting(method_names, changes) for changes in varied]
     experiments = dict[tuple[str, str], Experiment]()
-    for cohort in _each_once(cohorts):
+    for place, cohort in enumerate(cohorts):
+        if cohort.hash in [earlier.hash for earlier in cohorts[:place]]:
+            _warn(f"{cohort.path}: holds the same windows as another cohort here; it is run once")
+            continue
         plan = protocol.fold_plan(cohort)
         for backbone in backbone_names:
             for method in _possible(method_names, backbone):
@@ -215,49 +218,27 @@ def grid(
     return list(experiments.values())
 
 
-def _combined(vary: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the values; one without any where nothing varies."""
-    for key in [key for key, values in vary.items() if not len(values)]:
-        raise BadUse(f"{key} is to vary, but has no value: give some, {key}=1,2,3")
-    return [dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
-
-
 def _possible(method_names: Sequence[str], backbone: str) -> list[str]:
     """Of several methods, those that make sense on this backbone; a single one is left to be refused."""
     senseless = [name for name in method_names if methods.is_senseless(name, backbone)]
     if not senseless or len(method_names) == 1:
         return list(method_names)
-    message = f"{', '.join(senseless)} on {backbone} is left out: a front end's features have no samples to hide"
-    warnings.warn(message, BridgeMILWarning, stacklevel=4)
+    _warn(f"{', '.join(senseless)} on {backbone} is left out: a front end's features have no samples to hide")
     return [name for name in method_names if name not in senseless]
-
-
-def _each_once(cohorts: Iterable[Cohort]) -> list[Cohort]:
-    """Without those that hold the same windows as another."""
-    seen: dict[str, Cohort] = {}
-    for cohort in cohorts:
-        if cohort.hash in seen:
-            message = f"{cohort.path}: holds the same windows as another cohort here; it is run once"
-            warnings.warn(message, BridgeMILWarning, stacklevel=4)
-        seen.setdefault(cohort.hash, cohort)
-    return list(seen.values())
 
 
 def _fitting(method_names: Sequence[str], changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Per method the changes that concern it: ``stage1.epochs`` is for those that have a Stage 1, and so on."""
-    flat = methods.flat(changes)
-    fitting = {name: {key: v for key, v in flat.items() if methods.has_setting(name, key)} for name in method_names}
-    unused = [key for key in flat if not any(key in kept for kept in fitting.values())]
-    every = [*methods.names(), *methods.ablations()]
+    fitting, unused = methods.shares(method_names, changes)
     for key in unused:
-        if not any(methods.has_setting(name, key) for name in every):
+        if not any(methods.has_setting(name, key) for name in [*methods.names(), *methods.ablations()]):
             if not key.startswith("baseline."):
-                methods.settings("bridgemil", changes={key: flat[key]})  # refuses it, and lists what there is
+                methods.settings("bridgemil", changes={key: changes[key]})  # refuses it, and lists what there is
             raise BadUse(f"no method has a setting {key}")
     if unused:
-        warnings.warn(
-            f"no method of this grid has a setting {', '.join(unused)}; it changes nothing",
-            BridgeMILWarning,
-            stacklevel=4,
-        )
+        _warn(f"no method of this grid has a setting {', '.join(unused)}; it changes nothing")
     return fitting
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, BridgeMILWarning, stacklevel=5)

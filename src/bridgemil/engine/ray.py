@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from bridgemil.errors import BridgeMILError, BridgeMILWarning
@@ -34,19 +34,14 @@ class RayPool:
     @property
     def size(self) -> int:
         """What the cluster has room for now, or was asked for; at least one, so that a run waits for a node."""
-        room = sum(self._room(node["Resources"]) for node in self.ray.nodes() if node["Alive"])
+        need = {"CPU": self.threads} | ({"GPU": self.gpus} if self.gpus else {})
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        room = sum(int(min(has.get(kind, 0) / each for kind, each in need.items()) + 1e-6) for has in nodes)
         if not room and not self.warned:
             self.warned = True
-            need = f"{self.threads} CPUs" + (f" and {self.gpus:g} of a GPU" if self.gpus else "")
-            warnings.warn(f"no node of the Ray cluster has {need}; waiting for one", BridgeMILWarning, stacklevel=2)
+            wanted = f"{self.threads} CPUs" + (f" and {self.gpus:g} of a GPU" if self.gpus else "")
+            warnings.warn(f"no node of the Ray cluster has {wanted}; waiting for one", BridgeMILWarning, stacklevel=2)
         return max(1, min(room, self.jobs or room))
-
-    def _room(self, has: Mapping[str, float]) -> int:
-        """How many runs fit on a node."""
-        shares = [has.get("CPU", 0) / self.threads]
-        if self.gpus:
-            shares.append(has.get("GPU", 0) / self.gpus)
-        return int(min(shares) + 1e-6)
 
     def submit(self, task: Any, function: Callable[..., Any], *arguments: Any) -> None:
         """Start a call; a lost one is the scheduler's to start again, as with processes."""

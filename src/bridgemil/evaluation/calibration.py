@@ -1,4 +1,4 @@
-"""Calibration of held-out probabilities, and the expected calibration error.
+"""Calibration of held-out probabilities, the expected calibration error, and the calibration line.
 
 A calibration is a function from probabilities to probabilities, stored as a few numbers. Which one is applied, if any,
 is decided by cross-fitting over the folds:
@@ -7,11 +7,10 @@ is decided by cross-fitting over the folds:
 - ``temperature``: temperature scaling (Guo et al., 2017). It sharpens or softens, and never changes the prediction.
 - ``isotonic``: isotonic regression of each class, renormalised (Zadrozny and Elkan, 2002); with many subjects only.
 
-A calibration is applied only if, cross-fitted, it lowers both the log loss and the expected calibration error; among
-those, the one with the lowest log loss. Log loss alone is not enough: a few confident errors dominate it, and the
-temperature that repairs them can make the probabilities of everyone else worse. What is reported of the calibrated
-probabilities is cross-fitted once more around that decision, so that no subject's outcome is used for the calibration
-that is evaluated on it.
+It is applied only if, cross-fitted, it lowers both the log loss and the expected calibration error; among those, the
+one with the lowest log loss. Log loss alone is dominated by a few confident errors, and the temperature that repairs
+them can make the probabilities of everyone else worse. What is reported of the calibrated probabilities is cross-fitted
+once more around that decision, so that no subject's outcome is used for the calibration that is evaluated on it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.errors import BadData
-from bridgemil.evaluation.metrics import resampled_rows
+from bridgemil.evaluation.metrics import Z, resampled_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,12 +88,8 @@ class Temperature(Calibration):
 class Isotonic(Calibration):
     """Isotonic regression of each class, by its thresholds; probabilities are renormalised.
 
-    Parameters
-    ----------
-    corners
-        Of each class: predicted probabilities, rising, and calibrated ones.
-    least
-        Lower limit of a class before renormalising: so few subjects do not support certainty.
+    ``corners`` has for each class predicted probabilities, rising, and calibrated ones. No class gets less than
+    ``least`` before renormalising: so few subjects do not support certainty.
     """
 
     corners: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]
@@ -120,6 +115,42 @@ def log_odds(p: Floats) -> Floats:
     return odds
 
 
+@dataclass(frozen=True)
+class Shift(Calibration):
+    """The log-odds of one class against the others plus ``value``, before another calibration.
+
+    At another site discrimination may carry over and the threshold not: the intercept alone is then updated (Steyerberg
+    et al., 2004).
+    """
+
+    value: float
+    of: int  # number of the class
+    first: Calibration
+    kind: ClassVar[str] = "shift"
+
+    def raw(self, p: Floats) -> Floats:
+        """The shifted probabilities, before the other calibration."""
+        own = p[..., self.of]
+        new = 1 / (1 + np.exp(-(log_odds(own) + self.value)))
+        factor = (1 - new) / np.maximum(1 - own, LEAST)
+        shifted: Floats = p * factor[..., None]
+        shifted[..., self.of] = new
+        return shifted
+
+    def __call__(self, p: Floats) -> Floats:
+        """Shifted and calibrated."""
+        return self.first(self.raw(p))
+
+    @property
+    def sentence(self) -> str:
+        """For reports and the model card."""
+        return f"log-odds shifted by {self.value:+.2f} for another site; {self.first.sentence}"
+
+    def for_json(self) -> dict[str, Any]:
+        """As a bundle holds it."""
+        return {"kind": self.kind, "value": self.value, "of": self.of, "first": self.first.for_json()}
+
+
 def from_json(content: Mapping[str, Any]) -> Calibration:
     """Undo ``for_json``."""
     try:
@@ -134,8 +165,6 @@ def from_json(content: Mapping[str, Any]) -> Calibration:
             corners = tuple((tuple(map(float, x)), tuple(map(float, y))) for x, y in content["corners"])
             return Isotonic(corners, float(content["least"]))
         if content["kind"] == "shift":
-            from bridgemil.evaluation.recalibration import Shift
-
             return Shift(float(content["value"]), int(content["of"]), from_json(content["first"]))
     except (KeyError, TypeError, ValueError) as error:
         raise BadData(f"the calibration is damaged ({error!r})") from None
@@ -148,10 +177,10 @@ def log_loss(p: Floats, y: Ints) -> float:
 
 
 def fit_temperature(p: Floats, y: Ints) -> Temperature:
-    """The temperature with the lowest log loss on held-out subjects.
+    """The temperature with the lowest log loss on held-out subjects; parameters as for ``decide``.
 
-    Targets are smoothed as Platt's are, by the number of subjects of each class: even if all are classified correctly,
-    no temperature makes the model certain. Parameters as for ``decide``.
+    Targets are smoothed as Platt's are, by the number of subjects of each class: no temperature makes the model
+    certain.
     """
     from scipy.optimize import minimize_scalar
 
@@ -181,6 +210,22 @@ def fit_isotonic(p: Floats, y: Ints) -> Isotonic:
         fitted = IsotonicRegression(y_min=0, y_max=1).fit(p[:, k], (y == k).astype(float))
         corners.append((tuple(map(float, fitted.X_thresholds_)), tuple(map(float, fitted.y_thresholds_))))
     return Isotonic(tuple(corners), 1 / (len(y) + p.shape[1]))
+
+
+def fit_shift(p: Floats, y: Ints, shares: Sequence[float], of: int, first: Calibration) -> Shift:
+    """The shift of the log-odds of class ``of`` at which the mean calibrated probability is the observed frequency.
+
+    Of two classes: ``p`` (n x 2) before any calibration, of subjects who had no part in the model, true class numbers
+    ``y`` (n) and the classes' ``shares`` among those to predict. The calibration ``first`` is applied afterwards.
+    """
+    from scipy.optimize import brentq
+
+    weights = np.asarray(shares)[y] / np.bincount(y, minlength=2)[y]
+
+    def excess(value: float) -> float:
+        return float((weights * ((y == of) - Shift(value, of, first)(p)[:, of])).sum())
+
+    return Shift(round(float(brentq(excess, -60, 60)), 6), of, first)
 
 
 FITTERS: dict[str, Callable[[Floats, Ints], Calibration]] = {
@@ -214,21 +259,13 @@ def candidates(n: int) -> list[str]:
 def decide(p: Floats, y: Ints, folds: Ints, names: Sequence[str] | None = None) -> Decision:
     """Choose a calibration by cross-fitting over folds, and fit it on all subjects given.
 
-    Parameters
-    ----------
-    p : shape (n, K)
-        Held-out probabilities.
-    y : shape (n,)
-        True class numbers.
-    folds : shape (n,)
-        Fold of each subject: a fold is calibrated by the others only.
-    names
-        The candidates, ``none`` among them; by default those that so many subjects can support.
+    Of held-out probabilities ``p`` (n x K), true class numbers ``y`` (n) and the fold of each subject (n); ``names``
+    are the candidates, ``none`` among them, by default those that so many subjects can support.
     """
     names = names or candidates(len(y))
     fitted = {name: cross_fitted(FITTERS[name], p, y, folds) for name in names}
     losses = {name: log_loss(values, y) for name, values in fitted.items()}
-    errors = {name: expected_calibration_error(values, y) for name, values in fitted.items()}
+    errors = {name: _error(*_confidence(values, y)) for name, values in fitted.items()}
     helpful = [name for name in names if losses[name] < losses["none"] and errors[name] < errors["none"]]
     best = min(helpful, key=lambda name: losses[name], default="none")
     figures = ", ".join(f"{name} {losses[name]:.4f} and {errors[name]:.3f}" for name in names)
@@ -282,7 +319,7 @@ class CalibrationError:
 
 
 def calibration_error(p: Floats, y: Ints) -> CalibrationError:
-    """Expected calibration error, with an interval.
+    """Expected calibration error of held-out probabilities (n x K) and true class numbers (n), with an interval.
 
     Bins hold equal numbers of subjects, at least 15 each, at most ten bins: with few subjects bins of equal width would
     be empty or hold one.
@@ -293,13 +330,6 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
     quantile (2 error - upper). It ends at the bootstrap's upper quantile. In simulations of 65 to 200 subjects (two
     classes; calibrated, overconfident and far overconfident) it covered the true error in 93 to 99 %, the quantiles
     in 0 to 98 %.
-
-    Parameters
-    ----------
-    p : shape (n, K)
-        Probabilities of held-out subjects.
-    y : shape (n,)
-        True class numbers.
     """
     confidence, correct = _confidence(p, y)
     rng = np.random.default_rng(0)
@@ -309,11 +339,6 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
     low = max(0.0, 2 * value - high) if value > np.quantile(by_chance, 0.95) else 0.0
     bins = [(float(confidence[part].mean()), float(correct[part].mean()), len(part)) for part in _bins(confidence)]
     return CalibrationError(value, low, max(value, high), float(np.mean(by_chance)), tuple(bins))
-
-
-def expected_calibration_error(p: Floats, y: Ints) -> float:
-    """The value of ``calibration_error`` alone."""
-    return _error(*_confidence(p, y))
 
 
 def calibration_summary(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float]:
@@ -340,3 +365,42 @@ def _bins(confidence: Floats) -> list[NDArray[np.intp]]:
 def _error(confidence: Floats, correct: NDArray[Any]) -> float:
     gaps = [abs(float((confidence[part] - correct[part]).sum())) for part in _bins(confidence)]
     return sum(gaps) / len(confidence)
+
+
+def calibration_line(p: Floats, y: NDArray[np.bool_]) -> dict[str, dict[str, Any]]:
+    """Calibration slope and intercept of two classes (Cox, 1958), with Wald's 95 % intervals.
+
+    The slope is that of a logistic regression of the outcome on the log-odds: below 1 the probabilities are too
+    extreme. The intercept is that of a regression with slope 1 (calibration-in-the-large): below 0 they are too high.
+    Each has ``value`` and ``ci95``, None where the classes are separated perfectly.
+
+    Parameters
+    ----------
+    p, y : ndarray of shape (n,)
+        Probability of the positive class, and whether the subject has it.
+    """
+    logit = log_odds(p)
+    ones = np.ones((len(p), 1))
+    slope, error = _logistic(np.column_stack([ones, logit]), y, 0 * logit)
+    intercept, alone = _logistic(ones, y, logit)
+    found = {"slope": (slope[-1], error[-1]), "intercept": (intercept[0], alone[0])}
+    return {
+        name: {"value": float(value), "ci95": [float(value - Z * se), float(value + Z * se)]}
+        if np.isfinite(value) else {"value": None, "ci95": [None, None]}
+        for name, (value, se) in found.items()
+    }  # fmt: skip
+
+
+def _logistic(x: Floats, y: NDArray[np.bool_], offset: Floats) -> tuple[Floats, Floats]:
+    """Coefficients and standard errors of an unpenalised logistic regression (Newton); NaN if there is no maximum."""
+    beta: Floats = np.zeros(x.shape[1])
+    for _ in range(100):
+        mean = 1 / (1 + np.exp(-np.clip(x @ beta + offset, -500, 500)))
+        information = x.T @ (x * (mean * (1 - mean))[:, None])
+        if np.linalg.cond(information) > 1e12 or np.abs(beta).max() > 1e3:
+            break
+        step = np.linalg.solve(information, x.T @ (y - mean))
+        beta = beta + np.clip(step, -1, 1)  # from 0, a full step may overshoot
+        if np.abs(step).max() < 1e-8:
+            return beta, np.sqrt(np.diag(np.linalg.inv(information)))
+    return np.full(len(beta), np.nan), np.full(len(beta), np.nan)

@@ -90,31 +90,15 @@ class ClinicalOptions:
 
 @dataclass(frozen=True)
 class TwoClassMetrics:
-    """Clinical metrics of one positive class against another.
-
-    Parameters
-    ----------
-    positive, reason
-        The positive class, and why it is that one.
-    options
-        What the user chose.
-    thresholds : DataFrame
-        seed, fold, threshold; empty for ``argmax``.
-    y : shape (n,)
-        Whether the subject has the positive class.
-    p : shape (seeds, n)
-        Held-out probability of it.
-    called : shape (n,)
-        Share of seeds that called the subject positive at the operating point.
-    """
+    """Clinical metrics of one positive class against another, of n subjects."""
 
     positive: str
-    reason: str
+    reason: str  # why it is the positive class
     options: ClinicalOptions
-    thresholds: pd.DataFrame
-    y: Bools
-    p: Floats
-    called: Floats
+    thresholds: pd.DataFrame  # seed, fold, threshold; empty for ``argmax``
+    y: Bools  # n: whether the subject has the positive class
+    p: Floats  # seeds x n: held-out probability of it
+    called: Floats  # n: share of seeds that called the subject positive at the operating point
 
     @property
     def measures(self) -> dict[str, Proportion]:

@@ -3,8 +3,7 @@
 The threshold applied to a fold is chosen on the held-out predictions of the other folds (cross-fitting, as for
 calibration): it does not depend on the fold's diagnoses, given those predictions. The models behind them had the fold's
 subjects among their training subjects; a threshold on predictions nested inside each training set would need k times
-the runs. ``benchmarks/clinical_coverage.py`` measures that the sensitivity reached on held-out subjects is not below
-the one asked for.
+the runs. ``benchmarks/clinical_coverage.py`` measures that the sensitivity reached is not below the one asked for.
 
 Several seeds judge the same subjects: a subject counts once, with the share of seeds that called it positive.
 """
@@ -31,14 +30,9 @@ THRESHOLDS = np.arange(1, 100) / 100  # of the decision curve
 class OperatingPoint:
     """How the threshold is chosen.
 
-    Parameters
-    ----------
-    rule
-        ``argmax``: no threshold, the class that the method predicts (of two classes, from .5 on). ``youden``: the
-        largest sensitivity + specificity - 1 (Youden, 1950). ``sensitivity``, ``specificity``: the stated value is
-        reached at the least cost to the other one.
-    target : float, optional
-        Of ``sensitivity`` and ``specificity``, above 0 and below 1.
+    ``argmax``: no threshold, the class that the method predicts (of two classes, from .5 on). ``youden``: the largest
+    sensitivity + specificity - 1 (Youden, 1950). ``sensitivity``, ``specificity``: the stated value (``target``, above
+    0 and below 1) is reached at the least cost to the other one.
     """
 
     rule: str = "argmax"
@@ -72,24 +66,13 @@ class OperatingPoint:
         )
 
     def threshold(self, p: Floats, y: Bools) -> float:
-        """The threshold these subjects give: positive is who has at least this probability.
+        """The threshold these subjects give, from 0 (everyone is positive) to just above 1 (nobody is).
 
-        A stated sensitivity is reached as in split conformal prediction (Vovk et al., 2005): with n patients the
+        Positive is who has at least this probability ``p`` (n) of the positive class, which the subjects ``y`` (n)
+        have. A stated sensitivity is reached as in split conformal prediction (Vovk et al., 2005): with n patients the
         threshold is the ceil(s (n + 1))-th largest of their probabilities, so that a further patient lies at or above
-        it with probability s or more. The plain quantile would give ceil(s n) / (n + 1), less than asked for. With too
+        it with probability s or more; the plain quantile would give ceil(s n) / (n + 1), less than asked for. With too
         few patients for that (s > n / (n + 1)) everyone is positive; likewise for specificity.
-
-        Parameters
-        ----------
-        p : shape (n,)
-            Probability of the positive class.
-        y : shape (n,)
-            Whether the subject has it.
-
-        Returns
-        -------
-        float
-            Between 0 (everyone is positive) and just above 1 (nobody is).
         """
         if not y.any() or y.all():
             raise BadData("the operating point needs subjects of both classes in the other folds")
@@ -156,10 +139,7 @@ class Proportion:
 def sensitivity_specificity(y: Bools, called: Floats) -> tuple[Proportion, Proportion]:
     """Share of patients called positive, and of the others not called so.
 
-    Parameters
-    ----------
-    y, called : shape (n,)
-        Whether the subject has the positive class, and the share of seeds that called it so.
+    Of n subjects, ``y``: whether the subject has the positive class; ``called``: the share of seeds that called it so.
     """
     return Proportion.of(called[y].sum(), y.sum()), Proportion.of((1 - called[~y]).sum(), (~y).sum())
 
@@ -207,14 +187,8 @@ class Curve:
 def roc_curve(y: Bools, p: Floats) -> Curve:
     """Sensitivity over 1 - specificity, mean over seeds at each number of false positives.
 
-    A staircase whose area is the mean AUROC of the seeds; ties count half.
-
-    Parameters
-    ----------
-    y : shape (n,)
-        Whether the subject has the positive class.
-    p : shape (seeds, n)
-        Held-out probability of it.
+    A staircase whose area is the mean AUROC of the seeds; ties count half. ``y`` (n): whether the subject has the
+    positive class; ``p`` (seeds x n): held-out probability of it.
     """
     steps = []
     for row in p:
@@ -254,13 +228,12 @@ class DecisionCurve:
 
 
 def decision_curve(y: Bools, p: Floats, prevalence: float | None = None) -> DecisionCurve:
-    """Net benefit of treating whoever has at least the threshold probability t.
+    """Net benefit of treating whoever has at least the threshold probability t; ``y`` and ``p`` as for ``roc_curve``.
 
-    With prevalence q: sensitivity x q - (1 - specificity) x (1 - q) x t / (1 - t). Intervals by MOVER (Zou and Donner,
-    2008) from Wilson's of both. At a prevalence other than the cohort's the odds of all probabilities are multiplied by
-    the ratio of the prior odds, which presumes probabilities that are calibrated for the cohort.
-
-    The cohort's share of patients by default; ``y`` and ``p`` as for ``roc_curve``.
+    With prevalence q (by default the cohort's share of patients): sensitivity x q - (1 - specificity) x (1 - q) x t /
+    (1 - t). Intervals by MOVER (Zou and Donner, 2008) from Wilson's of both. At another prevalence the odds of all
+    probabilities are multiplied by the ratio of the prior odds, which presumes probabilities that are calibrated for
+    the cohort.
     """
     share = float(y.mean())
     q = share if prevalence is None else prevalence

@@ -58,11 +58,10 @@ def scores(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float
 
 
 def accuracy_interval(predictions: pd.DataFrame) -> tuple[float, float]:
-    """A 95 % Wilson interval of the accuracy over subjects.
+    """A 95 % Wilson interval of the accuracy over subjects; it does not include retraining variance.
 
-    A percentile bootstrap covers less than it says where accuracy is high (``benchmarks/null_simulation.py``). With
-    several seeds or splits a subject counts with its mean correctness, whose variance sets the effective number of
-    subjects. The interval does not include retraining variance.
+    With several seeds or splits a subject counts with its mean correctness, whose variance sets the effective number of
+    subjects.
     """
     correct = correctness(predictions).to_numpy(dtype=np.float64)
     return wilson(float(correct.mean()), effective_size(correct, len(predictions) / len(correct)))
@@ -71,8 +70,7 @@ def accuracy_interval(predictions: pd.DataFrame) -> tuple[float, float]:
 def effective_size(correct: Floats, repeats: float) -> float:
     """How many independent subjects have a mean as certain as this one: share (1 - share) / variance of the mean.
 
-    ``correct`` is the mean correctness of each subject over ``repeats`` predictions; the size is at most so many times
-    the subjects.
+    At most ``repeats`` (the predictions of a subject) times the subjects, whose mean correctness is ``correct``.
     """
     share, variance, n = float(correct.mean()), float(correct.var()), len(correct)
     return n * min(repeats, share * (1 - share) / variance) if variance > 0 else float(n)
@@ -117,19 +115,10 @@ def wilson(share: float, n: float, z: float = Z) -> tuple[float, float]:
 
 
 def score_intervals(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Intervals of ``balanced_accuracy`` and ``auroc``, each of the mean over seeds.
+    """Low and high end of ``balanced_accuracy`` and ``auroc``, each of the mean over seeds.
 
-    Parameters
-    ----------
-    predictions
-        Held-out predictions: seed, subject, label, predicted, p_<class>…; the same subjects for every seed.
-    classes
-        K names, each of them somebody's label.
-
-    Returns
-    -------
-    dict
-        Name of the score to its low and high end.
+    Of held-out predictions (seed, subject, label, predicted, p_<class>…) with the same subjects for every seed, and K
+    classes, each of them somebody's label.
     """
     seeds = [rows.set_index("subject").sort_index() for _, rows in predictions.groupby("seed", sort=False)]
     labels = seeds[0]["label"].to_numpy()
@@ -145,14 +134,8 @@ def score_intervals(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[s
 def balanced_accuracy_interval(correct: Floats, members: NDArray[np.bool_], repeats: float = 1) -> tuple[float, float]:
     """Wilson intervals of the classes, joined for their mean (MOVER: Zou and Donner 2008).
 
-    Parameters
-    ----------
-    correct : array (n)
-        Mean correctness of each subject.
-    members : array (K, n)
-        Who is of each class.
-    repeats
-        Predictions per subject, seeds times splits.
+    ``correct`` (n) is the mean correctness of each subject over ``repeats`` predictions (seeds times splits),
+    ``members`` (K x n) who is of each class.
     """
     shares = [float(correct[own].mean()) for own in members]
     ends = [wilson(share, effective_size(correct[own], repeats)) for share, own in zip(shares, members, strict=True)]
@@ -165,14 +148,8 @@ def balanced_accuracy_interval(correct: Floats, members: NDArray[np.bool_], repe
 def auroc_interval(p: Floats, members: NDArray[np.bool_]) -> tuple[float, float]:
     """Of the mean AUROC over classes and seeds: DeLong's (1988) variance on the logit scale.
 
-    Where everybody is ranked perfectly, Wilson's for the smallest class.
-
-    Parameters
-    ----------
-    p : array (seeds, n, K)
-        Probabilities, or any score that ranks subjects.
-    members : array (K, n)
-        Who is of each class.
+    Where everybody is ranked perfectly, Wilson's for the smallest class. ``p`` (seeds x n x K) are probabilities, or
+    any score that ranks subjects, ``members`` (K x n) who is of each class.
     """
     areas, influence = [], np.zeros(p.shape[1])
     for scores in p:

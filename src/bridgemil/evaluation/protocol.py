@@ -12,9 +12,10 @@ from typing import Any
 from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
-from bridgemil.cohort.unlabelled import Unlabelled, tag_of
+from bridgemil.cohort.views import Unlabelled, tag_of
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.clinical import ClinicalOptions
+from bridgemil.evaluation.tuning import tuned
 from bridgemil.methods import Settings
 
 
@@ -91,36 +92,26 @@ class Protocol:
     clinical: ClinicalOptions = field(init=False, repr=False)  # the last three
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed_list", tuple(seed_list(self.seeds)))
-        options = ClinicalOptions.of(self.positive, self.operating_point, self.prevalence)
-        object.__setattr__(self, "clinical", options)
-        if self.bags != "subject":
-            object.__setattr__(self, "settings", {**(self.settings or {}), "bags": self.bags})
-        if self.frozen:
-            object.__setattr__(self, "settings", {**(self.settings or {}), "frozen": True})
-        if self.adjust:
-            object.__setattr__(self, "settings", {**(self.settings or {}), "adjust": tuple(self.adjust)})
         tag, given = None, methods.flat(self.settings or {})
+        derived: dict[str, Any] = {
+            "seed_list": tuple(seed_list(self.seeds)),
+            "clinical": ClinicalOptions.of(self.positive, self.operating_point, self.prevalence),
+        }
+        own = {"bags": self.bags, "frozen": self.frozen, "adjust": tuple(self.adjust)}
+        changed = {name: value for name, value in own.items() if value not in ("subject", False, ())}
         if self.pretrain_on is not None:
             opened = self.pretrain_on if isinstance(self.pretrain_on, Cohort) else Cohort.open(self.pretrain_on)
-            object.__setattr__(self, "pretrain_on", opened)
             tag = tag_of(opened)
-            object.__setattr__(self, "settings", {**(self.settings or {}), methods.PRETRAIN_ON: tag})
+            derived["pretrain_on"], changed[methods.PRETRAIN_ON] = opened, tag
         if given.get(methods.PRETRAIN_ON, tag) != tag:
             raise BadUse(f"{methods.PRETRAIN_ON} names the cohort of --pretrain-on; give that instead")
+        if changed:
+            derived["settings"] = {**(self.settings or {}), **changed}
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def fold_plan(self, cohort: Cohort) -> FoldPlan:
-        """The split of a cohort, saved or new.
-
-        Parameters
-        ----------
-        cohort : Cohort
-            Two classes at least.
-
-        Returns
-        -------
-        FoldPlan
-        """
+        """The split of a cohort of two classes at least, saved or new."""
         if len(cohort.classes) < 2:
             what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
             raise BadData(
@@ -173,7 +164,7 @@ class Protocol:
             every = {**methods.flat(changes or {}), **more}
             return methods.for_cohort(cohort, *names, self.budget, every, recipe=self.recipe, further=further)
 
-        return methods.tuned(make, self.tune) if self.tune else make({})
+        return tuned(make, self.tune) if self.tune else make({})
 
     def second(self, cohort: Cohort) -> Cohort | None:
         """The cohort ``pretrain_on``, if it is given; one from which this cohort's Stage 1 cannot learn is refused."""

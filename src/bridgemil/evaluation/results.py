@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +13,7 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics, views
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
-from bridgemil.evaluation.covariates import associations
-from bridgemil.evaluation.sites import GROUP_SCORES, adjustment, group_scores
+from bridgemil.evaluation.sites import GROUP_SCORES, adjustment, associations, group_scores
 from bridgemil.evaluation.statistics import Comparison, compare, corrected, counted
 from bridgemil.evaluation.tuning import choice
 from bridgemil.learning.settings import AlignmentSettings
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
-    from matplotlib.axes import Axes
 
 TOGETHER = -1  # stands for the seed where several are averaged
 GROUPED = (
@@ -234,38 +232,10 @@ class Results:
         reasons = "; ".join(f"{', '.join(names)} ({why})" for why, names in bands.items())
         return f"Bands that are not held are no features of {self.name}: {reasons}." if reasons else ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The summary, and the comparison with each baseline, as JSON holds them."""
-        return views.to_dict(self)
-
-    def plot(self, kind: str = "forest", ax: Axes | None = None) -> Axes:
-        """Draw the results.
-
-        Parameters
-        ----------
-        kind : {"forest", "subjects", "roc", "calibration", "confusion"}
-            Accuracy of the method and its baselines with intervals; probabilities of all held-out subjects; ROC curve
-            (two classes); calibration of the predicted class; confusion matrix.
-        ax : matplotlib.axes.Axes, optional
-            New ones by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-        """
-        return views.plot(self, kind, ax)
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row for the method, each baseline and each member of an ensemble: ``role``, then as ``summary``.
-
-        Returns
-        -------
-        DataFrame
-        """
-        return views.frame(self)
-
-    def _repr_html_(self) -> str:
-        return views.html(self)
+    to_dict = views.to_dict
+    to_frame = views.to_frame
+    plot = views.plot
+    _repr_html_ = views.to_html
 
     def __repr__(self) -> str:
         row = self.summary.iloc[0]
@@ -397,40 +367,24 @@ def gather(
     A run may belong to several splits; what it is called here is its place in this one. ``rounds`` of the plan were
     run, all by default. An audit warning of this cohort and split, from any call, is a warning of these results.
     """
-    import pandas as pd
-
-    predictions, curves, tuning, marks, seconds = [], [], [], list[dict[str, int]](), 0.0
-    classes: list[str] = []
-    rows: dict[str, Mapping[str, Any]] = {}
+    runs = [store.metadata(identity) for identity in identities]
     numbers = plan.numbers if rounds in (None, len(plan.numbers)) else range(1, rounds + 1)
-    for place, identity in enumerate(identities):
-        about = store.metadata(identity)
-        mark = {"seed": about["seed"], "fold": numbers[place % len(numbers)]}
-        predictions.append(store.predictions(identity).assign(**mark))
-        curves.append(_marked(store.curves(identity), mark))
-        tuning += [mark | choice(about["tuning"])] if "tuning" in about else []
-        marks.append(mark)
-        seconds += float(about["seconds"])
-        classes = about["cohort"]["classes"]
-        rows |= about.get("rows") or {}
+    marks = [{"seed": run["seed"], "fold": numbers[place % len(numbers)]} for place, run in enumerate(runs)]
 
-    def windows() -> pd.DataFrame:
-        pairs = zip(identities, marks, strict=True)
-        return _concat([_marked(store.windows(identity), mark) for identity, mark in pairs])
+    def joined(name: str) -> pd.DataFrame:
+        """One table of all runs, seed and fold in front."""
+        tables = [store.table(identity, name).assign(**mark) for identity, mark in zip(identities, marks, strict=True)]
+        return _concat([table[[*marks[0], *(c for c in table if c not in marks[0])]] for table in tables])
 
+    cohort = runs[-1]["cohort"]
     return Results(
-        settings, classes, pd.concat(predictions, ignore_index=True), _concat(curves), list(identities), seconds,
-        plan.metadata | {"title": plan.title}, warnings=store.warnings(about["cohort"]["hash"], plan.hash),
-        bands_left_out=about.get("bands_left_out") or {}, rows=rows, tuning=tuning, _windows=windows,
+        settings, cohort["classes"], joined("predictions.parquet"), joined("curves.parquet"), list(identities),
+        sum(float(run["seconds"]) for run in runs), plan.metadata | {"title": plan.title},
+        warnings=store.warnings(cohort["hash"], plan.hash), bands_left_out=runs[-1].get("bands_left_out") or {},
+        rows={subject: row for run in runs for subject, row in (run.get("rows") or {}).items()},
+        tuning=[mark | choice(run["tuning"]) for mark, run in zip(marks, runs, strict=True) if "tuning" in run],
+        _windows=partial(joined, "windows.parquet"),
     )  # fmt: skip
-
-
-def _marked(table: pd.DataFrame, mark: dict[str, int]) -> pd.DataFrame:
-    """Seed and fold in front."""
-    if table.empty:
-        return table
-    rest = [name for name in table.columns if name not in mark]
-    return table.assign(**mark)[[*mark, *rest]]
 
 
 def _concat(tables: list[pd.DataFrame]) -> pd.DataFrame:

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.sources import changed_from_preset
-from bridgemil.cohort.subset import subset
-from bridgemil.cohort.unlabelled import Unlabelled
+from bridgemil.cohort.views import Unlabelled, subset
 from bridgemil.errors import BadData
 from bridgemil.evaluation.tuning import choose
 from bridgemil.methods import Settings
-from bridgemil.models import Fit, Model, Prediction, fit, predict_subject
+from bridgemil.models import Fit, Prediction, fit, predict_subject
 from bridgemil.models.model import METADATA
 from bridgemil.runs import RESULTS_VERSION, RunCache, RunStore, run_identity
 from bridgemil.storage.files import write_json
@@ -32,39 +32,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """One fold of one seed.
+    """One fold of one seed."""
 
-    Parameters
-    ----------
-    cohort
-        Holds everybody's windows.
-    subjects
-        Who trains, selects and tests.
-    settings
-        Everything else that decides the result.
-    seed
-        Of weights, sampling and dropout.
-    split
-        What the fold is a part of, to write down: kind, k, split_seed, hash.
-    pretrain_on
-        A second cohort for Stage 1, where the settings name it.
-    """
-
-    cohort: Cohort
-    subjects: Fold
-    settings: Settings
-    seed: int
-    split: Mapping[str, Any] | None = None
-    pretrain_on: Cohort | None = None
+    cohort: Cohort  # holds everybody's windows
+    subjects: Fold  # who trains, selects and tests
+    settings: Settings  # everything else that decides the result
+    seed: int  # of weights, sampling and dropout
+    split: Mapping[str, Any] | None = None  # what the fold is a part of, to write down: kind, k, split_seed, hash
+    pretrain_on: Cohort | None = None  # a second cohort for Stage 1, where the settings name it
 
     def __post_init__(self) -> None:
-        for first, second in (("train", "validation"), ("train", "test"), ("validation", "test")):
-            both = set(getattr(self.subjects, first)) & set(getattr(self.subjects, second))
-            if both:
+        for first, second in combinations(("train", "validation", "test"), 2):
+            if both := set(getattr(self.subjects, first)) & set(getattr(self.subjects, second)):
                 raise BadData(f"a subject may not be in {first} and {second} both: {', '.join(sorted(both))}")
         seen = {self.cohort.records[subject].label for subject in self.subjects.train}
-        absent = [name for name in self.cohort.classes if name not in seen]
-        if absent:
+        if absent := [name for name in self.cohort.classes if name not in seen]:
             raise BadData(f"fold {self.subjects.fold} has no training subject of class {', '.join(absent)}")
 
     @cached_property
@@ -87,7 +69,7 @@ class Run:
         identity, subjects = self.identity, self.subjects
         if store.is_done(identity):
             return identity
-        if store.run(identity).exists() and not store.is_done(identity):
+        if store.run(identity).exists():
             raise BadData(f"{store.run(identity)}: is damaged (no manifest.json); delete it and run again")
         with store.lock(identity):
             if store.is_done(identity):  # another process has done it meanwhile
@@ -101,15 +83,13 @@ class Run:
                 unlabelled=self.unlabelled,
             )  # fmt: skip
             # Only now are the test subjects' windows read.
-            predictions = {subject: self._predict(fitted.model, subject, cache) for subject in subjects.test}
+            predictions = {
+                who: predict_subject(fitted.model.for_subject(subjects.rows.get(who, {})), self.used, who, cache)
+                for who in subjects.test
+            }
             with store.writing("runs", identity) as folder:
                 self._record(folder, fitted, predictions, device, tuning)
         return identity
-
-    def _predict(self, model: Model, subject: str, cache: RunCache) -> Prediction:
-        """With the features of this subject that other runs have computed, if any."""
-        bound = model.for_subject(self.subjects.rows.get(subject, {}))
-        return predict_subject(bound, self.used, subject, cache)
 
     def _record(
         self,
@@ -125,16 +105,24 @@ class Run:
             fitted.model.write(folder, encoder=False)
         else:  # what a pipeline of the user's own has learnt is not kept
             write_json(folder / METADATA, fitted.model.facts.for_json())
-        rows = self._rows(predictions)
+        cohort, subjects = self.cohort, self.subjects
+        p = {
+            f"p_{name}": [float(prediction.probabilities[k]) for prediction in predictions.values()]
+            for k, name in enumerate(cohort.classes)
+        }
+        rows = pd.DataFrame({
+            "seed": self.seed, "fold": subjects.fold, "subject": list(predictions),
+            "label": [cohort.records[subject].label for subject in predictions],
+            "predicted": [cohort.classes[prediction.predicted] for prediction in predictions.values()],
+        } | p)  # fmt: skip
         rows.to_parquet(folder / "predictions.parquet")
         windows = [self._window_rows(subject, prediction) for subject, prediction in predictions.items()]
         if len(windows[0].columns) > 3:
             pd.concat(windows, ignore_index=True).to_parquet(folder / "windows.parquet")
         if fitted.curve:
             pd.DataFrame(fitted.curve).to_parquet(folder / "curves.parquet")
-        cohort, subjects = self.cohort, self.subjects
         source, prepared = cohort.metadata["source"], cohort.metadata.get("settings", {})
-        content = {
+        content: dict[str, Any] = {
             "settings": self.settings.model_dump(mode="json"),
             "settings_hash": self.settings.hash,
             "cohort": {
@@ -150,9 +138,7 @@ class Run:
             "seed": self.seed,
             "fold": subjects.fold,
             "split": None if self.split is None else dict(self.split),
-            "train": list(subjects.train),
-            "validation": list(subjects.validation),
-            "test": list(subjects.test),
+            **{side: list(getattr(subjects, side)) for side in ("train", "validation", "test")},
             "selected_epoch": fitted.selected_epoch,
             "accuracy": float((rows["label"] == rows["predicted"]).mean()),
             "seconds": fitted.seconds + (0.0 if tuning is None else tuning["seconds"]),
@@ -161,29 +147,16 @@ class Run:
             "threads": fitted.threads,
             "results_version": RESULTS_VERSION,
         } | dict(fitted.model.facts.versions)
-        if left_out := fitted.model.left_out:
-            content["bands_left_out"] = dict(left_out)
-        if tuning is not None:
-            content["tuning"] = dict(tuning)
-        if self.unlabelled is not None:
-            content["pretrain_on"] = self.unlabelled.for_json()
-        if subjects.kept:
-            content["kept"] = {subject: list(own) for subject, own in subjects.kept.items()}
-        if subjects.rows:
-            content["sites"] = {site: list(own) for site, own in subjects.sites.items()}
-            content["rows"] = {subject: dict(row) for subject, row in subjects.rows.items()}
+        more: dict[str, Any] = {
+            "bands_left_out": dict(fitted.model.left_out) or None,
+            "tuning": tuning,
+            "pretrain_on": None if self.unlabelled is None else self.unlabelled.for_json(),
+            "kept": dict(subjects.kept) or None,
+            "sites": dict(subjects.sites) if subjects.rows else None,
+            "rows": dict(subjects.rows) or None,
+        }
+        content |= {name: value for name, value in more.items() if value is not None}
         write_json(folder / "run.json", content)
-
-    def _rows(self, predictions: Mapping[str, Prediction]) -> pd.DataFrame:
-        import pandas as pd
-
-        marks, classes = {"seed": self.seed, "fold": self.subjects.fold}, self.cohort.classes
-        rows = []
-        for subject, prediction in predictions.items():
-            label, predicted = self.cohort.records[subject].label, classes[prediction.predicted]
-            p = {f"p_{name}": float(p) for name, p in zip(classes, prediction.probabilities, strict=True)}
-            rows.append({**marks, "subject": subject, "label": label, "predicted": predicted, **p})
-        return pd.DataFrame(rows)
 
     def _window_rows(self, subject: str, prediction: Prediction) -> pd.DataFrame:
         """One row per window, with its values."""

@@ -1,12 +1,18 @@
-"""Sites: who a fold's harmonisation is estimated from, who is therefore not scored, and the scores of one site."""
+"""Adjustment for sites and covariates: who it is estimated from, who is not scored, and what it leaves.
+
+Whether held-out scores follow age, sex or another covariate is a concordance on the scale of the AUROC: of two subjects
+of one class, the share of pairs in which the one with the higher value has the higher score. It is .5 where a score
+says nothing about the covariate within the classes, whatever the covariate says about the diagnosis.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
@@ -18,24 +24,17 @@ from bridgemil.methods import Settings
 if TYPE_CHECKING:
     import pandas as pd
 
+Floats = NDArray[np.float64]
 GROUP_SCORES = ("balanced_accuracy", "auroc")
+RESAMPLES = 2000
 
 
 def harmonised(fold: Fold, cohort: Cohort, settings: Settings) -> Fold:
-    """The fold with the subjects that each site is known by.
+    """The fold with the subjects that each site is known by, and the columns that features are adjusted for.
 
     A site with training subjects is known by them (``people``), or by the controls among them (``controls``). Another
     site is known by its own subjects without their labels, which is transductive, or by some of its controls, who are
     set aside: they are not scored.
-
-    Parameters
-    ----------
-    fold : Fold
-        Training, validation and test subjects.
-    cohort : Cohort
-        Their columns and labels.
-    settings : Settings
-        ``site_adjust``, ``site_column``, ``site_controls``, ``control`` and ``adjust``.
     """
     sides = (*fold.train, *fold.validation, *fold.test)
     columns = [*([settings.site_column] if settings.site_adjust != "none" else []), *settings.adjust]
@@ -101,20 +100,10 @@ def adjustment(settings: Settings, *, leaves_out: bool) -> str:
 
 
 def group_scores(own: pd.DataFrame, classes: Sequence[str]) -> dict[str, Any]:
-    """Scores of the subjects of one site or other group, with 95 % intervals over them.
+    """Scores of held-out predictions of one site or other group, with 95 % intervals over its subjects.
 
-    Parameters
-    ----------
-    own : DataFrame
-        Their held-out predictions.
-    classes : sequence of str
-        Of the cohort.
-
-    Returns
-    -------
-    dict
-        ``n, accuracy, balanced_accuracy, auroc`` and ``…_low``, ``…_high``; balanced accuracy and AUROC are not there
-        where the group lacks a class.
+    ``n, accuracy, balanced_accuracy, auroc`` and ``…_low``, ``…_high``; balanced accuracy and AUROC are not there where
+    the group lacks one of the ``classes``.
     """
     import pandas as pd
 
@@ -125,3 +114,70 @@ def group_scores(own: pd.DataFrame, classes: Sequence[str]) -> dict[str, Any]:
         for score, (low, high) in metrics.score_intervals(own, classes).items():
             row |= {score: per_seed[score], f"{score}_low": low, f"{score}_high": high}
     return row
+
+
+def concordance(scores: Floats, values: Floats, strata: Sequence[str]) -> tuple[float, float, float]:
+    """Share of pairs of one stratum that scores and values order alike, and its percentile bootstrap interval.
+
+    Of ``scores`` and ``values`` (n) of each subject: ties of scores count half, pairs of equal values do not count, and
+    only pairs of one stratum do. NaN where there is no pair.
+    """
+    codes = np.unique(np.asarray(strata), return_inverse=True)[1]
+    order = np.sign(values[:, None] - values[None, :])
+    counted = (order > 0) & (codes[:, None] == codes[None, :])
+    alike = np.where(counted, (np.sign(scores[:, None] - scores[None, :]) + 1) / 2, 0.0)
+    rng, n = np.random.default_rng(0), len(scores)
+    weights = rng.multinomial(n, np.full(n, 1 / n), RESAMPLES).astype(np.float64)
+    shares = [_share(weight, alike, counted) for weight in (np.ones((1, n)), weights)]
+    low, high = np.nanquantile(shares[1], [0.025, 0.975]) if counted.any() else (np.nan, np.nan)
+    return float(shares[0][0]), float(low), float(high)
+
+
+def _share(weights: Floats, alike: Floats, counted: NDArray[np.bool_]) -> Floats:
+    """Of each row of weights (m x n), the share of pairs that are ordered alike."""
+    pairs = ((weights @ counted) * weights).sum(axis=1)
+    sums: Floats = ((weights @ alike) * weights).sum(axis=1)
+    shares: Floats = np.divide(sums, pairs, out=np.full(len(weights), np.nan), where=pairs > 0)
+    return shares
+
+
+def numbers(values: Sequence[Any]) -> Floats:
+    """A column as numbers; words as their place in sorted order."""
+    try:
+        return np.array([float(value) for value in values])
+    except (TypeError, ValueError):
+        return np.unique([str(value) for value in values], return_inverse=True)[1].astype(np.float64)
+
+
+def associations(
+    predictions: pd.DataFrame,
+    rows: Mapping[str, Mapping[str, Any]],
+    columns: Sequence[str],
+    control: str,
+    within_folds: bool,
+) -> list[dict[str, Any]]:
+    """How far the covariates tell patients from controls, and how far held-out scores follow them within classes.
+
+    The score is 1 - p_<control>, mean over seeds; ``rows`` are columns by subject. Where folds are sites, only subjects
+    of one fold are compared (``within_folds``). Of each ``covariate``: ``diagnosis``, the AUROC of the covariate alone
+    in the better direction, and ``score``, ``score_low`` and ``score_high``, the concordance of the held-out scores
+    with it.
+    """
+    if not columns:
+        return []
+    table = predictions.groupby("subject").agg(
+        label=("label", "first"), fold=("fold", "first"), p=(f"p_{control}", "mean")
+    )
+    found = []
+    for column in columns:
+        known = table[[not is_missing(rows.get(str(subject), {}).get(column)) for subject in table.index]]
+        values = numbers([rows[str(subject)][column] for subject in known.index])
+        patient = np.array([float(label != control) for label in known["label"]])
+        alone = concordance(values, patient, [""] * len(known))[0]
+        strata = [
+            f"{label} {fold if within_folds else ''}" for label, fold in zip(known["label"], known["fold"], strict=True)
+        ]
+        score, low, high = concordance(1 - known["p"].to_numpy(dtype=np.float64), values, strata)
+        names = {"covariate": column, "diagnosis": max(alone, 1 - alone)}
+        found.append(names | {"score": score, "score_low": low, "score_high": high})
+    return found

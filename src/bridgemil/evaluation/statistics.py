@@ -121,17 +121,10 @@ def counted(number: int, thing: str) -> str:
 
 
 def compare(one: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str], test_to_train: float) -> Comparison:
-    """Compare two methods' held-out predictions of the same subjects.
+    """Compare two methods' held-out predictions (``seed, fold, subject, label, predicted``) of the same subjects.
 
-    Parameters
-    ----------
-    one, other : DataFrame
-        ``seed, fold, subject, label, predicted``, and ``split`` where there are several; the same seeds and subjects of
-        each split in both. Folds are those of ``one``.
-    names : tuple of str
-        What the two are called.
-    test_to_train : float
-        Test subjects of a fold over its training subjects.
+    Where there are several splits, ``split`` names them; both have the same seeds and subjects of each. Folds are those
+    of ``one``. ``test_to_train`` is the number of test subjects of a fold over that of its training subjects.
     """
     keys = ["split", "seed", "subject"]
     mine, theirs = (
@@ -167,14 +160,8 @@ def paired_test(gain: Floats, subjects: Ints, folds: Ints, test_to_train: float)
     the t-test's and ``adjusted_interval`` over subjects, and reaches zero where p is .05 or more: it agrees with the
     verdict, and like it includes retraining variance.
 
-    Parameters
-    ----------
-    gain : array (rows)
-        Correctness of the first method minus that of the second, a row for each subject and split.
-    subjects, folds : array (rows)
-        Codes from 0: the subject, and the fold of the split.
-    test_to_train : float
-        Test subjects of a fold over its training subjects.
+    One row per subject and split: ``gain``, the correctness of the first method minus that of the second, and codes of
+    the subject and of the fold of the split, from 0. ``test_to_train`` as of ``compare``.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -247,9 +234,7 @@ def adjusted_interval(gains: Floats) -> tuple[float, float]:
 
 def holm(values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: p-values that may be read as one family."""
-    order = np.argsort(values)
-    adjusted, most = np.empty(len(values)), 0.0
-    for rank, place in enumerate(order):
-        most = max(most, min(1.0, (len(values) - rank) * values[place]))
-        adjusted[place] = most
+    order, n = np.argsort(values), len(values)
+    adjusted = np.empty(n)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate((n - np.arange(n)) * np.asarray(values)[order]))
     return [float(value) for value in adjusted]

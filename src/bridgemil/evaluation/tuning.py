@@ -7,14 +7,17 @@ the lowest: a difference smaller than that is noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil import methods
 from bridgemil.cohort.folds import FoldPlan
+from bridgemil.errors import BadUse
 from bridgemil.evaluation.sites import harmonised
 from bridgemil.methods import Settings
 
@@ -29,20 +32,46 @@ if TYPE_CHECKING:
 PART = "inner fold"  # such runs are in no table of a report
 
 
+def tuned(make: Callable[[Mapping[str, Any]], Settings], tune: Mapping[str, Sequence[Any]]) -> Settings:
+    """The settings ``make({})`` with their candidates, all combinations of the values of ``tune``, simplest first.
+
+    ``make`` gives settings from changes (``{"stage2.lr": 1e-3}``). The values of a setting are ordered from the
+    simplest: its default, if it is among them, then as they are given. A candidate is the simpler, the smaller the sum
+    of these places. The members of an ensemble have candidates each.
+    """
+    base = make({})
+    grids, unknown = methods.shares([member.source for member in base.each], {k: list(own) for k, own in tune.items()})
+    if unknown:
+        raise BadUse(f"{base.method} has no setting {unknown[0]} that could be tuned")
+    members = [_with_candidates(make, base, place, grid) for place, grid in enumerate(grids.values())]
+    return base.model_copy(update={"members": tuple(members)}) if base.members else members[0]
+
+
+def _with_candidates(
+    make: Callable[[Mapping[str, Any]], Settings], base: Settings, place: int, grid: Mapping[str, list[Any]]
+) -> Settings:
+    member = base.each[place]
+    if not grid:
+        return member
+    default = {key: [make({key: value}).each[place] == member for value in values] for key, values in grid.items()}
+    found: list[tuple[int, dict[str, Any], Settings]] = []
+    for places in product(*(range(len(values)) for values in grid.values())):
+        changes = {key: values[i] for (key, values), i in zip(grid.items(), places, strict=True)}
+        rank = sum(0 if default[key][i] else i + 1 for key, i in zip(grid, places, strict=True))
+        found.append((rank, changes, make(changes).each[place]))
+    candidates = tuple((changes, settings) for _, changes, settings in sorted(found, key=lambda one: one[0]))
+    if len(candidates) < 2:
+        raise BadUse(f"there is nothing to choose: give {', '.join(grid)} two values or more")
+    if any(settings.selects != member.selects for _, settings in candidates):
+        raise BadUse("stage2.selection decides who trains; it cannot be tuned")
+    return member.model_copy(update={"tune": dict(grid), "candidates": candidates})
+
+
 def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None = None) -> dict[str, Any]:
     """The candidate that the training subjects of a run choose, and how all of them did.
 
     Every inner fit is a run of its own in the store, so that an interrupted choice resumes. The test subjects of
     ``run`` are neither trained on nor predicted.
-
-    Parameters
-    ----------
-    run : Run
-        Its settings have candidates, and its fold has inner parts.
-    store : RunStore
-        Where the inner runs are kept.
-    device, watch
-        As of ``Run.perform``.
 
     Returns
     -------
@@ -50,26 +79,22 @@ def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None 
         ``chosen`` (the place of the candidate), ``candidates`` (of each ``changes``, ``brier``, ``se``), ``inner`` (the
         subjects of each inner fold) and ``seconds``.
     """
-    plan, seconds, rows = FoldPlan(run.subjects.inner), 0.0, list[dict[str, Any]]()
+    seconds, rows = 0.0, list[dict[str, Any]]()
     for changes, candidate in run.settings.candidates:
         losses = []
-        for one in _inner_runs(run, plan, candidate):
-            identity = one.perform(store, device, watch)
+        for fold in FoldPlan(run.subjects.inner).cv_folds(candidate.selects):
+            subjects = harmonised(fold, run.cohort, candidate) if candidate.harmonises else fold
+            split = {**(run.split or {}), "part": f"{PART} {fold.fold} of fold {run.subjects.fold}"}
+            inner = replace(run, subjects=subjects, settings=candidate, split=split)
+            identity = inner.perform(store, device, watch)
             losses.append(brier(store.predictions(identity), run.cohort.classes))
             seconds += float(store.metadata(identity)["seconds"])
         loss = np.concatenate(losses)
         error = loss.std(ddof=1) / np.sqrt(len(loss))
         rows.append({"changes": dict(changes), "brier": float(loss.mean()), "se": float(error)})
     chosen = simplest_within_one_error([row["brier"] for row in rows], [row["se"] for row in rows])
-    inner = [list(part) for part in run.subjects.inner]
-    return {"chosen": chosen, "candidates": rows, "inner": inner, "seconds": seconds}
-
-
-def _inner_runs(run: Run, plan: FoldPlan, settings: Settings) -> Iterator[Run]:
-    for fold in plan.cv_folds(settings.selects):
-        subjects = harmonised(fold, run.cohort, settings) if settings.harmonises else fold
-        split = {**(run.split or {}), "part": f"{PART} {fold.fold} of fold {run.subjects.fold}"}
-        yield replace(run, subjects=subjects, settings=settings, split=split)
+    parts = [list(part) for part in run.subjects.inner]
+    return {"chosen": chosen, "candidates": rows, "inner": parts, "seconds": seconds}
 
 
 def brier(predictions: pd.DataFrame, classes: Sequence[str]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Results as figures, one table and HTML: ``Results.plot``, ``to_frame`` and notebooks."""
+"""Methods of ``Results``: figures, one table, JSON and notebooks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,20 @@ BASELINE_KEYS = (  # of a baseline, in JSON
 KINDS = ("forest", "subjects", "roc", "calibration", "confusion")
 
 
-def plot(results: Results, kind: str, ax: Axes | None) -> Axes:
-    """Draw results; see ``Results.plot``."""
+def plot(results: Results, kind: str = "forest", ax: Axes | None = None) -> Axes:
+    """Draw the results.
+
+    Parameters
+    ----------
+    kind : {"forest", "subjects", "roc", "calibration", "confusion"}
+        Accuracy of the method and its baselines with intervals; probabilities of all held-out subjects; ROC curve
+        (two classes); calibration of the predicted class; confusion matrix.
+    ax : matplotlib.axes.Axes, optional
+        New ones by default.
+    """
     one_of("kind", kind, KINDS)
     if kind == "forest":
-        return plots.forest(frame(results), ax)
+        return plots.forest(results.to_frame(), ax)
     if kind == "confusion":
         return plots.confusion(results.confusion, ax)
     if kind == "calibration":
@@ -45,8 +54,8 @@ def plot(results: Results, kind: str, ax: Axes | None) -> Axes:
     return plots.curve(found.roc.x, found.roc.y, f"{results.name}: AUROC {found.roc.area:.3f}", ax)
 
 
-def frame(results: Results) -> pd.DataFrame:
-    """One row per method; see ``Results.to_frame``."""
+def to_frame(results: Results) -> pd.DataFrame:
+    """One row for the method, each baseline and each member of an ensemble: ``role``, then as ``summary``."""
     import pandas as pd
 
     others = {"baseline": results.baselines, "member": results.members}
@@ -55,11 +64,11 @@ def frame(results: Results) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
-def html(results: Results) -> str:
+def to_html(results: Results) -> str:
     """The table of ``print(results)`` for notebooks, with audit warnings and comparisons."""
     import pandas as pd
 
-    table = frame(results)
+    table = results.to_frame()
     shown = pd.DataFrame({"": table["role"], "method": table["method"]})
     shown["accuracy"] = [plots.percent(value) for value in table["accuracy"]]
     ends = zip(table["ci95_low"], table["ci95_high"], strict=True)
@@ -73,14 +82,15 @@ def html(results: Results) -> str:
 
 
 def to_dict(results: Results) -> dict[str, Any]:
-    """The summary, and the comparison with each baseline; see ``Results.to_dict``."""
+    """The summary, and the comparison with each baseline, as JSON holds them."""
     row = results.summary.iloc[0].to_dict()
+    baselines = {}
+    for name, baseline in results.baselines.items():
+        own = {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
+        baselines[name] = own | {"comparison": results.comparisons[name].to_dict()}
     return {
-        "method": row["method"],
-        "backbone": row["backbone"],
-        "recipe": row["recipe"],
-        "accuracy": {"mean": row["accuracy"], "std": row["accuracy_std"]},
-        "fold_mean": {"mean": row["fold_mean"], "std": row["fold_mean_std"]},
+        **{name: row[name] for name in ("method", "backbone", "recipe")},
+        **{name: {"mean": row[name], "std": row[f"{name}_std"]} for name in ("accuracy", "fold_mean")},
         **{name: row[name] for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")},
         "ci95": [row["ci95_low"], row["ci95_high"]],
         "chance": row["chance"],
@@ -92,18 +102,11 @@ def to_dict(results: Results) -> dict[str, Any]:
         "budget": row["budget"],
         "subbag_pairs": None if row["subbag_pairs"] is None else int(row["subbag_pairs"]),
         "settings": results.settings.model_dump(mode="json"),
-        "settings_hash": row["settings_hash"],
-        "seconds": row["seconds"],
-        "warnings": results.warnings,
+        **{name: row[name] for name in ("settings_hash", "seconds")},
+        **{name: getattr(results, name) for name in ("warnings", "adjustment", "tuning")},
         "bands_left_out": dict(results.bands_left_out),
-        "adjustment": results.adjustment,
-        "tuning": results.tuning,
         "groups": results.groups.astype(object).where(results.groups.notna(), None).to_dict("records"),
         "covariates": results.covariates(results.unadjusted).to_dict("records"),
         "missing_baselines": dict(results.missing_baselines),
-        "baselines": {
-            name: {key: value for key, value in baseline.to_dict().items() if key in BASELINE_KEYS}
-            | {"comparison": results.comparisons[name].to_dict()}
-            for name, baseline in results.baselines.items()
-        },
+        "baselines": baselines,
     }

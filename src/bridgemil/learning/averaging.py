@@ -6,8 +6,9 @@ are of another size. They are re-estimated on training windows (Izmailov et al. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 
 import numpy as np
 import torch
@@ -29,26 +30,18 @@ class WeightAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay, self.model = decay, model
-        self._parameters = dict(model.named_parameters())
-        self.average = {name: value.detach().clone() for name, value in self._parameters.items()}
+        self.average = {name: value.detach().clone() for name, value in model.named_parameters()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Take in the weights after this zero-based step of all."""
         share = (1 - self.decay) / (1 - self.decay ** (step + 1))
-        for name, value in self._parameters.items():
+        for name, value in self.model.named_parameters():
             self.average[name].lerp_(value, share)
 
-    def restore(self, average: Mapping[str, Tensor]) -> None:
-        """Resume from the average in a checkpoint."""
-        for name, value in self.average.items():
-            value.copy_(average[name])
-
-    @torch.no_grad()
     def put(self) -> None:
         """Give the model the averaged weights; its batch-norm statistics stay as they are."""
-        for name, value in self._parameters.items():
-            value.copy_(self.average[name])
+        self.model.load_state_dict(self.average, strict=False)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -68,8 +61,7 @@ def estimate_statistics(network: nn.Module, data: WindowSet, device: torch.devic
     Mean and variance are over up to ``MOST_WINDOWS`` windows, drawn at random, without dropout: what the network will
     compute when it is used. Only norms in training mode are estimated (a frozen encoder keeps its statistics), and only
     those that follow trained weights: statistics of fixed features are those of any weights. Norms of other kinds (on
-    manifolds) move from where they are, with their own momentum. Dropout is left in evaluation mode, norms as they
-    were.
+    manifolds) move from where they are, with their own momentum. All but these norms is left in evaluation mode.
     """
     norms = [module for module in network.modules() if _has_statistics(module) and module.training]
     fixed = _fixed(network, data, device) if norms else []
@@ -126,11 +118,10 @@ class _Moments:
     """
 
     def __init__(self, norm: _BatchNorm) -> None:
-        self.norm, self.momentum, self.tracked = norm, norm.momentum, norm.num_batches_tracked
-        self.before = None if self.tracked is None else self.tracked.clone()
         assert norm.running_mean is not None
         assert norm.running_var is not None
-        self.running = norm.running_mean, norm.running_var
+        self.norm, self.running = norm, (norm.running_mean, norm.running_var)
+        self.momentum, self.tracked = norm.momentum, deepcopy(norm.num_batches_tracked)
         self.n, self.mean, self.square = 0, torch.zeros(()), torch.zeros(())
 
     def begin(self) -> None:
@@ -152,5 +143,5 @@ class _Moments:
         self.running[0].copy_(mean)
         self.running[1].copy_((self.square / self.n - mean.square()).clamp_min(0))
         self.norm.momentum = self.momentum
-        if self.tracked is not None and self.before is not None:
-            self.tracked.copy_(self.before)
+        if self.norm.num_batches_tracked is not None and self.tracked is not None:
+            self.norm.num_batches_tracked.copy_(self.tracked)

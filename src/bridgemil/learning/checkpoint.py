@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from bridgemil.errors import BadData
@@ -26,33 +27,28 @@ ADVICE = "delete it and run the same command again"
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors of any shape to a safetensors file, in one step."""
-    separate: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in tensors.items():
-        plain = tensor.detach().contiguous()
-        place = plain.untyped_storage().data_ptr()
-        separate[name] = plain.clone() if place in seen else plain  # safetensors refuses shared memory
-        seen.add(place)
-    content = save(separate, metadata=None if metadata is None else dict(metadata))
+    # Copies: safetensors refuses shared memory.
+    copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    content = save(copies, metadata=None if metadata is None else dict(metadata))
     with new_file(path) as stream:  # a full disk is an OSError this way
         stream.write(content)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, on the CPU."""
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    return load_file(path)
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Replace the checkpoint at ``path``; ``metadata`` is anything JSON can hold."""
+def write(path: Path, parts: Mapping[str, Mapping[str, Tensor]], metadata: Mapping[str, Any]) -> None:
+    """Replace the checkpoint at ``path``: parts of named tensors, and ``metadata``, anything JSON can hold."""
+    tensors = {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
     text = json.dumps(dict(metadata))
     # In one entry: safetensors writes several in any order, and the same state must give the same bytes.
     write_tensors(path, tensors, {"checkpoint": json.dumps([text, checksum(tensors, text)])})
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a checkpoint, on the CPU, and its metadata; a damaged file is refused."""
+def read(path: Path) -> tuple[defaultdict[str, dict[str, Tensor]], dict[str, Any]]:
+    """The parts of a checkpoint, on the CPU, and its metadata; a damaged file is refused."""
     regular_file(path.parent, path.name, ADVICE)
     try:
         tensors = read_tensors(path)
@@ -62,8 +58,16 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             raise ValueError
     except (SafetensorError, OSError, ValueError, KeyError):
         raise BadData(f"{path}: is damaged; {ADVICE}") from None
-    metadata: dict[str, Any] = json.loads(text)
-    return tensors, metadata
+    return by_part(tensors), json.loads(text)
+
+
+def by_part(tensors: Mapping[str, Tensor]) -> defaultdict[str, dict[str, Tensor]]:
+    """Tensors named ``part.name``, by part and name."""
+    parts: defaultdict[str, dict[str, Tensor]] = defaultdict(dict)
+    for place, tensor in tensors.items():
+        part, _, name = place.partition(".")
+        parts[part][name] = tensor
+    return parts
 
 
 def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
@@ -76,16 +80,6 @@ def checksum(tensors: Mapping[str, Tensor], text: str = "") -> str:
     return digest.hexdigest()
 
 
-def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors, their names under a prefix."""
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
-
-
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names were put under a prefix."""
-    return {name[len(prefix) + 1 :]: value for name, value in tensors.items() if name.startswith(prefix + ".")}
-
-
 def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Adam's moments and counts as named tensors; the rates are not state, they follow from the step."""
     state = optimiser.state_dict()["state"]
@@ -94,8 +88,5 @@ def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Undo ``optimiser_state``."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        index, _, key = name.partition(".")
-        state.setdefault(int(index), {})[key] = value
+    state = {int(index): moments for index, moments in by_part(tensors).items()}
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

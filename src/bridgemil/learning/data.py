@@ -6,12 +6,10 @@ allows. Where the disk must be waited for, or on a GPU, the windows of the next 
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -67,29 +65,10 @@ class Layout:
 class WindowSet:
     """The normalised windows of some subjects; none is read before it is asked for.
 
-    Parameters
-    ----------
-    cohort : Cohort
-        On disk or in memory.
-    subjects : sequence of str
-        Ids, in the order in which their windows are numbered.
-    scale : tuple of ndarray, or None
-        Mean and standard deviation per channel (C each, microvolts) of the training subjects; None leaves the windows
-        as they are.
-    arrays : callable, optional
-        ``arrays(subject)`` gives the array to read instead of the cohort's windows, n x F or n x C x T float32: the
-        features of a front end, memory-mapped.
-    scale_of : callable, optional
-        ``scale_of(subject)`` gives the scale of one subject instead (F each), or None: harmonised features.
-
-    Attributes
-    ----------
-    y : Tensor, shape (S,)
-        The class of each subject; -1 of one without a label.
-    sizes : tuple of int
-        Windows of each subject.
-    shape : tuple of int
-        Of one window: (C, T), or (F,) for features.
+    Windows are numbered in the order of ``subjects`` and have the ``shape`` (C, T), or (F,) where ``arrays`` gives
+    features of a front end (n x F float32, memory-mapped) to be read instead. They are scaled by ``scale``, mean and
+    standard deviation per channel of the training subjects, unless it is None, or by a subject's own, ``scale_of``
+    (harmonised features). ``y`` has the class of each subject, -1 of one without a label; ``sizes`` its windows.
     """
 
     def __init__(
@@ -109,19 +88,17 @@ class WindowSet:
         self.shape: tuple[int, ...] = (len(cohort.channels), cohort.n_times)
         if arrays is not None:
             self.shape = tuple(arrays(subjects[0]).shape[1:])
-        self._arrays = arrays or cohort.windows
+        where = arrays or cohort.windows, self.subjects, self.sizes, self.shape
+        self._opened = lru_cache(MAPS)(partial(_open, *where))
         self._starts = np.append(self.layout.subject_start, self.layout.subject_end[-1])
         per_channel = (-1, *(1 for _ in self.shape[1:]))
         # In the shape of a window: a subtraction that need not repeat a number over time is twice as fast.
         self._scale = scale and [np.broadcast_to(v.reshape(per_channel), self.shape).astype(np.float32) for v in scale]
         own = [None if scale_of is None else scale_of(subject) for subject in subjects]
         self._own = [each and [values.astype(np.float32) for values in each] for each in own]
-        self._open: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
-        self._opening = threading.Lock()
         self._chunk = max(1, CHUNK_BYTES // (4 * int(np.prod(self.shape))))
 
     def __len__(self) -> int:
-        """Windows of all subjects."""
         return int(self._starts[-1])
 
     @property
@@ -144,16 +121,13 @@ class WindowSet:
         return np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in subjects])
 
     def take(self, index: Index) -> Tensor:
-        """The windows of these numbers (n), in the order of ``index``: n x *shape, on the CPU.
-
-        They are read in the order of the files.
-        """
+        """The windows of these numbers (n), in their order, read in that of the files: n x *shape, on the CPU."""
         windows = np.empty((len(index), *self.shape), dtype=np.float32)
         order = np.argsort(index, kind="stable")
         sorted_index = index[order]
         bounds = np.searchsorted(sorted_index, self._starts)
         for i in np.flatnonzero(np.diff(bounds)).tolist():
-            array, places = self._kept_open(i), order[bounds[i] : bounds[i + 1]]
+            array, places = self._opened(i), order[bounds[i] : bounds[i + 1]]
             rows = sorted_index[bounds[i] : bounds[i + 1]] - self._starts[i]
             for place, row in zip(places.tolist(), rows.tolist(), strict=True):
                 self._normalise(i, array[row], windows[place])
@@ -161,20 +135,17 @@ class WindowSet:
 
     def bag(self, i: int) -> Tensor:
         """All windows of the i-th subject: n x *shape, on the CPU."""
-        return self._span(i, 0, self.sizes[i])
+        return torch.cat(list(self.blocks(i)))
 
     def blocks(self, i: int) -> Iterator[Tensor]:
         """The windows of the i-th subject in order, ``BLOCK`` at a time: each n x *shape, on the CPU."""
-        for first in range(0, self.sizes[i], BLOCK):
-            yield self._span(i, first, first + BLOCK)
-
-    def _span(self, i: int, first: int, last: int) -> Tensor:
-        """Windows ``first`` up to ``last`` of the i-th subject. Its map is not kept open."""
-        array = self._opened(i)[first:last]
-        windows = np.empty(array.shape, dtype=np.float32)
-        for start in range(0, len(array), self._chunk):
-            self._normalise(i, array[start : start + self._chunk], windows[start : start + self._chunk])
-        return torch.from_numpy(windows)
+        array = self._opened.__wrapped__(i)  # not kept open
+        for first in range(0, len(array), BLOCK):
+            block = array[first : first + BLOCK]
+            windows = np.empty(block.shape, dtype=np.float32)
+            for start in range(0, len(block), self._chunk):
+                self._normalise(i, block[start : start + self._chunk], windows[start : start + self._chunk])
+            yield torch.from_numpy(windows)
 
     def _normalise(self, i: int, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
         scale = self._own[i] or self._scale
@@ -184,25 +155,20 @@ class WindowSet:
         else:
             target[...] = source
 
-    def _kept_open(self, i: int) -> NDArray[np.float32]:
-        """The i-th subject's array; the least recently used one is closed where too many are open."""
-        with self._opening:
-            if i not in self._open:
-                while len(self._open) >= MAPS:
-                    self._open.popitem(last=False)
-                self._open[i] = self._opened(i)
-            self._open.move_to_end(i)
-            return self._open[i]
 
-    def _opened(self, i: int) -> NDArray[np.float32]:
-        array = np.asarray(self._arrays(self.subjects[i]))  # a plain view of a memory map: faster to index
-        expected = (self.sizes[i], *self.shape)
-        if array.shape != expected or array.dtype != np.float32:
-            raise BadData(
-                f"{self.subjects[i]}: its array is {array.shape} of {array.dtype}, expected {expected} of float32; "
-                "it does not belong to this cohort: make it again"
-            )
-        return array
+def _open(
+    read: Callable[[str], NDArray[np.float32]], subjects: Sequence[str], sizes: Sequence[int], shape: tuple[int, ...],
+    i: int,
+) -> NDArray[np.float32]:  # fmt: skip
+    """The array of the i-th subject; one of another shape is refused."""
+    array = np.asarray(read(subjects[i]))  # a plain view of a memory map: faster to index
+    expected = (sizes[i], *shape)
+    if array.shape != expected or array.dtype != np.float32:
+        raise BadData(
+            f"{subjects[i]}: its array is {array.shape} of {array.dtype}, expected {expected} of float32; "
+            "it does not belong to this cohort: make it again"
+        )
+    return array
 
 
 def batches(order: Index, size: int) -> Iterator[Index]:

@@ -1,15 +1,15 @@
 """Frozen encoders: a network with weights of its own, whose embeddings are computed once per window and stored.
 
-The encoder is a front end as that of ``covariance``: it is given windows in microvolts, its embeddings are kept with
-the features of a cohort, and all folds, seeds and methods share them. It is no submodule of what is trained, so that
-no optimiser, checkpoint or averaging of weights reaches it. What follows is batch norm without affine parameters, as in
-linear probing of frozen features (He et al. 2022, masked autoencoders, section A.1), and then the classifier or
-aggregator of the method.
+The encoder is a front end as that of ``covariance``: all folds, seeds and methods share its embeddings. It is no
+submodule of what is trained, so that no optimiser, checkpoint or averaging of weights reaches it. What follows is batch
+norm without affine parameters, as in linear probing of frozen features (He et al. 2022, masked autoencoders, section
+A.1), and then the classifier or aggregator of the method.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +35,8 @@ NAMED = 5  # keys in a message
 class FrozenFrontEnd(nn.Module):
     """The encoder, N x C x T (microvolts) -> N x d, without gradient and in evaluation mode.
 
-    Parameters
-    ----------
-    encoder : nn.Module
-        With its weights.
-    code : str
-        What the encoder is beyond its weights and options: a name, or the fingerprint of user code.
-    options : mapping
-        Its options, ``weights`` not among them.
+    ``code`` is what it is beyond its weights and options (``weights`` not among them): a name, or the fingerprint of
+    user code.
     """
 
     def __init__(self, encoder: nn.Module, code: str, signal: Signal, options: Mapping[str, Any]) -> None:
@@ -67,8 +61,7 @@ class FrozenFrontEnd(nn.Module):
     def forward(self, windows: Tensor) -> Tensor:
         """Embed windows, a block at a time."""
         encoder = self.encoder.to(windows.device)
-        parts = [encoder(block).float() for block in windows.split(BLOCK)]
-        embeddings = torch.cat(parts)
+        embeddings = torch.cat([encoder(block).float() for block in windows.split(BLOCK)])
         if not embeddings.isfinite().all():
             raise BadData("the frozen encoder gives embeddings that are not finite; check its weights and its scaling")
         return embeddings
@@ -95,36 +88,22 @@ def frozen_encoder(
     code: str | None,
     weights: str | Path | Mapping[str, Tensor] | None,
 ) -> Frozen:
-    """An encoder that is never trained.
+    """An encoder that is never trained: a backbone, with its options and the fingerprint of its code if it is a user's.
 
-    Parameters
-    ----------
-    name : str
-        Name or address of a backbone.
-    signal : Signal
-        Of the windows.
-    options : mapping
-        Of the backbone, without ``weights``.
-    code : str, optional
-        Fingerprint of user code.
-    weights : str, Path or mapping, optional
-        Their file, or the weights. None for an encoder that gets them where it is made, or has none: it is made twice,
-        and refused if its weights are random.
+    ``weights`` are its weights or their file, None for one that gets them where it is made, or has none: that is made
+    twice, and refused if its weights are random.
     """
+    made = partial(backbones.for_signal, name, signal, options)
     with random_state_kept():
-        encoder = backbones.for_signal(name, signal, options)
-        if weights is None and checksum(encoder.state_dict()) != checksum(
-            backbones.for_signal(name, signal, options).state_dict()
-        ):
+        encoder = made()
+        if weights is None and checksum(encoder.state_dict()) != checksum(made().state_dict()):
             raise BadUse(
                 f"--frozen never trains the encoder, and the weights of {short_name(name)} are random: give trained "
                 f"ones, --set {WEIGHTS}=FILE (safetensors, or a torch checkpoint)"
             )
     if weights is not None:
-        given = weights if isinstance(weights, Mapping) else read_weights(Path(weights))
-        _load(encoder, given, name, None if isinstance(weights, Mapping) else Path(weights))
-    dim = backbones.embedding_dim(encoder)
-    return Frozen(FrozenFrontEnd(encoder, code or name, signal, options), dim)
+        _load(encoder, weights if isinstance(weights, Mapping) else Path(weights), name)
+    return Frozen(FrozenFrontEnd(encoder, code or name, signal, options), backbones.embedding_dim(encoder))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -153,19 +132,26 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return dict(content)
 
 
-def _load(encoder: nn.Module, weights: Mapping[str, Tensor], name: str, path: Path | None) -> None:
-    """Give the encoder these weights; names or shapes of another architecture are refused."""
-    inner = encoder.model if isinstance(encoder, Features) and path is not None else encoder  # a package's model
-    own, given = inner.state_dict(), dict(weights)
-    if inner is not encoder:  # its final layer is replaced
-        given = {key: value for key, value in given.items() if not key.startswith("final_layer.")}
-    missing, unexpected = [key for key in own if key not in given], [key for key in given if key not in own]
-    shapes = [f"{key} ({_size(given[key])} instead of {_size(own[key])})" for key in own
-              if key in given and given[key].shape != own[key].shape]  # fmt: skip
-    found = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
+def _load(encoder: nn.Module, weights: Mapping[str, Tensor] | Path, name: str) -> None:
+    """Give the encoder stored weights, or those of a file; names or shapes of another architecture are refused."""
+    inner, source = encoder, "the stored weights"
+    if isinstance(weights, Path):
+        source, weights = str(weights), read_weights(weights)
+        if isinstance(encoder, Features):  # a package's model, whose final layer is replaced
+            inner = encoder.model
+            weights = {key: value for key, value in weights.items() if not key.startswith("final_layer.")}
+    own = inner.state_dict()
+    found = {
+        "missing": [key for key in own if key not in weights],
+        "unexpected": [key for key in weights if key not in own],
+        "of another shape": [
+            f"{key} ({_size(weights[key])} instead of {_size(own[key])})" for key in own
+            if key in weights and weights[key].shape != own[key].shape
+        ],
+    }  # fmt: skip
     if wrong := [f"{what}: {some(keys, NAMED)}" for what, keys in found.items() if keys]:
-        raise BadData(f"{path or 'the stored weights'}: are not those of {short_name(name)} ({'; '.join(wrong)})")
-    inner.load_state_dict(given)
+        raise BadData(f"{source}: are not those of {short_name(name)} ({'; '.join(wrong)})")
+    inner.load_state_dict(dict(weights))
 
 
 def _size(value: Tensor) -> str:

@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil.learning.data import Index, WindowSet, batches, n_batches
-from bridgemil.learning.loop import Learner, Streams, Trained, Validation, Watch, cosine, train
+from bridgemil.learning.loop import Learner, Streams, Trained, Validation, Watch, train
 from bridgemil.learning.networks import BagModel, FrozenEmbeddings, WindowModel, assemble, in_blocks, vote
-from bridgemil.learning.settings import BagSettings, WindowSettings, with_min_steps
+from bridgemil.learning.settings import BagSettings, WindowSettings
 
 PROBE_EVERY = 10  # epochs between measurements of the retention gradient; each costs an extra backward pass
 
 
 class WindowLearner(Learner):
-    """Cross-entropy on windows with inherited labels; validation by majority vote. Parameters as of ``Learner``."""
+    """Cross-entropy on windows with inherited labels; validation by majority vote."""
 
     phase, purpose, stage, batch_settings = "windows", "windows", "stage2", "stage2.batch_windows"
 
@@ -39,7 +39,7 @@ class WindowLearner(Learner):
         device: torch.device,
     ) -> None:
         super().__init__(model, train, settings, device, n_batches(len(train), settings.batch_windows), validation)
-        self.labels, self.settings = train.window_y, settings
+        self.labels = train.window_y
         self.weights = train.class_weights().to(device) if settings.class_weight else None
         self.optimiser = torch.optim.Adam(model.parameters(), settings.lr, weight_decay=settings.weight_decay)
 
@@ -76,14 +76,12 @@ class BagBatch:
 
 
 class BagLearner(Learner):
-    """Cross-entropy on subjects, and retention where there is a Stage 1 encoder to stay near.
-
-    Parameters as of ``Learner``. Only an encoder that comes from Stage 1 (``pretrained``) is frozen at first and
-    retained.
-    """
+    """Cross-entropy on subjects; only an encoder from Stage 1 (``pretrained``) is frozen at first, and retained."""
 
     purpose, stage, batch_settings = "bags", "stage2", "stage2.batch_subjects"
     model: BagModel
+    settings: BagSettings
+    frozen = probe = False  # whether the encoder is, and whether the retention gradient is measured, in this epoch
 
     def __init__(
         self,
@@ -98,7 +96,8 @@ class BagLearner(Learner):
         steps = math.ceil(len(train.subjects) / settings.batch_subjects)
         super().__init__(model, train, settings, device, steps, validation)
         self.phase = "Stage 2" if pretrained else "bags"
-        self.settings = settings = with_min_steps(settings, steps)
+        settings = self.settings
+        self.schedule = settings.schedule
         self.frozen_epochs = settings.epochs if settings.frozen else settings.freeze_epochs if pretrained else 0
         self.retention = settings.retention if pretrained else 0.0
         self.weights = train.class_weights().to(device) if settings.class_weight else None
@@ -114,24 +113,19 @@ class BagLearner(Learner):
         self.frozen_validation = None
         if self.frozen_epochs and validation is not None:
             self.frozen_validation = FrozenEmbeddings(model.encoder, validation, device)
-        self.frozen, self.probe, self.ratio = False, False, math.nan
-        self.n_gates, self.gates = 0, torch.zeros(2, dtype=torch.float64)  # number, sum and sum of squares
 
     @property
     def averaged(self) -> nn.Module:
         """The encoder; aggregators have no batch norm."""
         return self.model.encoder
 
-    def rate(self, step: int) -> float:
-        """Warm-up and cosine for Stage 2, constant end to end."""
-        return cosine(step, self.warmup, self.total) if self.settings.schedule == "cosine" else 1.0
-
     def begin(self, epoch: int) -> None:
         """While frozen, the encoder is in evaluation mode: no gradient, no dropout, fixed BN statistics."""
         self.model.train()
         self.frozen = epoch < self.frozen_epochs
         self.probe = self.retention > 0 and not self.frozen and (epoch - self.frozen_epochs) % PROBE_EVERY == 0
-        self.ratio, self.n_gates, self.gates = math.nan, 0, torch.zeros(2, dtype=torch.float64)
+        self.ratio = math.nan
+        self.n_gates, self.gates = 0, torch.zeros(2, dtype=torch.float64)  # number, sum and sum of squares
         if self.frozen:
             self.model.encoder.eval()
 
@@ -201,15 +195,13 @@ class BagLearner(Learner):
         return Validation(float((logits.argmax(dim=1) == y).double().mean()), float(F.cross_entropy(logits, y)))
 
     def notes(self) -> dict[str, float]:
-        """Mean and deviation of the attention weights; where measured, the retention-to-classification gradient ratio.
-
-        The attention weights are those of the epoch's training passes, with dropout.
-        """
+        """Mean and deviation of the attention weights in training, and the ratio of the gradients where measured."""
         mean, square = (self.gates / self.n_gates).tolist()
         found = {"gate_mean": mean, "gate_std": math.sqrt(max(0.0, square - mean**2))}
         return found | ({} if math.isnan(self.ratio) else {"retention_gradient_ratio": self.ratio})
 
     def _gradient_ratio(self, retained: Tensor, classification: Tensor) -> float:
+        """The size of the gradient of retention relative to that of classification, both of the encoder."""
         parameters = list(self.model.encoder.parameters())
         norms = []
         for term in (retained, classification):
@@ -232,18 +224,10 @@ def train_network(
     keep: Path | None = None,
     watch: Watch | None = None,
 ) -> tuple[WindowModel | BagModel, Trained]:
-    """Train on windows or on bags; the network has the weights of the selected epoch.
+    """Train an encoder (N x *shape -> N x d) on windows or on bags; the network has the weights of the selected epoch.
 
-    Parameters
-    ----------
-    encoder : nn.Module
-        N x *shape -> N x d; trained in place. It comes from Stage 1 where ``pretrained``.
-    backbone : str
-        Its name.
-    data, validation : WindowSet
-        Windows of the training and of the validation subjects; None where no epoch is selected.
-    settings, streams, device, keep, watch
-        As for ``Learner`` and ``train``.
+    ``backbone`` is the encoder's name; it comes from Stage 1 where ``pretrained``. Without ``validation`` no epoch is
+    selected. The rest as for ``Learner`` and ``train``.
     """
     streams.start("head")
     network = assemble(encoder, backbone, data.n_classes, settings).to(device)

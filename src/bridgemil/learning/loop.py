@@ -74,9 +74,8 @@ class Validation:
         """
         if best is None:
             return True
-        if by == "loss":
-            return (-self.loss, self.accuracy) > (-best.loss, best.accuracy)
-        return (self.accuracy, -self.loss) > (best.accuracy, -best.loss)
+        ours, theirs = (self.accuracy, -self.loss), (best.accuracy, -best.loss)
+        return ours[::-1] > theirs[::-1] if by == "loss" else ours > theirs
 
 
 @dataclass(frozen=True)
@@ -106,27 +105,17 @@ def cosine(step: int, warmup: int, total: int) -> float:
 class Learner(ABC):
     """What to train: a model, its optimiser, the length, the steps of an epoch, and how to validate and select.
 
-    Parameters
-    ----------
-    model : nn.Module
-        Trained in place.
-    data : WindowSet
-        Windows of the training subjects.
-    settings : Stage1Settings or TrainedSettings
-        Of the loop.
-    device : torch.device
-        Where the model is.
-    steps : int
-        In an epoch that visits everything; with ``max_steps`` the first of them are taken.
-    validation : WindowSet, optional
-        Windows of the subjects that select an epoch, if any do.
+    The model, which is on ``device``, is trained in place on the windows ``data``; those of ``validation`` select an
+    epoch. An epoch that visits everything has ``steps``; with ``max_steps`` the first of them are taken.
     """
 
     phase: str  # displayed: "Stage 1", "bags"
     purpose: str  # names the random stream
     stage: str  # of the settings: "stage1" or "stage2"
     batch_settings: str  # to lower when memory runs out
+    settings: Any  # with as many epochs as ``min_steps`` requires
     optimiser: torch.optim.Optimizer  # its groups' ``lr`` are the peaks
+    schedule: str = "constant"  # of the learning rate; "cosine": with warm-up, to zero
     burn_in: int = 0  # epochs (from 0) below this one are not selected
     selection: Selection = "accuracy"
     averaging: float = 0.0  # decay per step of the average of weights that is validated and returned; 0: none
@@ -143,11 +132,11 @@ class Learner(ABC):
         validation: WindowSet | None = None,
     ) -> None:
         self.model, self.data, self.device, self.validation = model, data, device, validation
-        lasting = with_min_steps(settings, steps)
-        self.epochs, self.steps = lasting.epochs, limited_steps(lasting, steps)
-        self.warmup, self.total = getattr(lasting, "warmup_epochs", 0) * self.steps, lasting.epochs * self.steps
-        if isinstance(lasting, TrainedSettings):
-            self.burn_in, self.selection, self.averaging = lasting.burn_in, lasting.selection, lasting.averaging
+        self.settings = settings = with_min_steps(settings, steps)
+        self.epochs, self.steps = settings.epochs, limited_steps(settings, steps)
+        self.warmup, self.total = getattr(settings, "warmup_epochs", 0) * self.steps, settings.epochs * self.steps
+        if isinstance(settings, TrainedSettings):
+            self.burn_in, self.selection, self.averaging = settings.burn_in, settings.selection, settings.averaging
         self.ahead = reads_ahead(data.n_bytes, device.type)
 
     @property
@@ -157,7 +146,7 @@ class Learner(ABC):
 
     def rate(self, step: int) -> float:
         """The share of the peak learning rate at this step of all."""
-        return 1.0
+        return cosine(step, self.warmup, self.total) if self.schedule == "cosine" else 1.0
 
     def begin(self, epoch: int) -> None:
         """Put the model into the mode of this epoch."""
@@ -177,17 +166,7 @@ class Learner(ABC):
 
     @abstractmethod
     def loss(self, batch: Any, windows: Any, rng: np.random.Generator) -> Tensor:
-        """The loss of one step, a scalar.
-
-        Parameters
-        ----------
-        batch
-            As ``batches`` gave it.
-        windows
-            As ``read`` returned them.
-        rng : numpy.random.Generator
-            Of this epoch's draws.
-        """
+        """The loss of one step, a scalar: of a batch of ``batches``, with what ``read`` returned for it."""
 
     def validate(self) -> Validation | None:
         """Performance on the validation subjects now; None if there are none."""
@@ -223,17 +202,8 @@ class _State:
 def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch: Watch | None = None) -> Trained:
     """Train for the learner's epochs; the model ends with the weights of the selected epoch, or with the last ones.
 
-    Parameters
-    ----------
-    learner : Learner
-        What to train.
-    streams : Streams
-        Its random numbers.
-    keep : Path, optional
-        Checkpoint, written after an epoch as often as ``SAVING_SHARE`` of the time allows; a loop that finds it resumes
-        from it, bit-identical.
-    watch : callable, optional
-        Called after every epoch.
+    The checkpoint ``keep`` is written after an epoch as often as ``SAVING_SHARE`` of the time allows; a loop that finds
+    it resumes from it, bit-identical. ``watch`` is called after every epoch.
     """
     peaks = [group["lr"] for group in learner.optimiser.param_groups]
     average = WeightAverage(learner.model, learner.averaging) if learner.averaging else None
@@ -247,9 +217,15 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
         with nullcontext() if average is None else average.in_place():
             if average is not None and learner.validation is not None:
                 _estimate_statistics(learner, streams)
-            with _memory(learner, f"{learner.phase}, epoch {epoch + 1}, validation"):
+            where = f"{learner.phase}, epoch {epoch + 1}, validation"
+            with _memory(learner, where):
                 validation = learner.validate()
-            _note(state, learner, epoch, loss, validation)
+            row: dict[str, Any] = {"phase": learner.phase, "epoch": epoch, "loss": loss}
+            if validation is not None:
+                _refuse_broken(learner, where, validation.loss)
+                row |= {"validation_accuracy": validation.accuracy, "validation_loss": validation.loss}
+            state.curve.append(row | learner.notes())
+            state.epoch = epoch + 1
             if validation is not None and epoch >= learner.burn_in and validation.beats(state.best, learner.selection):
                 state.best, state.best_epoch = validation, epoch
                 state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
@@ -297,14 +273,18 @@ def _step(learner: Learner, batch: Any, read: Callable[[], Any], rng: np.random.
     with _memory(learner, where):
         loss = learner.loss(batch, read(), rng)
         value = loss.item()
-        if not np.isfinite(value):
-            raise BridgeMILError(
-                f"{where}: the loss is {value}; training has broken down. Lower the learning rate, --set "
-                f"{learner.stage}.lr=…, or look for extreme values in the recordings (bridgemil inspect)"
-            )
+        _refuse_broken(learner, where, value)
         loss.backward()
     learner.optimiser.step()
     return value
+
+
+def _refuse_broken(learner: Learner, where: str, loss: float) -> None:
+    if not np.isfinite(loss):
+        raise BridgeMILError(
+            f"{where}: the loss is {loss}; training has broken down. Lower the learning rate, --set "
+            f"{learner.stage}.lr=…, or look for extreme values in the recordings (bridgemil inspect)"
+        )
 
 
 @contextmanager
@@ -321,29 +301,16 @@ def _memory(learner: Learner, where: str) -> Iterator[None]:
         raise
 
 
-def _note(state: _State, learner: Learner, epoch: int, loss: float, validation: Validation | None) -> None:
-    row: dict[str, Any] = {"phase": learner.phase, "epoch": epoch, "loss": loss}
-    if validation is not None:
-        if not np.isfinite(validation.loss):
-            raise BridgeMILError(
-                f"{learner.phase}, epoch {epoch + 1}: the validation loss is {validation.loss}; training has broken "
-                f"down. Lower the learning rate, --set {learner.stage}.lr=…"
-            )
-        row |= {"validation_accuracy": validation.accuracy, "validation_loss": validation.loss}
-    state.curve.append(row | learner.notes())
-    state.epoch = epoch + 1
-
-
 def _save(learner: Learner, average: WeightAverage | None, state: _State, path: Path) -> None:
-    tensors = (
-        checkpoint.prefixed("model", learner.model.state_dict())
-        | checkpoint.prefixed("average", {} if average is None else average.average)
-        | checkpoint.prefixed("optimiser", checkpoint.optimiser_state(learner.optimiser))
-        | checkpoint.prefixed("best", state.weights)
-    )
+    parts = {
+        "model": learner.model.state_dict(),
+        "average": {} if average is None else average.average,
+        "optimiser": checkpoint.optimiser_state(learner.optimiser),
+        "best": state.weights,
+    }
     best = None if state.best is None else [state.best.accuracy, state.best.loss]
-    metadata = {"epoch": state.epoch, "curve": state.curve, "best_epoch": state.best_epoch, "best": best}
-    checkpoint.write(path, tensors, metadata | {"seconds": state.seconds})
+    known = {name: value for name, value in vars(state).items() if name != "weights"}
+    checkpoint.write(path, parts, known | {"best": best})
 
 
 def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _State | None:
@@ -351,20 +318,20 @@ def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _St
     if not path.exists():
         return None
     try:
-        tensors, metadata = checkpoint.read(path)
+        parts, known = checkpoint.read(path)
     except BadData as error:
         warnings.warn(f"{learner.phase} starts again: {error}", BridgeMILWarning, stacklevel=2)
         return None
     try:
-        learner.model.load_state_dict(checkpoint.under("model", tensors))
+        learner.model.load_state_dict(parts["model"])
         if average is not None:
-            average.restore(checkpoint.under("average", tensors))
-        checkpoint.restore_optimiser(learner.optimiser, checkpoint.under("optimiser", tensors))
+            for name, value in average.average.items():
+                value.copy_(parts["average"][name])
+        checkpoint.restore_optimiser(learner.optimiser, parts["optimiser"])
     except (RuntimeError, ValueError, KeyError) as error:
         raise BadData(
             f"{path}: a checkpoint of another network ({str(error).splitlines()[0]}); remove it with "
             "`bridgemil clean RUNS --unfinished` and run again"
         ) from None
-    best = None if metadata["best"] is None else Validation(*metadata["best"])
-    weights = checkpoint.under("best", tensors)
-    return _State(metadata["epoch"], metadata["curve"], metadata["best_epoch"], best, weights, metadata["seconds"])
+    best = None if known["best"] is None else Validation(*known["best"])
+    return _State(**known | {"best": best}, weights=parts["best"])

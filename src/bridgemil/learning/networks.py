@@ -16,21 +16,12 @@ from bridgemil.aggregators.bags import BagOutput
 from bridgemil.learning.data import BLOCK, Index, WindowSet
 from bridgemil.learning.settings import BagSettings, WindowSettings
 
-MOST_BYTES = 256 * 2**20  # of embeddings held in memory
-
 
 @torch.no_grad()
 def in_blocks(module: nn.Module, windows: Tensor | Iterable[Tensor], device: torch.device) -> Tensor:
-    """Apply a module in evaluation mode to many windows, a block at a time.
+    """Apply a module (N x *shape -> N x d, on ``device``) in evaluation mode to many windows, a block at a time.
 
-    Parameters
-    ----------
-    module : nn.Module
-        N x *shape -> N x d.
-    windows : Tensor or iterable of Tensor
-        n x *shape, or blocks of them as ``WindowSet.blocks`` gives them.
-    device : torch.device
-        Where the module is; the result, n x d, stays there.
+    ``windows`` are n x *shape, or blocks of them as of ``WindowSet.blocks``; the result, n x d, stays on the device.
     """
     module.eval()
     blocks = windows.split(BLOCK) if isinstance(windows, Tensor) else windows
@@ -60,10 +51,7 @@ class Vote:
 
 
 def vote(model: nn.Module, windows: Tensor | Iterable[Tensor], device: torch.device) -> Vote:
-    """Classify a subject by majority vote; a tie goes to the tied class with the highest mean probability.
-
-    The model maps N x *shape to logits N x K; other parameters as for ``in_blocks``.
-    """
+    """Classify a subject by majority vote; a tie goes to the tied class with the highest mean probability."""
     p = in_blocks(model, windows, device).softmax(dim=1).cpu()
     votes = torch.bincount(p.argmax(dim=1), minlength=p.shape[1])
     mean = p.mean(dim=0)
@@ -78,15 +66,7 @@ class BagModel(nn.Module):
         self.encoder, self.aggregator = encoder, aggregator
 
     def aggregate(self, embeddings: Tensor, sizes: Sequence[int]) -> BagOutput:
-        """The aggregator's output for several bags.
-
-        Parameters
-        ----------
-        embeddings : Tensor, shape (n, d)
-            Of the windows of B bags, one bag after the other.
-        sizes : sequence of int
-            Windows of each bag, B; they sum to n.
-        """
+        """The aggregator's output for B bags with these numbers of windows; embeddings (n x d) one after the other."""
         padded = pad_sequence(list(embeddings.split(list(sizes))), batch_first=True)  # B x N x d
         places = torch.arange(padded.shape[1], device=padded.device)
         mask = places < torch.tensor(sizes, device=padded.device).unsqueeze(1)
@@ -95,7 +75,7 @@ class BagModel(nn.Module):
 
     @torch.no_grad()
     def explain(self, windows: Tensor | Iterable[Tensor], device: torch.device) -> BagOutput:
-        """One subject in evaluation mode: logits 1 x K, attention weights 1 x n; parameters as for ``in_blocks``."""
+        """One subject in evaluation mode: logits 1 x K, attention weights 1 x n."""
         self.eval()
         embeddings = in_blocks(self.encoder, windows, device)
         return self.aggregate(embeddings, [len(embeddings)])
@@ -117,31 +97,24 @@ def assemble(
 class FrozenEmbeddings:
     """The embeddings of all windows of a set by an encoder as it is now, in evaluation mode.
 
-    More than ``MOST_BYTES`` are kept in a temporary file (in ``TMPDIR``), which is removed with this object.
+    They are in a temporary file (in ``TMPDIR``), which is removed with this object; the operating system keeps as much
+    of it in memory as there is room for.
     """
 
     def __init__(self, encoder: nn.Module, windows: WindowSet, device: torch.device) -> None:
         self._layout, self._device = windows.layout, device
-        bags = (in_blocks(encoder, windows.blocks(i), device) for i in range(len(windows.subjects)))
-        shape = (len(windows), backbones.embedding_dim(encoder))
-        self.on_disk = 4 * shape[0] * shape[1] > MOST_BYTES
-        if not self.on_disk:
-            self._held = torch.cat(list(bags))
-            return
         # Written, not mapped: a full disk is then an error and does not end the process.
         with tempfile.TemporaryFile(prefix="bridgemil-embeddings-") as file:
-            for bag in bags:
-                file.write(bag.cpu().numpy().tobytes())
+            for i in range(len(windows.subjects)):
+                file.write(in_blocks(encoder, windows.blocks(i), device).cpu().numpy().tobytes())
             file.flush()
-            self._mapped = np.memmap(file, np.float32, "r", shape=shape)
+            shape = len(windows), backbones.embedding_dim(encoder)
+            self._embeddings = np.memmap(file, np.float32, "r", shape=shape)
 
-    def take(self, index: Index) -> Tensor:
+    def take(self, index: Index | slice) -> Tensor:
         """The embeddings of these windows, n x d."""
-        if self.on_disk:
-            return torch.from_numpy(np.array(self._mapped[index])).to(self._device)
-        return self._held[torch.from_numpy(index)]
+        return torch.from_numpy(np.array(self._embeddings[index])).to(self._device)
 
     def bag(self, i: int) -> Tensor:
         """The embeddings of the i-th subject, n x d."""
-        bag = slice(self._layout.subject_start[i], self._layout.subject_end[i])
-        return torch.from_numpy(np.array(self._mapped[bag])).to(self._device) if self.on_disk else self._held[bag]
+        return self.take(slice(self._layout.subject_start[i], self._layout.subject_end[i]))

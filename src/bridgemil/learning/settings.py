@@ -171,17 +171,10 @@ Loop = TypeVar("Loop", bound=Stage1Settings | TrainedSettings)
 
 
 def with_min_steps(settings: Loop, steps: int) -> Loop:
-    """The settings with as many epochs as ``min_steps`` requires.
+    """The settings with as many epochs as ``min_steps`` requires, for so many optimiser steps in an epoch.
 
     epochs becomes max(epochs, ceil(min_steps / steps)). Warm-up, freezing and burn-in stay the same share of the run:
     each is multiplied by the same factor and rounded to whole epochs.
-
-    Parameters
-    ----------
-    settings : Stage1Settings or TrainedSettings
-        Of Stage 1, of windows or of bags.
-    steps : int
-        Optimiser steps in an epoch of these training subjects.
     """
     epochs = max(settings.epochs, math.ceil(settings.min_steps / max(1, steps)))
     if epochs == settings.epochs:
@@ -192,15 +185,9 @@ def with_min_steps(settings: Loop, steps: int) -> Loop:
 
 
 def limited_steps(settings: Stage1Settings | TrainedSettings, steps: int) -> int:
-    """Optimiser steps in an epoch under ``max_steps``.
+    """Optimiser steps in an epoch under ``max_steps``, of ``steps`` in one that visits everything.
 
-    The number of epochs stays, so that warm-up, freezing and burn-in stay the same share of the run.
-
-    Parameters
-    ----------
-    settings : Stage1Settings or TrainedSettings
-        From ``with_min_steps``.
-    steps : int
-        In an epoch that visits everything.
+    ``settings`` are those from ``with_min_steps``; the number of epochs, and with it the share of warm-up, freezing and
+    burn-in, stays.
     """
     return steps if settings.max_steps is None else min(steps, max(1, settings.max_steps // settings.epochs))

@@ -4,7 +4,6 @@ A network's settings are the defaults, changed by the method, then by the recipe
 has settings of its own, and neither backbone, recipe nor budget.
 """
 
-from bridgemil.methods.changes import flat
 from bridgemil.methods.registry import (
     ABLATIONS,
     BACKBONE,
@@ -30,14 +29,15 @@ from bridgemil.methods.registry import (
     recipe_for,
     recipes,
     refuse_pretraining,
+    shares,
 )
-from bridgemil.methods.resolve import Settings, changed_from_budget, for_cohort, settings
-from bridgemil.methods.tuning import tuned
+from bridgemil.methods.resolve import changed_from_budget, flat, for_cohort, settings
+from bridgemil.methods.run_settings import Settings
 from bridgemil.user_code import short_name
 
 __all__ = [
     "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "PRETRAIN_ON", "REFERENCE",
     "Method", "Settings", "ablations", "budgets", "changed_from_budget", "check", "colour", "entry", "fixed", "flat",
     "for_cohort", "has_setting", "is_senseless", "names", "order", "recipe_for", "recipes",
-    "refuse_pretraining", "settings", "short_name", "tuned",
+    "refuse_pretraining", "settings", "shares", "short_name",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -40,79 +40,69 @@ class Method(Entry):
         return "end_to_end" if self.stage1 is None and not self.as_two_stage else "two_stage"
 
 
+ATTENTION = {"kind": "bags", "aggregator": "attention"}
+ALIGNMENT = {"objective": "alignment"}
 FROM_SCRATCH = {"freeze_epochs": 0, "retention": 0.0}
-
-
-def _end_to_end(description: str, aggregator: str, colour: str, marker: str) -> Method:
-    constant = {"optimiser": "adam", "schedule": "constant", "encoder_lr": None, "warmup_epochs": 0}
-    stage2 = {"kind": "bags", "aggregator": aggregator} | FROM_SCRATCH | constant
-    return Method(description, colour=colour, marker=marker, stage2=stage2)
-
-
-def _two_stage(
-    description: str, stage1: Mapping[str, Any], colour: str | None = None, marker: str = "diamond", **stage2: Any
-) -> Method:
-    first, second = {"objective": "alignment"} | dict(stage1), {"kind": "bags", "aggregator": "attention"} | stage2
-    return Method(description, colour=colour, marker=marker, stage1=first, stage2=second)
-
+END_TO_END = FROM_SCRATCH | {
+    "kind": "bags", "optimiser": "adam", "schedule": "constant", "encoder_lr": None, "warmup_epochs": 0,
+}  # fmt: skip
 
 METHODS = {
     "majority_vote": Method(
         "classification of windows with the label of their subject, then a majority vote",
-        colour="#b98200",
-        marker="triangle",
-        stage2={"kind": "windows"},
+        colour="#b98200", marker="triangle", stage2={"kind": "windows"},
     ),
-    "additive": _end_to_end("additive MIL, end to end", "additive", "#c56a9c", "circle"),
-    "attention": _end_to_end("attention MIL, end to end", "attention", "#2f8fc4", "circle"),
-    "millet": _end_to_end("conjunctive MIL (MILLET), end to end", "conjunctive", "#8c6bb1", "diamond"),
-    "timemil": _end_to_end("TimeMIL, end to end", "timemil", "#a0603a", "diamond"),
     **{
-        name: _two_stage(f"{found.description}, then attention MIL", {"objective": name}, found.colour, found.marker)
-        for name, found in ((name, OBJECTIVES[name]) for name in OBJECTIVES)
-        if found.colour is not None
+        name: Method(description, colour=colour, marker=marker, stage2=END_TO_END | {"aggregator": aggregator})
+        for name, description, aggregator, colour, marker in (
+            ("additive", "additive MIL, end to end", "additive", "#c56a9c", "circle"),
+            ("attention", "attention MIL, end to end", "attention", "#2f8fc4", "circle"),
+            ("millet", "conjunctive MIL (MILLET), end to end", "conjunctive", "#8c6bb1", "diamond"),
+            ("timemil", "TimeMIL, end to end", "timemil", "#a0603a", "diamond"),
+        )
     },
-    "bridgemil": _two_stage(
-        "alignment of nearby windows and of sub-bags, then attention MIL with retention", {}, "#d55e00", "circle"
+    **{
+        name: Method(
+            f"{OBJECTIVES[name].description}, then attention MIL",
+            colour=OBJECTIVES[name].colour, marker=OBJECTIVES[name].marker,
+            stage1={"objective": name}, stage2=ATTENTION,
+        )
+        for name in OBJECTIVES
+        if OBJECTIVES[name].colour is not None
+    },
+    "bridgemil": Method(
+        "alignment of nearby windows and of sub-bags, then attention MIL with retention",
+        colour="#d55e00", marker="circle", stage1=ALIGNMENT, stage2=ATTENTION,
     ),
-}
+}  # fmt: skip
 ABLATIONS = {
-    "wo_variance_covariance": _two_stage("bridgemil without variance and covariance", {"variance": 0, "covariance": 0}),
-    "wo_nearby": _two_stage("bridgemil without nearby windows", {"nearby": False}),
-    "wo_subbag": _two_stage("bridgemil without sub-bags", {"subbag": False}),
-    "wo_retention": _two_stage("bridgemil without retention, from the same Stage 1", {}, retention=0.0),
-    "supervised": _two_stage("Stage 1 with inherited labels", {"objective": "supervised"}),
-    "wo_stage1": Method(
-        "bridgemil's Stage 2 from random weights",
-        stage2={"kind": "bags", "aggregator": "attention"} | FROM_SCRATCH,
-        as_two_stage=True,
+    "wo_variance_covariance": Method(
+        "bridgemil without variance and covariance",
+        stage1=ALIGNMENT | {"variance": 0, "covariance": 0},
+        stage2=ATTENTION,
     ),
-    "random_encoder": _two_stage(
+    "wo_nearby": Method("bridgemil without nearby windows", stage1=ALIGNMENT | {"nearby": False}, stage2=ATTENTION),
+    "wo_subbag": Method("bridgemil without sub-bags", stage1=ALIGNMENT | {"subbag": False}, stage2=ATTENTION),
+    "wo_retention": Method(
+        "bridgemil without retention, from the same Stage 1", stage1=ALIGNMENT, stage2=ATTENTION | {"retention": 0.0}
+    ),
+    "supervised": Method("Stage 1 with inherited labels", stage1={"objective": "supervised"}, stage2=ATTENTION),
+    "wo_stage1": Method("bridgemil's Stage 2 from random weights", stage2=ATTENTION | FROM_SCRATCH, as_two_stage=True),
+    "random_encoder": Method(
         "bridgemil's Stage 2 on random weights that are never trained",
-        {"objective": "untrained", "epochs": 1, "min_steps": 100},
-        frozen=True,
-        retention=0.0,
+        stage1={"objective": "untrained", "epochs": 1, "min_steps": 100},
+        stage2=ATTENTION | {"frozen": True, "retention": 0.0},
     ),
 }
 
 
 def names() -> list[str]:
-    """Names of the methods: networks, then baselines.
-
-    Returns
-    -------
-    list of str
-    """
+    """Names of the methods: networks, then baselines."""
     return [*METHODS, *baselines.names()]
 
 
 def ablations() -> list[str]:
-    """Names of the ablations of bridgemil, which are valid wherever a method is.
-
-    Returns
-    -------
-    list of str
-    """
+    """Names of the ablations of bridgemil, which are valid wherever a method is."""
     return list(ABLATIONS)
 
 
@@ -124,10 +114,7 @@ def order(*, ablations: bool = True) -> list[str]:
 def entry(name: str) -> Entry:
     """The description, colour and marker of a method, baseline or ablation, an ensemble or a user's own method.
 
-    Parameters
-    ----------
-    name : str
-        A method; what follows ``" ("`` is ignored. One without a colour gets a colour that depends on its name.
+    What follows ``" ("`` in the name is ignored. One without a colour gets a colour that depends on its name.
     """
     plain = name.partition(" (")[0]
     known = {**METHODS, **ABLATIONS, **{key: baselines.BASELINES[key] for key in baselines.names()}}
@@ -193,6 +180,12 @@ def has_setting(method: str, key: str) -> bool:
     if part == "stage2":
         return name in STAGE2[chosen.stage2["kind"]].model_fields
     return part == "backbone_options" or key == "frozen"
+
+
+def shares(methods: Iterable[str], changes: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """For each method the changes to settings that it has, and the settings that none of them has."""
+    own = {name: {key: value for key, value in changes.items() if has_setting(name, key)} for name in methods}
+    return own, [key for key in changes if not any(key in share for share in own.values())]
 
 
 def refuse_pretraining(methods: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bridgemil.models.features import Features, FitCache, LazyBag, features_of, front_end_features
 from bridgemil.models.fitting import Fit, fit, fit_whole, roles
-from bridgemil.models.loading import build, build_encoder, encoder_for, load, read_model
+from bridgemil.models.loading import build_encoder, encoder_for, load, read_model
 from bridgemil.models.model import (
     BaselineModel,
     EnsembleModel,
@@ -27,6 +27,6 @@ from bridgemil.models.model import (
 
 __all__ = [
     "BaselineModel", "EnsembleModel", "Features", "Fit", "FitCache", "LazyBag", "Model", "ModelFacts", "NetworkModel",
-    "Prediction", "build", "build_encoder", "encoder_for", "features_of", "fit", "fit_whole", "front_end_features",
+    "Prediction", "build_encoder", "encoder_for", "features_of", "fit", "fit_whole", "front_end_features",
     "load", "predict_subject", "read_model", "roles",
 ]  # fmt: skip

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
-from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.subset import CohortSubset
+from bridgemil.cohort.views import CohortSubset, RecordingBags
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 
@@ -63,16 +62,8 @@ class FitCache:
 class LazyBag:
     """The windows of a subject, read only if they are needed: where features are stored, they are not.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Windows x channels x time.
-    read : callable
-        Returns the windows.
-    cache : FitCache, optional
-        Holds features of the subject; models that are given the same bag share them.
-    signal_hash : str
-        Names the windows in the cache.
+    ``shape`` is windows x channels x time and ``read`` returns them. ``signal_hash`` names them in the ``cache`` of
+    their features, which models that are given the same bag share.
     """
 
     shape: tuple[int, ...]
@@ -104,16 +95,9 @@ Bag = NDArray[np.float32] | LazyBag
 class Features:
     """Features that depend on one subject's windows alone, so that they can be stored and shared by models.
 
-    Parameters
-    ----------
-    key : str
-        Equal where the features of given windows are equal.
-    compute : callable
-        From windows n x C x T (microvolts) to features, n x F per window or F per subject.
-    per_window : bool
-        Whether there is one row per window.
-    left_out : mapping of str to str
-        Frequency bands that the recordings or their filters do not hold, with the reason.
+    ``key`` is equal where the features of given windows are equal. ``compute`` takes windows n x C x T (microvolts) and
+    gives n x F where features are ``per_window``, else F. ``left_out`` names frequency bands that the recordings or
+    their filters do not hold, with the reason.
     """
 
     key: str
@@ -155,10 +139,9 @@ def front_end_features(front_end: Any, bag: NDArray[np.float32]) -> NDArray[np.f
 
 def features_of(cache: FitCache, features: Features, cohort: Cohort, subject: str) -> NDArray[Any]:
     """Features of one subject's windows, computed once for all fits that share a cache."""
-    if features.per_window and isinstance(cohort, RecordingBags):
-        return cohort.part(subject, features_of(cache, features, cohort.whole, cohort.person(subject)))
-    if features.per_window and isinstance(cohort, CohortSubset):  # a window's features are its own
-        return cohort.part(subject, features_of(cache, features, cohort.whole, subject))
+    if features.per_window and isinstance(cohort, RecordingBags | CohortSubset):  # a window's features are its own
+        person = cohort.person(subject) if isinstance(cohort, RecordingBags) else subject
+        return cohort.part(subject, features_of(cache, features, cohort.whole, person))
     with _naming(subject):
         return LazyBag.of_subject(cohort, subject, cache).features(features)
 

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
-from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.unlabelled import ExtendedCohort, Unlabelled
-from bridgemil.errors import BadData, BadUse
+from bridgemil.cohort.views import ExtendedCohort, RecordingBags, Unlabelled
+from bridgemil.errors import BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.features import Features, FitCache, features_of, prepare_features
 from bridgemil.models.harmonisation import Harmonisation, fit_harmonisation, mapped
-from bridgemil.models.loading import encoder_for, refuse_changed_code
+from bridgemil.models.loading import encoder_for, load_weights, refuse_changed_code
 from bridgemil.models.model import (
     BaselineModel,
     EnsembleModel,
@@ -105,20 +104,15 @@ def fit(
     named = None if settings.stage1 is None else settings.stage1.pretrain_on
     if named is not None and (unlabelled is None or not unlabelled.is_named(named)):
         raise BadUse(f"Stage 1 also learns from {named}, which is not given: use --pretrain-on COHORT")
-    task = _Task(
-        cohort, sorted(train), sorted(validation), ModelFacts.of(cohort, settings, seed), cache or FitCache(),
-        sites or {}, rows or {}, None if named is None or unlabelled is None else unlabelled.joined(cohort),
-    )  # fmt: skip
-    if not settings.is_network:
-        return _fit_baseline(task)
-    import torch
-
-    return _fit_network(task, device or torch.device("cpu"), watch)
+    further = None if named is None or unlabelled is None else unlabelled.joined(cohort)
+    facts, cache = ModelFacts.of(cohort, settings, seed), cache or FitCache()
+    task = _Task(cohort, sorted(train), sorted(validation), facts, cache, sites or {}, rows or {}, further, watch)
+    return _fit_network(task, device) if settings.is_network else _fit_baseline(task)
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What is fitted, and on whom; parameters as of ``fit``."""
+    """Parameters as of ``fit``; ``further`` are the cohort and subjects of a second one for Stage 1."""
 
     cohort: Cohort
     train: list[str]
@@ -128,6 +122,7 @@ class _Task:
     sites: Mapping[str, Sequence[str]]
     rows: Mapping[str, Mapping[str, Any]]
     further: ExtendedCohort | None
+    watch: Watch | None
 
     def harmonisation(self, features: Features) -> Harmonisation | None:
         """Of these features, estimated on subjects' means; None where nothing is adjusted."""
@@ -140,8 +135,8 @@ class _Task:
             return values.mean(axis=0, dtype=np.float64) if features.per_window else values
 
         controls = [subject for subject in self.train if self.cohort.records[subject].label == settings.control]
-        how = self.sites, settings.adjust, self.rows, mean, self.train, controls
-        return fit_harmonisation(settings.site_column, *how)
+        columns = settings.site_column, self.sites, settings.adjust
+        return fit_harmonisation(*columns, self.rows, mean, self.train, controls)
 
 
 def fit_whole(
@@ -158,8 +153,8 @@ def fit_whole(
 ) -> Model:
     """Fit a model, or every member of an ensemble, on all subjects that are given.
 
-    Parameters are those of ``fit``, but ``settings`` may be an ensemble's, and ``cache`` gives each member its own.
-    Members that select no epoch train on the validation subjects too.
+    Parameters are those of ``fit``; ``cache`` gives each member its own. Members that select no epoch train on the
+    validation subjects too.
     """
     shared = FitCache()
     fitted = {}
@@ -197,7 +192,7 @@ def _fit_baseline(task: _Task) -> Fit:
     return Fit(BaselineModel(facts, baseline, classifier, harmonisation), [], None, time.perf_counter() - begun, 1)
 
 
-def _fit_network(task: _Task, device: torch.device, watch: Watch | None) -> Fit:
+def _fit_network(task: _Task, device: torch.device | None) -> Fit:
     import torch
 
     from bridgemil.learning.data import WindowSet
@@ -207,7 +202,7 @@ def _fit_network(task: _Task, device: torch.device, watch: Watch | None) -> Fit:
     facts, settings, cohort, cache, further = task.facts, task.facts.settings, task.cohort, task.cache, task.further
     assert settings.stage2 is not None
     assert settings.backbone is not None
-    streams = Streams.of(facts.seed, task.train)
+    streams, device = Streams.of(facts.seed, task.train), device or torch.device("cpu")
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's random numbers are theirs
         refuse_changed_code(settings, facts.signal)
         streams.start("encoder")
@@ -227,44 +222,32 @@ def _fit_network(task: _Task, device: torch.device, watch: Watch | None) -> Fit:
         learned = training
         if further is not None:  # scaled as the training subjects are
             learned = WindowSet(further, [*task.train, *further.further], scale, stored)
-        before, seconds = _stage1(encoder, learned, settings, streams, device, cache, watch)
+        before, seconds = _stage1(task, encoder, learned, streams, device)
         network, trained = train_network(
             encoder, settings.backbone, training, validating, settings.stage2, streams, device,
-            pretrained=settings.stage1 is not None, keep=cache.checkpoint(), watch=watch,
+            pretrained=settings.stage1 is not None, keep=cache.checkpoint(), watch=task.watch,
         )  # fmt: skip
     model = NetworkModel(facts, network, scale, device, harmonisation)
     return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
 
 
 def _stage1(
-    encoder: nn.Module,
-    training: WindowSet,
-    settings: Settings,
-    streams: Streams,
-    device: torch.device,
-    cache: FitCache,
-    watch: Watch | None,
+    task: _Task, encoder: nn.Module, training: WindowSet, streams: Streams, device: torch.device
 ) -> tuple[Curve, float]:
     """Load the Stage 1 encoder from the cache, training it first if it is not there; its curve and seconds."""
     from bridgemil.learning.loop import train
     from bridgemil.learning.objectives import create
 
-    stage1, backbone = settings.stage1, settings.backbone
+    stage1, backbone = task.facts.settings.stage1, task.facts.settings.backbone
     if stage1 is None or backbone is None:
         return [], 0.0
 
-    with cache.stage1() as kept:
+    with task.cache.stage1() as kept:
         if kept.encoder is None:
             streams.start("stage 1 head")
             learner = create(encoder, backbone, training, stage1, device)
-            trained = train(learner, streams, keep=kept.checkpoint, watch=watch)
+            trained = train(learner, streams, keep=kept.checkpoint, watch=task.watch)
             kept.encoder = encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
     tensors, note = kept.encoder
-    try:
-        encoder.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise BadData(
-            f"the stored Stage 1 encoder does not fit the backbone {backbone} ({str(error).splitlines()[0]}); "
-            "remove it (bridgemil clean) and run again"
-        ) from None
+    load_weights(encoder, tensors, f"the stored Stage 1 encoder does not fit the backbone {backbone}")
     return list(note["curve"]), float(note["seconds"])

@@ -35,20 +35,11 @@ class Covariates:
 
     @classmethod
     def fit(cls, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], features: Floats) -> Covariates:
-        """Least squares on one row of columns and of features (n x F) per control subject, shrunk towards no effect.
+        """Least squares on columns and mean features (n x F), one row per control subject, shrunk towards no effect.
 
         Without shrinkage the errors of the F slopes would be a new shortcut: what is subtracted wrongly grows with the
         covariate, in patients and controls, in training and test subjects alike. The slopes of a covariate are shrunk
         by one factor, from their mean squared t value over features (empirical Bayes; Efron and Morris, 1973).
-
-        Parameters
-        ----------
-        rows : sequence of mapping
-            Columns of each subject.
-        columns : sequence of str
-            Names of the covariates.
-        features : ndarray of shape (n, F)
-            Mean features of the same subjects.
         """
         codes = {column: _codes(column, [row.get(column) for row in rows]) for column in columns}
         values = np.stack([_values(row, codes) for row in rows])
@@ -102,17 +93,10 @@ def _values(row: Mapping[str, Any], codes: Mapping[str, Mapping[str, float]]) ->
 
 @dataclass(frozen=True)
 class Harmonisation:
-    """Maps a subject's features to those of the training sites.
+    """Maps a subject's features to those of the training sites, which ``column`` holds.
 
-    Parameters
-    ----------
-    column : str
-        The column that holds the site.
-    sites : mapping of str to tuple of ndarray
-        Of each known site, what is subtracted from each feature and what it is divided by. The site ``""`` is that of
-        recordings whose site is not known.
-    covariates : Covariates, optional
-        Their effect is subtracted as well.
+    ``sites`` has of each known site what is subtracted from each feature and what it is divided by; ``""`` is the site
+    of recordings whose site is not known. The effect of ``covariates`` is subtracted as well.
     """
 
     column: str = "site"
@@ -186,20 +170,9 @@ def fit_harmonisation(
 ) -> Harmonisation:
     """Estimate the maps of sites, then the effect of covariates on what they leave.
 
-    Parameters
-    ----------
-    column : str
-        The column that holds the site.
-    sites : mapping of str to sequence of str
-        Of each site, the subjects that it is known by; none: sites are not adjusted.
-    covariates : sequence of str
-        Names of columns; none: nothing is removed.
-    rows : mapping of str to mapping
-        Columns by subject.
-    means : callable
-        Mean features (F,) of a subject.
-    train, controls : sequence of str
-        The training subjects, and those of them that are controls.
+    ``sites`` has of each site the subjects that it is known by (none: sites are not adjusted); ``covariates`` are
+    columns of ``rows`` (none: nothing is removed). ``means`` gives the mean features (F) of a subject, ``controls`` are
+    the controls among the training subjects.
     """
     here = {str(rows[subject][column]) for subject in train} if sites else set()
     known = {site: own for site, own in sites.items() if site in here}
@@ -212,17 +185,15 @@ def fit_harmonisation(
             f"{len(controls)} training controls are too few to estimate the effect of {', '.join(covariates)}"
         )
     features = np.stack([mapped(means(subject), found.scale(rows[subject])) for subject in controls])
-    own_rows = [rows[subject] for subject in controls]
-    return Harmonisation(column, scales, Covariates.fit(own_rows, covariates, features))
+    return Harmonisation(column, scales, Covariates.fit([rows[subject] for subject in controls], covariates, features))
 
 
 def fit_sites(
     means: Callable[[str], Floats], training: Mapping[str, Sequence[str]], others: Mapping[str, Sequence[str]]
 ) -> dict[str, Scale]:
-    """The maps of all sites to the pooled training sites.
+    """The maps of all sites to the pooled training sites, from the mean features (F) of subjects.
 
-    ``means`` gives the mean features (F) of a subject; sites in training, and others, have the subjects by which they
-    are known.
+    ``training`` and ``others`` have of each site, in training or not, the subjects by which it is known.
     """
     rows = {site: np.stack([means(subject) for subject in subjects]) for site, subjects in training.items()}
     pooled = np.concatenate(list(rows.values()))

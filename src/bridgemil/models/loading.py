@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -25,13 +25,10 @@ from bridgemil.models.model import (
     NetworkModel,
 )
 from bridgemil.storage.artifact import Artifact, is_artifact
-from bridgemil.user_code import fingerprint
+from bridgemil.user_code import absolute, fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from bridgemil.learning.networks import BagModel, WindowModel
-
 
 ADVICE = "save or train it again"
 
@@ -58,34 +55,33 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     return read_model(Artifact.open(Path(folder), KIND, ADVICE), "", backbone=backbone, device=device)
 
 
-def read_model(artifact: Artifact, below: str = "", *, backbone: str | None = None, device: str = "cpu") -> Model:
+def read_model(
+    artifact: Artifact,
+    below: str = "",
+    *,
+    backbone: str | None = None,
+    device: str = "cpu",
+    frozen: Mapping[str, Tensor] | None = None,
+) -> Model:
     """Read a model that is part of an artifact (a run, a bundle, a classifier), in its folder ``below`` (with ``/``).
 
-    ``backbone`` and ``device`` as of ``load``. The weights of a frozen encoder are in the artifact, or in their file.
+    ``backbone`` and ``device`` as of ``load``. A frozen encoder's weights are in the artifact, or in their file.
     """
-    from bridgemil.learning.checkpoint import read_tensors
-
-    name = f"{below}{FROZEN}"
-    return _read(
-        artifact, below, backbone, device, read_tensors(artifact.path(name)) if name in artifact.files else None
-    )
-
-
-def _read(
-    artifact: Artifact, below: str, backbone: str | None, device: str, frozen: Mapping[str, Tensor] | None
-) -> Model:
     import torch
 
-    from bridgemil.learning.checkpoint import read_tensors, under
+    from bridgemil.learning.checkpoint import by_part, read_tensors
+    from bridgemil.learning.networks import assemble
 
+    if f"{below}{FROZEN}" in artifact.files:
+        frozen = read_tensors(artifact.path(f"{below}{FROZEN}"))
     metadata = artifact.json(f"{below}{METADATA}")
     try:
         facts = ModelFacts.from_json(metadata)
     except ValidationError:
         raise artifact.bad(METADATA, "has settings that this version does not know") from None
     if "members" in metadata:
-        members = {name: _read(artifact, f"{below}{name}/", backbone, device, frozen) for name in metadata["members"]}
-        return EnsembleModel(facts, members)
+        how: dict[str, Any] = {"backbone": backbone, "device": device, "frozen": frozen}
+        return EnsembleModel(facts, {n: read_model(artifact, f"{below}{n}/", **how) for n in metadata["members"]})
     settings = facts.settings
     if settings.address is not None:
         raise BadUse(f"{settings.method} is a pipeline of the user's own, and what it learnt was not stored")
@@ -101,11 +97,12 @@ def _read(
         numbers = {name: value.numpy() for name, value in tensors.items()}
         return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers), harmonisation)
     chosen = _backbone(settings, facts.signal, backbone)
-    network = build(chosen, facts.signal, len(facts.classes), frozen)
-    try:
-        network.load_state_dict(under("network", tensors))
-    except RuntimeError as error:
-        raise artifact.bad(f"{below}{WEIGHTS}", f"does not fit its settings ({str(error).splitlines()[0]})") from None
+    assert chosen.backbone is not None
+    assert chosen.stage2 is not None
+    with torch.random.fork_rng([]):
+        encoder = encoder_for(chosen, facts.signal, frozen)
+        network = assemble(encoder, chosen.backbone, len(facts.classes), chosen.stage2)
+    load_weights(network, by_part(tensors)["network"], f"{artifact.root / below / WEIGHTS}: does not fit its settings")
     scale = (tensors["scale.mean"].numpy(), tensors["scale.std"].numpy()) if "scale.mean" in tensors else None
     where = torch.device(device)
     return NetworkModel(facts, network.to(where).eval(), scale, where, harmonisation)
@@ -120,7 +117,7 @@ def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings
             f"the model was trained with code that is not bridgemil's ({settings.backbone}), and a folder never makes "
             "code run: name it again, backbone=…"
         )
-    name = backbones.absolute(given)
+    name = absolute(given)
     if backbones.try_out(name, signal, settings.encoder_options) != settings.code:
         raise BadData(f"{given}: is not the code the model was trained with, or has changed since")
     return settings.model_copy(update={"backbone": name})
@@ -163,22 +160,13 @@ def build_encoder(tensors: dict[str, Tensor], settings: Settings, signal: Signal
     refuse_changed_code(settings, signal)
     with torch.random.fork_rng([]):
         encoder = encoder_for(settings, signal)
-    try:
-        encoder.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise BadData(f"the stored encoder does not fit {settings.backbone} ({str(error).splitlines()[0]})") from None
+    load_weights(encoder, tensors, f"the stored encoder does not fit {settings.backbone}")
     return encoder.eval()
 
 
-def build(
-    settings: Settings, signal: Signal, n_classes: int, frozen: Mapping[str, Tensor] | None = None
-) -> WindowModel | BagModel:
-    """The network of these settings, with weights still to be loaded but those of a frozen encoder."""
-    import torch
-
-    from bridgemil.learning.networks import assemble
-
-    assert settings.stage2 is not None
-    assert settings.backbone is not None
-    with torch.random.fork_rng([]):
-        return assemble(encoder_for(settings, signal, frozen), settings.backbone, n_classes, settings.stage2)
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], refusal: str) -> None:
+    """Put stored weights into a module; those of another one are refused."""
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise BadData(f"{refusal} ({str(error).splitlines()[0]}); remove it and run again") from None

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import baselines
-from bridgemil.cohort.by_recording import RecordingBags
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadData, BadUse
+from bridgemil.cohort.views import RecordingBags
+from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 from bridgemil.models.features import Bag, Features, FitCache, LazyBag
 from bridgemil.models.harmonisation import Harmonisation, Scale, mapped
@@ -104,10 +104,9 @@ class Model(ABC):
     ----------
     facts : ModelFacts
         Its metadata.
-    features : Features, optional
-        What it computes first of a subject's windows, if that can be stored.
-    harmonisation : Harmonisation, optional
-        How these features are adjusted for the site and covariates of a subject.
+    features, harmonisation : Features, Harmonisation, optional
+        What it computes first of a subject's windows, if that can be stored, and how that is adjusted for the subject's
+        site and covariates.
     """
 
     def __init__(
@@ -127,10 +126,8 @@ class Model(ABC):
     def moved(self, scale_of: Callable[[Model], Scale]) -> Self:
         """The model for recordings of another site, which is not known by name.
 
-        Parameters
-        ----------
-        scale_of : callable
-            Of this model, or of each member of an ensemble: the map of the site's features, x -> (x - first) / second.
+        ``scale_of`` gives, of this model or of each member of an ensemble, the map of the site's features, x -> (x -
+        first) / second.
         """
         moved, own = copy(self), self.harmonisation or Harmonisation()
         moved.harmonisation = replace(own, sites={**own.sites, "": scale_of(self)})
@@ -147,28 +144,12 @@ class Model(ABC):
         Parameters
         ----------
         bag : ndarray of shape (n_windows, n_channels, n_times) or LazyBag
-            All windows of the subject in microvolts, as in the cohort. A ``LazyBag`` is read only if no features of it
-            are stored.
-
-        Returns
-        -------
-        Prediction
+            All windows in microvolts, as in the cohort; a ``LazyBag`` is read only if no features of it are stored.
         """
 
     @abstractmethod
     def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Embeddings of the windows of one subject.
-
-        Parameters
-        ----------
-        bag : ndarray of shape (n_windows, n_channels, n_times)
-            In microvolts.
-
-        Returns
-        -------
-        ndarray of shape (n_windows, d)
-            For a baseline the features of the subject, (1, f).
-        """
+        """Embeddings of one subject's windows (n x C x T, microvolts): n x d; of a baseline its features, 1 x f."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Every number the model needs; none of an ensemble."""
@@ -184,13 +165,7 @@ class Model(ABC):
         return {} if self.harmonisation is None else {"harmonisation": self.harmonisation.for_json()}
 
     def save(self, folder: str | Path) -> None:
-        """Write the model as an artifact.
-
-        Parameters
-        ----------
-        folder : str or Path
-            Its content is replaced.
-        """
+        """Write the model as an artifact into a folder, whose content is replaced."""
         with new_artifact(Path(folder).absolute(), KIND) as partial:
             self.write(partial)
 
@@ -202,7 +177,7 @@ class Model(ABC):
     def write(self, folder: Path, *, encoder: bool = True) -> None:
         """Write the model's files into a folder that becomes an artifact, with the weights of a frozen encoder or not.
 
-        A run goes without them: they are the same in all of its folder, and its settings name their file.
+        A run goes without them: all of its folder share them, and its settings name their file.
         """
         from bridgemil.learning.checkpoint import write_tensors
 
@@ -253,7 +228,6 @@ class NetworkModel(Model):
         """Predict one subject."""
         from bridgemil.learning.networks import WindowModel, vote
 
-        self.check(bag)
         blocks = self._blocks(bag)
         if isinstance(self.network, WindowModel):
             found = vote(self.network, blocks, self.device)
@@ -269,7 +243,6 @@ class NetworkModel(Model):
         """The windows' embeddings, n x d."""
         from bridgemil.learning.networks import in_blocks
 
-        self.check(bag)
         embeddings: NDArray[np.float32] = in_blocks(self.network.encoder, self._blocks(bag), self.device).cpu().numpy()
         return embeddings
 
@@ -279,6 +252,7 @@ class NetworkModel(Model):
 
         from bridgemil.learning.data import BLOCK, normalised
 
+        self.check(bag)
         windows = LazyBag.of(bag)
         rows = windows.read() if self.features is None else windows.features(self.features)
         for first in range(0, len(rows), BLOCK):
@@ -354,22 +328,14 @@ class BaselineModel(Model):
 
 
 class EnsembleModel(Model):
-    """Several models of the same signal and classes: the mean of their probabilities, weighted by ``Settings.weight``.
+    """Several models, by name: the mean of their probabilities, weighted by ``Settings.weight``.
 
-    Attention weights, contributions and window probabilities are means over the members that have them.
-
-    Parameters
-    ----------
-    facts : ModelFacts
-        Metadata of the ensemble.
-    members : mapping of str to Model
-        By name; a name is the member's folder when the ensemble is saved.
+    Attention weights, contributions and window probabilities are means over the members that have them. A name is the
+    member's folder when the ensemble is saved.
     """
 
     def __init__(self, facts: ModelFacts, members: Mapping[str, Model]) -> None:
         super().__init__(facts)
-        if not members:
-            raise BadUse("an ensemble needs at least one member")
         for name, member in members.items():
             if member.facts.signal != facts.signal or member.facts.classes != facts.classes:
                 raise BadData(f"{name}: its signal or classes are not those of the ensemble")
@@ -377,15 +343,16 @@ class EnsembleModel(Model):
 
     def for_subject(self, row: Mapping[str, Any]) -> Self:
         """Every member for this subject."""
-        bound = copy(self)
-        bound.members = {name: member.for_subject(row) for name, member in self.members.items()}
-        return bound
+        return self._of({name: member.for_subject(row) for name, member in self.members.items()})
 
     def moved(self, scale_of: Callable[[Model], Scale]) -> Self:
         """Every member for recordings of another site."""
-        moved = copy(self)
-        moved.members = {name: member.moved(scale_of) for name, member in self.members.items()}
-        return moved
+        return self._of({name: member.moved(scale_of) for name, member in self.members.items()})
+
+    def _of(self, members: dict[str, Model]) -> Self:
+        changed = copy(self)
+        changed.members = members
+        return changed
 
     def predict(self, bag: Bag) -> Prediction:
         """The mean of the members' predictions; the class with the highest probability is predicted."""

@@ -207,20 +207,18 @@ class BenchmarkReport:
         """Sections of each cohort and split: its baselines, then its networks."""
         blocks: dict[tuple[str, str], dict[Place, list[Cell]]] = {}
         for cell in self.cells:
-            place = cell.place
-            blocks.setdefault((place.cohort, place.split), {}).setdefault(place, []).append(cell)
+            blocks.setdefault(cell.place[:2], {}).setdefault(cell.place, []).append(cell)
         return blocks
 
     def groups(self) -> dict[Place, list[Cell]]:
         """What may be compared: each network section, preceded by the baselines of its cohort and split."""
         groups: dict[Place, list[Cell]] = {}
         for block in self.blocks().values():
-            baselines = [cell for cells in block.values() for cell in cells if cell.is_baseline and not cell.averaged]
-            for place, cells in block.items():
-                if place.backbone:
-                    groups[place] = [*baselines, *(cell for cell in cells if not cell.averaged)]
-                elif len(block) == 1:
-                    groups[place] = baselines
+            single = {place: [cell for cell in cells if not cell.averaged] for place, cells in block.items()}
+            baselines = [cell for cells in single.values() for cell in cells if cell.is_baseline]
+            for place, cells in single.items():
+                if place.backbone or len(single) == 1:
+                    groups[place] = [*baselines, *(cell for cell in cells if not cell.is_baseline)]
         return groups
 
 
@@ -278,13 +276,10 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
         about = store.metadata(rows["identity"].iloc[0])
         settings = Settings.model_validate(about["settings"])
         run_of = store.finder(settings, str(cohort_hash), rows["identity"])
-        for planned_for, plan in splits:
-            if planned_for != cohort_hash:
-                continue
-            complete, folds = list[str](), plan.cv_folds(settings.selects)
-            for seed in map(int, sorted(rows["seed"].unique())):
-                identities = [run_of(fold, seed) for fold in folds]
-                complete += identities if done.issuperset(identities) else []
+        for plan in [plan for planned_for, plan in splits if planned_for == cohort_hash]:
+            folds = plan.cv_folds(settings.selects)
+            each = [[run_of(fold, int(seed)) for fold in folds] for seed in sorted(rows["seed"].unique())]
+            complete = [identity for identities in each if done.issuperset(identities) for identity in identities]
             if complete:
                 results = gather(store, complete, settings, plan)
                 name, finished = rows["cohort"].iloc[0], str(about.get("finished", ""))[:16].replace("T", " ")
@@ -306,22 +301,20 @@ def _cells(store: RunStore, runs: pd.DataFrame) -> tuple[list[Cell], list[str]]:
 
 def _ensembles(store: RunStore, cells: Sequence[Cell]) -> list[Cell]:
     """Ensembles that were planned here and whose members are complete, on each split of each cohort."""
-    by_place = {(cell.source["hash"], cell.split.hash, cell.results.settings.hash): cell for cell in cells}
+    by_split: dict[tuple[str, str], dict[str, Cell]] = {}
+    for cell in cells:
+        by_split.setdefault((cell.source["hash"], cell.split.hash), {})[cell.results.settings.hash] = cell
     made = []
-    for settings in store.ensembles():
-        for cohort_hash, split_hash in dict.fromkeys(key[:2] for key in by_place):
-            members = [by_place.get((cohort_hash, split_hash, member.hash)) for member in settings.members]
-            present = [member for member in members if member is not None]
-            if len(present) < len(members):
-                continue
-            shared = set.intersection(*(set(member.results.predictions["seed"]) for member in present))
-            if shared:
-                parts = [
-                    gather(store, [i for i, seed, _ in runs_of(m.results, m.split) if seed in shared],
-                           m.results.settings, m.split)
-                    for m in present
-                ]  # fmt: skip
-                made.append(replace(present[0], label=settings.method, results=averaged(parts, settings)))
+    for settings, there in product(store.ensembles(), by_split.values()):
+        members = [there[member.hash].results for member in settings.members if member.hash in there]
+        if len(members) < len(settings.members):
+            continue
+        first = there[settings.members[0].hash]
+        shared = set.intersection(*(set(member.predictions["seed"]) for member in members))
+        runs = [[i for i, seed, _ in runs_of(member, first.split) if seed in shared] for member in members]
+        if shared:
+            parts = [gather(store, own, m.settings, first.split) for own, m in zip(runs, members, strict=True)]
+            made.append(replace(first, label=settings.method, results=averaged(parts, settings)))
     return made
 
 
@@ -373,14 +366,11 @@ def _ambiguous(pairs: Iterable[tuple[Hashable, Hashable]]) -> set[Hashable]:
 
 def _failures(store: RunStore) -> list[str]:
     """Experiments with failed runs, and the error of one of them."""
-    failed: dict[str, list[str]] = {}
-    for content in store.failures():
-        failed.setdefault(content["experiment"], []).append(content["error"])
+    failures = list(store.failures())
+    counts = Counter(content["experiment"] for content in failures)
+    errors = {content["experiment"]: content["error"] for content in reversed(failures)}
     advice = f"kept in {store.root / 'failed'}: run them again, or delete the files"
-    return [
-        f"Failed: {name}: {counted(len(errors), 'run')}: {errors[0].splitlines()[-1]} ({advice})"
-        for name, errors in failed.items()
-    ]
+    return [f"Failed: {n}: {counted(counts[n], 'run')}: {errors[n].splitlines()[-1]} ({advice})" for n in counts]
 
 
 def with_clinical_options(report: BenchmarkReport, options: ClinicalOptions) -> None:
@@ -391,21 +381,20 @@ def with_clinical_options(report: BenchmarkReport, options: ClinicalOptions) -> 
     """
     if options == ClinicalOptions():
         return
-    chosen: dict[str, ClinicalOptions] = {}
-    for cell in report.cells:
+    applied, absent = False, list[str]()
+    for i, cell in enumerate(report.cells):
         classes = cell.results.classes
-        if len(classes) == 2 and cell.cohort not in chosen:
-            there = options.positive is None or options.positive in classes
-            chosen[cell.cohort] = options if there else replace(options, positive=None)
-            if not there:
-                report.remarks.append(f"{cell.cohort} has no class {options.positive}: its default positive class")
-    if not any(used.positive == options.positive for used in chosen.values()):
+        if len(classes) == 2:
+            there = options.positive in (None, *classes)
+            own = options if there else replace(options, positive=None)
+            report.cells[i] = replace(cell, results=replace(cell.results, clinical_options=own))
+            absent += [] if there else [cell.cohort]
+            applied |= there
+    if not applied:
         names = sorted({name for cell in report.cells for name in cell.results.classes})
         raise BadUse(
             "--positive, --operating-point and --prevalence are for two classes, one of them the positive one; the "
             f"classes of these runs are {', '.join(names)}"
         )
-    report.cells = [
-        replace(c, results=replace(c.results, clinical_options=chosen[c.cohort])) if c.cohort in chosen else c
-        for c in report.cells
-    ]
+    default = "its default positive class"
+    report.remarks += [f"{name} has no class {options.positive}: {default}" for name in dict.fromkeys(absent)]

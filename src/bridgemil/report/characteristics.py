@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import AGE, SEX, folded, is_missing
-from bridgemil.evaluation import metrics
+from bridgemil.evaluation.sites import group_scores
 from bridgemil.report.benchmark import Cell
-from bridgemil.report.tables import Sheet, span
+from bridgemil.report.tables import Sheet, interval
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SITES = ("site", "centre", "center", "hospital", "site_id", "centre_id", "center_id")
 OWN = ("subject", "label", "n_windows", "n_recordings")  # columns that every cohort has
@@ -46,43 +49,41 @@ def column_of(cohort: Cohort, names: Sequence[str]) -> str | None:
     return next((column for column in columns(cohort) if folded(column) in names), None)
 
 
-def known(cohort: Cohort, column: str | None) -> dict[str, str]:
+def known(cohort: Cohort, column: str | None) -> pd.Series:
     """Values of a column by subject, as text; without missing ones. A code in numbers (1, 2) is a name too."""
+    import pandas as pd
+
     pairs = [] if column is None else zip(cohort.subjects, cohort.column(column), strict=True)
-    return {
+    values = {
         subject: f"{value:g}" if isinstance(value, float) else str(value).strip()
         for subject, value in pairs
         if not is_missing(value)
     }
+    return pd.Series(values, dtype=object, name=column)
 
 
 def by_value(cohort: Cohort, names: Sequence[str]) -> list[Group]:
     """One group for each value of the column of one of these names, capitals ignored; empty without such a column."""
-    column, spelling = column_of(cohort, names), dict[str, str]()
-    groups: dict[str, list[str]] = {}
-    for subject, value in known(cohort, column).items():
-        groups.setdefault(spelling.setdefault(value.lower(), value), []).append(subject)
-    return [Group(f"{column} {value}", tuple(groups[value])) for value in sorted(groups)][:MOST_GROUPS]
+    values = known(cohort, column_of(cohort, names))
+    spelling = values.groupby(values.astype(str).str.lower()).transform("first")
+    return [Group(f"{values.name} {name}", tuple(own.index)) for name, own in values.groupby(spelling)][:MOST_GROUPS]
 
 
-def numbers(values: dict[str, str]) -> dict[str, float]:
+def numbers(values: pd.Series) -> pd.Series:
     """Of values by subject, those that are finite numbers."""
     import pandas as pd
 
-    found = pd.to_numeric(pd.Series(values, dtype=object), errors="coerce").astype(float)
-    return {str(subject): float(value) for subject, value in found[np.isfinite(found)].items()}
+    found = pd.to_numeric(values, errors="coerce").astype(float)
+    return found[np.isfinite(found)]
 
 
 def by_age(cohort: Cohort) -> list[Group]:
     """Two halves at the median age; empty without a column of ages."""
-    column = column_of(cohort, AGE)
-    age = numbers(known(cohort, column))
-    middle = float(np.median(list(age.values()))) if age else 0.0
-    halves = [
-        Group(f"{column} {middle:g} or less", tuple(subject for subject in age if age[subject] <= middle)),
-        Group(f"{column} above {middle:g}", tuple(subject for subject in age if age[subject] > middle)),
-    ]
-    return [half for half in halves if half.subjects]
+    age = numbers(known(cohort, column_of(cohort, AGE)))
+    middle = age.median()
+    halves = {"or less": age[age <= middle], "above": age[age > middle]}
+    titles = {"or less": f"{age.name} {middle:g} or less", "above": f"{age.name} above {middle:g}"}
+    return [Group(titles[half], tuple(own.index)) for half, own in halves.items() if len(own)]
 
 
 def _members(cohort: Cohort) -> dict[str, list[str]]:
@@ -97,13 +98,13 @@ def class_rows(cohort: Cohort) -> list[dict[str, Any]]:
     for name, members in _members(cohort).items():
         windows = sum(cohort.records[subject].n_windows for subject in members)
         row: dict[str, Any] = {"class": name, "n": len(members), "windows": windows}
-        for column in sorted(columns(cohort)):
-            if column.lower() in ("age", *SEX):
-                own = {subject: value for subject, value in known(cohort, column).items() if subject in members}
-                ages = list(numbers(own).values()) if column.lower() == "age" else []
-                spread = f"{np.mean(ages):.0f} ({min(ages):.0f} to {max(ages):.0f})" if ages else "not known"
-                counts = ", ".join(f"{value}: {n}" for value, n in sorted(Counter(own.values()).items()))
-                row[column.lower()] = spread if len(ages) == len(own) else counts  # "70+" is no number
+        for column in sorted(column for column in columns(cohort) if column.lower() in ("age", *SEX)):
+            own = known(cohort, column)
+            own = own[own.index.isin(members)]
+            ages = numbers(own) if column.lower() == "age" else own[:0]
+            spread = f"{ages.mean():.0f} ({ages.min():.0f} to {ages.max():.0f})" if len(ages) else "not known"
+            counts = ", ".join(f"{value}: {n}" for value, n in sorted(Counter(own).items()))
+            row[column.lower()] = spread if len(ages) == len(own) else counts  # "70+" is no number
         rows.append(row)
     return rows
 
@@ -113,35 +114,31 @@ def characteristics(cohort: Cohort, overlap: float = 0.0) -> Sheet:
 
     ``overlap`` is the share of a window that the next one repeats, for the minutes.
     """
-    members = {"all": cohort.subjects} | _members(cohort)
-    seconds = cohort.n_times / cohort.sfreq * (1 - overlap)
-    age = numbers(known(cohort, column_of(cohort, AGE)))
+    minutes = cohort.n_times / cohort.sfreq * (1 - overlap) / 60  # of a window
+    sexes, age = by_value(cohort, SEX), numbers(known(cohort, column_of(cohort, AGE)))
 
-    def windows(who: Sequence[str]) -> float:
-        return float(np.median([cohort.records[subject].n_windows for subject in who]))
-
-    def age_text(who: Sequence[str]) -> str:
-        values = [age[subject] for subject in who if subject in age]
-        spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-        return f"{np.mean(values):.1f}{spread} ({min(values):g} - {max(values):g})" if values else "not known"
-
-    def share(group: Group) -> Callable[[Sequence[str]], str]:
-        def text(who: Sequence[str]) -> str:
+    def column(who: Sequence[str]) -> dict[str, str]:
+        records = [cohort.records[subject] for subject in who]
+        windows = float(np.median([record.n_windows for record in records]))
+        values = {"subjects": str(len(who))}
+        for group in sexes:
             n = len(set(group.subjects) & set(who))
-            return f"{n} ({n / max(1, len(who)):.0%})"
+            values[group.title] = f"{n} ({n / max(1, len(who)):.0%})"
+        if age.name is not None:
+            own = age[age.index.isin(who)]
+            spread = f" ± {own.std():.1f}" if len(own) > 1 else ""
+            ages = f"{own.mean():.1f}{spread} ({own.min():g} - {own.max():g})" if len(own) else "not known"
+            values |= {f"{age.name}, mean ± SD (range)": ages, f"{age.name} missing": str(len(who) - len(own))}
+        recordings = sum(len(record.recordings) for record in records)
+        return values | {
+            "recordings, total": str(recordings),
+            "windows, median": f"{windows:g}",
+            "minutes, median": f"{windows * minutes:.1f}",
+        }
 
-        return text
-
-    rows: dict[str, Callable[[Sequence[str]], str]] = {"subjects": lambda who: str(len(who))}
-    rows |= {group.title: share(group) for group in by_value(cohort, SEX)}
-    if (column := column_of(cohort, AGE)) is not None:
-        rows[f"{column}, mean ± SD (range)"] = age_text
-        rows[f"{column} missing"] = lambda who: str(sum(subject not in age for subject in who))
-    rows["recordings, total"] = lambda who: str(sum(len(cohort.records[subject].recordings) for subject in who))
-    rows["windows, median"] = lambda who: f"{windows(who):g}"
-    rows["minutes, median"] = lambda who: f"{windows(who) * seconds / 60:.1f}"
-    table = [[title, *map(value, members.values())] for title, value in rows.items()]
-    return Sheet("Characteristics by class", ["", *members], table)
+    found = {name: column(who) for name, who in ({"all": cohort.subjects} | _members(cohort)).items()}
+    rows = [[title, *(values[title] for values in found.values())] for title in found["all"]]
+    return Sheet("Characteristics by class", ["", *found], rows)
 
 
 def group_row(cell: Cell, group: Group) -> list[str]:
@@ -155,10 +152,7 @@ def group_row(cell: Cell, group: Group) -> list[str]:
     n, mixture = str(counts.total()), ", ".join(f"{counts[name]} {name}" for name in classes)
     if counts.total() < FEW:
         return [n, mixture, f"too few subjects (under {FEW})", ""]
-    low, high = metrics.accuracy_interval(rows)
-    accuracy = f"{100 * metrics.accuracy(rows):.1f} ({span(100 * low, 100 * high)})"
-    if min(counts[name] for name in classes) < FEW_OF_A_CLASS:
-        return [n, mixture, accuracy, f"too few (under {FEW_OF_A_CLASS}) of a class"]
-    balanced = np.mean([metrics.scores(seed, classes)["balanced_accuracy"] for _, seed in rows.groupby("seed")])
-    low, high = metrics.score_intervals(rows, classes)["balanced_accuracy"]
-    return [n, mixture, accuracy, f"{balanced:.3f} ({span(low, high, 3)})"]
+    found = group_scores(rows, classes)
+    few = min(counts[name] for name in classes) < FEW_OF_A_CLASS
+    balanced = f"too few (under {FEW_OF_A_CLASS}) of a class" if few else interval(found, "balanced_accuracy", digits=3)
+    return [n, mixture, interval(found, "accuracy", 100, 1), balanced]

@@ -8,11 +8,12 @@ What the records do not contain is never filled in: it is marked as the author's
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 from bridgemil.audit.traits import TECHNICAL
@@ -28,73 +29,33 @@ RISKS: dict[str, Risk] = {"failed": "high", "fine": "low"}  # unclear for any ot
 STATUSES = ("FAIL", "WARN", "PASS", "INFO", "SKIP")
 
 
-class Item(NamedTuple):
-    """One item of TRIPOD+AI, as templates/checklist.yaml explains it."""
+class Entry(NamedTuple):
+    """An item of templates/checklist.yaml with what the records state."""
 
-    number: str
-    section: str
-    topic: str
-    author: str = ""
-    text: str = ""
-    unknown: str = ""
-    tables: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An item with what the records state."""
-
-    item: Item
+    item: Any  # number, section, topic, author, text, unknown, tables
     lines: Sequence[str]
     sheets: Sequence[Sheet]
-    unknown: Sequence[str]
-
-    @property
-    def state(self) -> State:
-        """Who has to write it."""
-        if not self.lines and not self.sheets:
-            return "author"
-        return "partly" if self.to_add else "filled"
-
-    @property
-    def to_add(self) -> list[str]:
-        """What the author has to add."""
-        return [*self.unknown, *([self.item.author] if self.item.author else [])]
-
-
-class Domain(NamedTuple):
-    """A domain of risk of bias, as templates/checklist.yaml explains it."""
-
-    key: str
-    title: str
-    findings: Sequence[str]
-    needed: Sequence[str]
-    questions: Sequence[str]
+    to_add: Sequence[str]  # by the author
+    state: State  # who has to write it
 
 
 class Judgement(NamedTuple):
-    """A domain with its risk, the reason and the evidence."""
+    """A domain of risk of bias with its risk, the reason and the evidence."""
 
-    domain: Domain
+    domain: Any  # key, title, findings, needed, questions
     risk: Risk
     why: str
     evidence: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """The checklist of one cohort and its experiments: all items, four domains of risk of bias, warnings above them."""
 
     name: str
     entries: Sequence[Entry]
+    counts: Mapping[str, int]  # number of items of each state
     judgements: Sequence[Judgement]
     warnings: Sequence[str]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Number of items of each state."""
-        counts = Counter(str(entry.state) for entry in self.entries)
-        return {state: counts[state] for state in texts()["states"]}
 
 
 class Checklist(NamedTuple):
@@ -112,8 +73,8 @@ def texts() -> dict[str, Any]:
     import yaml
 
     content: dict[str, Any] = yaml.safe_load(templating.asset("checklist.yaml"))
-    kinds = {"items": Item, "domains": Domain}
-    return content | {name: [kind(**entry) for entry in content[name]] for name, kind in kinds.items()}
+    empty = {"author": "", "text": "", "unknown": "", "tables": ()}
+    return content | {name: [SimpleNamespace(**empty | own) for own in content[name]] for name in ("items", "domains")}
 
 
 def build_checklist(report: BenchmarkReport, cohorts: Sequence[Path] = ()) -> Checklist:
@@ -128,17 +89,18 @@ def build_checklist(report: BenchmarkReport, cohorts: Sequence[Path] = ()) -> Ch
 def _section(record: CohortRecord) -> Section:
     values, shown = context(record), sheets(record)
     for name, note in texts()["notes"].items():
-        found = [replace(sheet, after=_lines(note, values)) for sheet in shown.get(name, ())]
-        shown[name] = found
-    entries = [
-        Entry(
-            item, _lines(item.text, values), [s for name in item.tables for s in shown.get(name, ()) if s.rows],
-            _lines(item.unknown, values),
-        )
-        for item in texts()["items"]
-    ]  # fmt: skip
+        shown[name] = [replace(sheet, after=_lines(note, values)) for sheet in shown.get(name, ())]
+    entries = []
+    for item in texts()["items"]:
+        lines = _lines(item.text, values)
+        own = [sheet for name in item.tables for sheet in shown.get(name, ()) if sheet.rows]
+        to_add = [*_lines(item.unknown, values), *filter(None, [item.author])]
+        state: State = "author" if not lines and not own else "partly" if to_add else "filled"
+        entries.append(Entry(item, lines, own, to_add, state))
+    states = Counter(str(entry.state) for entry in entries)
     warnings = [f"Filled in from the runs alone: {record.absent}."] if record.cohort is None else []
-    return Section(record.name, entries, [_judge(domain, record) for domain in texts()["domains"]], warnings)
+    judgements = [_judge(domain, record, values) for domain in texts()["domains"]]
+    return Section(record.name, entries, {name: states[name] for name in texts()["states"]}, judgements, warnings)
 
 
 def _lines(template: str, values: dict[str, Any]) -> list[str]:
@@ -156,7 +118,7 @@ def domain_of(name: str) -> str:
     return "predictors" if column.lower() in TECHNICAL else "participants"
 
 
-def _judge(domain: Domain, record: CohortRecord) -> Judgement:
+def _judge(domain: Any, record: CohortRecord, values: dict[str, Any]) -> Judgement:
     """Risk of bias of a domain, from the audit of the cohort and its runs."""
     findings = [finding for finding in record.findings if domain_of(finding.name) == domain.key]
     accepted = [warning["check"] for warning in record.accepted if domain_of(warning["check"]) == domain.key]
@@ -174,7 +136,7 @@ def _judge(domain: Domain, record: CohortRecord) -> Judgement:
     for finding in sorted(findings, key=lambda finding: STATUSES.index(finding.status)):
         details = f" ({'; '.join(finding.evidence)})" if finding.status in ("FAIL", "WARN") and finding.evidence else ""
         evidence.append(f"{finding.status} {finding.name}: {finding.message}{details}")
-    evidence += _lines(texts()["evidence"].get(domain.key, ""), {"r": record})
+    evidence += _lines(texts()["evidence"].get(domain.key, ""), values)
     return Judgement(domain, risk, why, evidence)
 
 

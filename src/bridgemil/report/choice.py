@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse, did_you_mean
 from bridgemil.methods import short_name
 from bridgemil.report.benchmark import Cell
 
-NAMED: dict[str, Callable[[Cell], str]] = {  # option -> what it names
-    "methods": lambda cell: cell.method, "backbones": lambda cell: cell.place.backbone,
-    "budget": lambda cell: cell.place.budget, "recipe": lambda cell: cell.place.recipe,
-}  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """Names to show; an empty tuple shows all. Baselines have no backbone, budget and recipe: only methods and splits
     exclude them.
     """
@@ -32,30 +26,34 @@ class Choice:
 
     def among(self, cells: Sequence[Cell]) -> list[Cell]:
         """The cells that match; ``BadUse`` if a name matches none, or if no cell is left."""
-        hashes = {plan_hash for words in self.splits for plan_hash in _splits(words, cells)}
-        for option, wanted in self._wanted.items():
-            there = sorted({NAMED[option](cell) for cell in cells} - {""})
-            for word in wanted:
-                if word not in there:
-                    _refuse(option, word, there)
-        chosen = [c for c in cells if (not hashes or c.split.hash in hashes) and self._fits(c, ["methods"])]
-        matching = [c for c in chosen if c.is_baseline or self._fits(c, NAMED)]
+        wanted: dict[str, Sequence[str]] = {
+            "methods": self.methods, "backbones": [short_name(name) for name in self.backbones],
+            "budget": self.budgets, "recipe": self.recipes,
+        }  # fmt: skip
+        for option, names in wanted.items():
+            there = sorted({_names(cell)[option] for cell in cells} - {""})
+            for name in names:
+                if name not in there:
+                    _refuse(option, name, there)
+        hashes = {key for words in self.splits for key in _splits(words, cells)}
+
+        def fits(cell: Cell, options: Iterable[str]) -> bool:
+            return all(not wanted[option] or _names(cell)[option] in wanted[option] for option in options)
+
+        chosen = [c for c in cells if (not hashes or c.split.hash in hashes) and fits(c, ["methods"])]
+        matching = [c for c in chosen if c.is_baseline or fits(c, wanted)]
         if not matching or all(c.is_baseline for c in matching) != all(c.is_baseline for c in chosen):
+            given = [f"--{option} {','.join(names)}" for option, names in wanted.items() if names]
+            given += [f'--split "{split}"' for split in self.splits]
             titles = [f"{c.method}, {c.place.title}" + (f", {c.split.title}" if self.splits else "") for c in cells]
-            raise BadUse(f"nothing here fits {self} together; there are: {'; '.join(dict.fromkeys(titles))}")
+            raise BadUse(f"nothing here fits {' '.join(given)} together; there are: {'; '.join(dict.fromkeys(titles))}")
         return matching
 
-    @property
-    def _wanted(self) -> dict[str, Sequence[str]]:
-        backbones = [short_name(name) for name in self.backbones]
-        return dict(zip(NAMED, (self.methods, backbones, self.budgets, self.recipes), strict=True))
 
-    def _fits(self, cell: Cell, options: Iterable[str]) -> bool:
-        return all(not self._wanted[option] or NAMED[option](cell) in self._wanted[option] for option in options)
-
-    def __str__(self) -> str:
-        named = [f"--{option} {','.join(wanted)}" for option, wanted in self._wanted.items() if wanted]
-        return " ".join([*named, *(f'--split "{split}"' for split in self.splits)])
+def _names(cell: Cell) -> dict[str, str]:
+    """What each option names."""
+    place = cell.place
+    return {"methods": cell.method, "backbones": place.backbone, "budget": place.budget, "recipe": place.recipe}
 
 
 def _splits(words: str, cells: Sequence[Cell]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from bridgemil.cohort.cleaning import summarise
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.sources.derivatives import sentence
+from bridgemil.cohort.sources.bids import derivative_sentence
 from bridgemil.cohort.tables import AGE, SEX, is_missing
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.evaluation.calibration import calibration_summary
@@ -35,6 +35,7 @@ from bridgemil.report.tables import Sheet, span
 from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged
 
 ARRAYS = "the cohort was made from arrays: how they were processed, and what was excluded before, is not recorded"
+SCORES = {"balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
 NAMED = 6  # examples that are named for each reason of exclusion
 
 
@@ -60,27 +61,6 @@ class CohortRecord:
     def name(self) -> str:
         """The cohort's name in the report."""
         return self.cells[0].cohort
-
-    @property
-    def source(self) -> Mapping[str, Any]:
-        """The cohort, as in run.json."""
-        return self.cells[0].source
-
-    @property
-    def n(self) -> int:
-        """Number of held-out subjects."""
-        return sum(self.per_class.values())
-
-    @property
-    def class_counts(self) -> str:
-        """``36 A, 29 C, 23 F``."""
-        return ", ".join(f"{n} {name}" for name, n in self.per_class.items())
-
-    @property
-    def tried(self) -> str:
-        """Number of experiments: ``3 methods or settings on 5 splits``."""
-        n = len({cell.results.settings.hash for cell in self.cells})
-        return f"{n} {'method' if n == 1 else 'methods or settings'} on {counted(len(self.splits), 'split')}"
 
     @property
     def accepted(self) -> list[AuditWarning]:
@@ -132,25 +112,30 @@ def _record(store: RunStore, cells: Sequence[Cell], given: Cohort | None) -> Coh
 
 def context(r: CohortRecord) -> dict[str, Any]:
     """Values of the texts in templates/checklist.yaml, beside those of the record itself."""
-    first = r.cells[0].results
+    first, n = r.cells[0].results, sum(r.per_class.values())
     weighted: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     for settings in r.settings:
         weighted[_weights_classes(settings)].append(settings.title)
     versions = {
         name: sorted({str(run[name]) for run in r.runs if name in run}) for name in ("bridgemil", "torch", "numpy")
     }
-    point = first.clinical_options.operating_point.sentence
+    tried = len({cell.results.settings.hash for cell in r.cells})
+    two = len(r.per_class) == 2
     return {
         "r": r,
+        "source": r.cells[0].source,
+        "n": n,
+        "class_counts": ", ".join(f"{n} {name}" for name, n in r.per_class.items()),
+        "tried": f"{tried} {'method' if tried == 1 else 'methods or settings'} on {counted(len(r.splits), 'split')}",
         "cohort": _cohort_values(r.cohort) if r.cohort is not None else None,
         "signal": r.model["signal"],
-        "half_width": 100 * half_width(r.n),
+        "half_width": 100 * half_width(n),
         "assigned": _assigned(r.splits),
         "models": _models(r),
         "clinical": f"{first.clinical.method} {INTERVALS}",
         "compared": COMPARED,
         "weighted": weighted,
-        "operating_point": point if len(r.per_class) == 2 else "No threshold was chosen.",
+        "operating_point": first.clinical_options.operating_point.sentence if two else "No threshold was chosen.",
         "versions": {name: values for name, values in versions.items() if values},
         "results_version": RESULTS_VERSION,
         "facts": tables.facts(r.cells),
@@ -172,7 +157,7 @@ def _cohort_values(cohort: Cohort) -> dict[str, Any]:
         "recordings": sum(len(record.recordings) for record in cohort.records.values()),
         "sites": people.by_value(cohort, people.SITES),
         "cleaning": summarise(about["settings"], about["files"]),
-        "derivative": sentence(about.get("provenance") or {}),
+        "derivative": derivative_sentence(about.get("provenance") or {}),
         "notes": [str(note) for note in about["notes"]],
         "excluded": f"{entries} {noun} of the source (subjects or recordings)" if entries else "",
         "windows": {"median": np.median(counts), "min": min(counts), "max": max(counts)},
@@ -245,22 +230,29 @@ def sheets(r: CohortRecord) -> dict[str, Sequence[Sheet]]:
     found: dict[str, Sequence[Sheet]] = {
         "experiments": [_experiments(r)],
         "folds": [_folds(r)],
-        "performance": [_performance(r)],
+        "performance": [_by_cell(r, "Performance", ["accuracy %", *SCORES.values(), "seeds"], _performance)],
         "clinical": tables.clinical([(label, c.results) for label, c in zip(labels, r.cells, strict=True)]),
-        "calibration": [_calibration(r)],
+        "calibration": [_by_cell(r, "Calibration", ["ECE", "perfect calibration"], _calibration)],
     }
     if r.cohort is None:
         return found
     reasons = ["reason", "number", "names"]
     prepared = [] if r.unprepared else _excluded(r.cohort, channels=False)
-    groups = [*people.by_value(r.cohort, SEX), *people.by_age(r.cohort)]
+    groups = {
+        "groups": ("Results by sex and age", [*people.by_value(r.cohort, SEX), *people.by_age(r.cohort)]),
+        "sites": ("Results by centre", people.by_value(r.cohort, people.SITES)),
+    }
+    columns = ["experiment", "split", "group", "n", "classes", "accuracy %", "balanced accuracy"]
     return found | {
         "excluded": [Sheet("Excluded in preparation", reasons, prepared)],
         "channels": [Sheet("Channels excluded", reasons, _excluded(r.cohort, channels=True))],
         "characteristics": [people.characteristics(r.cohort, r.preparation.overlap if r.preparation else 0.0)],
-        "groups": [_by_group(r, groups, "Results by sex and age")],
-        "sites": [_by_group(r, people.by_value(r.cohort, people.SITES), "Results by centre")],
-    }
+        **{
+            name: [Sheet(title, columns, [[*who, g.title, *people.group_row(cell, g)]
+                                          for who, cell in zip(names, r.cells, strict=True) for g in own])]
+            for name, (title, own) in groups.items()
+        },
+    }  # fmt: skip
 
 
 def _experiments(r: CohortRecord) -> Sheet:
@@ -288,28 +280,17 @@ def _folds(r: CohortRecord) -> Sheet:
     return Sheet("Subjects of each fold", columns, rows)
 
 
-def _performance(r: CohortRecord) -> Sheet:
-    rows = []
-    for cell in r.cells:
-        row, intervals = cell.row, score_intervals(cell.results.predictions, cell.results.classes)
-        scores = [f"{row[name]:.3f} ({span(*intervals[name], 3)})" for name in ("balanced_accuracy", "auroc")]
-        accuracy = f"{tables.accuracy(row)} ({span(row['ci95_low'], row['ci95_high'])})"
-        rows.append([_experiment(cell), cell.place.split, accuracy, *scores, str(row["seeds"])])
-    columns = ["experiment", "split", "accuracy %", "balanced accuracy", "AUROC", "seeds"]
-    return Sheet("Performance", columns, rows)
+def _by_cell(r: CohortRecord, title: str, columns: list[str], values: Callable[[Cell], list[str]]) -> Sheet:
+    rows = [[_experiment(cell), cell.place.split, *values(cell)] for cell in r.cells]
+    return Sheet(title, ["experiment", "split", *columns], rows)
 
 
-def _calibration(r: CohortRecord) -> Sheet:
-    rows = []
-    for cell in r.cells:
-        error = calibration_summary(cell.results.predictions, cell.results.classes)
-        value = f"{error['value']:.3f} ({span(error['low'], error['high'], 3)})"
-        rows.append([_experiment(cell), cell.place.split, value, f"{error['expected']:.3f}"])
-    columns = ["experiment", "split", "ECE", "perfect calibration"]
-    return Sheet("Calibration", columns, rows)
+def _performance(cell: Cell) -> list[str]:
+    row, intervals = cell.row, score_intervals(cell.results.predictions, cell.results.classes)
+    scores = [f"{row[name]:.3f} ({span(*intervals[name], 3)})" for name in SCORES]
+    return [f"{tables.accuracy(row)} ({span(row['ci95_low'], row['ci95_high'])})", *scores, str(row["seeds"])]
 
 
-def _by_group(r: CohortRecord, groups: Sequence[people.Group], title: str) -> Sheet:
-    rows = [[_experiment(c), c.place.split, g.title, *people.group_row(c, g)] for c in r.cells for g in groups]
-    columns = ["experiment", "split", "group", "n", "classes", "accuracy %", "balanced accuracy"]
-    return Sheet(title, columns, rows)
+def _calibration(cell: Cell) -> list[str]:
+    error = calibration_summary(cell.results.predictions, cell.results.classes)
+    return [f"{error['value']:.3f} ({span(error['low'], error['high'], 3)})", f"{error['expected']:.3f}"]

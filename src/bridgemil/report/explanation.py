@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.errors import BadData
-from bridgemil.models import LazyBag, Model
-from bridgemil.report.scalp import electrode_table, pair_table
+from bridgemil.errors import BadData, BadUse, one_of
+from bridgemil.evaluation.clinical import positive_class
+from bridgemil.models import BaselineModel, LazyBag, Model
+from bridgemil.report.scalp import electrode_table, pair_table, plot_maps
 from bridgemil.report.templating import macro
-from bridgemil.report.window_values import Floats, Index, WindowValues, against_others, leaves, mean, read
+from bridgemil.report.window_values import Floats, Index, WindowValues, against_others, leaves, linear, mean, read
 from bridgemil.storage.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 TEXTS = "explain.txt.j2"
 DRAWS = 20  # random tenths that the highest tenth is compared with
@@ -66,9 +68,8 @@ class Person:
     def __post_init__(self) -> None:
         if len(self.starts) != len(self.bag):
             raise BadData(f"{self.name}: {len(self.bag)} windows, but {len(self.starts)} times of them")
-        n_windows = sum(n for _, n in self.parts)
-        if n_windows != len(self.bag):
-            raise BadData(f"{self.name}: {len(self.bag)} windows, but its recordings have {n_windows}")
+        if len(self.names) != len(self.bag):
+            raise BadData(f"{self.name}: {len(self.bag)} windows, but its recordings have {len(self.names)}")
 
     @property
     def parts(self) -> list[tuple[str, int]]:
@@ -83,7 +84,7 @@ class Person:
     @property
     def names(self) -> list[str]:
         """Name of the recording of each window."""
-        return [self.parts[i][0] for i in self.recording_of]
+        return [name for name, n in self.parts for _ in range(n)]
 
 
 @dataclass(frozen=True)
@@ -99,11 +100,6 @@ class Removal:
     def more_than_chance(self) -> bool:
         """Whether the highest tenth changes the prediction more than every random tenth."""
         return bool(abs(self.top) > np.abs(self.random).max())
-
-    @property
-    def sentence(self) -> str:
-        """The numbers of the test."""
-        return macro(TEXTS, "removal")(self)
 
 
 @dataclass(frozen=True)
@@ -135,11 +131,6 @@ class Ranking:
         return not self.is_flat and self.removal is not None and self.removal.more_than_chance
 
     @property
-    def verdict(self) -> str:
-        """``singles_out`` as a sentence, with its reason."""
-        return macro(TEXTS, "verdict")(PLURALS[self.name], self, FLAT)
-
-    @property
     def order(self) -> Index:
         """Windows, from the highest value to the lowest."""
         return np.argsort(-self.values, kind="stable")
@@ -149,6 +140,11 @@ class Ranking:
         """Spread and verdict."""
         digits = 5 if self.name == "contribution" else 3
         return [macro(TEXTS, "spread")(PLURALS[self.name], self.spread, digits), self.verdict]
+
+    @property
+    def verdict(self) -> str:
+        """``singles_out`` as a sentence, with its reason."""
+        return macro(TEXTS, "verdict")(PLURALS[self.name], self, FLAT)
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -163,38 +159,19 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a prediction depends on; K classes.
-
-    Parameters
-    ----------
-    person : Person
-        The subject.
-    classes : sequence of str
-        K names.
-    probabilities : ndarray of shape (K,)
-        Of the model, not calibrated.
-    predicted : int
-        The predicted class; of a window classifier the one with most votes.
-    windows : DataFrame
-        One row per window: window, recording, second, ``gate``, contribution_<class>, p_<class>; ``contribution`` is
-        that to the predicted class minus the mean of the others'.
-    rankings : list of Ranking
-        By attention weight, contribution or probability, where the model has them.
-    pairs, electrodes : DataFrame
-        From ``bridgemil.report.scalp``; empty for a model whose features have no names.
-    notes : list of str
-        What a reader must know.
-    """
+    """What a prediction depends on; K classes."""
 
     person: Person
     classes: Sequence[str]
-    probabilities: Floats
-    predicted: int
+    probabilities: Floats  # of the model, (K,), not calibrated
+    predicted: int  # class; of a window classifier the one with most votes
+    # One row per window: window, recording, second, ``gate``, contribution_<class>, p_<class>; ``contribution`` is that
+    # to the predicted class minus the mean of the others'.
     windows: pd.DataFrame
-    rankings: list[Ranking]
-    pairs: pd.DataFrame
+    rankings: list[Ranking]  # by attention weight, contribution or probability, where the model has them
+    pairs: pd.DataFrame  # from ``scalp.pair_table`` and ``scalp.electrode_table``; empty where features have no names
     electrodes: pd.DataFrame
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what a reader must know
 
     def write_csv(self, folder: Path) -> list[Path]:
         """Write windows.csv, pairs.csv and electrodes.csv, those that are not empty; returns the files."""
@@ -211,7 +188,7 @@ class Explanation:
             "subject": self.person.name,
             "label": self.person.label,
             "predicted": self.classes[self.predicted],
-            "probabilities": {name: float(p) for name, p in zip(self.classes, self.probabilities, strict=True)},
+            "probabilities": dict(zip(self.classes, map(float, self.probabilities), strict=True)),
             "windows_used": len(self.person.bag),
             "windows": {ranking.name: ranking.to_dict() for ranking in self.rankings},
             "top_windows": {ranking.name: top_windows(self.person, ranking) for ranking in self.rankings},
@@ -320,20 +297,45 @@ def removal_test(
     n = len(ranked)
     if n < 2:
         return None
-    size = max(1, round(n / 10))
+    size, windows, rng = max(1, round(n / 10)), np.arange(n), np.random.default_rng(0)
 
-    def shown(keep: Index) -> float:
-        p = values.probabilities(keep)
+    def without(removed: Index) -> float:
+        p = values.probabilities(np.setdiff1d(windows, removed))
         return float((p if calibrate is None else calibrate(p))[predicted])
 
-    whole = shown(np.arange(n))
+    whole = without(windows[:0])
+    random = np.array([without(rng.choice(n, size, replace=False)) - whole for _ in range(DRAWS)])
+    return Removal(class_name, size, without(np.argsort(-ranked, kind="stable")[:size]) - whole, random)
 
-    def change(removed: Index) -> float:
-        return shown(np.setdiff1d(np.arange(n), removed)) - whole
 
-    rng = np.random.default_rng(0)
-    random = np.array([change(rng.choice(n, size, replace=False)) for _ in range(DRAWS)])
-    return Removal(class_name, size, change(np.argsort(-ranked, kind="stable")[:size]), random)
+def plot_patterns(
+    model: Model,
+    bags: Sequence[NDArray[np.float32]] | None,
+    background: Floats | None,
+    class_name: str | None,
+    quantity: str | None,
+    axes: Sequence[Axes] | None,
+) -> list[Axes]:
+    """Draw scalp maps of a model's patterns, computed as for the page of a subject, one map per band.
+
+    Weights of networks are evaluated at the windows of ``bags``; without any, patterns are of the linear members alone.
+    Patterns are over ``background`` (m, F), by default over these windows. The class is the patient class by default.
+    """
+    members, classes = leaves(model), model.facts.classes
+    if bags is None:
+        each = [linear(member) for member in members if isinstance(member, BaselineModel)]
+    else:
+        windows = LazyBag.of(np.concatenate(bags))
+        each = [read(member, windows) for member in members]
+    _, electrodes, notes = _patterns(each, classes, background, "")
+    if electrodes.empty and bags is None and len(each) < len(members):
+        raise BadUse("plot_patterns: the weights of a network depend on the windows; give the bags of some subjects")
+    if electrodes.empty:
+        raise BadUse(f"plot_patterns: {notes[0]}")
+    if class_name is None:
+        class_name = positive_class(classes)[0] if len(classes) == 2 else classes[-1]
+    one_of("class", class_name, classes)
+    return plot_maps(electrodes, class_name, quantity, axes)
 
 
 def _patterns(
@@ -346,17 +348,17 @@ def _patterns(
     import pandas as pd
 
     named = [(values, parts) for values in each if (parts := values.weights())]
-    if not named:
-        return pd.DataFrame(), pd.DataFrame(), [NO_MAPS]
     width = 0 if background is None else background.shape[1]
-    if all(len(values.names) != width for values, _ in named):
+    if named and all(len(values.names) != width for values, _ in named):
         background, width = None, len(named[0][0].names)
         background_of = "the subject's own windows (those of training subjects are not available)"
     tables = []
     for values, parts in named:
-        if len(values.names) == width and values.features is not None:
-            rows = values.features.astype(np.float64) if background is None else background
-            tables.append(pair_table(values.names, parts, rows, classes))
+        rows = values.features if background is None else background
+        if len(values.names) == width and rows is not None:
+            tables.append(pair_table(values.names, parts, rows.astype(np.float64), classes))
+    if not tables:
+        return pd.DataFrame(), pd.DataFrame(), [NO_MAPS]
     notes = [] if len(tables) == len(named) else [SOME_MAPS]
     pairs = tables[0]
     for name in ("weight", "pattern"):

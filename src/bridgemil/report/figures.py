@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bridgemil import methods
+from bridgemil import methods, plots
 from bridgemil.registry import class_colour
 from bridgemil.storage.files import new_file
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.evaluation.results import Results
 
-MOST_WINDOWS = 200  # per subject; enough for its mean spectrum
 PLAIN: Any = {"text.parse_math": False}  # of matplotlib: a class may be called $x
 CHANCE = "chance level (largest class)"
 CLASS_MARKERS = "osD^vP"
@@ -110,50 +108,24 @@ def _write(figure: Figure, path: Path) -> None:
         stream.write(drawn(figure, path.suffix[1:].lower()))
 
 
-def class_spectra(cohort: Cohort, show: bool = False) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
-    """Power spectra in dB re 1 µV²/Hz: frequencies (F,), and by class the quartiles over subjects (3, F).
-
-    ``show`` shows a progress bar on standard error.
-    """
-    from rich.console import Console
-    from rich.progress import track
-    from scipy.signal import periodogram
-
-    spectra = []
-    for subject in track(cohort.subjects, "drawing", console=Console(stderr=True), disable=not show):
-        bag = cohort.windows(subject)
-        chosen = np.linspace(0, len(bag) - 1, min(len(bag), MOST_WINDOWS)).round().astype(int)
-        _, density = periodogram(bag[np.unique(chosen)], cohort.sfreq, window="hann", axis=-1)
-        spectra.append(10 * np.log10(density.mean(axis=(0, 1)) + 1e-12))
-    frequency = np.arange(cohort.n_times // 2 + 1) * cohort.sfreq / cohort.n_times
-    inside = (frequency > 0) & (frequency <= (cohort.metadata["settings"].get("high") or cohort.sfreq / 2))
-    labels, found = np.array(cohort.labels), np.stack(spectra)[:, inside]
-    return frequency[inside], {
-        name: np.percentile(found[labels == name], [25, 50, 75], axis=0) for name in cohort.classes or [""]
-    }
-
-
 def draw_cohort(cohort: Cohort, path: Path, show: bool = True) -> None:
     """Draw power spectra by class with their quartiles over subjects, and the number of windows of each subject.
 
-    The suffix of ``path`` (PNG, PDF or SVG) is the format; ``show`` shows a progress bar on standard error.
+    The suffix of ``path`` (PNG, PDF or SVG) is the format; ``show`` shows on standard error that it is being drawn.
     """
     import matplotlib as mpl
+    from rich.console import Console
 
-    frequency, spectra = class_spectra(cohort, show)
-    counts = {name: [r.n_windows for r in cohort.records.values() if r.label == name] for name in spectra}
-    with mpl.rc_context(PLAIN):
+    classes = cohort.classes or [""]
+    counts = [[r.n_windows for r in cohort.records.values() if r.label == name] for name in classes]
+    with Console(stderr=True, quiet=not show).status("drawing"), mpl.rc_context(PLAIN):
         figure, (left, right) = canvas(2, width=5.5, height=4.2, width_ratios=(1.6, 1))
-        for number, (name, (low, middle, high)) in enumerate(spectra.items()):
-            style, own = class_look(number), counts[name]
-            left.plot(frequency, middle, color=style["color"], label=f"{name or 'no label'} ({len(own)})")
-            left.fill_between(frequency, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        cohort.plot(left)
+        for number, own in enumerate(counts):
             offsets = np.random.default_rng(0).uniform(-0.15, 0.15, len(own))
-            right.scatter(number + offsets, own, s=14, alpha=0.7, **style)
-        left.set(xlabel="frequency (Hz)", ylabel="power (dB re 1 µV²/Hz)", title="median and quartiles over subjects")
-        left.legend(title="class (subjects)", frameon=False)
-        right.set(ylabel="windows", title="windows of each subject", ylim=(0, 1.08 * max(map(max, counts.values()))))
-        right.set_xticks(range(len(spectra)), [name or "no label" for name in spectra])
+            right.scatter(number + offsets, own, s=14, alpha=0.7, **class_look(number))
+        right.set(ylabel="windows", title="windows of each subject", ylim=(0, 1.08 * max(map(max, counts))))
+        right.set_xticks(range(len(classes)), [name or "no label" for name in classes])
         size = f"{len(cohort)} subjects, {cohort.n_windows:,} windows, {len(cohort.channels)} channels"
         title = f"{cohort.path.name if cohort.path else 'cohort'}: {size}"
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
@@ -163,14 +135,10 @@ def draw_cohort(cohort: Cohort, path: Path, show: bool = True) -> None:
 def draw_accuracy(path: Path, results: Sequence[Results]) -> None:
     """Draw the accuracy of methods on the same subjects with 95 % intervals, and the chance interval; as a PNG, …."""
     import matplotlib as mpl
+    import pandas as pd
 
-    rows: list[dict[str, Any]] = [dict(one.summary.iloc[0]) for one in results]
-    first = rows[0]
+    table = pd.concat([result.summary.assign(method=result.name) for result in results])
     with mpl.rc_context(PLAIN):
         figure, (ax,) = canvas(width=7, height=1.2 + 0.45 * len(results))
-        label = f"95 % chance interval for n = {first['n_subjects']}"
-        ax.axvspan(first["chance95_low"], first["chance95_high"], color="0.92", label=label)
-        interval_rows(ax, rows, [result.name for result in results])
-        ax.set(xlim=(0, 1), xlabel="accuracy on held-out subjects", title="Accuracy with 95 % intervals over subjects")
-        ax.legend(loc="lower left", frameon=False)
+        plots.forest(table, ax, [methods.colour(result.name) for result in results])
         _write(figure, path)

@@ -93,9 +93,11 @@ def clinical_table(report: BenchmarkReport) -> pd.DataFrame:
 
 def sites_table(report: BenchmarkReport) -> pd.DataFrame:
     """One row per experiment and group that was left out; empty where none was."""
-    parts = [(_names(cell) | {"adjustment": cell.results.adjustment}, cell.results.groups)
-             for cell in report.cells if not cell.averaged]  # fmt: skip
-    return _joined([(names, table) for names, table in parts if len(table)])
+    return _joined([
+        (_names(cell) | {"adjustment": cell.results.adjustment}, cell.results.groups)
+        for cell in report.cells
+        if not cell.averaged and len(cell.results.groups)
+    ])  # fmt: skip
 
 
 def _write_windows(report: BenchmarkReport, path: Path) -> None:
@@ -129,18 +131,8 @@ def markdown(report: BenchmarkReport) -> str:
     """The report as Markdown: means over splits, then for each split Table 1's layout, scores and comparisons."""
     averages, not_averaged = over_splits(report.cells)
     blocks = [
-        {
-            "overview": overview,
-            "scores": tables.scores(block),
-            "sites": tables.sites(tables.named(block, averaged=False)),
-            "clinical": tables.clinical(tables.named(block)),
-            "comparisons": [
-                tables.comparisons(report.comparisons[place], f"{place.title}: pairs of methods")
-                for place in block
-                if place in report.comparisons
-            ],
-        }
-        for overview, block in zip(tables.table1(report), report.blocks().values(), strict=True)
+        (block, [tables.comparisons(own, f"{place.title}: pairs of methods") for place, own in block.compared.items()])
+        for block in tables.blocks(report)
     ]
     return templating.text(
         "report.md.j2", warnings=report.warnings, averages=averages, blocks=blocks, notes=f"{COMPARED} {VERDICT}",
@@ -151,25 +143,21 @@ def markdown(report: BenchmarkReport) -> str:
 def latex(report: BenchmarkReport) -> dict[str, str]:
     """LaTeX tables (booktabs) by file name: Table 1's layout, scores, clinical metrics, comparisons, splits."""
     found: dict[str, list[tuple[str, Sheet]]] = {name: [] for name in NOTES}
-    found["table"] = [("", sheet) for sheet in tables.table1(report)]
-    for (cohort, split), block in report.blocks().items():
-        title = f"{cohort}, {split}, "
-        found["scores"] += [(title, sheet) for sheet in tables.scores(block)]
-        found["clinical"] += [(title, sheet) for sheet in tables.clinical(tables.named(block))]
-        found["sites"] += [(title, sheet) for sheet in tables.sites(tables.named(block, averaged=False))]
-        for place in block:
-            if place in report.comparisons:
-                found["comparisons"].append((title, tables.comparisons(report.comparisons[place], place.title)))
+    for block in tables.blocks(report):
+        pairs = [tables.comparisons(own, place.title) for place, own in block.compared.items()]
+        named = {"scores": block.scores, "clinical": block.clinical, "sites": block.sites, "comparisons": pairs}
+        found["table"].append(("", block.overview))
+        for name, sheets in named.items():
+            found[name] += [(f"{block.title}, ", sheet) for sheet in sheets]
     for table in over_splits(report.cells)[0]:
         found["splits"] += [(f"{table.title}, ", sheet) for sheet in table.sheets()]
     audit = f"Audit warnings (see report.md): {warning_names(report.warnings)}." if report.warnings else ""
-    return {
-        name: "\n".join(
-            [r"% needs \usepackage{booktabs}"]
-            + [_tex_table(sheet, title, [note for note in (NOTES[name], audit) if note]) for title, sheet in sheets]
-        )
-        for name, sheets in found.items()
-    }
+    texts = {}
+    for name, own in found.items():
+        notes = [note for note in (NOTES[name], audit) if note]
+        pieces = [r"% needs \usepackage{booktabs}", *(_tex_table(sheet, title, notes) for title, sheet in own)]
+        texts[name] = "\n".join(pieces)
+    return texts
 
 
 def _tex_table(sheet: Sheet, title: str, notes: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, rereferenced, some_bands, window_band_power
-from bridgemil.cohort.subset import subset
+from bridgemil.cohort.views import subset
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings
 from bridgemil.models import BaselineModel, FitCache, Model, features_of
@@ -98,7 +98,7 @@ class HeldOut:
         def key(metadata: Metadata) -> tuple[Any, ...]:
             return metadata["settings_hash"], metadata["cohort"]["hash"], metadata["split"], metadata["seed"]
 
-        same = [identity for identity, other in _finished(self.store) if key(other) == key(self.metadata)]
+        same = [identity for identity, other in _finished(self.store).items() if key(other) == key(self.metadata)]
         return pd.concat([self.store.predictions(identity) for identity in same], ignore_index=True)
 
 
@@ -112,18 +112,8 @@ def find(
 ) -> HeldOut:
     """The run in which a subject was held out; ``BadUse`` if none or several match.
 
-    Parameters
-    ----------
-    store : RunStore
-        A folder of runs.
-    subject : str
-        Id.
-    method : str, optional
-        Needed if the folder holds several; by default the only network.
-    run : str, optional
-        The beginning of the run's identity, if the method is not sufficient.
-    cohort : path-like or Cohort, optional
-        The cohort, if it has been moved since the run.
+    ``method`` is needed if the folder holds several (by default the only network), the beginning of the run's identity
+    if that is not sufficient; ``cohort`` if it has been moved since the run.
     """
     if method is not None and JOIN in method:
         raise BadUse(
@@ -132,45 +122,48 @@ def find(
     runs = _finished(store)
     if not runs:
         raise BadData(f"{store.root}: no finished run there; make some with `bridgemil evaluate`")
-    chosen = [(identity, metadata) for identity, metadata in runs if subject in metadata["test"]]
-    if run is None:  # a study's run on a part of the cohort is explained only if it is named
-        chosen = [pair for pair in chosen if not _part(pair[1])] or chosen
+    chosen = {identity: metadata for identity, metadata in runs.items() if subject in metadata["test"]}
     if not chosen:
-        known = sorted({name for _, metadata in runs for name in metadata["test"]})
+        known = sorted({name for metadata in runs.values() for name in metadata["test"]})
         some = f"{', '.join(known[:8])}{' …' * (len(known) > 8)}"
         raise BadUse(f"no finished run held {subject!r} out; held out were {some}")
-    if run is not None:
-        chosen = [(identity, metadata) for identity, metadata in chosen if identity.startswith(run)]
+    if run is None:  # a study's run on a part of the cohort is explained only if it is named
+        chosen = {identity: metadata for identity, metadata in chosen.items() if not _part(metadata)} or chosen
+    else:
+        chosen = {identity: metadata for identity, metadata in chosen.items() if identity.startswith(run)}
         if not chosen:
             raise BadUse(f"no finished run {run!r} held {subject} out")
     if method is not None:
-        methods = sorted({metadata["settings"]["method"] for _, metadata in chosen})
-        one_of("method", method, methods, " (what is in the folder)")
-        chosen = [pair for pair in chosen if pair[1]["settings"]["method"] == method]
-    identity, metadata = _only(chosen, subject)
-    others = [_title(other) for name, other in chosen if name != identity]
-    found = cohort_of(metadata["cohort"], store.root, cohort)
-    opened = subset(found, metadata.get("kept") or {})  # the windows of the run
+        one_of("method", method, sorted({_method(m) for m in chosen.values()}), " (what is in the folder)")
+        chosen = {identity: metadata for identity, metadata in chosen.items() if _method(metadata) == method}
+    identity = _only(chosen, subject)
+    others = [_title(other) for name, other in chosen.items() if name != identity]
+    metadata = chosen[identity]
+    opened = subset(cohort_of(metadata["cohort"], store.root, cohort), metadata.get("kept") or {})  # the run's windows
     record = opened.records[subject]
     recordings = list(zip(record.recordings, record.recording_windows, strict=True))
     person = Person(subject, opened.windows(subject), opened.window_starts(subject), recordings, record.label)
     return HeldOut(store, identity, metadata, opened, person, others)
 
 
-def _finished(store: RunStore) -> list[tuple[str, Metadata]]:
-    return [(identity, store.metadata(identity)) for identity in sorted(store.finished())]
+def _finished(store: RunStore) -> dict[str, Metadata]:
+    return {identity: store.metadata(identity) for identity in sorted(store.finished())}
 
 
-def _only(chosen: Sequence[tuple[str, Metadata]], subject: str) -> tuple[str, Metadata]:
+def _method(metadata: Metadata) -> str:
+    return str(metadata["settings"]["method"])
+
+
+def _only(chosen: Mapping[str, Metadata], subject: str) -> str:
     """The run of the only experiment, or of the only network; the lowest seed."""
-    chosen = [pair for pair in chosen if pair[1]["settings"]["backbone"] is not None] or list(chosen)
+    chosen = {i: m for i, m in chosen.items() if m["settings"]["backbone"] is not None} or chosen
     experiments = {
-        (m["settings_hash"], m["cohort"]["hash"], (m["split"] or {}).get("hash"), _part(m)) for _, m in chosen
+        (m["settings_hash"], m["cohort"]["hash"], (m["split"] or {}).get("hash"), _part(m)) for m in chosen.values()
     }
     if len(experiments) > 1:
-        titles = "; ".join(sorted(f"{_title(metadata)} (--run {identity[:8]})" for identity, metadata in chosen))
+        titles = "; ".join(sorted(f"{_title(metadata)} (--run {i[:8]})" for i, metadata in chosen.items()))
         raise BadUse(f"several runs held {subject} out; choose with --method or --run: {titles}")
-    return min(chosen, key=lambda pair: pair[1]["seed"])
+    return min(chosen, key=lambda identity: int(chosen[identity]["seed"]))
 
 
 def _title(metadata: Metadata, of: str = "") -> str:
@@ -202,10 +195,8 @@ def cohort_place(recorded: str, root: Path) -> Path | None:
 
     It is also found next to the folder of runs, or next to its parent, if both were moved together.
     """
-    if not recorded:
-        return None
     beside = [folder / part for folder in root.absolute().parents[:2] for part in (recorded, Path(recorded).name)]
-    return next((place for place in (Path(recorded), *beside) if place.is_dir()), None)
+    return next((place for place in (Path(recorded), *beside) if recorded and place.is_dir()), None)
 
 
 def spaced(n: int, most: int = MOST_WINDOWS) -> Any:
@@ -234,25 +225,13 @@ def reliability_warnings(predictions: pd.DataFrame) -> list[str]:
 
 @dataclass(frozen=True)
 class BandShares:
-    """Relative band power in percent, mean over electrodes and windows: one subject and the training subjects.
+    """Relative band power in percent, mean over electrodes and windows: one subject and the training subjects."""
 
-    Parameters
-    ----------
-    bands : sequence of str
-        B names with their edges.
-    subject : ndarray of shape (B,)
-        Of the subject.
-    by_class : dict of str to ndarray of shape (n_subjects, B)
-        Of the training subjects, by class.
-    quantiles : dict of str to ndarray of shape (5, B)
-        If the training subjects are not available: their 5th, 25th, 50th, 75th and 95th percentile, by class.
-    counts : dict of str to int
-        Then, the number of training subjects by class.
-    """
-
-    bands: Sequence[str]
-    subject: Floats
-    by_class: dict[str, Floats]
+    bands: Sequence[str]  # B names with their edges
+    subject: Floats  # (B,)
+    by_class: dict[str, Floats]  # of the training subjects, (n_subjects, B), by class
+    # If the training subjects are not available: their 5th, 25th, 50th, 75th and 95th percentile, (5, B), by class, and
+    # their number.
     quantiles: dict[str, Floats] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -274,13 +253,10 @@ def band_shares(
 def compare_bands(cohort: Cohort, subjects: Sequence[str], bag: Any, reference: str = "recorded") -> BandShares:
     """Relative band power of one subject's windows and of some subjects of a cohort, by class."""
     held, _ = some_bands(CLINICAL_BANDS, cohort.signal)
-
-    def shares(windows: Any) -> Floats:
-        mean: Floats = band_shares(windows, cohort.sfreq, held.values(), reference).mean(axis=0)
-        return mean
-
-    rows: dict[str, list[Floats]] = {name: [] for name in cohort.classes}
+    rows: dict[str, list[Floats]] = {}
     for subject in subjects:
-        rows[cohort.records[subject].label].append(shares(cohort.windows(subject)))
-    names = [f"{name} {band_name(band)}" for name, band in held.items()]
-    return BandShares(names, shares(bag), {name: np.array(own) for name, own in rows.items() if own})
+        shares = band_shares(cohort.windows(subject), cohort.sfreq, held.values(), reference)
+        rows.setdefault(cohort.records[subject].label, []).append(shares.mean(axis=0))
+    own = band_shares(bag, cohort.sfreq, held.values(), reference).mean(axis=0)
+    by_class = {name: np.array(rows[name]) for name in cohort.classes if name in rows}
+    return BandShares([f"{name} {band_name(band)}" for name, band in held.items()], own, by_class)

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgemil.errors import BadUse, one_of
+
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from bridgemil.backbones.covariance import Feature
 
 FEWEST = 6  # electrodes with a known place that a map is drawn of
+QUANTITIES = ("own", "coupling", "power")  # columns of ``electrode_table``
 Floats = NDArray[np.float64]
 
 
@@ -38,25 +42,12 @@ def haufe(features: Floats, weights: Floats) -> Floats:
 
 
 def pair_table(
-    names: Sequence[Feature],
-    parts: Sequence[tuple[slice, Floats]],
-    features: Floats,
-    classes: Sequence[str],
+    names: Sequence[Feature], parts: Sequence[tuple[slice, Floats]], features: Floats, classes: Sequence[str]
 ) -> pd.DataFrame:
-    """One row per class and feature: class, kind, band, first, second, weight, pattern.
+    """One row per class and feature: class, kind, band, first, second, weight, pattern (over ``features``, (m, F)).
 
-    Weights and patterns are of the log-covariance's entries; the front end's factor sqrt 2 off the diagonal is undone.
-
-    Parameters
-    ----------
-    names : sequence of Feature
-        Of the F features.
-    parts : sequence of (slice, ndarray)
-        For each classifier the features it uses and its weights (K, size of the part).
-    features : ndarray of shape (m, F)
-        Over which patterns are computed.
-    classes : sequence of str
-        K names.
+    ``parts`` are the features of each classifier and its weights (K, size of the part). Weights and patterns are of the
+    log-covariance's entries; the front end's factor sqrt 2 off the diagonal is undone.
     """
     import pandas as pd
 
@@ -125,17 +116,48 @@ def scalp_maps(electrodes: pd.DataFrame, class_name: str) -> tuple[list[MapRow],
 
     Fewer than ``FEWEST`` known places make no map: pictures are then None, and values are to be shown as bars.
     """
-    table = electrodes[electrodes["class"] == class_name]
-    names, bands = (list(dict.fromkeys(table[column])) for column in ("electrode", "band"))
-    rows = []
-    for quantity in ("own", "coupling", "power"):
-        if quantity in table:
-            wide = table.pivot(index="electrode", columns="band", values=quantity).loc[names, bands]
-            limit = float(np.abs(wide.to_numpy()).max()) or 1.0
-            ends = (0.0 if quantity == "coupling" else -limit, limit)
-            rows.append(MapRow(quantity, limit, _maps(wide, ends)))
+    tables = _by_quantity(electrodes, class_name)
+    rows = [MapRow(quantity, ends[1], _maps(wide, ends)) for quantity, (wide, ends) in tables.items()]
+    names = electrodes.loc[electrodes["class"] == class_name, "electrode"].unique().tolist()
     _, known = _places(tuple(names))
     return rows, [name for name in names if name not in known]
+
+
+def _by_quantity(electrodes: pd.DataFrame, class_name: str) -> dict[str, tuple[pd.DataFrame, tuple[float, float]]]:
+    """For each quantity a table of electrodes x bands, and the ends of its scale."""
+    table = electrodes[electrodes["class"] == class_name]
+    found = {}
+    for quantity in [name for name in QUANTITIES if name in table]:
+        wide = table.pivot(index="electrode", columns="band", values=quantity)
+        wide = wide.loc[table["electrode"].unique(), table["band"].unique()]
+        limit = float(np.abs(wide.to_numpy()).max()) or 1.0
+        found[quantity] = wide, (0.0 if quantity == "coupling" else -limit, limit)
+    return found
+
+
+def plot_maps(
+    electrodes: pd.DataFrame, class_name: str, quantity: str | None = None, axes: Sequence[Axes] | None = None
+) -> list[Axes]:
+    """Draw the maps of one class and quantity (by default the first there is), one per band, on matplotlib axes."""
+    tables = _by_quantity(electrodes, class_name)
+    quantity = quantity or next(iter(tables))
+    one_of("quantity", quantity, tables)
+    wide, ends = tables[quantity]
+    names, bands = list(map(str, wide.index)), list(map(str, wide))
+    info, known = _places(tuple(names))
+    if not known:
+        raise BadUse(f"a scalp map needs {FEWEST} electrodes of the 10-05 system; there are {', '.join(names)}")
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        figure = plt.figure(figsize=(2.2 * len(bands), 2.6))
+        axes = [figure.add_subplot(1, len(bands), 1 + i) for i in range(len(bands))]
+    if len(axes) != len(bands):
+        raise BadUse(f"plot_patterns draws {len(bands)} bands ({', '.join(bands)}), got {len(axes)} axes")
+    for ax, band in zip(axes, bands, strict=True):
+        _draw(wide.loc[known, band].to_numpy(dtype=float), info, *ends, ax)
+        ax.set_title(band, fontsize=9)
+    return list(axes)
 
 
 def power_maps(shares: pd.DataFrame) -> MapRow:
@@ -172,29 +194,27 @@ def _places(names: tuple[str, ...]) -> tuple[Any, list[str]]:
     return info, list(places)
 
 
+def _draw(values: Floats, info: Any, low: float, high: float, axes: Axes) -> None:
+    from mne.viz import plot_topomap
+
+    plot_topomap(
+        values, info, axes=axes, show=False, contours=4, cmap="RdBu_r" if low < 0 else "viridis", vlim=(low, high),
+        extrapolate="head", sensors=False,
+    )  # fmt: skip
+
+
 def _picture(values: Floats, info: Any, low: float, high: float) -> str:
     """One map as a small PNG that suits a light and a dark page: no text, transparent around the head."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from mne.viz import plot_topomap
+    from matplotlib.figure import Figure
     from PIL import Image
 
-    figure = plt.figure(figsize=(1.6, 1.6), dpi=150)
-    try:
-        axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
-        plot_topomap(
-            values, info, axes=axes, show=False, contours=4, cmap="RdBu_r" if low < 0 else "viridis", vlim=(low, high),
-            extrapolate="head", sensors=False,
-        )  # fmt: skip
-        for line in axes.lines:  # head, nose and ears
-            line.set(color="#888", clip_on=False)
-        axes.margins(0.03)
-        stream = io.BytesIO()
-        figure.savefig(stream, format="png", transparent=True)
-    finally:
-        plt.close(figure)
-    small = io.BytesIO()
+    figure = Figure(figsize=(1.6, 1.6), dpi=150)
+    axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
+    _draw(values, info, low, high, axes)
+    for line in axes.lines:  # head, nose and ears
+        line.set(color="#888", clip_on=False)
+    axes.margins(0.03)
+    stream, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(stream, format="png", transparent=True)
     Image.open(stream).quantize(128, Image.Quantize.FASTOCTREE).save(small, format="png", optimize=True)
     return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()

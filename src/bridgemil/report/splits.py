@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,10 +30,10 @@ SPLITS = (
 UNEVEN = "Not every method was run on every split: compare them by the differences, which are over shared splits."
 
 
-@dataclass(frozen=True)
-class SplitRow:
+class SplitRow(NamedTuple):
     """One method on several splits of a cohort: cells of the same settings by split hash, in order of split seeds."""
 
+    place: Place  # its section, for all splits
     cells: Mapping[str, Cell]
 
     @property
@@ -52,11 +52,6 @@ class SplitRow:
         values = [cell.row[score] for cell in self.cells.values()]
         return float(np.mean(values)), float(np.std(values))
 
-    def text(self, score: str, digits: int) -> str:
-        """``mean ± std``, without a spread over one split."""
-        mean, std = self.spread(score)
-        return f"{mean:.{digits}f}" + (f" ± {std:.{digits}f}" if len(self.cells) > 1 else "")
-
     def compare(self, other: SplitRow) -> Comparison | None:
         """This method minus another over the splits that both have; None if they share none or are the same."""
         shared = [key for key in self.cells if key in other.cells]
@@ -74,13 +69,8 @@ class OverSplits:
     """All methods of a cohort on splits that differ in their split seed only."""
 
     pool: Pool
-    sections: Mapping[Place, list[SplitRow]]
+    rows: list[SplitRow]  # by section
     n_splits: int
-
-    @property
-    def rows(self) -> list[SplitRow]:
-        """All methods."""
-        return [row for rows in self.sections.values() for row in rows]
 
     @property
     def title(self) -> str:
@@ -90,39 +80,36 @@ class OverSplits:
     @cached_property
     def comparisons(self) -> list[Comparison]:
         """Each method minus each default baseline over the splits that both have; Holm-corrected for all of them."""
-        baselines = [row for row in self.rows if _is_default_baseline(row.first)]
+        baselines = [
+            row for row in self.rows
+            if row.first.method in defaults() and not row.first.changed and not row.first.averaged
+        ]  # fmt: skip
         each = [row.compare(baseline) for row in self.rows for baseline in baselines]
         found = {frozenset((c.one, c.other)): c for c in each if c is not None}  # two baselines are one pair
         return corrected(list(found.values()))
 
     @property
-    def is_even(self) -> bool:
-        """Whether every method was run on every split."""
-        return all(len(row.cells) == self.n_splits for row in self.rows)
-
-    @property
     def facts(self) -> list[str]:
         """What the means over splits are."""
-        return [SPLITS, *([] if self.is_even else [UNEVEN]), facts([row.first for row in self.rows])]
+        uneven = any(len(row.cells) < self.n_splits for row in self.rows)
+        return [SPLITS, *([UNEVEN] if uneven else []), facts([row.first for row in self.rows])]
 
     def sheets(self) -> list[Sheet]:
         """Means and spread over splits, one table per section; then the differences to the baselines."""
         columns = ["method", "accuracy", "balanced", "AUROC", "splits", "seeds"]
         found = []
-        for place, rows in self.sections.items():
-            lines = [
-                [row.first.row_name, *(row.text(*score) for score in DIGITS.items()), str(len(row.cells)), row.seeds]
-                for row in rows
-            ]
+        for place, rows in groupby(self.rows, key=lambda row: row.place):
+            lines = []
+            for row in rows:
+                scores = [(*row.spread(score), digits) for score, digits in DIGITS.items()]
+                spread = len(row.cells) > 1
+                texts = [f"{m:.{n}f}" + (f" ± {std:.{n}f}" if spread else "") for m, std, n in scores]
+                lines.append([row.first.row_name, *texts, str(len(row.cells)), row.seeds])
             found.append(Sheet(f"{place.title}, over splits", columns, lines))
         if self.comparisons:
             sheet = comparisons(self.comparisons, "differences to the baselines, over splits")
             found.append(replace(sheet, after=[f"{COMPARED} {VERDICT}"]))
         return found
-
-
-def _is_default_baseline(cell: Cell) -> bool:
-    return cell.method in defaults() and not cell.changed and not cell.averaged
 
 
 def over_splits(cells: Sequence[Cell]) -> tuple[list[OverSplits], list[str]]:
@@ -137,20 +124,16 @@ def over_splits(cells: Sequence[Cell]) -> tuple[list[OverSplits], list[str]]:
     tables, remarks = [], []
     for key, pool in pools.items():
         splits = {cell.split.hash: cell.split.split_seed for cell in pool}
-        if len(splits) < 2:
-            continue
-        if max(Counter(splits.values()).values()) > 1:
+        if len(set(splits.values())) < len(splits):
             remarks.append(f"Not averaged over splits: {key[0]}, {key[1]}: splits of one split seed that differ")
-            continue
-        by_settings: dict[Place, dict[tuple[str, bool], dict[str, Cell]]] = {}
-        for cell in sorted(pool, key=lambda cell: cell.split.split_seed or 0):
-            place, own = cell.place._replace(split=key[1]), (cell.results.settings.hash, cell.averaged > 0)
-            by_settings.setdefault(place, {}).setdefault(own, {})[cell.split.hash] = cell
-        sections = {
-            place: sorted(map(SplitRow, rows.values()), key=lambda row: method_order(row.first))
-            for place, rows in sorted(by_settings.items())
-        }
-        tables.append(OverSplits(key, sections, len(splits)))
+        elif len(splits) > 1:
+            rows: dict[tuple[Place, str, bool], dict[str, Cell]] = {}
+            for cell in sorted(pool, key=lambda cell: cell.split.split_seed or 0):
+                own = cell.place._replace(split=key[1]), cell.results.settings.hash, cell.averaged > 0
+                rows.setdefault(own, {})[cell.split.hash] = cell
+            made = [SplitRow(place, own) for (place, *_), own in rows.items()]
+            made.sort(key=lambda row: (row.place, method_order(row.first)))
+            tables.append(OverSplits(key, made, len(splits)))
     return tables, remarks
 
 
@@ -170,10 +153,10 @@ def split_table(tables: Sequence[OverSplits]) -> pd.DataFrame:
              "warnings", "settings_hash", "cohort_hash"]  # fmt: skip
     rows = []
     for over, row in [(one, row) for one in tables for row in one.rows]:
-        first, cells, (_, _, *how) = row.first, row.cells.values(), row.first.place
+        first, cells = row.first, row.cells.values()
         rows.append([
-            *over.pool[:2], first.method, first.label, *(part or None for part in how), first.averaged > 0, row.seeds,
-            len(cells), " ".join(str(cell.split.split_seed or 0) for cell in cells),
+            *over.pool[:2], first.method, first.label, *(part or None for part in row.place[2:]), first.averaged > 0,
+            row.seeds, len(cells), " ".join(str(cell.split.split_seed or 0) for cell in cells),
             *(value for score in DIGITS for value in row.spread(score)),
             warning_names(merged(*(cell.results.warnings for cell in cells))), first.row["settings_hash"],
             first.source["hash"],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bridgemil.evaluation.clinical import INTERVALS, TITLES, PerClassMetrics, TwoClassMetrics
 from bridgemil.evaluation.results import Results
@@ -17,7 +17,7 @@ from bridgemil.report.benchmark import BenchmarkReport, Cell, Place
 from bridgemil.report.templating import macro
 
 Mark = Literal["best", "second"]
-Row = Mapping[str, Any]
+Row = Mapping[Any, Any]
 Block = Mapping[Place, Sequence[Cell]]  # the sections of a cohort and split
 TEXTS = "results.txt.j2"
 INTERVAL = (
@@ -25,6 +25,15 @@ INTERVAL = (
     "as the paper reports it."
 )
 VERDICT = "Verdict by the Holm-corrected p: the first method is higher, lower, or not significantly different (n.s.)."
+DIAGNOSIS = (
+    "Diagnosis: AUROC of the diagnosis by the covariate alone. Score: concordance of held-out scores with the "
+    "covariate within the classes (of two subjects of a class, how often the one with the higher value has the "
+    "higher score; .5: not related), with a bootstrap interval over subjects."
+)
+TUNED = (
+    "Inner cross-validation, one-standard-error rule: the simplest settings whose Brier score is within one standard "
+    "error (over subjects) of the lowest; the default, where it is among the values, is the simplest, then as listed."
+)
 
 
 @dataclass(frozen=True)
@@ -39,13 +48,7 @@ class Sheet:
     after: Sequence[str] = ()  # and below
 
 
-def ranks(cells: Sequence[Cell]) -> dict[int, Mark]:
-    """Indices of the most accurate cell and the second; ties share a mark. Averaged seeds are not ranked."""
-    values = {i: round(cell.row["accuracy"], 2) for i, cell in enumerate(cells) if not cell.averaged}
-    order = sorted(set(values.values()), reverse=True)
-    names: tuple[Mark, ...] = ("best", "second")
-    marks = dict(zip(order[:-1], names, strict=False))  # the lowest has no mark
-    return {i: marks[value] for i, value in values.items() if value in marks}
+# ------------------------------------------------------------------ numbers as text
 
 
 def accuracy(row: Row, what: str = "accuracy", digits: int = 2) -> str:
@@ -60,20 +63,66 @@ def span(low: float, high: float, digits: int = 1) -> str:
     return f"{low:.{digits}f} - {high:.{digits}f}"
 
 
+def interval(row: Row, score: str, factor: float = 1.0, digits: int = 2) -> str:
+    """A score of a row with its 95 % interval, ``score_low`` to ``score_high``; empty where there is none."""
+    value, low, high = (factor * row[f"{score}{end}"] for end in ("", "_low", "_high"))
+    return "" if value != value else f"{value:.{digits}f} ({span(low, high, digits)})"
+
+
 def score_texts(row: Row, *names: str, digits: int = 2) -> list[str]:
     """Accuracy, its interval and its mean over folds in percent, then the named scores."""
     means = [accuracy(row, digits=digits), span(row["ci95_low"], row["ci95_high"]), f"{row['fold_mean']:.{digits}f}"]
     return [*means, *(f"{row[name]:.3f}" for name in names)]
 
 
-def every(block: Block) -> list[Cell]:
-    """All cells of a cohort and split."""
-    return [cell for cells in block.values() for cell in cells]
+def _published(cell: Cell) -> tuple[str, str]:
+    """The paper's number, and our fold mean minus it."""
+    if cell.published is None:
+        return "", ""
+    mean, std = cell.published
+    return f"{mean:.2f} ± {std:.2f}", f"{cell.row['fold_mean'] - mean:+.2f}"
 
 
-def scores(block: Block) -> list[Sheet]:
+# ------------------------------------------------------------------ a cohort and split
+
+
+class BlockSheets(NamedTuple):
+    """All tables of one cohort and split; the terminal, Markdown and LaTeX print those that they need."""
+
+    title: str
+    cells: Sequence[Cell]
+    overview: Sheet  # the layout of the paper's Table 1
+    scores: Sequence[Sheet]
+    published: Sequence[Sheet]
+    sites: Sequence[Sheet]
+    clinical: Sequence[Sheet]
+    compared: Mapping[Place, Sequence[Comparison]]
+
+
+def blocks(report: BenchmarkReport) -> list[BlockSheets]:
+    """The tables of each cohort and split of a report."""
+    names = list(dict.fromkeys(c.label for c in report.cells if not c.is_baseline and not c.averaged))
+    found = []
+    for (cohort, split), block in report.blocks().items():
+        title, cells = f"{cohort}, {split}", [cell for section in block.values() for cell in section]
+        compared = {place: report.comparisons[place] for place in block if place in report.comparisons}
+        overview, by_site = _table1(title, block, cells, names), sites(_named(block, averaged=False))
+        sheets = scores(block, ranks(cells)), with_published(block), by_site, clinical(_named(block))
+        found.append(BlockSheets(title, cells, overview, *sheets, compared))
+    return found
+
+
+def ranks(cells: Sequence[Cell]) -> dict[int, Mark]:
+    """Indices of the most accurate cell and the second; ties share a mark. Averaged seeds are not ranked."""
+    values = {i: round(cell.row["accuracy"], 2) for i, cell in enumerate(cells) if not cell.averaged}
+    order = sorted(set(values.values()), reverse=True)
+    names: tuple[Mark, ...] = ("best", "second")
+    marks = dict(zip(order[:-1], names, strict=False))  # the lowest has no mark
+    return {i: marks[value] for i, value in values.items() if value in marks}
+
+
+def scores(block: Block, marks: Mapping[int, Mark]) -> list[Sheet]:
     """One table for the baselines and one for each network section; best and second are of the whole block."""
-    marks = ranks(every(block))
     sheets, start = [], 0
     columns = ["method", "accuracy", "95 %", "fold mean", "balanced", "AUROC", "seeds"]
     for place, cells in block.items():
@@ -85,152 +134,6 @@ def scores(block: Block) -> list[Sheet]:
         sheets.append(Sheet(place.title, columns, rows, here, after=_changes(cells)))
         start += len(cells)
     return sheets
-
-
-def sites(several: Sequence[tuple[str, Results]]) -> list[Sheet]:
-    """Results of each group that was left out, and how scores follow the covariates that were adjusted for.
-
-    Parameters
-    ----------
-    several : sequence of (str, Results)
-        Labels and results on one cohort and split.
-    """
-    columns = ["n", "accuracy % (95 %)", "balanced (95 %)", "AUROC (95 %)"]
-    found = []
-    for label, results in several:
-        rows = [
-            [str(row["group"]), str(row["n"]), interval(row, "accuracy", 100, 0),
-             *(interval(row, score) for score in GROUP_SCORES)]
-            for row in results.groups.to_dict("records")
-        ]  # fmt: skip
-        if rows:
-            column = results.split.get("groups", "group")
-            title = f"{label}: each {column} tested by models of the others"
-            after = [results.adjustment] if results.adjustment else []
-            found.append(Sheet(title, [f"{column} left out", *columns], rows, after=after))
-    return found + [sheet for label, results in several for sheet in _covariates(label, results, several)]
-
-
-def _covariates(label: str, results: Results, several: Sequence[tuple[str, Results]]) -> list[Sheet]:
-    """One table of a method that was adjusted for covariates, with the unadjusted one if it is among the results."""
-    plain = results.settings.unadjusted
-    before = next((other for _, other in several if other.settings == plain), None)
-    table = results.covariates(before)
-    if table.empty:
-        return []
-    scores = ["before", "score"] if "before" in table else ["score"]
-    rows = [
-        [str(row["covariate"]), f"{row['diagnosis']:.2f}", *(interval(row, score) for score in scores)]
-        for row in table.to_dict("records")
-    ]
-    titles = {"before": "score, unadjusted (95 %)", "score": "score, adjusted (95 %)"}
-    columns = ["covariate", "diagnosis", *(titles[score] for score in scores)]
-    note = (
-        "Diagnosis: AUROC of the diagnosis by the covariate alone. Score: concordance of held-out scores with the "
-        "covariate within the classes (of two subjects of a class, how often the one with the higher value has the "
-        "higher score; .5: not related), with a bootstrap interval over subjects."
-    )
-    return [Sheet(f"{label}: how scores follow the covariates", columns, rows, after=[note])]
-
-
-def interval(row: Mapping[Any, Any], score: str, factor: float = 1.0, digits: int = 2) -> str:
-    """A score of a row with its 95 % interval, ``score_low`` to ``score_high``; empty where there is none."""
-    value, low, high = (factor * row[f"{score}{end}"] for end in ("", "_low", "_high"))
-    return "" if value != value else f"{value:.{digits}f} ({span(low, high, digits)})"
-
-
-def _published(cell: Cell) -> tuple[str, str]:
-    """The paper's number, and our fold mean minus it."""
-    if cell.published is None:
-        return "", ""
-    mean, std = cell.published
-    return f"{mean:.2f} ± {std:.2f}", f"{cell.row['fold_mean'] - mean:+.2f}"
-
-
-TUNED = (
-    "Inner cross-validation, one-standard-error rule: the simplest settings whose Brier score is within one standard "
-    "error (over subjects) of the lowest; the default, where it is among the values, is the simplest, then as listed."
-)
-
-
-def tuning(result: Results) -> Sheet:
-    """The settings that each fold chose, and those with the lowest Brier score within its training subjects."""
-
-    def text(changes: Mapping[str, Any]) -> str:
-        return ", ".join(f"{key}={value}" for key, value in changes.items())
-
-    rows = [
-        [" ".join(filter(None, (row.get("member"), f"seed {row['seed']}, fold {row['fold']}"))), text(row["chosen"]),
-         f"{row['brier']:.3f}", text(row["lowest"]), f"{row['lowest_brier']:.3f} ± {row['se']:.3f}"]
-        for row in result.tuning
-    ]  # fmt: skip
-    columns = ["fold", "chosen", "Brier", "lowest", "Brier ± SE"]
-    return Sheet(
-        f"{result.name}: settings chosen within the training subjects of each fold", columns, rows, after=[TUNED]
-    )
-
-
-def with_published(block: Block) -> list[Sheet]:
-    """Our numbers, the paper's and the difference: one table for each section that has numbers of the paper."""
-    columns = ["method", "ours (fold mean)", "paper", "ours - paper"]
-    return [
-        Sheet(f"{place.title}, and the paper's", columns,
-              [[cell.label, accuracy(cell.row, "fold_mean"), *_published(cell)] for cell in known])
-        for place, cells in block.items()
-        if (known := [cell for cell in cells if cell.published])
-    ]  # fmt: skip
-
-
-def table1(report: BenchmarkReport) -> list[Sheet]:
-    """The layout of the paper's Table 1: for each cohort and split, networks by backbone and method."""
-    names = list(dict.fromkeys(c.label for c in report.cells if not c.is_baseline and not c.averaged))
-    sheets = []
-    for (cohort, split), block in report.blocks().items():
-        rows, marks, cells = list[list[str]](), dict[tuple[int, int], Mark](), every(block)
-        for place, section in block.items():
-            single = [cell for cell in section if not cell.averaged]
-            if place.backbone:
-                marks |= {(len(rows), 1 + names.index(single[i].label)): mark for i, mark in ranks(single).items()}
-                rows += _table1_rows(place.title, single, names)
-        baselines = [f"{cell.label} {accuracy(cell.row)}" for cell in cells if cell.is_baseline]
-        before = [f"Baselines: {', '.join(baselines)}."] if baselines else []
-        after = [facts(cells), INTERVAL, *caveats(cells)]
-        sheets.append(Sheet(f"{cohort}, {split}", ["backbone", *names], rows, marks, before, after))
-    return sheets
-
-
-def _table1_rows(title: str, cells: Sequence[Cell], names: Sequence[str]) -> list[list[str]]:
-    """Accuracies, their intervals, and where there are any the paper's numbers and the differences."""
-    shown: dict[str, Callable[[Cell], str]] = {
-        title: lambda cell: accuracy(cell.row),
-        "95 %": lambda cell: span(cell.row["ci95_low"], cell.row["ci95_high"]),
-    }
-    if any(cell.published for cell in cells):
-        shown["fold mean"] = lambda cell: accuracy(cell.row, "fold_mean")
-        shown["paper"] = lambda cell: _published(cell)[0]
-        shown["ours - paper"] = lambda cell: _published(cell)[1]
-    by_name = {cell.label: cell for cell in cells}
-    return [[row, *(text(by_name[n]) if n in by_name else "" for n in names)] for row, text in shown.items()]
-
-
-def comparisons(compared: Sequence[Comparison], title: str) -> Sheet:
-    """One row per pair of methods of one family."""
-    rows = [
-        [
-            f"{c.one} - {c.other}", points(c.difference), f"{points(c.low)} to {points(c.high)}", f"{c.p:.3f}",
-            f"{c.p_holm:.3f}", str(c.splits),
-            "n.s." if not c.significant else "higher" if c.difference > 0 else "lower",
-        ]
-        for c in compared
-    ]  # fmt: skip
-    return Sheet(title, ["pair", "points", "95 %", "p", "p, Holm", "splits", "verdict"], rows)
-
-
-def facts(cells: Sequence[Cell]) -> str:
-    """Number of subjects and chance level of a cohort and split."""
-    row = max((cell.row for cell in cells), key=lambda row: row["n_subjects"])
-    fewer = [(cell.label, n) for cell in cells if (n := cell.row["n_subjects"]) < row["n_subjects"]]
-    return macro(TEXTS, "facts")(row, fewer)
 
 
 def _changes(cells: Sequence[Cell]) -> list[str]:
@@ -246,14 +149,41 @@ def _changes(cells: Sequence[Cell]) -> list[str]:
     return [f"{', '.join(labels)}: {settings}" for settings, labels in changed.items()] + adjusted
 
 
-def caveats(cells: Sequence[Cell]) -> list[str]:
-    """Differences from the paper's setting, where its numbers are shown."""
-    published = [cell for cell in cells if cell.published]
-    reasons = sorted({reason for cell in published for reason in cell.caveats})
-    return [macro(TEXTS, "caveats")(reasons)] if published else []
+def with_published(block: Block) -> list[Sheet]:
+    """Our numbers, the paper's and the difference: one table for each section that has numbers of the paper."""
+    columns = ["method", "ours (fold mean)", "paper", "ours - paper"]
+    return [
+        Sheet(f"{place.title}, and the paper's", columns,
+              [[cell.label, accuracy(cell.row, "fold_mean"), *_published(cell)] for cell in known])
+        for place, cells in block.items()
+        if (known := [cell for cell in cells if cell.published])
+    ]  # fmt: skip
 
 
-def named(block: Block, averaged: bool = True) -> list[tuple[str, Results]]:
+def _table1(title: str, block: Block, cells: Sequence[Cell], names: Sequence[str]) -> Sheet:
+    """Networks by backbone and method: accuracies, intervals, and where there are any the paper's numbers."""
+    rows, marks = list[list[str]](), dict[tuple[int, int], Mark]()
+    for place, section in block.items():
+        single = [cell for cell in section if not cell.averaged]
+        if not place.backbone:
+            continue
+        marks |= {(len(rows), 1 + names.index(single[i].label)): mark for i, mark in ranks(single).items()}
+        shown: dict[str, Callable[[Cell], str]] = {
+            place.title: lambda cell: accuracy(cell.row),
+            "95 %": lambda cell: span(cell.row["ci95_low"], cell.row["ci95_high"]),
+        }
+        if any(cell.published for cell in single):
+            shown["fold mean"] = lambda cell: accuracy(cell.row, "fold_mean")
+            shown["paper"] = lambda cell: _published(cell)[0]
+            shown["ours - paper"] = lambda cell: _published(cell)[1]
+        by_name = {cell.label: cell for cell in single}
+        rows += [[row, *(text(by_name[n]) if n in by_name else "" for n in names)] for row, text in shown.items()]
+    baselines = [f"{cell.label} {accuracy(cell.row)}" for cell in cells if cell.is_baseline]
+    before = [f"Baselines: {', '.join(baselines)}."] if baselines else []
+    return Sheet(title, ["backbone", *names], rows, marks, before, [facts(cells), INTERVAL, *caveats(cells)])
+
+
+def _named(block: Block, averaged: bool = True) -> list[tuple[str, Results]]:
     """Labels and results of a cohort and split; labels name the section where there are several backbones."""
     several = sum(bool(place.backbone) for place in block) > 1
     return [
@@ -262,6 +192,80 @@ def named(block: Block, averaged: bool = True) -> list[tuple[str, Results]]:
         for cell in cells
         if averaged or not cell.averaged
     ]
+
+
+def facts(cells: Sequence[Cell]) -> str:
+    """Number of subjects and chance level of a cohort and split."""
+    row = max((cell.row for cell in cells), key=lambda row: row["n_subjects"])
+    fewer = [(cell.label, n) for cell in cells if (n := cell.row["n_subjects"]) < row["n_subjects"]]
+    return macro(TEXTS, "facts")(row, fewer)
+
+
+def caveats(cells: Sequence[Cell]) -> list[str]:
+    """Differences from the paper's setting, where its numbers are shown."""
+    published = [cell for cell in cells if cell.published]
+    reasons = sorted({reason for cell in published for reason in cell.caveats})
+    return [macro(TEXTS, "caveats")(reasons)] if published else []
+
+
+# ------------------------------------------------------------------ tables of results on one cohort and split
+
+
+def sites(several: Sequence[tuple[str, Results]]) -> list[Sheet]:
+    """Results of each group that was left out, and how scores follow the covariates that were adjusted for."""
+    found = []
+    for label, results in several:
+        rows = [
+            [str(row["group"]), str(row["n"]), interval(row, "accuracy", 100, 0),
+             *(interval(row, score) for score in GROUP_SCORES)]
+            for row in results.groups.to_dict("records")
+        ]  # fmt: skip
+        if rows:
+            column = results.split.get("groups", "group")
+            title = f"{label}: each {column} tested by models of the others"
+            columns = [f"{column} left out", "n", "accuracy % (95 %)", "balanced (95 %)", "AUROC (95 %)"]
+            found.append(Sheet(title, columns, rows, after=[results.adjustment] if results.adjustment else []))
+    for label, results in several:  # with the unadjusted method, if it is among the results
+        plain = results.settings.unadjusted
+        table = results.covariates(next((other for _, other in several if other.settings == plain), None))
+        titles = {"before": "score, unadjusted (95 %)", "score": "score, adjusted (95 %)"}
+        titles = {name: title for name, title in titles.items() if name in table}
+        rows = [
+            [str(row["covariate"]), f"{row['diagnosis']:.2f}", *(interval(row, score) for score in titles)]
+            for row in table.to_dict("records")
+        ]
+        if rows:
+            columns = ["covariate", "diagnosis", *titles.values()]
+            found.append(Sheet(f"{label}: how scores follow the covariates", columns, rows, after=[DIAGNOSIS]))
+    return found
+
+
+def tuning(result: Results) -> Sheet:
+    """The settings that each fold chose, and those with the lowest Brier score within its training subjects."""
+
+    def text(changes: Mapping[str, Any]) -> str:
+        return ", ".join(f"{key}={value}" for key, value in changes.items())
+
+    rows = [
+        [" ".join(filter(None, (row.get("member"), f"seed {row['seed']}, fold {row['fold']}"))), text(row["chosen"]),
+         f"{row['brier']:.3f}", text(row["lowest"]), f"{row['lowest_brier']:.3f} ± {row['se']:.3f}"]
+        for row in result.tuning
+    ]  # fmt: skip
+    title = f"{result.name}: settings chosen within the training subjects of each fold"
+    return Sheet(title, ["fold", "chosen", "Brier", "lowest", "Brier ± SE"], rows, after=[TUNED])
+
+
+def comparisons(compared: Sequence[Comparison], title: str) -> Sheet:
+    """One row per pair of methods of one family."""
+    rows = [
+        [
+            f"{c.one} - {c.other}", points(c.difference), f"{points(c.low)} to {points(c.high)}", f"{c.p:.3f}",
+            f"{c.p_holm:.3f}", str(c.splits),
+            "n.s." if not c.significant else "higher" if c.difference > 0 else "lower",
+        ]
+        for c in compared
+    ]  # fmt: skip
+    return Sheet(title, ["pair", "points", "95 %", "p", "p, Holm", "splits", "verdict"], rows)
 
 
 def clinical(results: Sequence[tuple[str, Results]]) -> list[Sheet]:

@@ -60,16 +60,10 @@ def _environment() -> Environment:
 
 
 def page(template: str, *, scripts: tuple[str, ...] = ("page.js",), **values: Any) -> str:
-    """An HTML page as text.
+    """An HTML page as text, of a template that extends ``base.html.j2`` and of JavaScript files.
 
-    Parameters
-    ----------
-    template : str
-        A file that extends ``base.html.j2``; it needs ``heading`` and ``sections``, (anchor, title) pairs.
-    scripts : tuple of str
-        JavaScript files to put into it.
-    values
-        What the template names; ``audit_warnings``, where there are any, stand in a box above its content.
+    ``values`` are what the template names: ``heading``; ``audit_warnings``, where there are any, stand in a box above
+    its content.
     """
     from markupsafe import Markup
 
@@ -87,7 +81,7 @@ def text(template: str, **values: Any) -> str:
     return re.sub(r"\n{3,}", "\n\n", _environment().get_template(template).render(values)).strip()
 
 
-def string(source: str, **values: Any) -> str:
+def string(source: str, /, **values: Any) -> str:
     """A template given as text (of a YAML file), filled in."""
     return _environment().from_string(source).render(values)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bridgemil.audit.acquisition import channel_sd, implausible
 from bridgemil.cohort.cleaning import summarise
-from bridgemil.cohort.sources.derivatives import sentence
+from bridgemil.cohort.sources.bids import derivative_sentence
 from bridgemil.engine.forecast import duration
 from bridgemil.errors import Problem, grouped, plain
 from bridgemil.evaluation.results import GROUPED, TOGETHER
-from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, Comparison, corrected
+from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, Comparison, corrected, counted
 from bridgemil.methods import changed_from_budget
 from bridgemil.report import tables, templating
 from bridgemil.report.benchmark import BenchmarkReport, percent_row
@@ -60,23 +61,19 @@ def print_report(report: BenchmarkReport) -> None:
     print_warnings(report.warnings)
     averages, remarks = over_splits(report.cells)
     many = {table.pool for table in averages if table.n_splits > MANY_SPLITS}
-    for (cohort, split), block in report.blocks().items():
-        cells = tables.every(block)
-        if pool_of(cells[0]) in many:
+    for block in tables.blocks(report):
+        if pool_of(block.cells[0]) in many:
             continue
-        _say(console, [Text(f"{cohort}, {split}", "bold reverse")])
-        for sheet in [*tables.scores(block), *tables.with_published(block)]:
-            print_sheet(console, sheet)
-        _say(console, [tables.facts(cells), tables.INTERVAL, *tables.caveats(cells)])
-        for sheet in [*tables.sites(tables.named(block, averaged=False)), *tables.clinical(tables.named(block))]:
-            print_sheet(console, sheet)
-        for place in block:
-            _print_comparisons(console, place.title, report.comparisons.get(place, []))
-        _say(console, [f"{COMPARED} {VERDICT}"] if any(place in report.comparisons for place in block) else [])
+        _say(console, [Text(block.title, "bold reverse")])
+        print_sheets([*block.scores, *block.published])
+        _say(console, [tables.facts(block.cells), tables.INTERVAL, *tables.caveats(block.cells)])
+        print_sheets([*block.sites, *block.clinical])
+        for place, compared in block.compared.items():
+            _print_comparisons(console, place.title, compared)
+        _say(console, [f"{COMPARED} {VERDICT}"] if block.compared else [])
     for table in averages:
         _say(console, [Text(table.title, "bold reverse")])
-        for sheet in table.sheets():
-            print_sheet(console, sheet)
+        print_sheets(table.sheets())
         _say(console, table.facts)
         if table.n_splits > MANY_SPLITS:
             seed = table.rows[0].first.split.split_seed
@@ -88,35 +85,31 @@ def _print_comparisons(console: Console, title: str, compared: Sequence[Comparis
     """One row per pair; of many pairs those with a significant difference."""
     shown = compared if len(compared) <= MANY_PAIRS else [c for c in compared if c.significant]
     if shown:
-        print_sheet(console, tables.comparisons(shown, f"{title}: pairs of methods"))
+        print_sheets([tables.comparisons(shown, f"{title}: pairs of methods")])
     if len(shown) < len(compared):
         rest = f"{len(compared) - len(shown)} of {len(compared)} pairs"
         _say(console, [f"{title}: no significant difference between {rest}; all are in report.md."])
 
 
-def print_sheet(console: Console, sheet: Sheet) -> None:
-    """A table with its title and the sentences below it."""
+def print_sheets(sheets: Iterable[Sheet]) -> None:
+    """Print tables one below the other, each with its title and the sentences below it."""
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    first, *others = map(escape, sheet.columns)  # in a narrow terminal a method's name is wrapped, never a number
-    table.add_column(first, overflow="fold", min_width=16)
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
-    for i, row in enumerate(sheet.rows):
-        table.add_row(*(Text(text, STYLES[sheet.marks.get((i, j))]) for j, text in enumerate(row)))
-    console.print(Text(sheet.title, "bold"))
-    console.print(table)
-    _say(console, sheet.after)
-
-
-def print_sheets(sheets: Iterable[Sheet]) -> None:
-    """Print tables one below the other."""
+    console = _console()
     for sheet in sheets:
-        print_sheet(_console(), sheet)
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        first, *others = map(escape, sheet.columns)  # in a narrow terminal a method's name is wrapped, never a number
+        table.add_column(first, overflow="fold", min_width=16)
+        for name in others:
+            table.add_column(name, justify="right", no_wrap=True)
+        for i, row in enumerate(sheet.rows):
+            table.add_row(*(Text(text, STYLES[sheet.marks.get((i, j))]) for j, text in enumerate(row)))
+        console.print(Text(sheet.title, "bold"))
+        console.print(table)
+        _say(console, sheet.after)
 
 
 def print_warnings(warnings: Sequence[AuditWarning]) -> None:
@@ -134,41 +127,30 @@ def print_warnings(warnings: Sequence[AuditWarning]) -> None:
 
 
 def print_results(results: Sequence[Results], baselines: Sequence[Results] = ()) -> None:
-    """Print results of one cohort and split: scores, comparisons, clinical metrics and confusion matrices.
+    """Print results of one cohort and split, one per method, and of the baselines on the same subjects.
 
-    Parameters
-    ----------
-    results : sequence of Results
-        One per method.
-    baselines : sequence of Results
-        Of the baselines on the same subjects.
+    Scores, comparisons, clinical metrics and confusion matrices.
     """
-    console, every, first = _console(), [*results, *baselines], results[0]
+    console, every = _console(), [*results, *baselines]
     print_warnings(merged(*(result.warnings for result in results)))
-    rows: list[Results] = []
-    for result in results:
-        rows += [result, *([result.ensemble] if result.seeds > 1 and not result.steady else [])]
-    rows += baselines
-    print_sheet(console, _scores(rows))
+    pairs = [[one, one.ensemble] if one.seeds > 1 and not one.steady else [one] for one in results]
+    rows = [*chain(*pairs), *baselines]
+    print_sheets([_scores(rows)])
     for result in every:
         adjusted = f"{result.name}: {result.adjustment}" if result.adjustment and not len(result.groups) else ""
         for line in filter(None, (recipe(result), adjusted, result.bands_sentence)):
             console.print(f"  {line}", markup=False)
-    for sheet in tables.sites([(result.name, result) for result in every]):
-        print_sheet(console, sheet)
-    for result in results:
-        if result.tuning:
-            print_sheet(console, tables.tuning(result))
-    lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(first)), SCORE_INTERVALS]
-    lines += [GROUPED] if first.split.get("kind") == "groups" else []
+    print_sheets(tables.sites([(result.name, result) for result in every]))
+    print_sheets(tables.tuning(result) for result in results if result.tuning)
+    lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(results[0])), SCORE_INTERVALS]
+    lines += [GROUPED] if results[0].split.get("kind") == "groups" else []
     lines += [COMPARED] if baselines else []
     for result in results:
         compared = corrected([result.compare(baseline) for baseline in baselines])
         lines += [comparison.corrected_sentence for comparison in compared]
     for line in lines:
         console.print(line, markup=False)
-    for sheet in [*tables.clinical([(_label(row), row) for row in rows]), *map(_confusion, results)]:
-        print_sheet(console, sheet)
+    print_sheets([*tables.clinical([(_label(row), row) for row in rows]), *map(_confusion, results)])
 
 
 def _label(result: Results) -> str:
@@ -176,14 +158,12 @@ def _label(result: Results) -> str:
 
 
 def _scores(results: Sequence[Results]) -> Sheet:
-    named = [(_label(result), percent_row(result)) for result in results]
+    rows = [percent_row(result) for result in results]
     scores = ("balanced_accuracy", "macro_f1", "auroc", "mcc")
-    rows = [[label, *tables.score_texts(row, *scores, digits=1)] for label, row in named]
-    _, first = named[0]
-    split = results[0].split.get("title", f"{first['folds']} folds")
-    seeds = "1 seed" if first["seeds"] == 1 else f"{first['seeds']} seeds"
-    title = f"{first['n_subjects']} subjects, each held out once: {split}, {seeds}"
-    return Sheet(title, ["method", "accuracy", "95 %", "fold\nmean", "bal.\nacc.", "F1", "AUROC", "MCC"], rows)
+    texts = [[_label(one), *tables.score_texts(row, *scores, digits=1)] for one, row in zip(results, rows, strict=True)]
+    split = results[0].split.get("title", f"{rows[0]['folds']} folds")
+    title = f"{rows[0]['n_subjects']} subjects, each held out once: {split}, {counted(rows[0]['seeds'], 'seed')}"
+    return Sheet(title, ["method", "accuracy", "95 %", "fold\nmean", "bal.\nacc.", "F1", "AUROC", "MCC"], texts)
 
 
 def _confusion(result: Results) -> Sheet:
@@ -252,7 +232,7 @@ def print_summary(cohort: Cohort) -> None:
     ]
     rows.append(["all", str(content["n_subjects"]), f"{content['n_windows']:,}"])
     title = plain(f"{cohort.path or 'cohort in memory'} ({content['source']})")
-    print_sheet(console, Sheet(title, ["class", "subjects", "windows"], rows))
+    print_sheets([Sheet(title, ["class", "subjects", "windows"], rows)])
     excluded = list[str]()
     for why, names in left_out(cohort).items():
         few = len(names) <= FEW_ITEMS
@@ -260,7 +240,7 @@ def print_summary(cohort: Cohort) -> None:
     text = templating.text(
         "cohort.txt.j2", content=content, implausible=implausible(content["median_channel_sd"]), excluded=excluded,
         skipped=_grouped(content["skipped"]), notes=_grouped(content["notes"]),
-        provenance=sentence(content["provenance"]) if content["provenance"] else "",
+        provenance=derivative_sentence(content["provenance"]) if content["provenance"] else "",
     )  # fmt: skip
     console.print(text, emoji=False)
 

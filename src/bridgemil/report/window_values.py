@@ -9,7 +9,7 @@ weights of each class on the bag's mean features; for a network, the gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,10 +87,10 @@ def mean(members: Sequence[WindowValues], weights: Sequence[float]) -> WindowVal
         return members[0]
     arrays: dict[str, Any] = {}
     for name in ("gates", "contributions", "window_probabilities"):
-        given = [value for value in (getattr(member, name) for member in members) if value is not None]
-        usable = given and (name == "gates" or len(given) == len(members))
-        shares = [weight for member, weight in zip(members, weights, strict=True) if getattr(member, name) is not None]
-        arrays[name] = np.average(given, axis=0, weights=shares) if usable else None
+        values = [getattr(member, name) for member in members]
+        own = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+        if own and (name == "gates" or len(own) == len(members)):
+            arrays[name] = np.average([value for value, _ in own], axis=0, weights=[weight for _, weight in own])
 
     def probabilities(keep: Index) -> Floats:
         p: Floats = np.average([member.probabilities(keep) for member in members], axis=0, weights=weights)
@@ -163,26 +163,31 @@ def _attention(network: Any, embeddings: Any) -> tuple[Floats, Floats | None]:
     return output.gates[0].double().cpu().numpy(), None if parts is None else parts[0].double().cpu().numpy()
 
 
-def _baseline(model: BaselineModel, bag: LazyBag) -> WindowValues:
-    """A classifier on features that are, where they have names, the mean over windows."""
-    baseline, classifier = model.baseline, model.classifier
-    names = baseline.feature_names or []
-    if not names:
-        return WindowValues(lambda keep: model.predict(bag.read()[keep]).probabilities)
-    assert model.window_features is not None
-    features = model.adjusted(bag.features(model.window_features))
-
-    def probabilities(keep: Index) -> Floats:
-        p: Floats = classifier.probabilities(features[keep].mean(axis=0, dtype=np.float64)[None])[0]
-        return p
+def linear(model: BaselineModel) -> WindowValues:
+    """A baseline with its weights alone, which do not depend on the windows."""
 
     def weights() -> Weights:
         """Of each regression, per unit of the raw feature."""
         found = []
-        for part, fitted in classifier.regressions():
+        for part, fitted in model.classifier.regressions():
             rows = np.zeros((fitted.n_classes, len(fitted.mean)))
             rows[fitted.classes] = fitted.coefficients / fitted.scale
             found.append((part, against_others(rows.T).T))
         return found
 
-    return WindowValues(probabilities, None, classifier.contributions(features), None, features, names, weights)
+    names = model.baseline.feature_names or []
+    return WindowValues(lambda keep: np.zeros(0), names=names, weights=weights if names else list)
+
+
+def _baseline(model: BaselineModel, bag: LazyBag) -> WindowValues:
+    """A classifier on features that are, where they have names, the mean over windows."""
+    if model.window_features is None or not model.baseline.feature_names:
+        return WindowValues(lambda keep: model.predict(bag.read()[keep]).probabilities)
+    features = model.adjusted(bag.features(model.window_features))
+
+    def probabilities(keep: Index) -> Floats:
+        p: Floats = model.classifier.probabilities(features[keep].mean(axis=0, dtype=np.float64)[None])[0]
+        return p
+
+    contributions = model.classifier.contributions(features)
+    return replace(linear(model), probabilities=probabilities, contributions=contributions, features=features)

@@ -54,27 +54,13 @@ def file_checksum(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A folder with a manifest.
-
-    Parameters
-    ----------
-    root
-        The folder; it may be a link itself, but nothing in it may be one.
-    kind
-        ``cohort``, ``run``, ``bundle``, …
-    files
-        Name below ``root`` (with ``/``) to the SHA-256 of each file.
-    checksum
-        Of the names and checksums of all files: which content it is, under whatever name.
-    advice
-        What to do if a file is damaged: ``prepare the cohort again``.
-    """
+    """A folder with a manifest. The folder may be a link itself, but nothing in it may be one."""
 
     root: Path
-    kind: str
-    files: Mapping[str, str]
-    checksum: str
-    advice: str
+    kind: str  # ``cohort``, ``run``, ``bundle``, …
+    files: Mapping[str, str]  # name below ``root`` (with ``/``) to the SHA-256 of each file
+    checksum: str  # of the names and checksums of all files: which content it is, under whatever name
+    advice: str  # what to do if a file is damaged: ``prepare the cohort again``
 
     @classmethod
     def open(cls, root: Path, kind: str, advice: str, *, named: bool = False) -> Artifact:
@@ -160,9 +146,8 @@ class Artifact:
     def strangers(self) -> list[str]:
         """Files below ``root`` that neither this manifest nor one below it lists; hidden ones are ignored."""
         own = {MANIFEST, *self.files}
-        below = {str(PurePosixPath(name).parent) for name in own if name.endswith(f"/{MANIFEST}")}
-        others = [name for name in visible_files(self.root) if name not in own]
-        return [name for name in others if str(PurePosixPath(name).parent) not in below]
+        below = {name.rpartition("/")[0] for name in own if name.endswith(f"/{MANIFEST}")}
+        return [name for name in visible_files(self.root) if name not in own and name.rpartition("/")[0] not in below]
 
 
 @contextmanager
@@ -191,9 +176,10 @@ def visible_files(root: Path) -> list[str]:
     found = []
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        found += [Path(folder, name).relative_to(root).as_posix() for name in sorted([*files, *links])]
-    return [name for name in found if not PurePosixPath(name).name.startswith(".")]
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        shown = sorted(name for name in [*files, *links] if not name.startswith("."))
+        found += [Path(folder, name).relative_to(root).as_posix() for name in shown]
+    return found
 
 
 def regular_file(root: Path, name: str, advice: str) -> os.stat_result:

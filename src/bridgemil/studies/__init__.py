@@ -21,19 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of one study, ``--NAME`` on the command line.
+    """An option of one study, ``--NAME`` on the command line."""
 
-    Parameters
-    ----------
-    help : str
-        One line for help texts.
-    kind : str
-        How the command line reads it: ``text``, ``names`` or ``numbers`` (comma-separated), ``number``, ``flag`` or
-        ``values`` (``key=value,value``).
-    """
-
-    help: str
-    kind: str = "text"
+    help: str  # one line for help texts
+    kind: str = "text"  # or names, numbers (comma-separated), number, flag, values (``key=value,value``)
 
 
 @dataclass(frozen=True)

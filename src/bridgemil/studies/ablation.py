@@ -50,7 +50,7 @@ def perform(context: StudyContext) -> Findings:
     return Findings(
         f"Ablation: {context.setup}", sentences, {"ablation": pd.DataFrame(rows)},
         {"ablation": _figure(context, rows, len(variants))}, runs=found,
-        footnotes=prose("ablation_notes", variants=variants, paper=any(map(context.matches_paper, context.cohorts))),
+        footnotes=prose("ablation_notes", variants=variants, paper=context.is_papers),
     )  # fmt: skip
 
 

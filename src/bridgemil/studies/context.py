@@ -91,6 +91,11 @@ class StudyContext:
         return f"{name}, recipe {self._recipe}, budget {self.protocol.budget}"
 
     @property
+    def is_papers(self) -> bool:
+        """Whether the numbers of any cohort can be compared with the paper's."""
+        return any(map(self.matches_paper, self.cohorts))
+
+    @property
     def _recipe(self) -> str:
         return self.protocol.recipe or methods.recipe_for(self.protocol.budget)
 
@@ -139,20 +144,10 @@ class StudyContext:
         part: str = "",
         drawn: Callable[[list[Fold]], list[Fold]] | None = None,
     ) -> Experiment:
-        """One method on one split.
+        """One method (an ensemble, too) on one split, by default that of the first split seed.
 
-        Parameters
-        ----------
-        cohort, method
-            What is run; ensembles too.
-        split
-            That of the first split seed by default.
-        changes
-            Settings of the study, in addition to the user's.
-        seeds
-            The protocol's by default.
-        part, drawn
-            Where not all of the split is used: a description, and its folds from those of the split.
+        ``changes`` are settings in addition to the user's, ``seeds`` by default the protocol's. Where not all of the
+        split is used, ``part`` says which, and ``drawn`` makes its folds from those of the split.
         """
         fixed = methods.fixed(method)
         wanted = {k: v for k, v in self._settings.items() if methods.has_setting(method, k) and k not in fixed}
@@ -184,14 +179,13 @@ class StudyContext:
 
     def matches_paper(self, cohort: Cohort) -> bool:
         """Whether cohort, backbone, recipe, budget and split are the paper's, so that its numbers can be compared."""
-        theirs, how = paper()["cohorts"].get(cohort.metadata["source"]), self.protocol
+        source, how = cohort.metadata["source"], self.protocol
+        theirs = paper()["cohorts"].get(source)
+        if theirs is None or (how.backbone, self._recipe, how.budget) != ("eegnet", "paper", "paper"):
+            return False
         return (
-            theirs is not None
-            and how.backbone == "eegnet"
-            and self._recipe == how.budget == "paper"
-            and sorted(cohort.classes) == theirs["classes"]
-            and len(cohort) == theirs["subjects"]
-            and not changed_from_preset(cohort.metadata["source"], cohort.metadata.get("settings", {}))
+            (sorted(cohort.classes), len(cohort)) == (theirs["classes"], theirs["subjects"])
+            and not changed_from_preset(source, cohort.metadata.get("settings", {}))
             and abs(cohort.n_windows - theirs["windows"]) <= 0.05 * theirs["windows"]
             and self.split_seeds == (0,)
             and how.folds in (None, theirs["folds"])

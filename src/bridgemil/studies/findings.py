@@ -70,18 +70,12 @@ class Findings:
         content["findings.md"] = self.markdown().encode()
         folder.mkdir(parents=True, exist_ok=True)
         listing = folder / ".written.json"
-        try:
-            earlier = {str(name) for name in json.loads(listing.read_text("utf-8"))}
-        except (OSError, ValueError):
-            earlier = set()
-        for name, data in content.items():
+        earlier = json.loads(listing.read_text("utf-8")) if listing.is_file() else []
+        for name in {Path(name).name for name in earlier} - set(content):
+            (folder / name).unlink(missing_ok=True)
+        for name, data in (content | {listing.name: json.dumps(sorted(content)).encode()}).items():
             with new_file(folder / name) as stream:
                 stream.write(data)
-        for name in earlier - set(content):
-            if Path(name).name == name and not (folder / name).is_symlink():
-                (folder / name).unlink(missing_ok=True)
-        with new_file(listing) as stream:
-            stream.write(json.dumps(sorted(content)).encode())
         return [folder / name for name in content]
 
     def to_dict(self) -> dict[str, Any]:

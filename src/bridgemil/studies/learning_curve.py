@@ -53,8 +53,8 @@ class PowerLaws:
         """The scores with n subjects: (rows), or (n, rows) for several n."""
         return np.asarray(self.ceiling - self.gap * (np.asarray(n)[..., None] / self.largest) ** -self.rate)
 
-    def gain(self, n: float | Floats) -> Floats:
-        """How much n subjects give more than the largest number tried; shape as ``at``."""
+    def gain(self, n: float) -> Floats:
+        """How much n subjects give more than the largest number tried, (rows)."""
         return np.asarray(self.at(n) - self.at(self.largest))
 
 
@@ -83,12 +83,7 @@ class Forecast:
 
     now: Floats  # the score with the largest number of subjects, (1 + resamples)
     laws: PowerLaws  # fitted to each row
-    rises: Floats  # the straight-line gain per doubling of subjects, (1 + resamples)
-
-    @property
-    def rise(self) -> Estimate:
-        """The straight-line gain per doubling of subjects so far."""
-        return _estimate(self.rises)
+    rise: Estimate  # the straight-line gain per doubling of subjects
 
     def gain(self, n: float) -> Estimate:
         """The expected gain of n subjects over today's."""
@@ -122,7 +117,7 @@ def forecast(n: Floats, observed: Floats, resampled: Floats, weights: Floats) ->
     scores = np.vstack([observed, resampled])
     x = np.log2(n) - np.average(np.log2(n), weights=weights)
     rises = (scores * weights * x).sum(axis=1) / (weights * x**2).sum()
-    return Forecast(scores[:, n.argmax()], fit(n, scores, weights), rises)
+    return Forecast(scores[:, n.argmax()], fit(n, scores, weights), _estimate(rises))
 
 
 def with_draws(resampled: Floats, draws: Sequence[Floats], rng: np.random.Generator) -> Floats:
@@ -145,7 +140,7 @@ def balanced(correct: Floats, labels: Sequence[str], resamples: int) -> tuple[Fl
     ``correct`` (subjects, conditions) are shares of correct predictions; every condition has the same resamples.
     """
     names = np.asarray(labels)
-    observed = np.mean([correct[names == name].mean(axis=0) for name in sorted(set(labels))], axis=0)
+    observed = np.mean([correct[names == name].mean(axis=0) for name in np.unique(names)], axis=0)
     return np.asarray(observed), resampled_means(correct, labels, resamples)
 
 
@@ -154,14 +149,13 @@ def balanced(correct: Floats, labels: Sequence[str], resamples: int) -> tuple[Fl
 
 def drawn_order(subjects: Sequence[str], labels: Sequence[str], rng: np.random.Generator) -> list[str]:
     """All subjects in an order whose every beginning has the classes in proportion, and two of each at first."""
-    classes = sorted(set(labels))
     waiting = {}
-    for name in classes:
+    for name in sorted(set(labels)):
         mine = [subject for subject, label in zip(subjects, labels, strict=True) if label == name]
         waiting[name] = [mine[i] for i in rng.permutation(len(mine))]
-    order, taken = list[str](), dict.fromkeys(classes, 0)
+    order, taken = list[str](), dict.fromkeys(waiting, 0)
     for _ in subjects:
-        left = [name for name in classes if taken[name] < len(waiting[name])]
+        left = [name for name in waiting if taken[name] < len(waiting[name])]
         few = [name for name in left if taken[name] < LEAST_OF_A_CLASS]
         # Webster's rule: unlike rounding shares for each n, a larger n never loses a subject of a smaller one.
         name = min(few or left, key=lambda c: taken[c] if few else -len(waiting[c]) / (2 * taken[c] + 1))
@@ -173,10 +167,8 @@ def drawn_order(subjects: Sequence[str], labels: Sequence[str], rng: np.random.G
 def default_sizes(smallest: int, n_classes: int) -> list[int]:
     """About five steps of equal ratio, from ten subjects (four of each class, if more) to the smallest training set."""
     first = max(10, 4 * n_classes)
-    if first >= smallest:
-        return []
-    steps = np.geomspace(first, smallest, STEPS).round().astype(int)
-    return [int(n) for n in dict.fromkeys(steps.tolist()) if n < smallest]
+    steps = np.geomspace(first, max(first, smallest), STEPS).round().astype(int)
+    return [int(n) for n in np.unique(steps) if n < smallest]
 
 
 def sizes_of(context: StudyContext, cohort: Cohort, numbers: Sequence[int]) -> list[int]:
@@ -243,9 +235,9 @@ def perform(context: StudyContext) -> Findings:
     rows, fits, forecasts = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
     sentences, curves = list[str](), list[pd.DataFrame]()
     for (cohort, points), ax in zip(_points(context, method), axes, strict=True):
-        name, expected, curve = context.name(cohort), _forecast(points), None
-        mine = [{"cohort": name, **_row(point)} for point in points]
-        ahead = [] if expected is None else [{"cohort": name, **_forecast_row(expected, times)} for times in MULTIPLES]
+        name, expected = context.name(cohort), _forecast(points)
+        mine, curve = [{"cohort": name, **_row(point)} for point in points], None
+        ahead = [{"cohort": name, **_forecast_row(expected, times)} for times in MULTIPLES] if expected else []
         rows += mine
         forecasts += ahead
         fits.append({"cohort": name, "curve": "a - b n^-c", **_fit_row(expected)})
@@ -255,16 +247,16 @@ def perform(context: StudyContext) -> Findings:
         )  # fmt: skip
         if expected is not None:
             curve = expected.curve(points[0].n)
-            columns = ("training_subjects", "fitted", "fitted95_low", "fitted95_high")
-            curves.append(pd.DataFrame(dict(zip(columns, curve, strict=True))).assign(cohort=name))
+            columns = ["training_subjects", "fitted", "fitted95_low", "fitted95_high"]
+            curves.append(pd.DataFrame(curve.T, columns=columns).assign(cohort=name))
         _draw(ax, mine, curve, look(method), len(cohort.classes))
         ax.set_title(f"{name}: {context.title(method)}", fontsize=9)
         runs |= {(cohort.hash, f"{method}, {point.title}"): point.results for point in points}
-    tables = {"learning_curve": pd.DataFrame(rows), "fit": pd.DataFrame(fits)}
+    tables = {"learning_curve": rows, "fit": fits, "forecast": forecasts}
     several = any(row["draws"] > 1 for row in rows)
     return Findings(
         f"Learning curve of {context.title(method)}", sentences,
-        tables | ({"forecast": pd.DataFrame(forecasts)} if forecasts else {}), {"learning_curve": figure},
+        {name: pd.DataFrame(table) for name, table in tables.items() if table}, {"learning_curve": figure},
         {"fitted_curve": pd.concat(curves, ignore_index=True)} if curves else {},
         prose("learning_curve_notes", several_draws=several), runs=runs,
     )  # fmt: skip
@@ -304,19 +296,18 @@ def _forecast(points: Sequence[Point]) -> Forecast | None:
         table, *each = (correctness(results) for results in (point.results, *point.draws))
         if not table["label"].equals(labels):
             raise BadData("the runs of a learning curve did not test the same subjects; delete them and run again")
-        correct.append(table["correct"].to_numpy(dtype=np.float64))
-        own = np.stack([one["correct"].to_numpy(dtype=np.float64) for one in each], axis=1)
-        draws.append(balanced(own, labels.tolist(), 1)[0])
+        correct.append(table["correct"])
+        draws.append(balanced(np.stack([one["correct"] for one in each], axis=1), labels.tolist(), 1)[0])
     observed, resampled = balanced(np.stack(correct, axis=1), labels.tolist(), RESAMPLES)
-    weights = np.array([float(len(point.draws)) for point in points])
     resampled = with_draws(resampled, draws, np.random.default_rng(0))
-    return forecast(np.array([point.n for point in points]), observed, resampled, weights)
+    n, weights = np.array([(point.n, len(point.draws)) for point in points], dtype=np.float64).T
+    return forecast(n, observed, resampled, weights)
 
 
 def _row(point: Point) -> dict[str, Any]:
     each, subjects = [score(draw) for draw in point.draws], correctness(point.results)
-    correct = subjects["correct"].to_numpy(dtype=np.float64)
-    low, high = np.quantile(resampled_means(correct, subjects["label"].tolist()), [0.025, 0.975])
+    resampled = resampled_means(subjects["correct"].to_numpy(dtype=np.float64), subjects["label"].tolist())
+    low, high = np.quantile(resampled, [0.025, 0.975])
     scores = [row["balanced_accuracy"] for row in each]
     return {
         "training_subjects": point.n, "all": point.is_all, "balanced_accuracy": float(np.mean(scores)),
@@ -334,9 +325,9 @@ def _columns(name: str, estimate: Estimate) -> dict[str, float]:
 def _fit_row(expected: Forecast | None) -> dict[str, Any]:
     if expected is None:
         return dict.fromkeys(("a", "b", "c", "rise", "rise95_low", "rise95_high"))
-    ceiling, gap, rate = (float(v[0]) for v in (expected.laws.ceiling, expected.laws.gap, expected.laws.rate))
-    b = gap * expected.laws.largest**rate
-    return {"a": ceiling, "b": b, "c": rate, **_columns("rise", expected.rise)}
+    laws = expected.laws
+    b = float(laws.gap[0]) * laws.largest ** float(laws.rate[0])
+    return {"a": float(laws.ceiling[0]), "b": b, "c": float(laws.rate[0]), **_columns("rise", expected.rise)}
 
 
 def _forecast_row(expected: Forecast, times: float) -> dict[str, float]:
@@ -351,9 +342,9 @@ def _draw(ax: Axes, rows: list[dict[str, Any]], curve: Floats | None, style: dic
     shown, colour = [row["training_subjects"] for row in rows], style["color"]
     keys = ("balanced_accuracy", "balanced_accuracy95_low", "balanced_accuracy95_high")
     intervals(ax, shown, rows, keys, markersize=7, label="mean over draws, 95 % over subjects", **style)
-    last = shown[-1]
     if curve is not None:
         n, value, low, high = curve
+        last = shown[-1]
         parts = ((n <= last, "-", "fitted curve"), (n > last, "--", "today's value and expected gain"))
         for part, line, label in parts:
             ax.fill_between(n[part], low[part], high[part], color=colour, alpha=0.15, linewidth=0)

@@ -88,15 +88,14 @@ def perform(context: StudyContext) -> Findings:
     trained = _trained(context, cases, chosen, whole)
     tables = [_agreement(context.name(c), split, whole[VOTE, i][0]) for i, (c, split) in enumerate(cases)]
     agreement = pd.concat(tables, ignore_index=True)
+    keys = ["cohort", "label"]
     subjects = agreement.groupby(["cohort", "subject", "label"], sort=False)["agreement"].mean().reset_index()
+    shares = {key: own["agreement"].to_numpy() for key, own in subjects.groupby(keys)}
     rows, by_class, sentences = list[dict[str, Any]](), list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
-        mine = {choice: trained[cohort.hash, choice] for choice in chosen}
+        name, mine = context.name(cohort), {choice: trained[cohort.hash, choice] for choice in chosen}
         against = _compared(mine)
-        name = context.name(cohort)
-        for label in cohort.classes:
-            own = subjects[(subjects["cohort"] == name) & (subjects["label"] == label)]["agreement"]
-            by_class.append({"cohort": name, "label": label, **_summary(own.to_numpy())})
+        by_class += [{"cohort": name, "label": label, **_summary(shares[name, label])} for label in cohort.classes]
         rows += [_row(context, cohort, choice, mine[choice], against) for choice in chosen]
         sentences += _sentences(name, mine, against)
     looked: dict[tuple[str, str], list[Results]] = {}
@@ -185,12 +184,11 @@ def _kept(cohort: Cohort, split_seed: int, choice: Choice, weights: Weights, sub
 def evidence_share(folds: Sequence[Fold], known: Evidence) -> float | None:
     """The share of the kept training windows that hold evidence, mean over patients who have both kinds of windows."""
     shares: dict[str, list[float]] = {}
-    for fold in folds:
-        for subject in fold.train:
-            truth = known.get(subject, np.zeros(0, dtype=bool))
-            if 0 < truth.sum() < len(truth):
-                kept = truth[list(fold.kept[subject])] if subject in fold.kept else truth
-                shares.setdefault(subject, []).append(float(kept.mean()))
+    for fold, subject in [(one, subject) for one in folds for subject in one.train if subject in known]:
+        truth = known[subject]
+        if 0 < truth.sum() < len(truth):
+            kept = truth[list(fold.kept[subject])] if subject in fold.kept else truth
+            shares.setdefault(subject, []).append(float(kept.mean()))
     return float(np.mean([np.mean(values) for values in shares.values()])) if shares else None
 
 
@@ -279,8 +277,8 @@ def _row(
 def _published(context: StudyContext, cohort: Cohort, choice: Choice) -> float | None:
     """The paper's accuracy in percent, which is of plain attention weights."""
     keys = (choice.rule, choice.k) if choice.k else (choice.rule,)
-    number: Any = None if choice.weights == "nested" else context.published(cohort, "reliability", *keys) or None
-    return None if number is None else float(number)
+    number: Any = {} if choice.weights == "nested" else context.published(cohort, "reliability", *keys)
+    return float(number) if number else None
 
 
 def _compared(trained: Mapping[Choice, Trained]) -> dict[Pair, Comparison]:
@@ -370,7 +368,7 @@ def _draw_agreement(ax: Axes, subjects: pd.DataFrame, by_class: pd.DataFrame, cl
     rows: Any = (100 * by_class.set_index("label").loc[list(classes), list(keys)]).to_dict("records")
     intervals(
         ax, [x + 0.28 for x in range(len(classes))], rows, keys, color="black", marker="_", markersize=13, capsize=4,
-        elinewidth=1.6, markeredgewidth=1.8, label="mean, 95 % over subjects",
+        label="mean, 95 % over subjects",
     )  # fmt: skip
     ax.axhline(50, color="0.45", linewidth=1, linestyle="--", zorder=1, label="below: most windows disagree")
     ax.set_xticks(range(len(classes)), ticks)
@@ -384,7 +382,7 @@ def _draw_accuracy(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
         mine = sorted((row for row in rows if row["rule"] == rule), key=lambda row: int(row["k"]))
         intervals(
             ax, [sizes.index(row["k"]) + (number - 1) * 0.13 for row in mine], mine, markersize=6.5, elinewidth=1.5,
-            capsize=3, markeredgecolor="white", markeredgewidth=0.5, label=f"{rule} K", zorder=3, **style,
+            capsize=3, label=f"{rule} K", zorder=3, **style,
         )  # fmt: skip
     everything = next(row for row in rows if row["rule"] == "all")
     ax.axhspan(everything["ci95_low"], everything["ci95_high"], color="0.9", zorder=0, label="all: 95 %")
@@ -395,10 +393,5 @@ def _draw_accuracy(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _legend(ax: Axes, columns: int) -> None:
-    """Below the axes, where nothing is drawn; what has intervals first."""
-    from matplotlib.container import ErrorbarContainer
-
-    pairs = zip(*ax.get_legend_handles_labels(), strict=True)
-    handles, labels = zip(*sorted(pairs, key=lambda p: not isinstance(p[0], ErrorbarContainer)), strict=True)
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
-    ax.legend(handles, labels, frameon=False, fontsize=8, ncols=columns, **place)
+    """Below the axes, where nothing is drawn."""
+    ax.legend(frameon=False, fontsize=8, ncols=columns, loc="upper center", bbox_to_anchor=(0.5, -0.14))

@@ -10,9 +10,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import Results
 from bridgemil.registry import class_colour
 from bridgemil.report.figures import canvas, class_look
+from bridgemil.report.held_out import spaced
 from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings, prose, score
 
@@ -41,11 +41,10 @@ NEIGHBOURS = 5
 PERMUTATIONS, LEVEL = 999, 0.05
 PERPLEXITY = 30.0
 COMPONENTS = 50  # of a PCA before t-SNE, in spaces with more dimensions
-PANELS, LAYERS = 4, 8  # panels side by side; classes are drawn in turns, so that none covers the others
+PANELS, LAYERS = 4, 8  # panels side by side
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(NamedTuple):
     """A space, and the method whose accuracy is given with it."""
 
     kind: str
@@ -54,21 +53,17 @@ class Space:
     @property
     def name(self) -> str:
         """In tables and panels."""
-        names = {RAW: "raw windows", FRONT_END: "front end, untrained"}
-        if self.kind == STAGE2:
-            return f"{STAGE2} {'without' if self.method == 'wo_retention' else 'with'} retention"
-        return names.get(self.kind) or f"{STAGE1}: {self.method}"
+        names = {RAW: "raw windows", FRONT_END: "front end, untrained", STAGE1: f"{STAGE1}: {self.method}"}
+        without = self.method == "wo_retention"
+        return names.get(self.kind) or f"{STAGE2} {'without' if without else 'with'} retention"
 
 
+ENCODERS = ("random_encoder", "supervised", "supcon", "masked", "wo_variance_covariance", "wo_nearby", "wo_subbag")
+AFTER_STAGE1, AFTER_STAGE2 = Space(STAGE1, "bridgemil"), Space(STAGE2, "bridgemil")
+WITHOUT = Space(STAGE2, "wo_retention")
 SPACES = (
-    Space(RAW, UNTRAINED),
-    Space(FRONT_END, UNTRAINED),
-    *(Space(STAGE1, name) for name in (
-        "random_encoder", "supervised", "supcon", "masked", "wo_variance_covariance", "wo_nearby", "wo_subbag",
-        "bridgemil",
-    )),
-    Space(STAGE2, "wo_retention"),
-    Space(STAGE2, "bridgemil"),
+    Space(RAW, UNTRAINED), Space(FRONT_END, UNTRAINED), *(Space(STAGE1, name) for name in ENCODERS), AFTER_STAGE1,
+    WITHOUT, AFTER_STAGE2,
 )  # fmt: skip
 
 
@@ -111,7 +106,7 @@ def sample(cohort: Cohort, subjects: Sequence[str]) -> pd.DataFrame:
     most, parts = max(1, min(PER_SUBJECT, IN_ALL // len(subjects))), []
     for subject in subjects:
         record, numbers = cohort.records[subject], cohort.window_numbers(subject)
-        rows = np.unique(np.linspace(0, len(numbers) - 1, min(len(numbers), most)).round().astype(np.int64))
+        rows = spaced(len(numbers), most)
         parts.append(pd.DataFrame({"subject": subject, "label": record.label, "row": rows, "window": numbers[rows]}))
     return pd.concat(parts, ignore_index=True)
 
@@ -133,7 +128,7 @@ class FirstFold:
         self.context, self.cohort, self.jobs = context, cohort, jobs
         job = jobs["bridgemil"]
         self.test, self.train = (sample(cohort, sorted(s)) for s in (job.subjects.test, job.subjects.train))
-        encoder = self.encoder(Space(STAGE1, "bridgemil"))
+        encoder = self.encoder(AFTER_STAGE1)
         front_end, cache = Features.of_encoder(encoder), RunCache(context.store)
         self.spaces = [s for s in SPACES if s.method in jobs and (s.kind != FRONT_END or front_end is not None)]
         # The input of encoders, of the test and of the training windows: front-end features or normalised windows.
@@ -174,8 +169,8 @@ class FirstFold:
         """How far Stage 2 moved the test windows from their Stage 1 embedding, relative to its length."""
         if space.kind != STAGE2:
             return None
-        start = Space(STAGE1, "bridgemil")  # without retention too: it starts from the same encoder
-        before, after = (self.features[s][0].astype(np.float64) for s in (start, space))
+        # without retention too: it starts from the same encoder
+        before, after = (self.features[s][0].astype(np.float64) for s in (AFTER_STAGE1, space))
         length = float(np.sqrt((before**2).sum(axis=1).mean()))
         return float(np.sqrt(((after - before) ** 2).sum(axis=1).mean())) / length if length else None
 
@@ -321,11 +316,11 @@ def _title(maps: FirstFold) -> str:
 
 def _sentences(maps: FirstFold, rows: Sequence[dict[str, Any]]) -> list[str]:
     by, classes = {row["space"]: row for row in rows}, maps.test.drop_duplicates("subject")["label"].tolist()
-    first = by[Space(STAGE1, "bridgemil").name]
+    first = by[AFTER_STAGE1.name]
     return prose(
         "representation_sentences", name=maps.context.name(maps.cohort), raw=by[Space(RAW, UNTRAINED).name],
-        untrained=by[Space(STAGE1, "random_encoder").name], after=by[Space(STAGE2, "bridgemil").name],
-        without=by[Space(STAGE2, "wo_retention").name], neighbours=NEIGHBOURS, subjects=maps.test_subjects,
+        untrained=by[Space(STAGE1, "random_encoder").name], after=by[AFTER_STAGE2.name], without=by[WITHOUT.name],
+        neighbours=NEIGHBOURS, subjects=maps.test_subjects,
         significant=first["by_chance"] is not None and first["by_chance"] <= LEVEL, chance=100 / len(set(classes)),
         first=first, too_few=distinct_permutations(classes) < 1 / LEVEL,
     )  # fmt: skip
@@ -335,7 +330,7 @@ def _notes(context: StudyContext) -> list[str]:
     front_end = context.protocol.backbone if methods.is_senseless("masked", context.protocol.backbone) else ""
     return prose(
         "representation_notes", per_subject=PER_SUBJECT, in_all=IN_ALL, permutations=PERMUTATIONS, untrained=UNTRAINED,
-        neighbours=NEIGHBOURS, front_end=front_end, paper=any(map(context.matches_paper, context.cohorts)),
+        neighbours=NEIGHBOURS, front_end=front_end, paper=context.is_papers,
     )  # fmt: skip
 
 
@@ -356,49 +351,37 @@ def _figure(points: pd.DataFrame, rows: Sequence[dict[str, Any]], classes: Seque
     axes[(down - 1) * PANELS].set(xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
     for ax in axes[len(rows) :]:
         ax.set_axis_off()
-    _legend(axes[len(rows)], {name: points.loc[points["label"] == name, "subject"].nunique() for name in classes})
+    for number, name in enumerate(classes):
+        n = points.loc[points["label"] == name, "subject"].nunique()
+        axes[len(rows)].scatter([], [], s=64, label=f"{name}: {n} subjects", **class_look(number))
+    note = "point: window,\nshade: subject;\naccuracy: all folds"
+    axes[len(rows)].legend(loc="center", frameon=False, fontsize=10, title=note, title_fontsize=10)
     return figure
 
 
-def shade(number: int, position: int, n: int) -> tuple[float, float, float]:
+def shade(number: int, position: int, n: int) -> tuple[float, ...]:
     """The colour of a subject: its class's, from dark to light by its position among the n subjects of the class."""
     from matplotlib.colors import to_rgb
 
     plain = np.array(to_rgb(class_colour(number)))
     place = 2 * position / (n - 1) - 1 if n > 1 else 0.0  # -1 darkest, 1 lightest
-    red, green, blue = (plain + 0.55 * place * (1 - plain) if place > 0 else plain * (1 + 0.55 * place)).tolist()
-    return red, green, blue
+    return tuple((plain + 0.55 * place * ((1 - plain) if place > 0 else plain)).tolist())
 
 
 def _draw(ax: Axes, points: pd.DataFrame, classes: Sequence[str]) -> None:
     size, turn = float(np.clip(12000 / max(len(points), 1), 6, 22)), np.arange(len(points)) % LAYERS
-    for layer in range(LAYERS):
-        for number, name in enumerate(classes):
-            subjects = sorted(points.loc[points["label"] == name, "subject"].unique())
-            tint = {subject: shade(number, i, len(subjects)) for i, subject in enumerate(subjects)}
-            mine = points[(points["label"] == name) & (turn == layer)]
+    for number, name in enumerate(classes):
+        mine = points["label"] == name
+        subjects = sorted(points.loc[mine, "subject"].unique())
+        tint = {subject: shade(number, i, len(subjects)) for i, subject in enumerate(subjects)}
+        for layer in range(LAYERS):  # classes in turns, so that none covers the others
+            own = points[mine & (turn == layer)]
             ax.scatter(
-                mine["x"], mine["y"], s=size, c=[tint[s] for s in mine["subject"]], marker=class_look(number)["marker"],
-                linewidths=0, alpha=0.75, rasterized=True,
+                own["x"], own["y"], s=size, c=[tint[s] for s in own["subject"]], marker=class_look(number)["marker"],
+                linewidths=0, alpha=0.75, rasterized=True, zorder=1 + layer / LAYERS,
             )  # fmt: skip
     ax.set(xticks=[], yticks=[])
     ax.margins(0.04)
     ax.set_box_aspect(1)
     ax.grid(visible=False)
     ax.spines[:].set(visible=True, color="0.75")
-
-
-def _legend(ax: Axes, counts: Mapping[str, int]) -> None:
-    """Each class with its marker in the shades of its subjects."""
-    from matplotlib.legend_handler import HandlerTuple
-    from matplotlib.lines import Line2D
-
-    def points(number: int) -> tuple[Line2D, ...]:
-        how: dict[str, Any] = {"marker": class_look(number)["marker"], "linestyle": "", "markersize": 8}
-        return tuple(Line2D([], [], color=shade(number, i, 3), **how) for i in range(3))
-
-    ax.legend(
-        list(map(points, range(len(counts)))), [f"{name}: {n} subjects" for name, n in counts.items()], loc="center",
-        frameon=False, fontsize=10, handler_map={tuple: HandlerTuple(ndivide=None, pad=0.4)}, handlelength=4,
-        title="point: window,\nshade: subject;\naccuracy: all folds", title_fontsize=10,
-    )  # fmt: skip

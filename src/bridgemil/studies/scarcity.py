@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,7 @@ PERCENTS = (100, 80, 50, 20, 10)
 SUBJECTS, WINDOWS, BOTH = "subjects", "instances", "both"
 
 
-@dataclass(frozen=True)
-class Amount:
+class Amount(NamedTuple):
     """How much of a cohort is used."""
 
     what: str  # subjects or instances
@@ -73,13 +72,9 @@ def reduced(
 
 def _kept(cohort: Cohort, fold: Fold, percent: int) -> dict[str, tuple[int, ...]]:
     """The numbers of the last windows of each subject, rounded up; without the subjects who keep all."""
-    kept = {}
-    for subject in (*fold.train, *fold.validation, *fold.test):
-        n = cohort.records[subject].n_windows
-        number = -(-n * percent // 100)
-        if number < n:
-            kept[subject] = tuple(range(n - number, n))
-    return kept
+    sizes = {subject: cohort.records[subject].n_windows for subject in (*fold.train, *fold.validation, *fold.test)}
+    kept = {subject: range(n - -(-n * percent // 100), n) for subject, n in sizes.items()}
+    return {subject: tuple(rows) for subject, rows in kept.items() if len(rows) < sizes[subject]}
 
 
 @dataclass(frozen=True)
@@ -99,12 +94,6 @@ class Condition:
         tested = dict.fromkeys(subject for fold in folds for subject in fold.test)
         windows = [kept.get(subject, self.cohort.records[subject].n_windows) for subject in tested]
         return {SUBJECTS: float(np.mean([len(f.train) for f in folds])), WINDOWS: float(np.mean(windows))}
-
-    @property
-    def training_folds(self) -> int:
-        """Of a run: all but the test fold and, where an epoch is selected, the validation fold."""
-        first = self.experiments[0]
-        return first.split.k - (2 if first.settings.selects else 1)
 
     @property
     def chance(self) -> float:
@@ -150,7 +139,7 @@ def perform(context: StudyContext) -> Findings:
         f"Subject and instance scarcity: {context.setup}", sentences,
         {"scarcity": pd.DataFrame(rows), "loss": pd.DataFrame(losses)},
         {"scarcity": _figure(context, conditions, rows)},
-        footnotes=prose("scarcity_notes", left_out=left_out, paper=any(map(context.matches_paper, context.cohorts))),
+        footnotes=prose("scarcity_notes", left_out=left_out, paper=context.is_papers),
         runs={(c.cohort.hash, f"{c.method}, {c.amount.text or 'all'}"): c.results for c in conditions},
     )  # fmt: skip
 
@@ -184,19 +173,19 @@ def _can_train(cohort: Cohort, folds: Sequence[Fold]) -> bool:
 
 def _consecutive(record: SubjectRecord, last: int) -> int:
     """How many of a subject's last windows have a neighbour in their recording."""
-    number = 0
-    for windows in reversed(record.recording_windows):
-        number += min(windows, last) if min(windows, last) > 1 else 0
-        last -= min(windows, last)
-    return number
+    ends = np.cumsum(record.recording_windows)
+    starts = np.maximum(ends - record.recording_windows, ends[-1] - last)
+    return sum(n for n in (ends - starts).tolist() if n > 1)
 
 
 def _row(context: StudyContext, condition: Condition) -> dict[str, Any]:
-    sizes, amount = condition.sizes(), condition.amount
+    sizes, amount, first = condition.sizes(), condition.amount, condition.experiments[0]
     return {
         "cohort": context.name(condition.cohort), "what": amount.what, "amount": amount.text or "all",
-        "training_folds": condition.training_folds, "train_subjects": sizes[SUBJECTS], "windows": sizes[WINDOWS],
-        "method": condition.method, **score(condition.results),
+        # all but the test fold and, where an epoch is selected, the validation fold
+        "training_folds": first.split.k - (2 if first.settings.selects else 1),
+        "train_subjects": sizes[SUBJECTS], "windows": sizes[WINDOWS], "method": condition.method,
+        **score(condition.results),
     }  # fmt: skip
 
 
@@ -251,34 +240,31 @@ def _loss(context: StudyContext, ends: Ends) -> dict[str, Any]:
 def _figure(context: StudyContext, conditions: list[Condition], rows: list[dict[str, Any]]) -> Any:
     figure, axes = canvas(2, len(context.cohorts), width=5.2, height=4.0)
     for i, cohort in enumerate(context.cohorts):
-        pairs = [(c, row) for c, row in zip(conditions, rows, strict=True) if c.cohort is cohort]
-        bottom = min(min(row["ci95_low"], c.chance) for c, row in pairs)
-        top = max(row["ci95_high"] for _, row in pairs)
+        mine = [row | {"value": c.amount.value, "chance": c.chance}
+                for c, row in zip(conditions, rows, strict=True) if c.cohort is cohort]  # fmt: skip
+        bottom = min(min(row["ci95_low"], row["chance"]) for row in mine)
+        top = max(row["ci95_high"] for row in mine)
         for ax, what in zip(axes[2 * i : 2 * i + 2], (SUBJECTS, WINDOWS), strict=True):
-            _draw(ax, [(c, row) for c, row in pairs if c.amount.what == what], what)
+            _draw(ax, [row for row in mine if row["what"] == what], what)
             ax.set_title(f"{context.name(cohort)}: fewer {'subjects' if what == SUBJECTS else 'windows'}", fontsize=10)
             ax.set_ylim(max(-2, bottom - 4), min(102, top + 4))  # the same for both panels
         axes[2 * i].legend(frameon=False, fontsize=8)
     return figure
 
 
-def _draw(ax: Axes, pairs: list[tuple[Condition, dict[str, Any]]], what: str) -> None:
-    first = [(c, row) for c, row in pairs if c.method == METHODS[0]]
-    xs = [row["train_subjects"] if what == SUBJECTS else c.amount.value for c, row in first]
+def _draw(ax: Axes, rows: list[dict[str, Any]], what: str) -> None:
+    x, below, label = "train_subjects", "training_folds", "training subjects, mean (training folds)"
+    if what == WINDOWS:
+        x, below, label = "value", "windows", "windows kept, the last … % (mean number per subject)"
+    first = [row for row in rows if row["method"] == METHODS[0]]
+    xs = [row[x] for row in first]
     apart = 0.012 * (max(xs) - min(xs) or 1.0)  # so that intervals do not hide each other
     for i, method in enumerate(METHODS):
-        places = [x + (i - 1) * apart for x in xs]
-        mine = [row for c, row in pairs if c.method == method]
+        places, mine = [x + (i - 1) * apart for x in xs], [row for row in rows if row["method"] == method]
         intervals(ax, places, mine, label=method, markersize=6, elinewidth=1.5, linestyle=LINES[method], **look(method))
-    marker = "_" if len(xs) == 1 else None
-    chance = [c.chance for c, _ in first]
+    marker, chance = "_" if len(xs) == 1 else None, [row["chance"] for row in first]
     ax.plot(xs, chance, color="0.45", linewidth=1, linestyle=":", zorder=1, marker=marker, label=CHANCE)
-    if what == SUBJECTS:
-        ax.set_xticks(xs, [f"{x:.0f}\n({c.training_folds})" for x, (c, _) in zip(xs, first, strict=True)])
-        ax.set_xlabel("training subjects, mean (training folds)")
-    else:
-        ax.set_xticks(xs, [f"{x:.0f}\n({row['windows']:.0f})" for x, (_, row) in zip(xs, first, strict=True)])
-        ax.set_xlabel("windows kept, the last … % (mean number per subject)")
+    ax.set_xticks(xs, [f"{row[x]:.0f}\n({row[below]:.0f})" for row in first])
+    ax.set(xlabel=label, ylabel="accuracy of held-out subjects (%), 95 %")
     if len(xs) == 1:  # the methods stay side by side, not as far apart as the axis is wide
         ax.set_xlim(xs[0] - 0.2, xs[0] + 0.2)
-    ax.set_ylabel("accuracy of held-out subjects (%), 95 %")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bridgemil import baselines, methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.plan import Experiment
@@ -93,7 +95,7 @@ def _planned(context: StudyContext, method: str, vary: Mapping[str, Sequence[Any
 def _settings_of(context: StudyContext, method: str) -> list[str]:
     """The settings that can vary."""
     members = context.experiment(context.cohorts[0], method).settings.each
-    keys = {key for member in members for key in methods.flat(member.model_dump(mode="json")) if "." in key}
+    keys = {key for member in members for key in _flat(member) if "." in key}
     for member in members:
         if not member.is_network:  # whose stored settings leave out the defaults
             keys |= {f"baseline.{name}" for name in baselines.get(member.source).Settings.model_fields}
@@ -103,16 +105,19 @@ def _settings_of(context: StudyContext, method: str) -> list[str]:
 
 def _default(context: StudyContext, method: str, key: str) -> Any:
     """The value of a setting where it is not varied; None where it has none that can be named."""
-    members = context.experiment(context.cohorts[0], method).settings.each
-    dumped = [methods.flat(member.model_dump(mode="json", exclude_none=True)) for member in members]
-    return next((values[key] for values in dumped if key in values), None)
+    values = [_flat(member).get(key) for member in context.experiment(context.cohorts[0], method).settings.each]
+    return next((value for value in values if value is not None), None)
+
+
+def _flat(settings: methods.Settings) -> dict[str, Any]:
+    return methods.flat(settings.model_dump(mode="json"))
 
 
 def _other_changes(by_key: Mapping[Key, Sequence[Results]]) -> list[str]:
     """Settings that change with a value: `epochs` disables the minimum number of steps, an aggregator has its rates."""
     notes = []
     for (cohort, key, value), results in by_key.items():
-        before, after = (_values(several[0].settings) for several in (by_key[cohort, "", None], results))
+        before, after = (_by_member(several[0].settings) for several in (by_key[cohort, "", None], results))
         others = [
             f"{name} from {_text(before.get(name))} to {_text(after.get(name))}"
             for name in dict.fromkeys((*before, *after))
@@ -123,14 +128,11 @@ def _other_changes(by_key: Mapping[Key, Sequence[Results]]) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _values(settings: methods.Settings) -> dict[str, Any]:
+def _by_member(settings: methods.Settings) -> dict[str, Any]:
     """Every setting by name; those of an ensemble's members with the member's name in front."""
-    several = len(settings.each) > 1
-    return {
-        f"{member.method} {key}" if several else key: value
-        for member in settings.each
-        for key, value in methods.flat(member.model_dump(mode="json")).items()
-    }
+    if len(settings.each) == 1:
+        return _flat(settings.each[0])
+    return {f"{one.method} {key}": value for one in settings.each for key, value in _flat(one).items()}
 
 
 def _text(value: Any) -> str:
@@ -140,23 +142,19 @@ def _text(value: Any) -> str:
 
 def _gradient_ratio(results: Sequence[Results]) -> float | None:
     """Retention's gradient relative to the classification gradient, median over epochs, folds and seeds."""
-    import pandas as pd
-
-    curves = [r.curves[RATIO] for r in results if RATIO in r.curves]
-    measured = pd.concat(curves).dropna() if curves else pd.Series(dtype=float)
-    return float(measured.median()) if len(measured) else None
+    values = [value for r in results if RATIO in r.curves for value in r.curves[RATIO].dropna()]
+    return float(np.median(values)) if values else None
 
 
 def _compared(cohort: Cohort, results: Mapping[Key, list[Results]]) -> dict[Key, Comparison]:
     """Every value of a cohort that is not the default against it, as one family."""
     default = results[cohort.hash, "", None]
-    return family(
-        {
-            name: compared(mine, default, (f"{name[1]} = {_text(name[2])}", DEFAULT_VALUE))
-            for name, mine in results.items()
-            if name[0] == cohort.hash and mine[0].settings.hash != default[0].settings.hash
-        }
-    )
+    varied = {
+        name: compared(mine, default, (f"{name[1]} = {_text(name[2])}", DEFAULT_VALUE))
+        for name, mine in results.items()
+        if name[0] == cohort.hash and mine[0].settings.hash != default[0].settings.hash
+    }
+    return family(varied)
 
 
 def _rows(
@@ -164,9 +162,8 @@ def _rows(
     against: Mapping[Key, Comparison],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """One row per value; where none of them is the default, that comes first."""
-    found = {
-        _text(value): (results[cohort.hash, key, value], against.get((cohort.hash, key, value))) for value in values
-    }
+    names = {_text(value): (cohort.hash, key, value) for value in values}
+    found = {text: (results[name], against.get(name)) for text, name in names.items()}
     if all(comparison is not None for _, comparison in found.values()):
         found = {DEFAULTS: (results[cohort.hash, "", None], None), **found}
     published = context.published(cohort, "sensitivity", key)

@@ -24,10 +24,12 @@ from bridgemil.studies.findings import Findings, pooled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ALL = "all others"
 WITHIN, ONE, REST = "cross-validation within", "one other", "all others"  # how a test site's model was trained
 LOWEST, DARK = 0.4, 0.75  # ends of the colour scale; from where text is white
 SCORES = {"auroc": "AUROC", "balanced_accuracy": "balanced accuracy (one class: accuracy)"}
+TO_TRAIN = 3  # subjects of each class that a site needs to train a model
+
+Key = tuple[str, str, int]  # cohort hash, how models are trained, and the index of the site within which
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class Sites:
 
     @property
     def complete(self) -> list[int]:
-        """Indices of the sites that have subjects of every class, at least three: they train models."""
-        return [i for i, own in enumerate(self.plan.folds) if not self.lacking(own, 3)]
+        """Indices of the sites that train models."""
+        return [i for i, own in enumerate(self.plan.folds) if not self.lacking(own, TO_TRAIN)]
 
     def within(self, i: int, split_seed: int) -> FoldPlan:
         """Folds of the subjects of one site."""
@@ -102,15 +104,13 @@ def perform(context: StudyContext) -> Findings:
         f"diagonal is cross-validation within a {column}. Balanced accuracy and AUROC need both classes.",
         *([adjusted] if adjusted else []),
     ]
-    figure = _figure(context, column, sites, rows, method)
     return Findings(
         f"Transfer between {column}s: {context.title(method)}", sentences, {"transfer": pd.DataFrame(rows)},
-        {"transfer": figure}, footnotes=notes,
+        {"transfer": _figure(context, column, sites, rows, method)}, footnotes=notes,
     )  # fmt: skip
 
 
-def _planned(context: StudyContext, sites: Sites, method: str) -> list[tuple[tuple[str, str, int], Experiment]]:
-    """All experiments of a cohort by its hash, how models are trained, and the index of the site within which."""
+def _planned(context: StudyContext, sites: Sites, method: str) -> list[tuple[Key, Experiment]]:
     cohort, plan = sites.cohort, sites.plan
     if not sites.complete:
         raise BadData(
@@ -129,34 +129,31 @@ def _planned(context: StudyContext, sites: Sites, method: str) -> list[tuple[tup
     return planned
 
 
-def _rows(sites: Sites, found: Mapping[tuple[str, str, int], Sequence[Results]]) -> list[dict[str, Any]]:
+def _rows(sites: Sites, found: Mapping[Key, Sequence[Results]]) -> list[dict[str, Any]]:
     """One row per training and test site: scores with intervals over the subjects of the test site."""
     place = {subject: name for name, own in zip(sites.names, sites.plan.folds, strict=True) for subject in own}
-    rows, key = [], sites.cohort.hash
+    key, classes = sites.cohort.hash, sites.cohort.classes
+    rows, singles = [], pooled(found[key, ONE, 0])
     for number, i in enumerate(sites.complete, 1):
-        table = pooled(found[key, ONE, 0])
-        own = table[table["fold"] == number]
+        mine, own = sites.names[i], singles[singles["fold"] == number]
         for name in sites.names:
-            tested = pooled(found[key, WITHIN, i]) if name == sites.names[i] else own[own["subject"].map(place) == name]
-            how = WITHIN if name == sites.names[i] else ONE
-            rows.append(_row(sites.names[i], name, how, tested, sites.cohort.classes))
+            if name == mine:
+                rows.append(_row(mine, name, WITHIN, pooled(found[key, WITHIN, i]), classes))
+            else:
+                rows.append(_row(mine, name, ONE, own[own["subject"].map(place) == name], classes))
     if (key, REST, 0) in found:
-        table = pooled(found[key, REST, 0])
-        for fold, own in table.groupby("fold"):
-            name = sites.names[int(str(fold)) - 1]
-            rows.append(_row(ALL, name, REST, own, sites.cohort.classes))
+        for fold, own in pooled(found[key, REST, 0]).groupby("fold"):
+            rows.append(_row(REST, sites.names[int(str(fold)) - 1], REST, own, classes))
     return rows
 
 
 def _row(trained: str, tested: str, how: str, predictions: Any, classes: Sequence[str]) -> dict[str, Any]:
     scores = group_scores(predictions, classes)
+    low, high = 100 * scores["accuracy_low"], 100 * scores["accuracy_high"]
     row = {"trained_on": trained, "tested_on": tested, "model": how, "n": scores["n"]}
-    row |= {"accuracy": 100 * scores["accuracy"], "ci95_low": 100 * scores["accuracy_low"],
-            "ci95_high": 100 * scores["accuracy_high"]}  # fmt: skip
-    for score in GROUP_SCORES:
-        names = {score: score, f"{score}95_low": f"{score}_low", f"{score}95_high": f"{score}_high"}
-        row |= {new: scores.get(name, np.nan) for new, name in names.items()}
-    return row
+    row |= {"accuracy": 100 * scores["accuracy"], "ci95_low": low, "ci95_high": high}
+    ends = {"": "", "95_low": "_low", "95_high": "_high"}
+    return row | {f"{s}{new}": scores.get(f"{s}{end}", np.nan) for s in GROUP_SCORES for new, end in ends.items()}
 
 
 def _sentences(name: str, column: str, sites: Sites, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -166,7 +163,7 @@ def _sentences(name: str, column: str, sites: Sites, rows: Sequence[Mapping[str,
     known = [f"{texts[how]} {np.nanmean(values):.2f}" for how, values in means.items() if not np.all(np.isnan(values))]
     lines = [f"{name}: mean AUROC of models {', '.join(known)}."]
     for site, own in zip(sites.names, sites.plan.folds, strict=True):
-        if absent := sites.lacking(own, 3):
+        if absent := sites.lacking(own, TO_TRAIN):
             lines.append(f"{name}: {site} is tested, but trains no model of its own (too few {', '.join(absent)}).")
     return lines
 
@@ -181,10 +178,9 @@ def _figure(
     figure = Figure(figsize=(2 * (1.3 * size + 2.2), len(sites) * (0.75 * size + 1.9)), layout="constrained")
     axes = figure.subplots(len(sites), 2, squeeze=False)
     for line, cohort in zip(axes, context.cohorts, strict=True):
-        one = sites[cohort.hash]
         mine = [row for row in rows if row["cohort"] == context.name(cohort)]
         for ax, score in zip(line, SCORES, strict=True):
-            _draw(ax, one, mine, score, column)
+            _draw(ax, sites[cohort.hash], mine, score, column)
         line[0].set_title(f"{context.name(cohort)}: {context.title(method)}", fontsize=9, loc="left")
     return figure
 
@@ -193,19 +189,19 @@ def _draw(ax: Axes, sites: Sites, rows: Sequence[Mapping[str, Any]], score: str,
     trained = list(dict.fromkeys(row["trained_on"] for row in rows))
     values = np.full((len(trained), len(sites.names)), np.nan)
     for row in rows:
-        place = trained.index(row["trained_on"]), sites.names.index(row["tested_on"])
+        y, x = trained.index(row["trained_on"]), sites.names.index(row["tested_on"])
         one_class = score != "auroc" and np.isnan(row[score])
-        shown = [row[key] for key in (score, f"{score}95_low", f"{score}95_high")]
+        value, low, high = (row[key] for key in (score, f"{score}95_low", f"{score}95_high"))
         if one_class:
-            shown = [row[key] / 100 for key in ("accuracy", "ci95_low", "ci95_high")]
-        if np.isnan(shown[0]):
-            ax.text(place[1], place[0], "one class", ha="center", va="center", fontsize=8, color="0.4")
-            continue
-        values[place] = shown[0]
-        text = f"{shown[0]:.2f}{'*' if one_class else ''}\n({shown[1]:.2f}-{shown[2]:.2f})"
+            value, low, high = (row[key] / 100 for key in ("accuracy", "ci95_low", "ci95_high"))
+        text, colour = f"{value:.2f}{'*' if one_class else ''}\n({low:.2f}-{high:.2f})", "black"
+        if np.isnan(value):
+            text, colour = "one class", "0.4"
+        elif value > DARK:
+            colour = "white"
+        values[y, x] = value
         weight = "bold" if row["model"] == WITHIN else "normal"
-        colour = "white" if shown[0] > DARK else "black"
-        ax.text(place[1], place[0], text, ha="center", va="center", fontsize=8, color=colour, weight=weight)
+        ax.text(x, y, text, ha="center", va="center", fontsize=8, color=colour, weight=weight)
     ax.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=LOWEST, vmax=1.0, aspect="auto")
     ax.set_facecolor("0.93")
     ax.set_xticks(range(len(sites.names)), sites.names)

@@ -1,32 +1,41 @@
 """Where recordings come from: a source lists the recordings of a folder without reading a signal.
 
-A source is a module with one function, ``find(root, options) -> Listing``; add one by adding a file and its name to
-``SOURCES``. A preset, a data set with settings of its own, also has ``SETTINGS`` and is named in ``PRESETS``.
+A source is a module with one function, ``find(root, options) -> Listing``. A preset, a data set with settings of its
+own, also has ``SETTINGS`` and is named in ``PRESETS``.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
+from bridgemil.cohort import formats
 from bridgemil.cohort.settings import PrepareSettings
+from bridgemil.cohort.tables import folded
 from bridgemil.errors import BadUse, Problem, one_of, plain
 
 PRESETS = ("adftd", "mumtaz2017", "rockhill2021", "tuab")  # the first three as the paper prepares them
-SOURCES = ("bids", "manifest", *PRESETS)
 NOT_TEXT = "its name is not UTF-8 or holds control characters (shown as codes); rename it"
+TAGS = ("task", "condition")  # columns of a manifest that say what a file is
+# Names of one condition, without capitals, signs between words and numbers at the end.
+SAME = {
+    "eyes_closed": {"ec", "closed", "eyesclosed", "eyeclosed", "restec", "ecrest", "resteyesclosed", "eyesclosedrest",
+                    "closedeyes"},
+    "eyes_open": {"eo", "open", "opened", "eyesopen", "eyeopen", "eyesopened", "resteo", "eorest", "resteyesopen",
+                  "eyesopenrest", "openeyes"},
+}  # fmt: skip
 
 
-class SourceOptions(BaseModel):
+@dataclass(frozen=True)
+class SourceOptions:
     """Which recordings and labels to take from a source."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     label: str | None = None  # the column of participants.tsv or of the manifest that holds the diagnosis
     unlabelled: bool = False  # every subject has the label ''
@@ -79,17 +88,19 @@ class Listing:
         return plain(path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path))
 
     def add(self, subject: str, path: Path, *sidecars: Path | None) -> None:
-        """List a file as the subject's next recording with its sidecars; a name that is not plain text is a problem."""
+        """List a file as the subject's next recording; one that is missing, or not named in text, is a problem."""
         name = path.relative_to(self.root) if path.is_relative_to(self.root) else path
-        if plain(str(name)) != str(name):
-            self.problems.append(Problem(NOT_TEXT, plain(subject), self.name(path)))
+        wrong = NOT_TEXT if plain(str(name)) != str(name) else formats.missing(path)
+        if wrong:
+            self.problems.append(Problem(wrong, plain(subject), self.name(path)))
         else:
             self.recordings.append(Recording(subject, path, self.name(path), *sidecars))
 
-    def drop(self, subjects: set[str]) -> None:
+    def drop(self, subjects: Iterable[str]) -> None:
         """Take subjects out of the listing."""
-        self.labels = {subject: label for subject, label in self.labels.items() if subject not in subjects}
-        self.recordings = [recording for recording in self.recordings if recording.subject not in subjects]
+        gone = set(subjects)
+        self.labels = {subject: label for subject, label in self.labels.items() if subject not in gone}
+        self.recordings = [recording for recording in self.recordings if recording.subject not in gone]
 
     def rename_classes(self, mapping: Mapping[str, str], strict: bool = True) -> None:
         """Keep the classes named in ``mapping`` under their new names; drop and list every other subject."""
@@ -99,11 +110,11 @@ class Listing:
         if unknown and strict:
             named, there = (", ".join(map(repr, names)) for names in (unknown, sorted(found)))
             raise BadUse(f"--classes names {named}, but the labels are {there}")
-        for label in sorted(set(found) - set(mapping)):
-            dropped = sorted(s for s, own in self.labels.items() if own == label)
-            why = f"class {label!r} is not among the classes asked for"
-            self.left_out += [LeftOut(subject, why) for subject in dropped]
-        self.drop({subject for subject, own in self.labels.items() if own not in mapping})
+        dropped = [subject for subject, own in self.labels.items() if own not in mapping]
+        for subject in sorted(dropped, key=lambda subject: (self.labels[subject], subject)):
+            why = f"class {self.labels[subject]!r} is not among the classes asked for"
+            self.left_out.append(LeftOut(subject, why))
+        self.drop(dropped)
         self.labels = {subject: mapping[own] for subject, own in self.labels.items()}
         self.unusable_labels = {subject: mapping.get(own, own) for subject, own in self.unusable_labels.items()}
         self.problems = [p for p in self.problems if known.get(p.subject or "", "") in ("", *mapping)]
@@ -113,29 +124,90 @@ class Listing:
 
         It has an open quotation mark, or differs from a more frequent one only in capitals or spaces.
         """
-        open_quote = sorted(subject for subject, label in self.labels.items() if label.count('"') % 2)
-        for subject in open_quote:
-            what = f"label {self.labels[subject]!r} has a quotation mark that is not closed; correct it in the table"
-            self.problems.append(Problem(what, subject))
-        self.drop(set(open_quote))
-        other = respelt(self.labels.values())
-        kept = [label for label in sorted(set(self.labels.values())) if label not in other]
-        asked = ",".join([*(f"{label}={usual}" for label, usual in other.items()), *kept])
-        for subject in sorted(subject for subject, label in self.labels.items() if label in other):
+        open_quote = {label for label in self.labels.values() if label.count('"') % 2}
+        other = respelt(label for label in self.labels.values() if label not in open_quote)
+        kept = sorted({*self.labels.values()} - open_quote - set(other))
+        joined = ",".join([*(f"{label}={usual}" for label, usual in other.items()), *kept])
+        wrong = dict.fromkeys(open_quote, "has a quotation mark that is not closed; correct it in the table")
+        for label, usual in other.items():
+            wrong[label] = f"differs from {usual!r} only in capitals or spaces; --classes {joined!r} joins them"
+        unclear = sorted(subject for subject, label in self.labels.items() if label in wrong)
+        for subject in unclear:
             label = self.labels[subject]
-            what = f"label {label!r} differs from {other[label]!r} only in capitals or spaces; --classes {asked!r}"
-            self.problems.append(Problem(f"{what} joins them", subject))
-        self.drop({subject for subject, label in self.labels.items() if label in other})
+            self.problems.append(Problem(f"label {label!r} {wrong[label]}", subject))
+        self.drop(unclear)
+
+    def select(self, options: SourceOptions) -> None:
+        """Keep the recordings of the task and condition asked for; list the others.
+
+        A value with ``*`` or ``?`` is a pattern of the file's name; otherwise the column of the manifest counts, or,
+        where it has none, the words of the name. A subject without such a recording is a problem.
+        """
+        for kind in TAGS:
+            wanted = getattr(options, kind)
+            if wanted is None or (kind == "task" and self.source != "manifest"):  # BIDS names tasks itself
+                continue
+            kept = [one for one in self.recordings if self._is_of(one, kind, wanted)]
+            if not kept:
+                seen = {tags[kind] for tags in self.tags.values() if tags.get(kind)}
+                seen = seen or {name for one in self.recordings for name in named(one)} & set(SAME)
+                there = ", ".join(sorted(seen)) or "none named"
+                raise BadUse(f"--{kind} {wanted}: no recording is of it; there are {there}")
+            others = [one for one in self.recordings if one not in kept]
+            self.left_out += [LeftOut(f"{one.subject}, {one.name}", f"not of the {kind} {wanted!r}") for one in others]
+            lacking = {one.subject for one in others} - {one.subject for one in kept}
+            self.problems += [Problem(f"has no recording of the {kind} {wanted!r}", who) for who in sorted(lacking)]
+            self.recordings = kept
+            self.drop(lacking)
+            for one in reversed(kept):  # the subject's columns are those of its first recording
+                own, known = self.tags.get(one.path, {}), self.columns.get(one.subject, {})
+                known.update({name: own[folded(name)] for name in known if folded(name) in own})
+        used = {self._condition(one) for one in self.recordings} - {""}
+        if len(used) > 1 and self.source == "manifest":
+            self.notes.append(
+                f"{len(used)} conditions are used together: {', '.join(sorted(used))} (narrow with --condition, or "
+                "`evaluate --bags recording`)"
+            )
+
+    def _is_of(self, recording: Recording, kind: str, wanted: str) -> bool:
+        if "*" in wanted or "?" in wanted:
+            return fnmatch(_file(recording).lower(), wanted.lower())
+        stated = self.tags.get(recording.path, {}).get(kind)
+        return canonical(wanted) in ({canonical(stated)} if stated else named(recording))
+
+    def _condition(self, recording: Recording) -> str:
+        """Eyes open or closed, by the column or the file's name; '' where neither or both are named."""
+        if stated := self.tags.get(recording.path, {}).get("condition"):
+            return canonical(stated)
+        found = named(recording) & set(SAME)
+        return found.pop() if len(found) == 1 else ""
+
+
+def canonical(text: str) -> str:
+    """One name for all spellings of a condition: ``EC``, ``eyes-closed`` and ``EyesClosed1`` are ``eyes_closed``."""
+    whole = re.sub(r"[\s_.-]+", "", text).lower()
+    bare = whole.rstrip("0123456789") or whole
+    return next((name for name, spellings in SAME.items() if bare in spellings), bare)
+
+
+def named(recording: Recording) -> set[str]:
+    """The conditions that a file's name may state: its words, and neighbouring words together, but for the subject."""
+    stem = _file(recording).rpartition(".")[0] or recording.name
+    stem = re.sub(re.escape(recording.subject), " ", stem, flags=re.IGNORECASE)
+    words = re.findall(r"[A-Za-z0-9]+", stem)
+    return {canonical(word) for word in (*words, *map("".join, pairwise(words)))}
+
+
+def _file(recording: Recording) -> str:
+    return re.split(r"[\\/]", recording.name)[-1]
 
 
 def respelt(labels: Iterable[str]) -> dict[str, str]:
     """Labels that differ from a more frequent one only in capitals or in spaces around them, and that one."""
-    counts = Counter(labels)
-    usual: dict[str, str] = {}
+    counts, usual = Counter(labels), dict[str, str]()
     for label in sorted(counts, key=lambda label: (-counts[label], label)):
         usual.setdefault(label.strip().casefold(), label)
-    other = {label: usual[label.strip().casefold()] for label in sorted(counts)}
-    return {label: known for label, known in other.items() if label != known}
+    return {label: known for label in sorted(counts) if (known := usual[label.strip().casefold()]) != label}
 
 
 def preset_settings(name: str) -> PrepareSettings:
@@ -146,15 +218,7 @@ def preset_settings(name: str) -> PrepareSettings:
 
 
 def changed_from_preset(source: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a prepared cohort that differ from the paper's, but for the number of folds.
-
-    Parameters
-    ----------
-    source : str
-        The cohort's source; nothing differs for one that is no preset.
-    settings : dict
-        As written in its cohort.json.
-    """
+    """The settings in a cohort.json that differ from those of its source, if that is a preset; folds do not count."""
     if source not in PRESETS:
         return {}
     usual = preset_settings(source).model_dump(mode="json")
@@ -162,10 +226,7 @@ def changed_from_preset(source: str, settings: Mapping[str, Any]) -> dict[str, A
 
 
 def find(
-    source: Path,
-    preset: str | None,
-    options: SourceOptions,
-    classes: Mapping[str, str] | Iterable[str] | None = None,
+    source: Path, preset: str | None, options: SourceOptions, classes: Mapping[str, str] | Iterable[str] | None = None
 ) -> Listing:
     """List the recordings of a preset's folder, a manifest or a BIDS folder; parameters as of ``prepare``."""
     if not source.exists():
@@ -174,24 +235,19 @@ def find(
         raise BadUse("--raw goes with --preset adftd")
     if options.unlabelled and (options.label is not None or classes is not None):
         raise BadUse("--unlabelled prepares without diagnoses; leave --label and --classes out")
-    given = [
-        name
-        for name in ("label", "unlabelled", "task", "session", "condition", "derivatives")
-        if getattr(options, name)
-    ]
+    settled = ("label", "unlabelled", "task", "session", "condition", "derivatives")
+    given = [name for name in settled if getattr(options, name)]
     if preset is not None and given:
         raise BadUse(f"--{given[0]} does not go with --preset {preset}, which settles it")
-    kind, root = preset or "bids", source
-    if preset is None and source.is_file():
-        kind = "manifest"
-    elif preset is None and (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file():
-        kind, root = "manifest", source / "manifest.csv"
+    flat = (source / "manifest.csv").is_file() and not (source / "participants.tsv").is_file()
+    kind = preset or ("manifest" if source.is_file() or flat else "bids")
+    root = source / "manifest.csv" if kind == "manifest" and flat else source
     if kind != "bids" and options.derivatives:
         raise BadUse(f"--derivatives is for BIDS folders; {source} has no participants.tsv")
     if options.desc and not options.derivatives:
         raise BadUse("--desc goes with --derivatives")
     listing: Listing = importlib.import_module(f"{__name__}.{kind}").find(root, options)
-    importlib.import_module(f"{__name__}.conditions").select(listing, options)
+    listing.select(options)
     if classes:
         listing.rename_classes(classes if isinstance(classes, Mapping) else {name: name for name in classes})
     listing.drop_unclear_labels()

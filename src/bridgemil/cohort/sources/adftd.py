@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from bridgemil.cohort import formats
 from bridgemil.cohort.channels import ADFTD_ORDER
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import Listing, SourceOptions, bids
@@ -17,7 +17,7 @@ CLASSES = {"A": "AD", "F": "FTD", "C": "HC"}
 def find(root: Path, options: SourceOptions) -> Listing:
     """List ``derivatives/sub-*/eeg/*_eeg.set``, or with ``raw`` the recordings at the top level."""
     if options.raw:
-        listing = bids.find(root, options.model_copy(update={"label": "Group"}))
+        listing = bids.find(root, replace(options, label="Group"))
         listing.rename_classes(CLASSES, strict=False)
         listing.source = "adftd-raw"  # not what the paper used
         return listing
@@ -34,9 +34,6 @@ def find(root: Path, options: SourceOptions) -> Listing:
         path = derivatives / name / "eeg" / f"{name}_task-eyesclosed_eeg.set"
         if group not in CLASSES:
             listing.problems.append(Problem(f"unknown class {group!r} in Group, expected A, F or C", name))
-        elif not path.is_file():
-            what = formats.ABSENT if formats.is_absent(path) else "file not found"
-            listing.problems.append(Problem(what, name, listing.name(path)))
         else:
             listing.labels[name] = CLASSES[group]
             listing.columns[name] = row

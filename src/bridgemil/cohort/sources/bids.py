@@ -1,20 +1,27 @@
-"""Any BIDS folder: recordings by ``sub-*/**/eeg/*_eeg.*``, one label per subject from a column of participants.tsv."""
+"""Any BIDS folder: recordings by ``sub-*/**/eeg/*_eeg.*``, one label per subject from a column of participants.tsv.
+
+Or a derivative of it: recordings that others have cleaned, below ``derivatives/NAME``, and what they say of how.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridgemil.cohort import formats
-from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions, derivatives
-from bridgemil.cohort.tables import natural_key, read_table
+from bridgemil.cohort.formats import Unusable
+from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
+from bridgemil.cohort.tables import natural_key, read_json, read_table
 from bridgemil.errors import BadData, BadUse, Problem, plain
 
 if TYPE_CHECKING:
     from mne_bids import BIDSPath
 
 MOST_FOLDERS = 200_000
+STATED = ("Name", "Version", "Description", "CodeURL")  # of each program in a derivative's GeneratedBy
+MOST_CHARACTERS = 500  # of a stated text
 # Files that lie beside a recording under the same name and are not one.
 SIDECARS = {".json", ".tsv", ".gz", ".fdt", ".vmrk", ".txt", ".md", ".html"}
 
@@ -24,22 +31,23 @@ def find(root: Path, options: SourceOptions) -> Listing:
     column, participants = options.label, dict[str, dict[str, str]]()
     if not options.unlabelled or (root / "participants.tsv").is_file():
         columns, participants = read_participants(root, column)
-    if not options.unlabelled and (column is None or column not in columns):
+    if not options.unlabelled and column not in columns:
         asked = "--label COLUMN is needed" if column is None else f"participants.tsv has no column {column!r}"
         raise BadUse(f"{asked} (or --unlabelled); the columns are: {', '.join(columns)}")
 
     listing, place = Listing("bids", root), root
     if options.derivatives is not None:
         place = root / "derivatives" / options.derivatives
-        listing.provenance = derivatives.provenance(place, options)
-        listing.notes += derivatives.unstated(listing.provenance)
+        listing.provenance = _provenance(place, options)
+        if not listing.provenance["generated_by"]:
+            unstated = "its dataset_description.json has no GeneratedBy: how the recordings were cleaned is not known"
+            listing.notes.append(f"derivative {options.derivatives}: {unstated}")
     paths = recordings(place, options)
     with_files = {f"sub-{path.subject}" for path in paths}
     for subject in sorted(with_files | set(participants)):
         if subject not in with_files:
-            sought = _sought(options)
-            what = absent(place / subject) or f"listed in participants.tsv but has no EEG recording{sought}"
-            listing.problems.append(Problem(what, subject))
+            nothing = f"listed in participants.tsv but has no EEG recording{_sought(options)}"
+            listing.problems.append(Problem(absent(place / subject) or nothing, subject))
             listing.unusable_labels[subject] = participants[subject][column] if column else ""
         elif column is None:
             listing.labels[subject] = ""
@@ -53,14 +61,13 @@ def find(root: Path, options: SourceOptions) -> Listing:
             listing.columns[subject] = participants[subject]
     for path in paths:
         if f"sub-{path.subject}" in listing.labels:
-            add_or_list(listing, path)
+            add(listing, path)
     _list_unread(listing, place, options, paths)
     for entity in ("task", "session"):
-        values = sorted({getattr(path, entity) for path in paths if getattr(path, entity)})
+        values = sorted({getattr(path, entity) for path in paths} - {None})
         if len(values) > 1:
-            listing.notes.append(
-                f"{len(values)} {entity}s are used together: {', '.join(values)} (narrow with --{entity})"
-            )
+            together = f"{len(values)} {entity}s are used together: {', '.join(values)}"
+            listing.notes.append(f"{together} (narrow with --{entity})")
     return listing
 
 
@@ -79,15 +86,14 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
         )
     except ValueError as error:
         why = " ".join(str(error).split())
-        raise BadData(
-            f"{root}: a file's name is not BIDS ({why}); rename it, or list the files in a manifest"
-        ) from None
+        advice = "rename it, or list the files in a manifest"
+        raise BadData(f"{root}: a file's name is not BIDS ({why}); {advice}") from None
     names = {path.fpath for path in paths}
     found = [path for path in paths if path.fpath.suffix not in SIDECARS]
     # BrainVision keeps its samples in .eeg beside the .vhdr; a lone .eeg is a recording of another maker.
     found = [p for p in found if not (p.fpath.suffix == ".eeg" and p.fpath.with_suffix(".vhdr") in names)]
     if options.derivatives is not None:
-        found = derivatives.of_one_kind(found, options)
+        found = _of_one_kind(found, options)
     if not found:
         if absent(root, "sub-*/**/eeg/*_eeg.*"):
             raise BadData(f"{root}: the recordings below sub-*/**/eeg/ cannot be read: {formats.ABSENT}")
@@ -109,36 +115,29 @@ def refuse_loops(root: Path) -> None:
 
 def absent(folder: Path, pattern: str = "**/*_eeg.*") -> str:
     """What to say of a subject (or of all) whose recordings are links to content that was not fetched; '' otherwise."""
-    broken = any(formats.is_absent(file) for file in folder.glob(pattern))
-    return formats.ABSENT if broken else ""
+    return formats.ABSENT if any(map(formats.is_absent, folder.glob(pattern))) else ""
 
 
 def add(listing: Listing, path: BIDSPath) -> None:
-    """List a BIDS recording with the sidecars that apply to it; ``BadData`` where several do."""
-    sidecars = [_sidecar(path, ending) for ending in ("channels.tsv", "events.tsv", "eeg.json")]
-    listing.add(f"sub-{path.subject}", path.fpath, *sidecars)
-
-
-def add_or_list(listing: Listing, path: BIDSPath) -> None:
-    """List a BIDS recording, or what is wrong with its sidecars."""
+    """List a BIDS recording with the sidecars that apply to it; that several do is a problem."""
     try:
-        add(listing, path)
-    except BadData as error:
-        what = error.message.removeprefix(f"{plain(path.fpath.name)}: ")
-        listing.problems.append(Problem(what, f"sub-{path.subject}", listing.name(path.fpath)))
+        sidecars = [_sidecar(path, ending) for ending in ("channels.tsv", "events.tsv", "eeg.json")]
+        listing.add(f"sub-{path.subject}", path.fpath, *sidecars)
+    except Unusable as error:
+        listing.problems.append(Problem(str(error), f"sub-{path.subject}", listing.name(path.fpath)))
 
 
 def _sidecar(path: BIDSPath, ending: str) -> Path | None:
     """The sidecar in force by BIDS's rule: nothing in its name that the recording's lacks, and the nearest folder's."""
-    recording = _entities(path.fpath.name)
-    here = Path(path.fpath).parent
+    here, recording = Path(path.fpath).parent, _entities(path.fpath.name)
     root = Path(path.root or here)
-    for folder in (level for level in (here, *here.parents) if level.is_relative_to(root)):
-        applying = [name for name in _names(folder, ending) if _entities(name) <= recording]
+    for folder in (level for level in (here, *here.parents) if level.is_relative_to(root) and level.is_dir()):
+        names = [file.name for file in sorted(folder.iterdir()) if f"_{file.name}".endswith(f"_{ending}")]
+        applying = [name for name in names if _entities(name) <= recording]
         most = max((len(_entities(name)) for name in applying), default=0)
         best = [name for name in applying if len(_entities(name)) == most]
         if len(best) > 1:
-            raise BadData(f"{path.fpath.name}: {' and '.join(best)} both apply to it; keep one, or name them apart")
+            raise Unusable(f"{' and '.join(best)} both apply to it; keep one, or name them apart")
         if best:
             return folder / best[0]
     return None
@@ -147,14 +146,6 @@ def _sidecar(path: BIDSPath, ending: str) -> Path | None:
 def _entities(name: str) -> set[str]:
     """The parts of a BIDS file's name before the last: sub-01, task-rest."""
     return set(name.split("_")[:-1])
-
-
-def _names(folder: Path, ending: str) -> list[str]:
-    """The files of a folder that end so, as a whole word."""
-    try:
-        return sorted(file.name for file in folder.iterdir() if f"_{file.name}".endswith(f"_{ending}"))
-    except OSError:  # not there, or not ours to read
-        return []
 
 
 def read_participants(root: Path, label: str | None = None) -> tuple[list[str], dict[str, dict[str, str]]]:
@@ -180,25 +171,62 @@ def read_participants(root: Path, label: str | None = None) -> tuple[list[str], 
 
 def _list_unread(listing: Listing, place: Path, options: SourceOptions, taken: list[BIDSPath]) -> None:
     """Say which files look like recordings but were not taken."""
-    used = {path.fpath for path in taken}
+    used, entities = {path.fpath for path in taken}, (("task", options.task), ("ses", options.session))
+    parts = [f"{entity}-{value}_" for entity, value in entities if value]
     for file in sorted(place.glob("sub-*/**/*")):
         if file.suffix.lower() in formats.FORMATS and formats.is_irregular(file):
             listing.left_out.append(LeftOut(listing.name(file), formats.IRREGULAR))
-        elif _is_missed(file, options) and (subject := file.relative_to(place).parts[0]) in listing.labels:
-            listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
+        elif formats.is_missed(file) and file.stem.endswith("_eeg") and all(part in file.name for part in parts):
+            if (subject := file.relative_to(place).parts[0]) in listing.labels:
+                listing.problems.append(Problem(formats.ABSENT, subject, listing.name(file)))
         elif formats.is_recording(file) and file not in used:
-            asked, elsewhere = _sought(options), "its place or name is not sub-*/**/eeg/*_eeg.*"
-            why = f"not among those{asked}" if asked else elsewhere
+            asked = _sought(options)
+            why = f"not among those{asked}" if asked else "its place or name is not sub-*/**/eeg/*_eeg.*"
             listing.left_out.append(LeftOut(listing.name(file), why))
-
-
-def _is_missed(file: Path, options: SourceOptions) -> bool:
-    """Whether a recording that is asked for is a link to content that was not fetched."""
-    asked = [f"{entity}-{value}_" for entity, value in (("task", options.task), ("ses", options.session)) if value]
-    return file.stem.endswith("_eeg") and all(part in file.name for part in asked) and formats.is_missed(file)
 
 
 def _sought(options: SourceOptions) -> str:
     wanted = (("task", options.task), ("session", options.session), ("desc", options.desc))
     words = [f"{name} {value!r}" for name, value in wanted if value]
     return f" with {' and '.join(words)}" if words else ""
+
+
+def _provenance(place: Path, options: SourceOptions) -> dict[str, Any]:
+    """What dataset_description.json of a derivative states: its name, and the programs that generated it."""
+    if not place.is_dir():
+        there = place.parent if place.parent.is_dir() else place.parents[1] / "derivatives"
+        names = [path.name for path in there.iterdir() if path.is_dir()] if there.is_dir() else []
+        found = ", ".join(sorted(name for name in names if not name.startswith((".", "sub-")))) or "none"
+        raise BadUse(f"--derivatives {options.derivatives}: no such folder; the derivatives there are: {found}")
+    description = place / "dataset_description.json"
+    try:
+        content = read_json(description if description.is_file() else None)
+    except Unusable as error:
+        raise BadData(f"{place}: {error}") from None
+    programs = content.get("GeneratedBy") or content.get("PipelineDescription") or []
+    programs = [one for one in (programs if isinstance(programs, list) else [programs]) if isinstance(one, dict)]
+    generated = [{key: plain(str(one[key]))[:MOST_CHARACTERS] for key in STATED if one.get(key)} for one in programs]
+    name = plain(str(content.get("Name") or ""))[:MOST_CHARACTERS]
+    known = {"derivative": options.derivatives, "desc": options.desc, "name": name}
+    return {key: value for key, value in known.items() if value} | {"generated_by": generated}
+
+
+def _of_one_kind(paths: Sequence[BIDSPath], options: SourceOptions) -> list[BIDSPath]:
+    """The recordings of the desc (or proc) asked for; several kinds of one recording are never used together."""
+    kinds = {path.fpath: str(path.description or path.processing or "") for path in paths}
+    found = sorted(set(kinds.values()))
+    listed = ", ".join(name or "none" for name in found)
+    if options.desc is not None and options.desc not in found:
+        raise BadUse(f"--desc {options.desc}: the recordings of {options.derivatives} have desc {listed}")
+    if options.desc is None and len(found) > 1:
+        raise BadUse(f"--derivatives {options.derivatives}: has recordings of desc {listed}; choose one with --desc")
+    return [path for path in paths if options.desc in (None, kinds[path.fpath])]
+
+
+def derivative_sentence(provenance: dict[str, Any]) -> str:
+    """``derivative clean (PyPREP 0.4.3)``; empty if the recordings are no derivative."""
+    if not provenance:
+        return ""
+    programs = [" ".join(filter(None, (one.get("Name"), one.get("Version")))) for one in provenance["generated_by"]]
+    desc = f", desc-{provenance['desc']}" if "desc" in provenance else ""
+    return f"derivative {provenance['derivative']}{desc} ({', '.join(programs) or 'generated by an unstated program'})"

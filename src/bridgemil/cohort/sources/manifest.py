@@ -10,9 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bridgemil.cohort import formats
-from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
-from bridgemil.cohort.sources.conditions import COLUMNS
+from bridgemil.cohort.sources import TAGS, LeftOut, Listing, SourceOptions
 from bridgemil.cohort.tables import folded, read_table
 from bridgemil.errors import BadData, BadUse, Problem
 
@@ -39,7 +37,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
     for row, values in rows:
         subject, file = values.pop(subject_column), values.pop(file_column)
         label = values.pop(named[0]) if named else ""
-        tags = {kind: value for name, value in values.items() if (kind := folded(name)) in COLUMNS}
+        tags = {kind: value for name, value in values.items() if (kind := folded(name)) in TAGS}
         if not subject or not file:
             listing.problems.append(Problem("needs both a subject and a file", subject or None, f"line {row}"))
             continue
@@ -58,11 +56,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
                     f"{subject}: {name} is {value!r} first and {values.get(name)!r} in line {row}; the first is kept"
                 )
         path = root.parent / file
-        if not _exists(path):
-            listing.problems.append(
-                Problem(formats.ABSENT if formats.is_absent(path) else "file not found", subject, file)
-            )
-        elif (first := lines.setdefault((subject, os.path.realpath(path)), row)) != row:
+        if (first := lines.setdefault((subject, os.path.realpath(path)), row)) != row:
             listing.left_out.append(LeftOut(f"{subject}, {file}", f"line {row} repeats line {first}; it is used once"))
         else:
             listing.add(subject, path)
@@ -71,21 +65,12 @@ def find(root: Path, options: SourceOptions) -> Listing:
     return listing
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # no file can have such a name, or nobody may look there
-        return False
-
-
 def _columns(root: Path, columns: Sequence[str], needed: Sequence[str]) -> list[str]:
     """The manifest's own names for the columns that are needed."""
     named, absent = [], []
     for wanted in needed:
-        matches = [name for name in columns if name == wanted] or [
-            name for name in columns if folded(name) == folded(wanted)
-        ]
-        if len(matches) > 1 or columns.count(wanted) > 1:
+        matches = [wanted] if wanted in columns else [name for name in columns if folded(name) == folded(wanted)]
+        if len(matches) > 1:
             raise BadUse(f"{root}: has the column {wanted} more than once: {', '.join(matches)}")
         named += matches
         absent += [] if matches else [wanted]

@@ -8,6 +8,7 @@ number, since one person in two folds leaks test data into training.
 
 from __future__ import annotations
 
+import filecmp
 import re
 from pathlib import Path
 
@@ -38,11 +39,11 @@ def find(root: Path, options: SourceOptions) -> Listing:
         key = (group, number, condition)
         if condition == "TASK":
             tasks.append((group, number, path))
-        elif not path.is_file():
-            listing.problems.append(Problem(_not_a_file(path), _subject(group, number), listing.name(path)))
+        elif why := formats.missing(path):
+            listing.problems.append(Problem(why, _subject(group, number), listing.name(path)))
         elif key not in chosen:
             chosen[key] = path
-        elif path.stat().st_size == chosen[key].stat().st_size and path.read_bytes() == chosen[key].read_bytes():
+        elif filecmp.cmp(path, chosen[key], shallow=False):
             listing.left_out.append(LeftOut(listing.name(path), f"identical to {listing.name(chosen[key])}"))
         else:
             what = f"a second {condition} recording that differs from {listing.name(chosen[key])}"
@@ -50,9 +51,8 @@ def find(root: Path, options: SourceOptions) -> Listing:
     if not chosen:
         raise BadData(f"{root}: no file named like 'MDD S1 EC.edf' or 'H S1 EO.edf'", listing.problems)
 
-    for group, number, _ in sorted(chosen):  # EC sorts before EO
+    for (group, number, _), path in sorted(chosen.items()):  # EC sorts before EO
         listing.labels[_subject(group, number)] = CLASSES[group]
-    for (group, number, _), path in sorted(chosen.items()):
         listing.add(_subject(group, number), path)
     for group, number, path in tasks:
         used = _subject(group, number) in listing.labels
@@ -63,9 +63,3 @@ def find(root: Path, options: SourceOptions) -> Listing:
 
 def _subject(group: str, number: int) -> str:
     return f"{group}{number:02d}"
-
-
-def _not_a_file(path: Path) -> str:
-    if formats.is_absent(path):
-        return formats.ABSENT
-    return "is a folder, a recording was expected" if path.is_dir() else "is no regular file"

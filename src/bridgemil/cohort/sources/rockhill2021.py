@@ -33,7 +33,7 @@ def find(root: Path, options: SourceOptions) -> Listing:
             listing.left_out.append(LeftOut(listing.name(path.fpath), f"only ses-{session} of {label} is used"))
         else:
             listing.labels[f"sub-{path.subject}"] = label
-            bids.add_or_list(listing, path)
+            bids.add(listing, path)
     for name in sorted(set(participants) | set(listing.labels)):
         if name not in listing.labels:
             what = bids.absent(root / name) or "listed in participants.tsv but its recording was not found"

@@ -9,11 +9,11 @@ with sessions of both classes has no diagnosis that one label could state, and i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from bridgemil.cohort.formats import patient
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
 from bridgemil.errors import BadData
@@ -24,7 +24,6 @@ SETTINGS = PrepareSettings(
 )  # fmt: skip
 NAME = re.compile(r"^([a-z0-9]+)_s(\d+)_t(\d+)\.edf$", re.IGNORECASE)
 PARTS, CLASSES = ("train", "eval"), ("normal", "abnormal")
-HEADER = 88  # bytes: the version, and who was recorded
 
 
 class _Recording(NamedTuple):
@@ -54,13 +53,13 @@ def find(root: Path, options: SourceOptions) -> Listing:
             both_parts.append(person)
             why = f"{person} is an evaluation subject; a model that is trained on this recording would know the person"
             listing.left_out += [LeftOut(listing.name(one.path), why) for one in every if one not in own]
-        labels = sorted({one.label for one in own})
-        if len(labels) > 1:
+        sessions = {one.label: sorted({f"s{o.session:03d}" for o in own if o.label == one.label}) for one in own}
+        if len(sessions) > 1:
             both_classes.append(person)
-            sessions = "; ".join(f"{label}: {_sessions(own, label)}" for label in labels)
-            listing.left_out.append(LeftOut(person, f"has sessions of both classes ({sessions})"))
+            each = "; ".join(f"{label}: {', '.join(names)}" for label, names in sorted(sessions.items()))
+            listing.left_out.append(LeftOut(person, f"has sessions of both classes ({each})"))
             continue
-        listing.labels[person] = labels[0]
+        listing.labels[person] = own[0].label
         listing.columns[person] = {"part": own[0].part, "sessions": str(len({one.session for one in own}))}
         listing.columns[person] |= _about(own[0].path)
         for one in sorted(own, key=lambda one: (one.session, one.path.name)):
@@ -76,15 +75,10 @@ def find(root: Path, options: SourceOptions) -> Listing:
     return listing
 
 
-def _sessions(recordings: Sequence[_Recording], label: str) -> str:
-    return ", ".join(sorted({f"s{one.session:03d}" for one in recordings if one.label == label}))
-
-
 def _about(path: Path) -> dict[str, str]:
     """Age and sex by the file's header (``aaaaaaaq M 01-JAN-1984 aaaaaaaq Age:26``); '' where it does not say."""
     try:
-        with path.open("rb") as stream:
-            words = stream.read(HEADER)[8:].decode("ascii", "replace")
+        words = patient(path)
     except OSError:  # named as unreadable when its signal is read
         words = ""
     age, sex = re.search(r"\bAge:(\d+)", words), re.search(r"(?<=\s)[MF](?=\s)", words)

@@ -13,31 +13,31 @@ reference. Patients differ from controls by *evidence*, which is written to each
 
 With three classes, the second patient class has slower (delta) evidence over the front of the head.
 
-Several sites may record the cohort. They differ as ``sites.SITE_SHIFTS`` says; the disease is the same at every site,
+Several sites may record the cohort. They differ as ``SITE_SHIFTS`` says; the disease is the same at every site,
 and so is each person: with and without shifts, the same number is the same brain.
 """
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.channels import ADFTD_ORDER
+from bridgemil.cohort.formats import Unusable
 from bridgemil.cohort.synthetic.generator import (
     CLASSES,
+    SITE_SHIFTS,
     Event,
     Person,
     Signal,
     SynthSettings,
     evidence_windows,
     simulate,
-)  # fmt: skip
-from bridgemil.cohort.synthetic.sites import SITE_SHIFTS
-from bridgemil.cohort.tables import read_table
+)
+from bridgemil.cohort.tables import read_json, read_table
 from bridgemil.errors import BadUse
 from bridgemil.parallel import cores, each
 from bridgemil.storage.files import new_file, write_json, write_text
@@ -54,11 +54,12 @@ def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None
     chosen = settings.model_dump(mode="json", exclude=set() if settings.sites > 1 else {"sites", "site_shift"})
     generated_by = {"Name": "bridgemil synth", "Settings": chosen}
     about = out / "dataset_description.json"
-    if about.is_file():
-        if _generated_by(about) != [generated_by]:
-            raise BadUse(f"{out}: holds another data set; choose another folder")
-    elif out.exists() and any(out.iterdir()):
-        raise BadUse(f"{out}: exists and is not empty; choose another folder")
+    known = None
+    with suppress(Unusable):
+        known = read_json(about if about.is_file() else None).get("GeneratedBy")
+    if known != [generated_by] and out.exists() and any(out.iterdir()):
+        what = "holds another data set" if about.is_file() else "exists and is not empty"
+        raise BadUse(f"{out}: {what}; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     description = {"Name": "bridgemil synthetic cohort", "BIDSVersion": "1.8.0", "DatasetType": "raw", "License": "CC0"}
     write_json(about, description | {"GeneratedBy": [generated_by]})
@@ -71,24 +72,15 @@ def synthesise(out: str | Path, settings: SynthSettings, jobs: int | None = None
     return out
 
 
-def _generated_by(about: Path) -> Any:
-    """What a dataset_description.json says of the program that wrote it; None if it is not one."""
-    try:
-        content = json.loads(about.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        return None
-    return content.get("GeneratedBy") if isinstance(content, dict) else None
-
-
 def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
     """Simulate and write one person; returns the row of participants.tsv."""
     from edfio import Edf, EdfSignal
 
     out, settings, index = task
     rng = np.random.default_rng([settings.seed, 9, index])  # age and sex do not depend on the class
-    subject, label = f"sub-{index + 1:03d}", CLASSES[index % settings.classes]
     rng.integers(50, 80)  # the age is drawn first
-    row = "\t".join((subject, label, f"{settings.age(index):g}", str(rng.choice(["F", "M"]))))
+    subject, sex = f"sub-{index + 1:03d}", str(rng.choice(["F", "M"]))
+    row = "\t".join((subject, CLASSES[index % settings.classes], f"{settings.age(index):g}", sex))
     row += f"\t{settings.site(index).name}" if settings.sites > 1 else ""
     stem = out / subject / "eeg" / f"{subject}_task-rest"
     if Path(f"{stem}_eeg.json").is_file():  # written last
@@ -103,10 +95,9 @@ def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
         Edf(signals).write(stream)
     lines = ["onset\tduration\ttrial_type"] + [f"{e.onset:.3f}\t{e.duration:.3f}\t{e.kind}" for e in person.events]
     write_text(Path(f"{stem}_events.tsv"), "\n".join(lines) + "\n")
-    sidecar = {
-        "TaskName": "rest", "SamplingFrequency": settings.sfreq, "RecordingDuration": settings.seconds,
-        "RecordingType": "continuous", "PowerLineFrequency": 50, "EEGReference": "n/a", "SoftwareFilters": "n/a",
-    }  # fmt: skip
+    sidecar = {"TaskName": "rest", "SamplingFrequency": settings.sfreq, "RecordingDuration": settings.seconds}
+    sidecar |= {"RecordingType": "continuous", "PowerLineFrequency": 50}
+    sidecar |= {"EEGReference": "n/a", "SoftwareFilters": "n/a"}
     write_json(Path(f"{stem}_eeg.json"), sidecar)
     return row
 
@@ -114,20 +105,8 @@ def _write_person(task: tuple[Path, SynthSettings, int]) -> str:
 def true_evidence(recordings: str | Path, subject: str, starts: Signal) -> NDArray[np.bool_]:
     """Which of a subject's windows hold evidence, from the events.tsv that ``synthesise`` wrote.
 
-    Parameters
-    ----------
-    recordings
-        The folder ``synthesise`` wrote.
-    subject
-        As in participants.tsv, ``sub-001``.
-    starts
-        Where each window of one second begins, in seconds (windows).
-
-    Returns
-    -------
-    numpy.ndarray
-        True where a window holds evidence (windows). Of a ``trait`` cohort no window is known to hold more than
-        another, so none is True; ``has_evidence_windows`` tells such a cohort.
+    ``starts`` has where each window of one second begins, in seconds. Of a ``trait`` cohort no window is known to hold
+    more than another, so none is True; ``has_evidence_windows`` tells such a cohort.
     """
     _, rows = read_table(Path(recordings) / subject / "eeg" / f"{subject}_task-rest_events.tsv")
     events = [Event(float(row["onset"]), float(row["duration"]), row["trial_type"]) for _, row in rows]
@@ -145,5 +124,5 @@ def patients(recordings: str | Path) -> set[str]:
 
 def has_evidence_windows(recordings: str | Path) -> bool:
     """Whether the folder ``synthesise`` wrote has windows of evidence to find: not where the disease is a trait."""
-    about = json.loads((Path(recordings) / "dataset_description.json").read_text(encoding="utf-8"))
+    about = read_json(Path(recordings) / "dataset_description.json")
     return bool(about["GeneratedBy"][0]["Settings"]["evidence"] != "trait")

@@ -9,22 +9,72 @@ A component common to all electrodes is added. In those recordings it falls as a
 electrode, and its power at 1 Hz varies between controls no more than that of 300 s of stationary noise (a standard
 deviation of .07 in the logarithm). It therefore does not distinguish subjects; its origin is unknown. ``common_uv=0``
 omits it; with the average reference it makes no difference.
+
+Sites differ in recording, or in whom they recruit, and never in the disease. They are numbered from 0; what a site does
+grows with its level, 0 for the first site, then 1, -1, 2, -2, …, so that the first site is as without shifts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bridgemil.cohort.channels import ADFTD_ORDER
-from bridgemil.cohort.synthetic.sites import AGE, AGEING, AGEING_HZ, Site, SiteShift
 
 CLASSES = ("control", "slowing", "frontal")
+Signal = NDArray[np.float64]
+SiteShift = Literal["reference", "gain", "noise", "slope", "age"]
+SITE_SHIFTS: dict[SiteShift, str] = {
+    "reference": "the recording reference: as generated, then the mean of T3 and T4, C3 and C4, O1 and O2",
+    "gain": "the amplification, a factor of 1.6 per level",
+    "noise": "white noise of the sensors, 2 µV more at each site",
+    "slope": "the amplifier's frequency response, (f / 10 Hz) to the power of 0.4 per level",
+    "age": "8 years older per level, patients 6 more than controls; the EEG slows with age at every site alike",
+}
+REFERENCES = ((), ("T3", "T4"), ("C3", "C4"), ("O1", "O2"))
+GAIN, NOISE_UV, SLOPE = 1.6, 2.0, 0.4
+AGE, AGE_SPREAD, AGE_OF_SITE, AGE_OF_PATIENTS = 65.0, 6.0, 8.0, 6.0  # years
+AGEING = {"theta": 0.02, "alpha": -0.015}  # of a band's log amplitude, a year
+AGEING_HZ = -0.03  # of the alpha frequency, a year
+
+
+class Site(NamedTuple):
+    """A site and the shifts it has."""
+
+    number: int
+    shifts: tuple[SiteShift, ...] = ()
+
+    @property
+    def level(self) -> int:
+        """0, 1, -1, 2, -2, …"""
+        return (self.number + 1) // 2 * (1 if self.number % 2 else -1)
+
+    @property
+    def name(self) -> str:
+        """As in participants.tsv."""
+        return f"site{self.number + 1}"
+
+    def age(self, rng: np.random.Generator, patient: bool) -> float:
+        """The age of a person that the site recruits, in years."""
+        mean = AGE + self.level * (AGE_OF_SITE + (AGE_OF_PATIENTS if patient else 0.0))
+        return float(np.round(rng.normal(mean, AGE_SPREAD), 1))
+
+    def recorded(self, signal: Signal, sfreq: float, rng: np.random.Generator) -> Signal:
+        """What the site records of a signal (channels x time, microvolts)."""
+        if "slope" in self.shifts and self.level:
+            frequency = np.fft.rfftfreq(signal.shape[1], 1 / sfreq)
+            response = (np.maximum(frequency, 0.5) / 10) ** (SLOPE * self.level)
+            signal = np.fft.irfft(np.fft.rfft(signal) * response, signal.shape[1])
+        if "noise" in self.shifts and self.number:
+            signal = signal + rng.normal(0, NOISE_UV * self.number, signal.shape)
+        if "reference" in self.shifts and (electrodes := REFERENCES[self.number % len(REFERENCES)]):
+            signal = signal - signal[[ADFTD_ORDER.index(name) for name in electrodes]].mean(axis=0)
+        return signal * GAIN**self.level if "gain" in self.shifts else signal
 
 
 class SynthSettings(BaseModel):
@@ -71,7 +121,6 @@ class SynthSettings(BaseModel):
         return float(rng.integers(50, 80))
 
 
-Signal = NDArray[np.float64]
 BACKGROUND = "background_shifted"  # the whole recording of a patient, where the disease is a trait
 
 
@@ -91,7 +140,6 @@ class Person:
     label: str
     signal: Signal  # channels x time, microvolt
     events: list[Event]
-
     evidence: NDArray[np.bool_]  # which of its one-second windows hold evidence
 
     @property
@@ -121,18 +169,20 @@ class Band(NamedTuple):
     moments: float  # from second to second: the band as a whole
     source_moments: float  # from second to second: each source by itself
     reach: float  # of a source, on the unit disk
+    centre: float = 0.0  # in Hz; of alpha the subject's own counts
+    width: float = 0.0
 
 
 BANDS = {
     "delta": Band(3.93, 0.17, 0.30, 0.46, 0.40, 0.19, 0.45),
-    "theta": Band(0.69, 0.02, 0.75, 0.28, 0.37, 0.09, 0.55),
-    "alpha": Band(3.57, 0.48, 0.00, 0.52, 0.53, 0.07, 0.55),
-    "low beta": Band(1.45, 0.11, 0.50, 0.50, 0.32, 0.12, 0.50),
-    "high beta": Band(0.94, 0.12, 0.40, 0.62, 0.40, 0.23, 0.45),
-    "gamma": Band(0.65, 0.08, 0.00, 0.80, 0.51, 0.34, 0.45),
+    "theta": Band(0.69, 0.02, 0.75, 0.28, 0.37, 0.09, 0.55, 5.5, 1.0),
+    "alpha": Band(3.57, 0.48, 0.00, 0.52, 0.53, 0.07, 0.55, 9.6, 0.9),
+    "low beta": Band(1.45, 0.11, 0.50, 0.50, 0.32, 0.12, 0.50, 16.0, 2.5),
+    "high beta": Band(0.94, 0.12, 0.40, 0.62, 0.40, 0.23, 0.45, 24.0, 4.0),
+    "gamma": Band(0.65, 0.08, 0.00, 0.80, 0.51, 0.34, 0.45, 37.0, 7.0),
 }
 TRAITS = (*BANDS, "alpha_hz")
-ALPHA_HZ, ALPHA_HZ_SPREAD = 9.6, 0.6
+ALPHA_HZ_SPREAD = 0.6
 CLEANED = 0.15  # of blinks and muscles: the share left after cleaning, as in the recordings the spreads are from
 SENSOR_UV = 0.3
 
@@ -152,15 +202,7 @@ SHIFTS = {
 
 
 def simulate(settings: SynthSettings, index: int) -> Person:
-    """Simulate one person; depends on the settings and the index only.
-
-    Parameters
-    ----------
-    settings
-        What to simulate.
-    index
-        The person's number, from 0; classes alternate.
-    """
+    """Simulate one person, numbered from 0; classes alternate. Depends on the settings and the index only."""
     label = CLASSES[index % settings.classes]
     signal, events = _record(settings, index, label)
     signal = settings.site(index).recorded(signal, settings.sfreq, np.random.default_rng([settings.seed, 7, index]))
@@ -172,10 +214,10 @@ def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, li
     """Person ``index``'s signal (channels x time, microvolt) and what happened in it."""
     rng = np.random.default_rng([settings.seed, 0, index])
     n, rate = settings.seconds * settings.sfreq, settings.sfreq
-    places, patient = electrode_places(), label != "control"
+    patient = label != "control"
     scores = standard_scores(settings, index, TRAITS)
     shift = SHIFTS[label] if patient and settings.evidence == "trait" else Shift(0.0, {}, 0.0)
-    alpha_hz = ALPHA_HZ + ALPHA_HZ_SPREAD * scores["alpha_hz"] + settings.trait_strength * shift.alpha_hz
+    alpha_hz = BANDS["alpha"].centre + ALPHA_HZ_SPREAD * scores["alpha_hz"] + settings.trait_strength * shift.alpha_hz
     years = settings.age(index) - AGE if "age" in settings.site_shift else 0.0
     alpha_hz += AGEING_HZ * years
 
@@ -183,75 +225,64 @@ def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, li
     bursts = draw_bursts(rng, settings, patient) if settings.evidence == "burst" else []
     height = envelope(rng, states, n, rate)
     shared = sum(BANDS[name].people * scores[name] for name in ("delta", "alpha"))
-    signal = np.zeros((len(places), n))
+    signal, frequency = np.zeros((len(PLACES), n)), np.fft.rfftfreq(n, 1 / rate)
     for name, band in BANDS.items():
         whole = band.people * scores[name] + band.follows * shared
         change = settings.trait_strength * shift.log_amplitude.get(name, 0.0)
-        gain = band.level * np.exp(whole + AGEING.get(name, 0.0) * years + change * (1 + shift.front * places[:, 1]))
+        gain = band.level * np.exp(whole + AGEING.get(name, 0.0) * years + change * (1 + shift.front * PLACES[:, 1]))
         if name == "alpha":
-            gain = gain * np.clip(0.75 - 0.6 * places[:, 1], 0.3, None)  # the back of the head
-        activity = gain[:, None] * _activity(rng, places, band, _shape(name, alpha_hz, n, rate), settings)
+            gain = gain * np.clip(0.75 - 0.6 * PLACES[:, 1], 0.3, None)  # the back of the head
+        centre = alpha_hz if name == "alpha" else band.centre
+        shape = np.exp(-0.25 * ((frequency - centre) / band.width) ** 2) if band.width else _falling(frequency, 0.9)
+        activity = gain[:, None] * _activity(rng, band, shape, settings)
         signal += activity * (1 - 0.5 * np.clip(height, 0, 1)) if name == "alpha" else activity
     if states:
-        signal += settings.strength * _slowing(rng, places, height, rate, front=label == "frontal")
+        signal += settings.strength * _slowing(rng, height, rate, front=label == "frontal")
     if bursts:
-        signal += settings.burst_strength * sharp_waves(rng, places, bursts, n, rate, front=label == "frontal")
-    artefacts = add_artefacts(rng, places, signal, settings, left=CLEANED)
-    frequency = np.fft.rfftfreq(n, 1 / rate)
-    signal += settings.common_uv * shaped_noise(rng, n, np.maximum(frequency, 0.8) ** -1.125 * (frequency > 0))
+        signal += settings.burst_strength * sharp_waves(rng, bursts, n, rate, front=label == "frontal")
+    artefacts = add_artefacts(rng, signal, settings)
+    signal += settings.common_uv * shaped_noise(rng, n, _falling(frequency, 1.125))
     signal += rng.normal(0, SENSOR_UV, signal.shape)
     whole_recording = [Event(0.0, float(settings.seconds), BACKGROUND)] if shift.log_amplitude else []
     return signal, [*whole_recording, *states, *bursts, *artefacts]
 
 
-def _shape(name: str, alpha_hz: float, n: int, rate: int) -> Signal:
-    """A band's amplitude at each frequency."""
-    frequency = np.fft.rfftfreq(n, 1 / rate)
-    if name == "delta":
-        return np.asarray(np.maximum(frequency, 0.8) ** -0.9 * (frequency > 0))
-    centre, width = {
-        "theta": (5.5, 1.0), "alpha": (alpha_hz, 0.9), "low beta": (16.0, 2.5), "high beta": (24.0, 4.0),
-        "gamma": (37.0, 7.0),
-    }[name]  # fmt: skip
-    return np.asarray(np.exp(-0.25 * ((frequency - centre) / width) ** 2))
+def _falling(frequency: NDArray[Any], exponent: float) -> Signal:
+    """Amplitudes that fall with the frequency, level below 0.8 Hz."""
+    return np.asarray(np.maximum(frequency, 0.8) ** -exponent * (frequency > 0))
 
 
-def _activity(rng: np.random.Generator, places: Signal, band: Band, shape: Signal, settings: SynthSettings) -> Signal:
+def _activity(rng: np.random.Generator, band: Band, shape: Signal, settings: SynthSettings) -> Signal:
     """A band's activity at the electrodes (channels x time), of amplitude about one."""
-    rows, seconds, rate = len(places), settings.seconds, settings.sfreq
+    rows, seconds, rate = len(PLACES), settings.seconds, settings.sfreq
     sources = shaped_noise(rng, seconds * rate, shape, rows).reshape(rows, seconds, rate)
-    moments = band.moments * rng.normal(size=(1, seconds + 1)) + band.source_moments * rng.normal(
-        size=(rows, seconds + 1)
-    )
+    moments = band.moments * rng.normal(size=(1, seconds + 1))
+    moments = moments + band.source_moments * rng.normal(size=(rows, seconds + 1))
     strength = np.exp(moments + band.sources * rng.normal(size=(rows, 1)))[..., None]  # at every full second
     between = np.arange(rate) / rate
     sources *= strength[:, :-1] + (strength[:, 1:] - strength[:, :-1]) * between
-    distance = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    smear = np.exp(-((distance / band.reach) ** 2))
+    smear = np.exp(-((APART / band.reach) ** 2))
     smear /= np.linalg.norm(smear, axis=1, keepdims=True)
     activity: Signal = smear @ sources.reshape(rows, -1)
     return activity
 
 
-def _slowing(rng: np.random.Generator, places: Signal, height: Signal, rate: int, front: bool) -> Signal:
+def _slowing(rng: np.random.Generator, height: Signal, rate: int, front: bool) -> Signal:
     """The slow rhythm of the states (channels x time, unit height)."""
     hz = rng.uniform(2.0, 3.2) if front else rng.uniform(4.8, 6.5)
-    spread = np.clip(0.7 + 0.4 * (1 if front else -0.4) * places[:, 1], 0.1, None) + 0.15 * field(rng, places)
-    return np.asarray(spread[:, None] * height * rhythm(rng, len(height), rate, hz, 0.6))
+    spread = np.clip(0.7 + 0.4 * (1 if front else -0.4) * PLACES[:, 1], 0.1, None) + 0.15 * field(rng)
+    frequency = np.fft.rfftfreq(len(height), 1 / rate)
+    rhythm = shaped_noise(rng, len(height), np.exp(-0.5 * ((frequency - hz) / 0.6) ** 2))  # which waxes and wanes
+    return np.asarray(spread[:, None] * height * rhythm[0])
 
 
-# Where the electrodes lie on a unit disk seen from above: x to the right, y to the nose.
-PLACES = {
-    "Fp1": (-0.28, 0.87), "Fp2": (0.28, 0.87), "F7": (-0.74, 0.53), "F3": (-0.38, 0.48), "Fz": (0, 0.45),
-    "F4": (0.38, 0.48), "F8": (0.74, 0.53), "T3": (-0.92, 0), "C3": (-0.46, 0), "Cz": (0, 0), "C4": (0.46, 0),
-    "T4": (0.92, 0), "T5": (-0.74, -0.53), "P3": (-0.38, -0.48), "Pz": (0, -0.45), "P4": (0.38, -0.48),
-    "T6": (0.74, -0.53), "O1": (-0.28, -0.87), "O2": (0.28, -0.87),
-}  # fmt: skip
-
-
-def electrode_places() -> Signal:
-    """Where the electrodes of the ADFTD montage lie (electrodes x 2)."""
-    return np.array([PLACES[name] for name in ADFTD_ORDER], dtype=float)
+# Where the electrodes of the ADFTD montage lie on a unit disk seen from above (electrodes x 2): right, and to the nose.
+PLACES = np.array([
+    (-0.28, 0.87), (0.28, 0.87), (-0.74, 0.53), (-0.38, 0.48), (0, 0.45), (0.38, 0.48), (0.74, 0.53),
+    (-0.92, 0), (-0.46, 0), (0, 0), (0.46, 0), (0.92, 0),
+    (-0.74, -0.53), (-0.38, -0.48), (0, -0.45), (0.38, -0.48), (0.74, -0.53), (-0.28, -0.87), (0.28, -0.87),
+], dtype=float)  # fmt: skip
+APART = np.linalg.norm(PLACES[:, None] - PLACES[None], axis=-1)  # distances between them
 
 
 def standard_scores(settings: SynthSettings, index: int, names: Sequence[str]) -> dict[str, float]:
@@ -271,10 +302,9 @@ def standard_scores(settings: SynthSettings, index: int, names: Sequence[str]) -
     return scores
 
 
-def field(rng: np.random.Generator, places: Signal) -> Signal:
+def field(rng: np.random.Generator) -> Signal:
     """A smooth random map over the scalp, about -1 to 1."""
-    distance = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    smooth = np.exp(-((distance / 0.6) ** 2)) @ rng.normal(size=len(places))
+    smooth = np.exp(-((APART / 0.6) ** 2)) @ rng.normal(size=len(APART))
     return np.asarray(smooth / np.abs(smooth).max())
 
 
@@ -284,12 +314,6 @@ def shaped_noise(rng: np.random.Generator, n: int, amplitude: Signal, rows: int 
     noise = np.fft.irfft(spectrum * amplitude, n)
     unit: Signal = noise / noise.std(axis=1, keepdims=True)
     return unit
-
-
-def rhythm(rng: np.random.Generator, n: int, rate: int, hz: float, width: float) -> Signal:
-    """A rhythm that waxes and wanes: noise in a narrow band, unit variance."""
-    frequency = np.fft.rfftfreq(n, 1 / rate)
-    return np.asarray(shaped_noise(rng, n, np.exp(-0.5 * ((frequency - hz) / width) ** 2))[0])
 
 
 def draw_states(rng: np.random.Generator, settings: SynthSettings, patient: bool) -> list[Event]:
@@ -330,12 +354,10 @@ def draw_bursts(rng: np.random.Generator, settings: SynthSettings, patient: bool
     return [Event(float(onset), float(rng.uniform(0.3, 0.7)), "evidence_burst") for onset in onsets]
 
 
-def sharp_waves(
-    rng: np.random.Generator, places: Signal, bursts: Sequence[Event], n: int, rate: int, front: bool
-) -> Signal:
+def sharp_waves(rng: np.random.Generator, bursts: Sequence[Event], n: int, rate: int, front: bool) -> Signal:
     """A sharp wave and the slow wave after it, around one focus per person (channels x n, unit height)."""
     focus = np.array([rng.choice([-0.5, 0.5]), 0.5 if front else -0.1])
-    spread = np.exp(-((np.linalg.norm(places - focus, axis=1) / 0.7) ** 2))
+    spread = np.exp(-((np.linalg.norm(PLACES - focus, axis=1) / 0.7) ** 2))
     course = np.zeros(n)
     for burst in bursts:
         time = np.arange(round(burst.duration * rate)) / rate / burst.duration
@@ -345,26 +367,21 @@ def sharp_waves(
     return np.asarray(spread[:, None] * course)
 
 
-def add_artefacts(
-    rng: np.random.Generator, places: Signal, signal: Signal, settings: SynthSettings, left: float = 1.0
-) -> list[Event]:
-    """Add blinks and muscle activity in place, in everyone alike; returns when they happened.
-
-    ``left`` is the share of their amplitude that cleaning left in the recording.
-    """
+def add_artefacts(rng: np.random.Generator, signal: Signal, settings: SynthSettings) -> list[Event]:
+    """Add what cleaning left of blinks and muscle activity in place, in everyone alike; returns when they happened."""
     rate, n, minutes = settings.sfreq, signal.shape[1], settings.seconds / 60
     events = []
-    frontal = np.clip(places[:, 1], 0, None) ** 2
+    frontal = np.clip(PLACES[:, 1], 0, None) ** 2
     for onset in rng.uniform(0, settings.seconds - 0.5, round(rng.uniform(5, 15) * minutes)):
         first, length = round(onset * rate), round(rng.uniform(0.25, 0.4) * rate)
-        signal[:, first : first + length] += left * rng.uniform(60, 160) * frontal[:, None] * np.hanning(length)
+        signal[:, first : first + length] += CLEANED * rng.uniform(60, 160) * frontal[:, None] * np.hanning(length)
         events.append(Event(float(onset), length / rate, "blink"))
     frequency = np.fft.rfftfreq(n, 1 / rate)
     muscle = shaped_noise(rng, n, ((frequency > 20) & (frequency < 100)).astype(float), 2)
-    sides = np.stack([np.clip(-places[:, 0], 0, None), np.clip(places[:, 0], 0, None)], axis=1) ** 2
+    sides = np.stack([np.clip(-PLACES[:, 0], 0, None), np.clip(PLACES[:, 0], 0, None)], axis=1) ** 2
     for onset in rng.uniform(0, settings.seconds - 3, round(rng.uniform(2, 6) * minutes)):
         first, length = round(onset * rate), round(rng.uniform(0.5, 2.0) * rate)
         part = slice(first, first + length)
-        signal[:, part] += left * rng.uniform(5, 20) * (sides @ muscle[:, part]) * np.hanning(length)
+        signal[:, part] += CLEANED * rng.uniform(5, 20) * (sides @ muscle[:, part]) * np.hanning(length)
         events.append(Event(float(onset), length / rate, "muscle"))
     return events

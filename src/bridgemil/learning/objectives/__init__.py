@@ -44,9 +44,9 @@ OBJECTIVES = Registry("objective", __name__, {
     ),
     "masked": ObjectiveEntry("masked reconstruction", "masked:Masked", "#6f8f23", "triangle", needs_samples=True),
     "supervised": ObjectiveEntry(
-        "classification of windows with inherited labels", "ablations:Supervised", needs_labels=True
+        "classification of windows with inherited labels", "objective:Supervised", needs_labels=True
     ),
-    "untrained": ObjectiveEntry("random weights", "ablations:Untrained", settings=UntrainedSettings),
+    "untrained": ObjectiveEntry("random weights", "objective:Untrained", settings=UntrainedSettings),
 })  # fmt: skip
 
 
@@ -71,18 +71,8 @@ def create(
 ) -> Objective:
     """The objective that the settings name, as a learner for ``bridgemil.learning.loop.train``.
 
-    Parameters
-    ----------
-    encoder : nn.Module
-        N x *shape -> N x d; trained in place.
-    backbone : str
-        Its name, for objectives that use the backbone's own window classifier.
-    data : WindowSet
-        The training subjects' windows.
-    settings : Stage1Settings
-        Of the objective.
-    device : torch.device
-        Where the encoder is.
+    The encoder (N x *shape -> N x d, on ``device``) is trained in place on the training subjects' windows; some
+    objectives use the window classifier of its ``backbone``, by name.
     """
     objective: Objective = OBJECTIVES.load(settings.objective)(encoder, backbone, data, settings, device)
     return objective

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from bridgemil.errors import BadData
 from bridgemil.learning.data import Index, Layout, WindowSet, batches
-from bridgemil.learning.objectives.objective import Objective, projection
+from bridgemil.learning.objectives.objective import Objective
 from bridgemil.learning.settings import AlignmentSettings
 
 EPSILON = 1e-4  # under the square root of the variance
@@ -51,8 +51,7 @@ def vicreg_loss(
 
 
 def _variance(z: Tensor) -> Tensor:
-    deviation = torch.sqrt(z.var(dim=0) + EPSILON)  # unbiased
-    return F.relu(1 - deviation).mean()
+    return F.relu(1 - torch.sqrt(z.var(dim=0) + EPSILON)).mean()  # unbiased
 
 
 def _covariance(z: Tensor) -> Tensor:
@@ -106,15 +105,11 @@ Pairs = tuple[Index | None, Index | None]  # nearby windows (2 x M), sub-bags (2
 
 
 class Alignment(Objective):
-    """L_S1 = (L_near + L_subbag) / 2, or the one of them that is on."""
+    """L_S1 = (L_near + L_subbag) / 2, or the one of them that is on; both pair types share one projection."""
 
     batch_settings = "stage1.batch_windows or stage1.subbag_pairs"
 
     settings: AlignmentSettings
-
-    def make_head(self, encoder: nn.Module, backbone: str, train: WindowSet) -> nn.Module:
-        """One projection for both pair types."""
-        return projection(encoder)
 
     def choose_anchors(self, train: WindowSet, settings: AlignmentSettings) -> Index:
         """The windows that have a neighbour, where nearby windows are aligned."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from bridgemil.learning.data import Index, WindowSet, batches
-from bridgemil.learning.objectives.objective import Objective, projection
+from bridgemil.learning.data import Index, batches
+from bridgemil.learning.objectives.objective import Objective
 
 
 def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 0.07) -> Tensor:
@@ -51,14 +51,7 @@ def augment(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
     Jitter has 5 % of the channel's own standard deviation, the scale is uniform in 0.8-1.2, the shift in +-5 % of T.
     Features of windows are jittered only, with 5 % of the standard deviation over the window's own features: logarithms
-    of covariances do not scale with the signal, and have no time to shift.
-
-    Parameters
-    ----------
-    x
-        Windows N x C x T, or features of windows N x F.
-    generator
-        Of the random numbers; torch's own if left out.
+    of covariances do not scale with the signal, and have no time to shift. x is N x C x T, or features N x F.
     """
     if x.ndim == 2:
         jitter = torch.rand((len(x), 1), generator=generator, device=x.device) < 0.5
@@ -79,10 +72,6 @@ def augment(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 class SupCon(Objective):
     """Two views of every drawn window; classes are drawn evenly."""
-
-    def make_head(self, encoder: nn.Module, backbone: str, train: WindowSet) -> nn.Module:
-        """A projection to 128 dimensions."""
-        return projection(encoder)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Index]:
         """As many draws as windows, with replacement, by inverse class frequency."""

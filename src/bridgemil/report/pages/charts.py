@@ -11,8 +11,8 @@ import numpy as np
 from bridgemil.evaluation.clinical import TwoClassMetrics
 from bridgemil.evaluation.metrics import wilson
 from bridgemil.methods import colour
+from bridgemil.plots import quartiles
 from bridgemil.registry import class_colour
-from bridgemil.report.figures import class_spectra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,8 @@ class Chart:
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Data to SVG coordinates."""
-        across, up = _share(x, list(self.x)), _share(y, list(self.y))
+        shares = [(value - min(ticks)) / (max(ticks) - min(ticks)) for value, ticks in ((x, self.x), (y, self.y))]
+        across, up = np.clip(shares, 0, 1).tolist()
         return round(LEFT + across * (RIGHT - LEFT), 1), round(BOTTOM - up * (BOTTOM - TOP), 1)
 
     def path(self, mark: Mark) -> str:
@@ -57,10 +58,6 @@ class Chart:
         low = min(self.y) if mark.style in ("curve", "reference") else -np.inf
         kept = [self.at(x, y) for x, y in mark.points if np.isfinite(y) and y >= low]
         return f"M{'L'.join(f'{x:g} {y:g}' for x, y in kept)}" if kept else ""
-
-
-def _share(value: float, ticks: Sequence[float]) -> float:
-    return float(np.clip((value - ticks[0]) / (ticks[-1] - ticks[0]), 0, 1))
 
 
 def _pairs(x: Any, y: Any) -> list[tuple[float, float]]:
@@ -166,12 +163,12 @@ def clinical_charts(found: Mapping[str, TwoClassMetrics]) -> list[Chart]:
 def spectrum_chart(cohort: Cohort) -> Chart:
     """Power spectra by class: median and quartiles over subjects, in decibels."""
     marks, legend = [], {}
-    frequency, spectra = class_spectra(cohort)
-    for k, (name, (low, median, high)) in enumerate(spectra.items()):
+    (frequency, density), labels = cohort.spectra(), np.array(cohort.labels)
+    values = np.stack([quartiles(density[labels == name]) for name in cohort.classes])
+    for k, (name, (low, median, high)) in enumerate(zip(cohort.classes, values, strict=True)):
         marks.append(Mark("band", _outline(frequency, low, high), class_colour(k)))
         marks.append(Mark("curve", _pairs(frequency, median), class_colour(k)))
         legend[name] = (class_colour(k), f"({cohort.labels.count(name)})")
-    values = np.stack(list(spectra.values()))
     ticks = np.arange(10 * np.floor(values.min() / 10), 10 * np.ceil(values.max() / 10) + 1, 10)
     edges = np.linspace(0, 5 * np.ceil(frequency[-1] / 5), 4)
     axes = "frequency (Hz)", "power (dB re 1 µV²/Hz)"

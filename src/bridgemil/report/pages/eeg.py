@@ -31,14 +31,12 @@ CHAINS = ("Fp1 F7 T7 P7 O1", "Fp1 F3 C3 P3 O1", "Fz Cz Pz", "Fp2 F4 C4 P4 O2", "
 def positions(person: Person, window_seconds: float) -> tuple[Floats, list[dict[str, Any]]]:
     """Start of each window on one time axis (n, seconds), and where each recording lies on it, one after another."""
     places, recordings, offset = np.zeros(len(person.bag)), [], 0.0
-    numbers = person.recording_of
-    for number, (name, _) in enumerate(person.parts):
-        inside = numbers == number
-        if inside.any():
-            places[inside] = offset + person.starts[inside]
-            end = float(places[inside].max()) + window_seconds
-            recordings.append({"name": name, "offset": offset, "end": end})
-            offset = end
+    for number in np.unique(person.recording_of):
+        inside = person.recording_of == number
+        places[inside] = offset + person.starts[inside]
+        end = float(places[inside].max()) + window_seconds
+        recordings.append({"name": person.parts[number][0], "offset": offset, "end": end})
+        offset = end
     return places, recordings
 
 
@@ -83,54 +81,42 @@ def pack(person: Person, signal: Signal, places: Floats, top: Sequence[int]) -> 
 
 def _near(places: Floats, middles: Floats, signal: Signal, rate: float) -> NDArray[np.bool_]:
     """Windows near the top ones, taking one top window after the other while they fit."""
-    keep = np.zeros(len(places), dtype=bool)
-    size = signal.n_times / signal.sfreq * rate * signal.n_channels
+    most = MOST_BYTES / (signal.n_times / signal.sfreq * rate * signal.n_channels)
+    keep = np.asarray(np.abs(places - middles[0]) == np.abs(places - middles[0]).min())
     for middle in middles:
         more = keep | (np.abs(places - middle) <= AROUND)
-        if more.sum() * size > MOST_BYTES:
+        if more.sum() > most:
             break
         keep = more
-    if not keep.any():
-        keep[int(np.abs(places - middles[0]).argmin())] = True
     return keep
 
 
-def _stretches(places: Floats, recording: Index, keep: NDArray[np.bool_], longest_step: float) -> list[list[int]]:
-    """Numbers of consecutive windows of one recording, as lists."""
-    found: list[list[int]] = []
-    for i in map(int, np.flatnonzero(keep)):
-        last = found[-1][-1] if found else None
-        if last is not None and recording[last] == recording[i] and 0 < places[i] - places[last] <= longest_step:
-            found[-1].append(i)
-        else:
-            found.append([i])
-    return found
+def _stretches(
+    places: Floats, recording: Index, keep: NDArray[np.bool_], longest_step: float
+) -> list[NDArray[np.int64]]:
+    """Numbers of consecutive windows of one recording."""
+    chosen = np.flatnonzero(keep)
+    step, other = np.diff(places[chosen]), np.diff(recording[chosen]) != 0
+    return np.split(chosen, np.flatnonzero(other | (step <= 0) | (step > longest_step)) + 1)
 
 
-def _joined(bag: NDArray[np.float32], places: Floats, windows: list[int], sfreq: float) -> Floats:
+def _joined(bag: NDArray[np.float32], places: Floats, windows: Index, sfreq: float) -> Floats:
     """Channels x time of consecutive windows without their mean; what two share is taken once."""
     steps = [round((places[b] - places[a]) * sfreq) for a, b in pairwise(windows)]
     parts = [bag[i][:, :step] for i, step in zip(windows, [*steps, bag.shape[2]], strict=True)]
     joined = np.concatenate(parts, axis=1).astype(np.float64)
-    centred: Floats = joined - joined.mean(axis=1, keepdims=True)  # an offset would cost the bytes their resolution
-    return centred
+    return np.asarray(joined - joined.mean(axis=1, keepdims=True))  # an offset would cost the bytes their resolution
 
 
 def _resampled(x: Floats, sfreq: float, rate: float) -> Floats:
     from scipy.signal import resample_poly
 
     ratio = Fraction(rate / sfreq).limit_denominator(1000)
-    if ratio == 1:
-        return x
-    resampled: Floats = resample_poly(x, ratio.numerator, ratio.denominator, axis=1, padtype="line")
-    return resampled
+    return x if ratio == 1 else np.asarray(resample_poly(x, *ratio.as_integer_ratio(), axis=1, padtype="line"))
 
 
 def _bytes(x: Floats) -> tuple[NDArray[np.int8], Floats]:
     """Values of -127 to 127 (channels x time), and the microvolts of one step in each block (channels x blocks)."""
-    n_blocks = -(-x.shape[1] // BLOCK)
-    padded = np.zeros((x.shape[0], n_blocks * BLOCK))
-    padded[:, : x.shape[1]] = x
-    scale = np.abs(padded.reshape(x.shape[0], n_blocks, BLOCK)).max(axis=2) / 127
+    scale = np.maximum.reduceat(np.abs(x), np.arange(0, x.shape[1], BLOCK), axis=1) / 127
     scale[scale == 0] = 1.0
     return np.round(x / np.repeat(scale, BLOCK, axis=1)[:, : x.shape[1]]).astype(np.int8), scale

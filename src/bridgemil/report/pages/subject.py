@@ -15,25 +15,28 @@ from bridgemil.report.explanation import Explanation, Ranking
 from bridgemil.report.held_out import BandShares, band_shares, reference_of, spaced
 from bridgemil.report.pages import eeg
 from bridgemil.report.scalp import MapRow, power_maps, scalp_maps
-from bridgemil.runs import AuditWarning
 
 TOP = 12  # windows that are marked and listed
 MOST_WINDOWS = 300  # that the subject's own band power is computed from
+
+
+DEFAULTS: dict[str, Any] = {
+    "sentence": "",  # which subjects the model was trained on, or where it comes from
+    "warnings": (),  # reliability warnings about this recording or subject, shown first
+    "cautions": (),  # that hold for every prediction of the model, shown apart from the warnings
+    "calibration": (),  # sentences on held-out predictions of similar probability
+    "provenance": {},  # further entries: file, run, hash
+    "audit_warnings": (),  # of the training cohort; in a box above everything else
+    "withheld": False,  # whether no class is predicted; the reason is among the warnings
+}
 
 
 def subject_page(
     explanation: Explanation,
     facts: ModelFacts,
     *,
-    sentence: str = "",
     probabilities: Mapping[str, float] | None = None,
-    warnings: Sequence[str] = (),
-    cautions: Sequence[str] = (),
-    calibration: Sequence[str] = (),
     bands: BandShares | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    audit_warnings: Sequence[AuditWarning] = (),
-    withheld: bool = False,
     template: str = "subject.html.j2",
     **more: Any,
 ) -> str:
@@ -45,58 +48,35 @@ def subject_page(
         From ``bridgemil.report.explanation.explain``.
     facts : ModelFacts
         Of the model (of the first, if there are several).
-    sentence : str
-        Which subjects the model was trained on, or where it comes from.
     probabilities : mapping of str to float, optional
         Calibrated probabilities by class; by default the model's own, which the page calls not calibrated.
-    warnings : sequence of str
-        Reliability warnings about this recording or subject, shown first.
-    cautions : sequence of str
-        Cautions that hold for every prediction of the model, shown apart from the warnings.
-    calibration : sequence of str
-        Sentences on held-out predictions of similar probability.
     bands : BandShares, optional
         Relative band power of the subject and of the training subjects, by class.
-    provenance : mapping of str to object, optional
-        Further entries: file, run, hash.
-    audit_warnings : sequence of AuditWarning
-        Of the training cohort; in a box above everything else.
-    withheld : bool
-        Whether no class is predicted; the reason is among the warnings.
     template : str
-        A template that extends ``subject.html.j2``.
+        ``subject.html.j2`` or a template that extends it.
     more
-        What that template needs.
+        Those of ``DEFAULTS``, and what another template needs.
     """
     classes = list(explanation.classes)
     predicted = classes[explanation.predicted]
     maps, unknown = scalp_maps(explanation.electrodes, predicted) if len(explanation.electrodes) else ([], [])
     shown = probabilities or dict(zip(classes, map(float, explanation.probabilities), strict=True))
-    return templating.page(
-        template,
-        scripts=("page.js", "subject.js"),
-        heading=explanation.person.name,
-        explanation=explanation,
-        facts=facts,
-        reference=reference_of(facts.settings),
-        sentence=sentence,
-        audit_warnings=audit_warnings,
-        warnings=warnings,
-        cautions=cautions,
-        predicted=predicted,
-        withheld=withheld,
-        probabilities={name: shown[name] for name in classes if name in shown},
-        calibrated=probabilities is not None,
-        calibration=calibration,
+    values = {
+        "heading": explanation.person.name,
+        "explanation": explanation,
+        "facts": facts,
+        "reference": reference_of(facts.settings),
+        "predicted": predicted,
+        "probabilities": {name: shown[name] for name in classes if name in shown},
+        "calibrated": probabilities is not None,
         # the group pattern of relative band power next to the subject's own
-        maps=[_own_power(explanation, facts), *sorted(maps, key=lambda row: row.quantity != "power")],
-        unknown=unknown,
-        bands=bands,
-        strips=_strips(bands, classes) if bands else [],
-        provenance=provenance or {},
-        data=_data(explanation, facts.signal),
-        **more,
-    )
+        "maps": [_own_power(explanation, facts), *sorted(maps, key=lambda row: row.quantity != "power")],
+        "unknown": unknown,
+        "bands": bands,
+        "strips": _strips(bands, classes) if bands else [],
+        "data": _data(explanation, facts.signal),
+    }
+    return templating.page(template, scripts=("page.js", "subject.js"), **DEFAULTS | values | more)
 
 
 def _data(explanation: Explanation, signal: Signal) -> dict[str, Any]:
