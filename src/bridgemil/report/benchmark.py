@@ -62,6 +62,17 @@ def paper() -> dict[str, Any]:
     return content
 
 
+def differences(theirs: Mapping[str, Any], classes: Sequence[str], n_subjects: int, n_windows: int) -> list[str]:
+    """How subjects, classes and windows of a cohort differ from those of the paper's."""
+    n = theirs["subjects"]
+    reasons = [f"{counted(n_subjects, 'subject')}, not {n}"] if n_subjects != n else []
+    if sorted(classes) != theirs["classes"]:
+        reasons.append(f"classes {', '.join(sorted(classes))}")
+    if abs(n_windows - theirs["windows"]) > 0.05 * theirs["windows"]:
+        reasons.append(f"{n_windows:,} windows, not {theirs['windows']:,}")
+    return reasons
+
+
 def comparison_table(found: Iterable[tuple[Mapping[str, Any], Comparison]], names: Sequence[str]) -> pd.DataFrame:
     """One row per comparison, with its ``names`` in front; differences in percentage points of accuracy."""
     import pandas as pd
@@ -152,14 +163,9 @@ class Cell:
         if theirs is None:
             return []
         reasons = [] if self.split.kind == "array_split" else [f"a split of another kind ({self.split.kind})"]
-        numbers = {"seed": row["seeds"], "fold": row["folds"], "subject": cohort["n_subjects"]}
-        for name, n in numbers.items():
-            published = paper()["seeds"] if name == "seed" else theirs[f"{name}s"]
-            reasons += [f"{counted(n, name)}, not {published}"] if n != published else []
-        if sorted(cohort["classes"]) != theirs["classes"]:
-            reasons.append(f"classes {', '.join(sorted(cohort['classes']))}")
-        if abs(cohort["n_windows"] - theirs["windows"]) > 0.05 * theirs["windows"]:
-            reasons.append(f"{cohort['n_windows']:,} windows, not {theirs['windows']:,}")
+        numbers = {"seed": (row["seeds"], paper()["seeds"]), "fold": (row["folds"], theirs["folds"])}
+        reasons += [f"{counted(n, name)}, not {own}" for name, (n, own) in numbers.items() if n != own]
+        reasons += differences(theirs, cohort["classes"], cohort["n_subjects"], cohort["n_windows"])
         return reasons + [f"{key} = {value}" for key, value in (cohort.get("changed", {}) | self.changed).items()]
 
 

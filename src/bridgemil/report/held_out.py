@@ -69,10 +69,9 @@ class HeldOut:
         return dict(self.metadata.get("rows", {}).get(subject, {}))
 
     def background(self, model: Model) -> tuple[Floats | None, str]:
-        """Features (m, F) over which patterns are computed, and their description; None if features have no names.
+        """Features (m, F) of the training subjects, over which patterns are computed, and their description.
 
-        For a baseline the mean features of the training subjects; for a network those of up to ``MOST_WINDOWS``
-        windows of each of them.
+        For a network those of up to ``MOST_WINDOWS`` windows of each; None if features have no names.
         """
         if model.features is None:
             return None, ""

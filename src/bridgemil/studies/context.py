@@ -20,7 +20,7 @@ from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import GROUPED, Results, subbag_pairs
 from bridgemil.evaluation.statistics import COMPARED
-from bridgemil.report.benchmark import paper
+from bridgemil.report.benchmark import differences, paper
 from bridgemil.runs import AuditWarning, RunStore, merged
 from bridgemil.studies.evidence import Evidence, evidence_found, known_evidence
 from bridgemil.studies.findings import Findings, prose
@@ -184,9 +184,8 @@ class StudyContext:
         if theirs is None or (how.backbone, self._recipe, how.budget) != ("eegnet", "paper", "paper"):
             return False
         return (
-            (sorted(cohort.classes), len(cohort)) == (theirs["classes"], theirs["subjects"])
+            not differences(theirs, cohort.classes, len(cohort), cohort.n_windows)
             and not changed_from_preset(source, cohort.metadata.get("settings", {}))
-            and abs(cohort.n_windows - theirs["windows"]) <= 0.05 * theirs["windows"]
             and self.split_seeds == (0,)
             and how.folds in (None, theirs["folds"])
             and not any((how.settings, how.groups, how.split, how.leave_out))

@@ -40,22 +40,10 @@ def subject_page(
     template: str = "subject.html.j2",
     **more: Any,
 ) -> str:
-    """The page of one subject, as text.
+    """The page of one subject, as text; ``facts`` are of the model (of the first, if there are several).
 
-    Parameters
-    ----------
-    explanation : Explanation
-        From ``bridgemil.report.explanation.explain``.
-    facts : ModelFacts
-        Of the model (of the first, if there are several).
-    probabilities : mapping of str to float, optional
-        Calibrated probabilities by class; by default the model's own, which the page calls not calibrated.
-    bands : BandShares, optional
-        Relative band power of the subject and of the training subjects, by class.
-    template : str
-        ``subject.html.j2`` or a template that extends it.
-    more
-        Those of ``DEFAULTS``, and what another template needs.
+    ``probabilities`` are calibrated ones by class; without them the page shows the model's own, and calls them not
+    calibrated. ``more`` are those of ``DEFAULTS``, and what another ``template`` that extends this one needs.
     """
     classes = list(explanation.classes)
     predicted = classes[explanation.predicted]
