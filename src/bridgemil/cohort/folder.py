@@ -109,23 +109,19 @@ def write_subject(
     cohort: Path, subject: str, windows: NDArray[np.float32], starts: NDArray[np.float64], record: Mapping[str, Any]
 ) -> None:
     """Write one subject's folder; it appears complete or not at all."""
-    with _new_subject(cohort, subject, record) as folder:
+    mark(cohort)
+    with new_artifact(subject_folder(cohort, subject), SUBJECT_KIND) as folder:
         np.save(folder / WINDOWS, np.ascontiguousarray(windows), allow_pickle=False)
         np.save(folder / STARTS, np.ascontiguousarray(starts), allow_pickle=False)
+        write_json(folder / RECORD, record)
 
 
 def link_subject(cohort: Path, source: Artifact, record: Mapping[str, Any]) -> None:
     """Write a subject's folder with the windows of another cohort's, which are not copied where that is possible."""
-    with _new_subject(cohort, str(record["subject"]), record) as folder:
+    mark(cohort)
+    with new_artifact(subject_folder(cohort, str(record["subject"])), SUBJECT_KIND) as folder:
         for name in (WINDOWS, STARTS):
             link_or_copy(source.path(name), folder / name)
-
-
-@contextmanager
-def _new_subject(cohort: Path, subject: str, record: Mapping[str, Any]) -> Iterator[Path]:
-    mark(cohort)
-    with new_artifact(subject_folder(cohort, subject), SUBJECT_KIND) as folder:
-        yield folder
         write_json(folder / RECORD, record)
 
 
