@@ -110,12 +110,22 @@ ABLATIONS = {
 
 
 def names() -> list[str]:
-    """Names of the methods: networks, then baselines."""
+    """Names of the methods: networks, then baselines.
+
+    Returns
+    -------
+    list of str
+    """
     return [*METHODS, *baselines.names()]
 
 
 def ablations() -> list[str]:
-    """Names of the ablations of bridgemil, which are valid wherever a method is."""
+    """Names of the ablations of bridgemil, which are valid wherever a method is.
+
+    Returns
+    -------
+    list of str
+    """
     return list(ABLATIONS)
 
 
