@@ -111,7 +111,17 @@ class Protocol:
             object.__setattr__(self, name, value)
 
     def fold_plan(self, cohort: Cohort) -> FoldPlan:
-        """The split of a cohort of two classes at least, saved or new."""
+        """The split of a cohort, saved or new.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            Two classes at least.
+
+        Returns
+        -------
+        FoldPlan
+        """
         if len(cohort.classes) < 2:
             what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
             raise BadData(

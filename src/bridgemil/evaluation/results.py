@@ -175,16 +175,13 @@ class Results:
         """
         import pandas as pd
 
-        chosen, several = self.settings.each[0], [self, *([] if before is None else [before])]
-        within = self.split.get("kind") == "leave_out"
-        tables = [
-            pd.DataFrame(associations(one.predictions, self.rows, chosen.adjust, str(chosen.control), within))
-            for one in several
-        ]
-        if len(several) > 1 and chosen.adjust:
-            tables[1] = tables[1].drop(columns=["covariate", "diagnosis"])
-            tables[1].columns = tables[1].columns.str.replace("score", "before")
-        return pd.concat(tables, axis=1)
+        chosen, within = self.settings.each[0], self.split.get("kind") == "leave_out"
+        what = self.rows, chosen.adjust, str(chosen.control), within
+        own = pd.DataFrame(associations(self.predictions, *what))
+        if before is None or own.empty:
+            return own
+        earlier = pd.DataFrame(associations(before.predictions, *what)).drop(columns=["covariate", "diagnosis"])
+        return pd.concat([own, earlier.rename(columns=lambda name: name.replace("score", "before"))], axis=1)
 
     @property
     def unadjusted(self) -> Results | None:

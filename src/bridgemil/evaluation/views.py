@@ -34,6 +34,10 @@ def plot(results: Results, kind: str = "forest", ax: Axes | None = None) -> Axes
         (two classes); calibration of the predicted class; confusion matrix.
     ax : matplotlib.axes.Axes, optional
         New ones by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
     """
     one_of("kind", kind, KINDS)
     if kind == "forest":
@@ -55,7 +59,12 @@ def plot(results: Results, kind: str = "forest", ax: Axes | None = None) -> Axes
 
 
 def to_frame(results: Results) -> pd.DataFrame:
-    """One row for the method, each baseline and each member of an ensemble: ``role``, then as ``summary``."""
+    """One row for the method, each baseline and each member of an ensemble: ``role``, then as ``summary``.
+
+    Returns
+    -------
+    DataFrame
+    """
     import pandas as pd
 
     others = {"baseline": results.baselines, "member": results.members}

@@ -50,31 +50,44 @@ END_TO_END = FROM_SCRATCH | {
 METHODS = {
     "majority_vote": Method(
         "classification of windows with the label of their subject, then a majority vote",
-        colour="#b98200", marker="triangle", stage2={"kind": "windows"},
+        colour="#b98200",
+        marker="triangle",
+        stage2={"kind": "windows"},
     ),
-    **{
-        name: Method(description, colour=colour, marker=marker, stage2=END_TO_END | {"aggregator": aggregator})
-        for name, description, aggregator, colour, marker in (
-            ("additive", "additive MIL, end to end", "additive", "#c56a9c", "circle"),
-            ("attention", "attention MIL, end to end", "attention", "#2f8fc4", "circle"),
-            ("millet", "conjunctive MIL (MILLET), end to end", "conjunctive", "#8c6bb1", "diamond"),
-            ("timemil", "TimeMIL, end to end", "timemil", "#a0603a", "diamond"),
-        )
-    },
+    "additive": Method(
+        "additive MIL, end to end", colour="#c56a9c", marker="circle", stage2=END_TO_END | {"aggregator": "additive"}
+    ),
+    "attention": Method(
+        "attention MIL, end to end", colour="#2f8fc4", marker="circle", stage2=END_TO_END | {"aggregator": "attention"}
+    ),
+    "millet": Method(
+        "conjunctive MIL (MILLET), end to end",
+        colour="#8c6bb1",
+        marker="diamond",
+        stage2=END_TO_END | {"aggregator": "conjunctive"},
+    ),
+    "timemil": Method(
+        "TimeMIL, end to end", colour="#a0603a", marker="diamond", stage2=END_TO_END | {"aggregator": "timemil"}
+    ),
     **{
         name: Method(
             f"{OBJECTIVES[name].description}, then attention MIL",
-            colour=OBJECTIVES[name].colour, marker=OBJECTIVES[name].marker,
-            stage1={"objective": name}, stage2=ATTENTION,
+            colour=OBJECTIVES[name].colour,
+            marker=OBJECTIVES[name].marker,
+            stage1={"objective": name},
+            stage2=ATTENTION,
         )
         for name in OBJECTIVES
         if OBJECTIVES[name].colour is not None
     },
     "bridgemil": Method(
         "alignment of nearby windows and of sub-bags, then attention MIL with retention",
-        colour="#d55e00", marker="circle", stage1=ALIGNMENT, stage2=ATTENTION,
+        colour="#d55e00",
+        marker="circle",
+        stage1=ALIGNMENT,
+        stage2=ATTENTION,
     ),
-}  # fmt: skip
+}
 ABLATIONS = {
     "wo_variance_covariance": Method(
         "bridgemil without variance and covariance",
@@ -97,12 +110,22 @@ ABLATIONS = {
 
 
 def names() -> list[str]:
-    """Names of the methods: networks, then baselines."""
+    """Names of the methods: networks, then baselines.
+
+    Returns
+    -------
+    list of str
+    """
     return [*METHODS, *baselines.names()]
 
 
 def ablations() -> list[str]:
-    """Names of the ablations of bridgemil, which are valid wherever a method is."""
+    """Names of the ablations of bridgemil, which are valid wherever a method is.
+
+    Returns
+    -------
+    list of str
+    """
     return list(ABLATIONS)
 
 

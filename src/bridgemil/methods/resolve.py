@@ -95,9 +95,9 @@ def settings(
     one_of("budget", budget, budgets())
     one_of("recipe", recipe, recipes())
     user = flat(changes or {})
-    for name in {key.partition(".")[0] for key in user} & set(NO_SETTINGS):
+    for name in sorted({key.partition(".")[0] for key in user} & set(NO_SETTINGS)):
         raise BadUse(f"{name} is no setting; {NO_SETTINGS[name]}")
-    for key in {"stage1.objective", "stage2.kind"} & set(user):
+    for key in sorted({"stage1.objective", "stage2.kind"} & set(user)):
         raise BadUse(f"{key} is what makes the method; choose another method instead")
     if JOIN in method:
         own, unused = shares(method.split(JOIN), user)

@@ -145,11 +145,26 @@ class Model(ABC):
         ----------
         bag : ndarray of shape (n_windows, n_channels, n_times) or LazyBag
             All windows in microvolts, as in the cohort; a ``LazyBag`` is read only if no features of it are stored.
+
+        Returns
+        -------
+        Prediction
         """
 
     @abstractmethod
     def embed(self, bag: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Embeddings of one subject's windows (n x C x T, microvolts): n x d; of a baseline its features, 1 x f."""
+        """Embeddings of the windows of one subject.
+
+        Parameters
+        ----------
+        bag : ndarray of shape (n_windows, n_channels, n_times)
+            In microvolts.
+
+        Returns
+        -------
+        ndarray of shape (n_windows, d)
+            For a baseline the features of the subject, (1, f).
+        """
 
     def tensors(self) -> dict[str, Tensor]:
         """Every number the model needs; none of an ensemble."""
@@ -165,7 +180,13 @@ class Model(ABC):
         return {} if self.harmonisation is None else {"harmonisation": self.harmonisation.for_json()}
 
     def save(self, folder: str | Path) -> None:
-        """Write the model as an artifact into a folder, whose content is replaced."""
+        """Write the model as an artifact.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Its content is replaced.
+        """
         with new_artifact(Path(folder).absolute(), KIND) as partial:
             self.write(partial)
 
