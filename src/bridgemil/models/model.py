@@ -48,7 +48,7 @@ class Prediction:
     ``gates`` : ndarray of shape (n,), or None
         Attention weight of each window; None where the method has none.
     contributions : ndarray of shape (n, K), or None
-        What each window adds to each class's logit; None where the method has none.
+        What each window adds to each class's logit, of a baseline centred over classes; None where the method has none.
     window_probabilities : ndarray of shape (n, K), or None
         Predicted probabilities of each window alone; of a majority vote only.
     """
