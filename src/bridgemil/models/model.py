@@ -391,7 +391,7 @@ def predict_subject(model: Model, cohort: Cohort, subject: str, cache: FitCache)
 
     Values of windows stay those of their own recording, one recording after the other.
     """
-    if model.facts.settings.bags == "subject":
+    if model.facts.settings.each[0].bags == "subject":  # members share it; an ensemble's own settings do not hold it
         return model.predict(LazyBag.of_subject(cohort, subject, cache))
     view = RecordingBags(cohort, [subject])
     parts = [model.predict(LazyBag.of_subject(view, name, cache)) for name in view.subjects]
