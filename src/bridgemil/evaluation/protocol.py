@@ -133,6 +133,15 @@ class Protocol:
             raise BadUse("a saved split decides everything; leave --folds, --groups and --split-seed out")
         plan = self.split if isinstance(self.split, FoldPlan) else FoldPlan.load(self.split)
         plan.check(cohort.subjects)
+        if self.clinical.operating_point.rule != "argmax":
+            for tested in plan.numbers:
+                others = (subject for number in plan.numbers if number != tested for subject in plan.folds[number - 1])
+                if len({cohort.records[subject].label for subject in others}) < 2:
+                    raise BadUse(
+                        f"--operating-point {self.clinical.operating_point}: the threshold of fold {tested} is chosen "
+                        "on the held-out predictions of the other tested folds, which hold no subjects of both classes "
+                        "in this split; leave --operating-point or --split out"
+                    )
         return plan
 
     def _check_classes(self, cohort: Cohort, plan: FoldPlan) -> None:
