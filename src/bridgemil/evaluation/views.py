@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from bridgemil import plots
 from bridgemil.errors import BadUse, one_of
 from bridgemil.evaluation.calibration import calibration_error
 from bridgemil.evaluation.clinical import TwoClassMetrics, positive_class
+from bridgemil.evaluation.metrics import SCORES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,8 +51,8 @@ def plot(results: Results, kind: str = "forest", ax: Axes | None = None) -> Axes
         shown = positive_class(results.classes)[0] if len(results.classes) == 2 else results.classes[0]
         return plots.subjects(results.predictions, results.classes, shown, ax)
     found = results.clinical
-    if not isinstance(found, TwoClassMetrics):
-        raise BadUse("plot: a ROC curve needs two classes; use kind='confusion'")
+    if not isinstance(found, TwoClassMetrics) or not found.has_curves:
+        raise BadUse("plot: a ROC curve needs subjects of two classes; use kind='confusion'")
     return plots.curve(found.roc.x, found.roc.y, f"{results.name}: AUROC {found.roc.area:.3f}", ax)
 
 
@@ -91,7 +93,7 @@ def to_dict(results: Results) -> dict[str, Any]:
     return {
         **{name: row[name] for name in ("method", "backbone", "recipe")},
         **{name: {"mean": row[name], "std": row[f"{name}_std"]} for name in ("accuracy", "fold_mean")},
-        **{name: row[name] for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")},
+        **{name: None if math.isnan(row[name]) else row[name] for name in SCORES},
         "ci95": [row["ci95_low"], row["ci95_high"]],
         "chance": row["chance"],
         "chance95": [row["chance95_low"], row["chance95_high"]],
