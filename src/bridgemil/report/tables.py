@@ -222,7 +222,7 @@ def sites(several: Sequence[tuple[str, Results]]) -> list[Sheet]:
     for label, results in several:
         rows = [
             [str(row["group"]), str(row["n"]), interval(row, "accuracy", 100, 0),
-             *(interval(row, score) for score in GROUP_SCORES)]
+             *(interval(row, name) for name in GROUP_SCORES)]
             for row in results.groups.to_dict("records")
         ]  # fmt: skip
         if rows:
@@ -236,7 +236,7 @@ def sites(several: Sequence[tuple[str, Results]]) -> list[Sheet]:
         titles = {"before": "score, unadjusted (95 %)", "score": "score, adjusted (95 %)"}
         titles = {name: title for name, title in titles.items() if name in table}
         rows = [
-            [str(row["covariate"]), f"{row['diagnosis']:.2f}", *(interval(row, score) for score in titles)]
+            [str(row["covariate"]), score(row["diagnosis"], 2), *(interval(row, name) for name in titles)]
             for row in table.to_dict("records")
         ]
         if rows:
