@@ -151,6 +151,8 @@ def test_one_class_gives_specificity_and_says_what_is_missing(root: Path, bundle
     assert "specificity" in found.measures
     assert not {"sensitivity", "auroc"} & set(found.measures)
     assert "no subjects of patient" in found.not_computed[0]
+    (withheld,) = (row for row in found.table.rows if row[0] == "out of distribution: withheld")
+    assert withheld[2] == "0.04", "of 24 training subjects, 1 / 25 is beyond all"
     assert len(found.left_out) == 8
     json.dumps(found.to_dict(), allow_nan=False)
     write_validation(tmp_path / "page.html", found)
