@@ -46,7 +46,8 @@ class Protocol:
         Columns (age, sex) whose linear effect on the features, estimated on training controls, is removed.
     pretrain_on : Cohort, str or Path, optional
         A second cohort, of the same electrodes and prepared alike: Stage 1 learns from its subjects too, without their
-        labels, beside the training subjects of each fold. Subjects of the evaluated cohort are never among them.
+        labels, beside the training subjects of each fold. Subjects with the same windows as one of the evaluated cohort
+        are left out; who was recorded twice or prepared differently is not recognised.
     bags : {"subject", "recording"}, default "subject"
         One bag per subject, or one per recording (eyes open, eyes closed): all recordings of a subject are in one fold,
         and its probability is their mean.
