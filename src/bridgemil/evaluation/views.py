@@ -71,7 +71,9 @@ def to_html(results: Results) -> str:
     import pandas as pd
 
     table = results.to_frame()
-    shown = pd.DataFrame({"": table["role"], "method": table["method"]})
+    others = {"baseline": results.baselines, "member": results.members}
+    names = [f"{one.name} ({role})" for role, several in others.items() for one in several.values()]
+    shown = pd.DataFrame({"method": [results.name, *names]})
     shown["accuracy"] = [plots.percent(value) for value in table["accuracy"]]
     ends = zip(table["ci95_low"], table["ci95_high"], strict=True)
     shown["95 %"] = [f"{plots.percent(low)} to {plots.percent(high)}" for low, high in ends]
