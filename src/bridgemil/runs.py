@@ -95,7 +95,7 @@ def fold_of(metadata: Mapping[str, Any]) -> Fold:
     return Fold(int(metadata.get("fold") or 1), train, validation, test, kept, sites, metadata.get("rows") or {}, inner)
 
 
-def latest(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def latest(runs: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Of run.json by identity, one run of each fold and seed of an experiment: the last of the current results version.
 
     There are several where columns that features are adjusted for were corrected, or the results version was raised.

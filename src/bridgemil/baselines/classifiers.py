@@ -62,7 +62,8 @@ class Classifier(ABC):
                 rows = slice(first, first + BLOCK)
                 x = (features[rows, part] - fitted.mean) / fitted.scale
                 total[rows, fitted.classes] += x @ fitted.coefficients.T + fitted.intercept
-        return (total - total.mean(axis=1, keepdims=True)) / (len(parts) * len(features))
+        centred: Floats = total - total.mean(axis=1, keepdims=True)
+        return centred / (len(parts) * len(features))
 
     def tensors(self) -> dict[str, Array]:
         """All that was fitted, as arrays by name; ``rebuild`` makes the classifier from them again."""
