@@ -63,7 +63,9 @@ def test_an_unknown_kind_is_refused(results: Results) -> None:
 
 def test_notebooks_show_scores_warnings_and_comparisons_escaped(results: Results) -> None:
     page = results._repr_html_()
-    assert "bandpower" in page
+    assert "<td>tangent</td>" in page
+    assert "<td>bandpower (baseline)</td>" in page
+    assert "<td>baseline</td>" not in page
     assert "WARN size" in page
     assert "<patient>" not in page
     sentence = next(iter(results.comparisons.values()))._repr_html_()

@@ -204,7 +204,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return [self._given(prediction.gates, "gates") for prediction in self._predictions(X)]
 
     def contributions(self, X: Sequence[Bag]) -> list[NDArray[np.float32]]:
-        """Contribution of each window to each logit; for ``additive`` and ``millet``.
+        """Contribution of each window to each logit; for ``additive``, ``millet``, ``bandpower`` and ``tangent``.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         list of ndarray of shape (n_windows, K)
-            One array per bag; each sums to the logits of the bag.
+            One array per bag; each sums to the logits of the bag, of a baseline to those minus their mean over classes.
         """
         return [self._given(prediction.contributions, "contributions") for prediction in self._predictions(X)]
 

@@ -95,6 +95,23 @@ def fold_of(metadata: Mapping[str, Any]) -> Fold:
     return Fold(int(metadata.get("fold") or 1), train, validation, test, kept, sites, metadata.get("rows") or {}, inner)
 
 
+def latest(runs: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of run.json by identity, one run of each fold and seed of an experiment: the last of the current results version.
+
+    There are several where columns that features are adjusted for were corrected, or the results version was raised.
+    """
+
+    def age(identity: str) -> tuple[bool, str]:
+        return runs[identity].get("results_version") == RESULTS_VERSION, str(runs[identity].get("finished"))
+
+    last = dict[tuple[Any, ...], str]()
+    for identity in sorted(runs, key=age):
+        run = runs[identity]
+        experiment = run["settings_hash"], run["cohort"]["hash"], json.dumps(run.get("split"), sort_keys=True)
+        last[*experiment, *_trained(fold_of(run)), run["seed"]] = identity
+    return {identity: runs[identity] for identity in sorted(last.values())}
+
+
 def fitted_settings(metadata: Mapping[str, Any]) -> Settings:
     """The settings that the model of a run was fitted with: where it chose some, those it chose."""
     settings = Settings.model_validate(metadata["settings"])

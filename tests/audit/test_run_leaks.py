@@ -18,6 +18,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.learning import checkpoint
 from bridgemil.models import fit
+from bridgemil.report.held_out import find
 from bridgemil.runs import RunStore, fold_of, run_identity
 from leaky import edit, made, resealed, signals
 from named_pipes import make_pipe
@@ -282,6 +283,18 @@ def test_a_run_on_the_users_own_code_is_not_computed_again_and_not_called_damage
     assert finding.status == "SKIP"
     assert len(finding.evidence) == 3
     assert all("could not be recomputed" in line and "name it again" in line for line in finding.evidence)
+
+
+def test_two_generations_of_one_fold_are_one_test_of_its_subjects(honest: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(honest, tmp_path / "runs")
+    for number, run in enumerate(_all_of(folder, "tangent")):
+        earlier = Path(shutil.copytree(run, run.with_name(f"{number:024x}")))
+        edit(earlier / "run.json", lambda about: about.update(results_version=0, finished="2020-01-01T00:00:00+00:00"))
+        resealed(earlier)
+    assert _audited(folder)["run_subjects"] == "PASS"
+    held = find(RunStore(folder / "runs"), "sub-01", method="tangent")
+    assert held.metadata["results_version"] > 0
+    assert sorted(held.predictions()["subject"]) == sorted(signals(12))
 
 
 def test_runs_of_an_earlier_results_version_are_not_computed_again(honest: Path, tmp_path: Path) -> None:

@@ -75,6 +75,18 @@ def test_an_average_is_one() -> None:
     np.testing.assert_allclose(both.probabilities(new), np.mean(parts, axis=0), rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_windows_contribute_to_every_class(n_classes: int) -> None:
+    (x, y), windows = people(30, n_classes), people(12, n_classes, seed=1)[0]
+    fitted = fit_logistic(x, y, n_classes, C=1.0)
+    contributions = fitted.contributions(windows)
+    assert contributions is not None
+    assert np.abs(contributions).min() > 0, "of two classes, the first has its share too"
+    np.testing.assert_allclose(contributions.sum(axis=1), 0, atol=1e-12)
+    weights = np.exp(contributions.sum(axis=0))
+    np.testing.assert_allclose(weights / weights.sum(), fitted.probabilities(windows.mean(axis=0)[None])[0], rtol=1e-9)
+
+
 @pytest.mark.parametrize("kind", FITS)
 def test_read_back_from_arrays_to_the_bit(kind: str) -> None:
     (x, y), (new, _) = people(30, 3), people(9, 3, seed=1)

@@ -168,6 +168,15 @@ def test_pipelines_learn_and_repeat_to_the_last_bit(name: str, file: Path, cohor
     pd.testing.assert_frame_equal(first.predictions, again.predictions, check_exact=True)
 
 
+def test_recordings_of_a_subject_are_not_on_both_sides_of_a_pipelines_own_folds(file: Path, cohort: Cohort) -> None:
+    changes = {"bags": "recording"}
+    with pytest.raises(
+        BadUse, match=r"mine\.py:nested cross-validates within its training set .* leave --bags recording"
+    ):
+        methods.for_cohort(cohort, f"{file}:nested", changes=changes)
+    assert methods.for_cohort(cohort, f"{file}:logistic", changes=changes).bags == "recording"
+
+
 @pytest.mark.parametrize("name", ["mdm", "tangent_space_tuned", "filter_bank"])
 def test_the_examples_of_the_documentation_learn(name: str) -> None:
     pytest.importorskip("pyriemann")

@@ -151,6 +151,8 @@ def test_one_class_gives_specificity_and_says_what_is_missing(root: Path, bundle
     assert "specificity" in found.measures
     assert not {"sensitivity", "auroc"} & set(found.measures)
     assert "no subjects of patient" in found.not_computed[0]
+    (withheld,) = (row for row in found.table.rows if row[0] == "out of distribution: withheld")
+    assert withheld[2] == "0.04", "of 24 training subjects, 1 / 25 is beyond all"
     assert len(found.left_out) == 8
     json.dumps(found.to_dict(), allow_nan=False)
     write_validation(tmp_path / "page.html", found)
@@ -235,8 +237,20 @@ def test_the_coverage_of_sets_is_an_option(root: Path, bundle: Bundle) -> None:
 # Adaptation
 
 
+def knowing_nobody(bundle: Bundle) -> Bundle:
+    """The bundle without hashes of its training signals."""
+    return replace(bundle, signals=TrainingSignals(*np.zeros((2, 0), dtype=np.int64)))
+
+
+def test_training_subjects_are_nobody_of_the_new_site(root: Path, bundle: Bundle, tmp_path: Path) -> None:
+    files = [*controls(root / "other")[:10], controls(root / "training")[0]]
+    with pytest.raises(BadData, match=r"p0\.edf: was used to train or adapt model"):
+        adapt(bundle, files, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
 def test_the_training_site_is_mapped_to_itself(root: Path, bundle: Bundle, tmp_path: Path) -> None:
-    moved = adapt(bundle, controls(root / "training"), tmp_path / "m").bundle
+    moved = adapt(knowing_nobody(bundle), controls(root / "training"), tmp_path / "m").bundle
     assert isinstance(moved.model, EnsembleModel)
     for member in moved.model.members.values():
         first, second = member.harmonisation.scale()  # type: ignore[union-attr, misc]
@@ -304,7 +318,8 @@ def test_with_patients_the_probabilities_are_calibrated_again(root: Path, bundle
 
 
 def test_unlabelled_recordings_are_mapped_to_all_training_subjects(root: Path, bundle: Bundle, tmp_path: Path) -> None:
-    made = adapt(bundle, sorted((root / "training").glob("p*.edf")), tmp_path / "m", unlabelled=True)
+    everyone = sorted((root / "training").glob("p*.edf"))
+    made = adapt(knowing_nobody(bundle), everyone, tmp_path / "m", unlabelled=True)
     first, second = made.bundle.model.members["fold-01-tangent"].harmonisation.scale()  # type: ignore[attr-defined]
     np.testing.assert_allclose(second, 1, atol=1e-3)
     assert np.abs(first).max() < 1e-3

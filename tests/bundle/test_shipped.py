@@ -45,6 +45,17 @@ def test_the_list_of_names_is_what_is_there_and_the_help_says_them() -> None:
     assert all(name in help_ for name in SHIPPED)
 
 
+def test_a_notebook_shows_what_the_model_is(alzheimer: Bundle) -> None:
+    page, found = alzheimer._repr_html_(), alzheimer.metadata["performance"]
+    assert page.startswith(f"<strong>{alzheimer.title}: Alzheimer, healthy</strong>")
+    low, high = found["auroc"]["ci95"]
+    assert (
+        f"<td>AUROC</td>\n      <td>{found['auroc']['value']:.3f}</td>\n      <td>{low:.3f} to {high:.3f}</td>" in page
+    )
+    assert "Research use only" in page
+    assert all(warning["check"] in page for warning in alzheimer.warnings)
+
+
 def test_the_card_says_what_cross_validation_found(alzheimer: Bundle) -> None:
     metadata = alzheimer.metadata
     assert alzheimer.classes == ("Alzheimer", "healthy")

@@ -79,6 +79,13 @@ def test_hash_changes_with_a_sample_a_label_and_a_boundary() -> None:
     assert cohort_of([a.copy() for a in arrays]).hash in hashes
 
 
+def test_hash_holds_the_native_rate_of_arrays_that_decides_their_bands(tmp_path: Path) -> None:
+    plain, low = cohort_of(bags()), cohort_of(bags(), native_sfreq=40)
+    assert cohort_of(bags(), native_sfreq=50).hash == plain.hash
+    assert low.hash != plain.hash
+    assert low.save(tmp_path / "c").hash == low.hash
+
+
 def test_normalisation_is_that_of_the_pooled_windows_of_these_subjects_only() -> None:
     arrays = bags()
     mean, std = cohort_of(arrays).normalisation(["subject-001", "subject-003"])

@@ -15,7 +15,7 @@ from bridgemil.bundle.training import train
 from bridgemil.cohort.sources import Recording, canonical, named
 from bridgemil.cohort.views import RecordingBags
 from bridgemil.errors import BadData, BadUse
-from bridgemil.models import FitCache, fit, predict_subject
+from bridgemil.models import EnsembleModel, FitCache, ModelFacts, fit, predict_subject
 from bridgemil.runs import RunStore
 from recordings import MONTAGE, noise, write_edf
 
@@ -134,6 +134,10 @@ def test_two_bags_of_a_person_train_as_two(cohort: Cohort) -> None:
     same = fit(view, view.of(cohort.subjects[:8]), (), for_cohort(cohort, "bandpower")).model
     p = [same.predict(view.windows(name)).probabilities for name in view.of([cohort.subjects[9]])]
     np.testing.assert_allclose(one.probabilities, np.mean(p, axis=0), rtol=1e-12)
+    both = for_cohort(cohort, "tangent+bandpower", changes={"bags": "recording"})
+    ensemble = EnsembleModel(ModelFacts.of(cohort, both, 0), {"fold-01": model})
+    pooled = predict_subject(ensemble, cohort, cohort.subjects[9], FitCache())
+    np.testing.assert_allclose(pooled.probabilities, one.probabilities, rtol=1e-12)
     with pytest.raises(BadUse, match="bags: should be 'subject' or 'recording'"):
         for_cohort(cohort, "bandpower", changes={"bags": "person"})
 

@@ -18,6 +18,7 @@ from torch import nn
 
 import bridgemil
 from bridgemil import backbones, baselines, methods
+from bridgemil.bundle.training import train
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.engine.evaluate import evaluate
@@ -256,6 +257,16 @@ def test_a_saved_split_is_followed_and_a_foreign_one_refused(tmp_path: Path) -> 
     for more in ({"folds": 3}, {"split_seed": 1}, {"groups": "site"}):
         with pytest.raises(BadUse, match="a saved split decides everything"):
             evaluate(cohort, "bandpower", split=plan, progress=False, baselines=False, **more)
+
+
+def test_one_tested_fold_has_no_threshold_and_makes_no_model(tmp_path: Path) -> None:
+    cohort = people(12, windows=2)
+    plan = FoldPlan.with_test_set(cohort.subjects, cohort.labels, cohort.subjects[:4], k=3)
+    with pytest.raises(BadUse, match="threshold of fold 1 is chosen on the held-out predictions of the other"):
+        quickly(cohort, "bandpower", folds=None, split=plan, operating_point="youden", out=tmp_path / "r", settings={})
+    with pytest.raises(BadUse, match="train with a split that tests one fold"):
+        train(cohort, tmp_path / "m", "bandpower", split=plan, progress=False)
+    assert not list(tmp_path.iterdir()), "nothing was run"
 
 
 def test_bad_calls_are_refused() -> None:

@@ -1,8 +1,10 @@
 """Leaving sites out, and adjusting for them: who is scored, what is seen, and what is recovered."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bridgemil
@@ -16,6 +18,7 @@ from bridgemil.report.benchmark import build
 from bridgemil.report.files import markdown, sites_table
 from bridgemil.report.held_out import find
 from bridgemil.report.pages.results import report_page
+from bridgemil.report.tables import sites
 from bridgemil.runs import RunStore
 
 CHANNELS = ["Fz", "Cz", "C3", "C4", "Pz", "O1", "O2", "F3"]
@@ -171,6 +174,18 @@ def test_scores_follow_a_covariate_less_once_its_effect_is_removed() -> None:
     (row,) = results.to_dict()["covariates"]
     assert row["diagnosis"] > 0.75, "age alone tells the classes apart"
     assert row["score_high"] < row["before_low"], "and within the classes scores followed it more closely before"
+
+
+def test_a_covariate_that_says_nothing_is_null_in_json_and_empty_in_the_table(cohort: bridgemil.Cohort) -> None:
+    settings = methods.for_cohort(cohort, "bandpower", changes={"adjust": "age"})
+    names, labels = [f"s{i}" for i in range(8)], ["AD", "HC"] * 4
+    p = np.linspace(0.1, 0.9, 8)
+    table = pd.DataFrame({"seed": 0, "fold": 1, "subject": names, "label": labels, "predicted": labels, "p_AD": p})
+    rows = {name: {"age": 60.0 + (label == "AD")} for name, label in zip(names, labels, strict=True)}  # equal within
+    results = Results(settings, ["AD", "HC"], table.assign(p_HC=1 - p), pd.DataFrame(), [], 1.0, rows=rows)
+    (found,) = json.loads(json.dumps(results.to_dict(), allow_nan=False))["covariates"]
+    assert (found["diagnosis"], found["score"], found["score_low"]) == (1, None, None)
+    assert sites([("bandpower", results)])[0].rows == [["age", "1.00", ""]]
 
 
 def test_wrong_use_is_refused(cohort: bridgemil.Cohort) -> None:

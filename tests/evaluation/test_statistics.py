@@ -51,6 +51,19 @@ def test_folds_of_unequal_size_count_by_their_subjects() -> None:
     assert low == -high < 0
 
 
+def test_one_tested_fold_has_the_sign_flip_test_alone_and_says_so() -> None:
+    one, other = (predictions(rate, seed, k=1) for rate, seed in ((0.8, 0), (0.6, 1)))
+    found = compare(one, other, NAMES, 1 / 5)
+    gain = (one["label"] == one["predicted"]).astype(float) - (other["label"] == other["predicted"])
+    assert found.p == pytest.approx(sign_flip_test(gain.groupby(one["subject"]).mean().to_numpy()))
+    assert "sign-flip; one tested fold;" in found.sentence
+    assert "t-test" not in found.sentence
+    assert (
+        "max of sign-flip and corrected resampled t-test"
+        in compare(*map(predictions, (0.8, 0.6), (0, 1)), NAMES, 0.2).test
+    )
+
+
 def test_seeds_on_one_split_are_no_further_evidence() -> None:
     one, other = predictions(0.8, 0, seeds=1), predictions(0.6, 1, seeds=1)
     once = compare(one, other, NAMES, 1 / 5)

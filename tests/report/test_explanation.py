@@ -21,7 +21,7 @@ from bridgemil.models import LazyBag, fit
 from bridgemil.report.explanation import Person, Ranking, Removal, explain, removal_test
 from bridgemil.report.held_out import band_shares, find, observed_frequency, reliability_warnings
 from bridgemil.report.scalp import electrode_table, haufe, pair_table, scalp_maps
-from bridgemil.report.window_values import WindowValues, read
+from bridgemil.report.window_values import WindowValues, against_others, read
 from bridgemil.runs import RunStore, open_store
 
 METHODS = ("attention", "bridgemil", "millet", "majority_vote", "tangent")
@@ -62,7 +62,9 @@ def test_a_windows_share_in_tangents_score_is_exact(explained: RunStore) -> None
         (m.coefficients * ((features[a:b] - m.mean) / m.scale)).sum(axis=1) + m.intercept
         for m, (a, b) in zip(members, model.classifier.slices, strict=True)
     ]
-    np.testing.assert_allclose(contributions.sum(axis=0), np.mean(logits, axis=0), atol=1e-5)
+    mean = np.mean(logits, axis=0)
+    np.testing.assert_allclose(contributions.sum(axis=0), mean - mean.mean(), atol=1e-5)
+    np.testing.assert_allclose(against_others(contributions).sum(axis=0), mean - mean[::-1], atol=1e-5)
 
 
 def test_models_of_the_same_features_share_one_array(explained: RunStore) -> None:

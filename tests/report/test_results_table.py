@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,10 @@ import pandas as pd
 import pytest
 
 from bridgemil import methods
+from bridgemil.errors import BadUse
+from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.evaluation.results import Results
+from bridgemil.report.pages.charts import clinical_charts
 from bridgemil.report.terminal import print_results
 
 
@@ -46,6 +50,25 @@ def test_the_sentence_says_what_is_shown(right: list[int], words: str, capsys: p
     assert sentence in out
     assert "intervals do not include retraining variance" in out
     assert "-0.0" not in sentence
+
+
+def test_scores_that_need_both_classes_are_left_out_for_one(capsys: pytest.CaptureFixture) -> None:
+    whole = made("tangent", list(range(20)))
+    controls = whole.predictions[whole.predictions["label"] == "a"]
+    options = ClinicalOptions.of(prevalence=0.1)
+    one = replace(whole, predictions=controls.reset_index(drop=True), clinical_options=options)
+    found = json.loads(json.dumps(one.to_dict(), allow_nan=False))
+    assert found["accuracy"]["mean"] == pytest.approx(2 / 3)
+    for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc", "roc", "pr", "decision_curve"):
+        assert found[name] is None, name
+    assert found["sensitivity"]["value"] is None
+    assert found["specificity"]["value"] == pytest.approx(2 / 3)
+    assert found["at_prevalence"]["ppv"]["value"] is None
+    print_results([one])
+    assert "nan" not in capsys.readouterr().out.lower() + repr(one) + one._repr_html_().lower()
+    assert clinical_charts({"tangent": one.clinical}) == []
+    with pytest.raises(BadUse, match="needs subjects of two classes"):
+        one.plot("roc")
 
 
 def test_groups_are_said_to_be_taken_for_independent(capsys: pytest.CaptureFixture) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from bridgemil.audit.findings import AuditInput, Finding, pass_or_fail
 from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import some
+from bridgemil.runs import latest
 
 PERSONS = ("person", "patient", "participant", "individual", "family", "twin", "household")
 FLAGS = {"0", "1", "0.0", "1.0", "yes", "no", "y", "n", "true", "false"}  # say whether, not who
@@ -51,6 +52,7 @@ def _run_lists(inputs: AuditInput) -> list[Finding]:
         for first, second in combinations(SIDES, 2):
             if both := sorted(set(metadata.get(first) or ()) & set(metadata.get(second) or ())):
                 problems.append(f"run {identity}: {some(both)} in {first} and {second}")
+    for metadata in latest(inputs.runs).values():
         split = metadata.get("split") or {}
         if "part" not in split and split.get("hash") is not None:
             tested[metadata.get("settings_hash"), split["hash"], metadata["seed"]].update(metadata["test"])

@@ -47,6 +47,11 @@ class Baseline(ABC):
         self.signal = signal
 
     @property
+    def cross_validates(self) -> bool:
+        """Whether ``fit`` divides its rows, so that recordings of one subject may not be rows of their own."""
+        return False
+
+    @property
     @abstractmethod
     def features_key(self) -> dict[str, Any]:
         """Everything that determines the features of given windows, as JSON: where it is equal, features are shared."""

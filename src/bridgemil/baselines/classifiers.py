@@ -48,8 +48,10 @@ class Classifier(ABC):
     def contributions(self, features: NDArray[np.floating[Any]]) -> Floats | None:
         """What each window adds to the logits, exactly, if these are linear in the mean of the windows' features.
 
-        From features of one subject's windows (n_windows, n_features) to contributions (n_windows, n_classes) that sum
-        to the logits, of several regressions to the mean of their logits. None if the classifier is not linear.
+        From features of one subject's windows (n_windows, n_features) to contributions (n_windows, n_classes). Logits
+        of a subject are here those of mean zero over the classes: a regression of two classes holds one of them at
+        zero, as if no window spoke for or against it. Contributions sum to them, of several regressions to the mean of
+        theirs. None if the classifier is not linear.
         """
         parts = self.regressions()
         if not parts:
@@ -60,7 +62,8 @@ class Classifier(ABC):
                 rows = slice(first, first + BLOCK)
                 x = (features[rows, part] - fitted.mean) / fitted.scale
                 total[rows, fitted.classes] += x @ fitted.coefficients.T + fitted.intercept
-        return total / (len(parts) * len(features))
+        centred: Floats = total - total.mean(axis=1, keepdims=True)
+        return centred / (len(parts) * len(features))
 
     def tensors(self) -> dict[str, Array]:
         """All that was fitted, as arrays by name; ``rebuild`` makes the classifier from them again."""

@@ -73,6 +73,11 @@ class Pipeline(Baseline):
         self.estimator = self._made()
 
     @property
+    def cross_validates(self) -> bool:
+        """Whether a step has a parameter ``cv``, like GridSearchCV: it divides the rows that it is fitted on."""
+        return any(name.rpartition("__")[2] == "cv" for name in self.estimator.get_params(deep=True))
+
+    @property
     def features_key(self) -> dict[str, Any]:
         """The form and the reference: pipelines of one form share their arrays, whatever they learn."""
         form = "windows" if self.form == "epochs" else self.form

@@ -4,7 +4,8 @@ The mean and the standard deviation of every feature are mapped from those of th
 training controls; so are the features of the out-of-distribution test. The log-odds are shifted, so that controls of
 the new site are predicted as the training controls were by the folds that held them out; with patients of the site as
 well, so that the probabilities are calibrated. What changed is reported by leave-one-out: each subject is predicted by
-a model that was adapted with the others.
+a model that was adapted with the others. (The shift that judges a subject is fitted on predictions of the others by
+models that were adapted with it: leaving two out would predict every pair.)
 """
 
 from __future__ import annotations
@@ -158,6 +159,9 @@ def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tupl
         for found in read_recordings(bundle, paths, **how):
             if isinstance(found, Problem):
                 problems.append(found)
+                continue
+            if bundle.signals.holds(found.windows, bundle.signal):
+                problems.append(Problem(f"was used to train or adapt {bundle.name}", file=found.name))
                 continue
             subjects.append(_subject(bundle, found, group))
             signals.append(TrainingSignals.of([found.windows], bundle.signal))

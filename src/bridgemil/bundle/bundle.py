@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil import models
+from bridgemil import models, plots
 from bridgemil.bundle.conformal import PredictionSets
 from bridgemil.bundle.novelty import Reference
 from bridgemil.bundle.signals import TrainingSignals
@@ -30,7 +30,7 @@ from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse, BridgeMILError, NotFound
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.calibration import Calibration
-from bridgemil.runs import AuditWarning
+from bridgemil.runs import AuditWarning, warning_text
 from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
 from bridgemil.storage.files import refuse_link, write_json, write_text
 
@@ -132,6 +132,20 @@ class Bundle:
         """Features with the mean and the covariance of the training subjects', over which patterns are computed."""
         rows = self.reference.covariance_rows
         return np.concatenate([rows, -rows]).astype(np.float64) if len(rows) else None  # their mean is zero
+
+    def _repr_html_(self) -> str:
+        """Name, classes, performance on held-out subjects and warnings, for notebooks."""
+        import pandas as pd
+
+        from bridgemil.bundle.prediction import describe
+
+        found, notes = self.metadata["performance"], describe(self)["cautions"]
+        names = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
+        values = [f"{found[name]['value']:.3f}" for name in names]
+        ends = ["{:.3f} to {:.3f}".format(*found[name]["ci95"]) for name in names]
+        table = pd.DataFrame({f"{found['n_subjects']} held-out subjects": names.values(), "": values, "95 %": ends})
+        notes = [*notes, *map(warning_text, self.warnings)]
+        return plots.html(f"{self.title}: {', '.join(self.classes)}", table, notes)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Bundle:
         """Write the bundle atomically, and read it back.

@@ -136,6 +136,11 @@ def train(
     out = Path(out)
     protocol = Protocol(method, backbone, seeds=[seed], **options)
     plan, chosen = protocol.fold_plan(cohort), protocol.method_settings(cohort)
+    if len(plan.numbers) < 2:
+        raise BadUse(
+            "train with a split that tests one fold: calibration and prediction sets need held-out predictions of "
+            "several folds; leave --split out, or use evaluate"
+        )
     if protocol.tune:
         raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")
     if own := [member.address for member in chosen.each if member.address is not None]:

@@ -169,7 +169,8 @@ class Validation:
         rows.append(["out of distribution: median", f"{found['median']:.0f}", "50"])
         for limit, title in zip(LIMITS, (f"above {OUTSIDE:.0f}", "withheld"), strict=True):
             own = _text(found[f"above_{limit:.0f}"])
-            rows.append([f"out of distribution: {title}", own, f"{1 - limit / 100:.2f}"])
+            expected = max(1 - limit / 100, 1 / (metadata["provenance"]["n_subjects"] + 1))  # of few, one is beyond all
+            rows.append([f"out of distribution: {title}", own, f"{expected:.2f}"])
         title = f"{self.bundle.name}: external validation on {len(self.predictions)} subjects"
         columns = ["", "here (95 %)", "internal (95 %)"]
         return Sheet(f"{title} ({self._counted(self.predictions)})", columns, rows, after=self.not_computed)

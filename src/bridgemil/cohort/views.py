@@ -162,12 +162,12 @@ class Unlabelled:
     """A second cohort, and who of it may be learned from in every fold."""
 
     cohort: Cohort  # whose labels are not used
-    subjects: tuple[str, ...]  # who is not in the evaluated cohort
-    shared: tuple[str, ...]  # who has the signal of one of its subjects, and is left out
+    subjects: tuple[str, ...]  # whose windows are nobody's of the evaluated cohort
+    shared: tuple[str, ...]  # who has the windows of one of its subjects, and is left out
 
     @classmethod
     def beside(cls, cohort: Cohort, other: Cohort) -> Unlabelled:
-        """The subjects of ``other`` who are not in ``cohort``, by the hashes of their signals.
+        """The subjects of ``other`` who are not in ``cohort``, by the hashes of all their windows.
 
         Raises
         ------

@@ -114,6 +114,11 @@ class TwoClassMetrics:
         found = predictive_values_at(self.options.prevalence, *sensitivity_specificity(self.y, self.called))
         return dict(zip(("ppv", "npv"), found, strict=True))
 
+    @property
+    def has_curves(self) -> bool:
+        """Whether both classes occur: without that there is no ROC, precision-recall or decision curve."""
+        return bool(self.y.any() and not self.y.all())
+
     @cached_property
     def roc(self) -> Curve:
         """1 - specificity and sensitivity."""
@@ -186,6 +191,8 @@ class TwoClassMetrics:
             content["at_prevalence"] = {"prevalence": self.options.prevalence, **stated}
         if not curves:
             return content
+        if not self.has_curves:
+            return content | dict.fromkeys(("roc", "pr", "decision_curve"))
         roc, pr, decision = self.roc, self.pr, self.decision
         return content | {
             "roc": {"fpr": _short(roc.x), "tpr": _short(roc.y), "auroc": roc.area},

@@ -157,6 +157,8 @@ def predictive_values_at(
     1 - PPV has the odds (1 - prevalence) / prevalence x (1 - specificity) / sensitivity, likewise 1 - NPV. The interval
     of that ratio of two independent proportions is MOVER's (Donner and Zou, 2012), from the Wilson intervals of both.
     """
+    if not (sensitivity.n and specificity.n):  # subjects of one class only
+        return Proportion.of(0, 0), Proportion.of(0, 0)
     odds, n = (1 - prevalence) / prevalence, sensitivity.n + specificity.n
     sides = (odds, specificity.rest, sensitivity), (1 / odds, sensitivity.rest, specificity)
     values = [[1 / (1 + prior * factor) for factor in ratio_interval(*pair)] for prior, *pair in sides]

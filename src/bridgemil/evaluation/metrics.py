@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 RESAMPLES = 10_000
 Z = 1.96
+SCORES = ("balanced_accuracy", "macro_f1", "auroc", "mcc")  # beside accuracy; not defined unless all classes occur
 
 
 def accuracy(predictions: pd.DataFrame) -> float:
@@ -42,9 +43,14 @@ def correctness(predictions: pd.DataFrame) -> pd.Series:
 
 
 def scores(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float]:
-    """Scores of one seed over all its held-out subjects; AUROC (one against the rest) from their probabilities."""
+    """Scores of one seed over all its held-out subjects; AUROC (one against the rest) from their probabilities.
+
+    All are NaN where one of the classes is nobody's label, as in a test set of controls only.
+    """
     from sklearn.metrics import f1_score, matthews_corrcoef, recall_score, roc_auc_score
 
+    if set(predictions["label"]) != set(classes):
+        return dict.fromkeys(SCORES, math.nan)
     true = predictions["label"].map(list(classes).index).to_numpy()
     predicted = predictions["predicted"].map(list(classes).index).to_numpy()
     p = predictions[[f"p_{name}" for name in classes]].to_numpy()

@@ -46,7 +46,8 @@ class Protocol:
         Columns (age, sex) whose linear effect on the features, estimated on training controls, is removed.
     pretrain_on : Cohort, str or Path, optional
         A second cohort, of the same electrodes and prepared alike: Stage 1 learns from its subjects too, without their
-        labels, beside the training subjects of each fold. Subjects of the evaluated cohort are never among them.
+        labels, beside the training subjects of each fold. Subjects with the same windows as one of the evaluated cohort
+        are left out; who was recorded twice or prepared differently is not recognised.
     bags : {"subject", "recording"}, default "subject"
         One bag per subject, or one per recording (eyes open, eyes closed): all recordings of a subject are in one fold,
         and its probability is their mean.
@@ -143,6 +144,15 @@ class Protocol:
             raise BadUse("a saved split decides everything; leave --folds, --groups and --split-seed out")
         plan = self.split if isinstance(self.split, FoldPlan) else FoldPlan.load(self.split)
         plan.check(cohort.subjects)
+        if self.clinical.operating_point.rule != "argmax":
+            for tested in plan.numbers:
+                others = (subject for number in plan.numbers if number != tested for subject in plan.folds[number - 1])
+                if len({cohort.records[subject].label for subject in others}) < 2:
+                    raise BadUse(
+                        f"--operating-point {self.clinical.operating_point}: the threshold of fold {tested} is chosen "
+                        "on the held-out predictions of the other tested folds, which hold no subjects of both classes "
+                        "in this split; leave --operating-point or --split out"
+                    )
         return plan
 
     def _check_classes(self, cohort: Cohort, plan: FoldPlan) -> None:

@@ -238,9 +238,10 @@ class Results:
         row = self.summary.iloc[0]
         together = self.predictions["seed"].iloc[0] == TOGETHER
         seeds = "seeds averaged" if together else counted(self.seeds, "seed")
+        scores = f", balanced {row['balanced_accuracy']:.3f}, AUROC {row['auroc']:.3f}" if row["auroc"] >= 0 else ""
         lines = [
             f"{self.settings.title}: accuracy {row['accuracy']:.1%} (95 % {row['ci95_low']:.1%} to "
-            f"{row['ci95_high']:.1%}), balanced {row['balanced_accuracy']:.3f}, AUROC {row['auroc']:.3f}",
+            f"{row['ci95_high']:.1%}){scores}",
             f"  {row['n_subjects']} subjects of {', '.join(self.classes)}, each held out once: "
             f"{self._split_title}, {seeds}; chance {row['chance']:.1%}",
         ]

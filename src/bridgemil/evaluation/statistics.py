@@ -26,6 +26,7 @@ LEVEL = 0.05
 RESAMPLES = 10_000
 Z = 1.959964  # 97.5 % quantile of the normal distribution
 TEST = "max of sign-flip and corrected resampled t-test"  # printed beside p
+ONE_FOLD = "sign-flip; one tested fold"  # whose variance over folds is not known
 SCORE_INTERVALS = (  # what every table with scores and verdicts says
     "Accuracy is pooled over held-out subjects. 95 %: Wilson interval over subjects; intervals do not include "
     "retraining variance."
@@ -33,7 +34,7 @@ SCORE_INTERVALS = (  # what every table with scores and verdicts says
 COMPARED = (  # what every table of comparisons says
     "Differences: pooled accuracy on the same subjects, paired. p: the larger of a sign-flip test over subjects and a "
     "corrected resampled t-test over folds x splits (Nadeau and Bengio 2003). Their intervals agree with p and include "
-    "retraining variance."
+    "retraining variance; with one tested fold p is of the sign-flip test alone, and they do not."
 )
 FINEST = 1000  # parts of one that gains are multiples of, for an exact test
 NO_VARIANCE = 1e-12  # of accuracies: nothing but rounding
@@ -142,7 +143,8 @@ def compare(one: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str], test
     folds = rows.groupby(["split", "fold"]).ngroup().to_numpy()
     found = paired_test(rows["gain"].to_numpy(dtype=np.float64), subjects, folds, test_to_train)
     seeds, splits = (int(mine.index.get_level_values(name).nunique()) for name in ("seed", "split"))
-    return Comparison(*names, *found, p_holm=found[-1], seeds=seeds, splits=splits)
+    test = TEST if folds.any() else ONE_FOLD
+    return Comparison(*names, *found, p_holm=found[-1], seeds=seeds, splits=splits, test=test)
 
 
 def corrected(family: Sequence[Comparison]) -> list[Comparison]:
@@ -158,7 +160,7 @@ def paired_test(gain: Floats, subjects: Ints, folds: Ints, test_to_train: float)
     models fixed. Nadeau and Bengio's (2003) corrected resampled t-test over folds x splits accounts for training sets
     that overlap, and alone is far too sure where a fold holds few subjects. The interval is the wider of
     the t-test's and ``adjusted_interval`` over subjects, and reaches zero where p is .05 or more: it agrees with the
-    verdict, and like it includes retraining variance.
+    verdict, and like it includes retraining variance. With one fold there is no t-test and none of that variance.
 
     One row per subject and split: ``gain``, the correctness of the first method minus that of the second, and codes of
     the subject and of the fold of the split, from 0. ``test_to_train`` as of ``compare``.

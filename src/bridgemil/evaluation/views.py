@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from bridgemil import plots
 from bridgemil.errors import BadUse, one_of
 from bridgemil.evaluation.calibration import calibration_error
 from bridgemil.evaluation.clinical import TwoClassMetrics, positive_class
+from bridgemil.evaluation.metrics import SCORES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,8 +55,8 @@ def plot(results: Results, kind: str = "forest", ax: Axes | None = None) -> Axes
         shown = positive_class(results.classes)[0] if len(results.classes) == 2 else results.classes[0]
         return plots.subjects(results.predictions, results.classes, shown, ax)
     found = results.clinical
-    if not isinstance(found, TwoClassMetrics):
-        raise BadUse("plot: a ROC curve needs two classes; use kind='confusion'")
+    if not isinstance(found, TwoClassMetrics) or not found.has_curves:
+        raise BadUse("plot: a ROC curve needs subjects of two classes; use kind='confusion'")
     return plots.curve(found.roc.x, found.roc.y, f"{results.name}: AUROC {found.roc.area:.3f}", ax)
 
 
@@ -78,7 +80,9 @@ def to_html(results: Results) -> str:
     import pandas as pd
 
     table = results.to_frame()
-    shown = pd.DataFrame({"": table["role"], "method": table["method"]})
+    others = {"baseline": results.baselines, "member": results.members}
+    names = [f"{one.name} ({role})" for role, several in others.items() for one in several.values()]
+    shown = pd.DataFrame({"method": [results.name, *names]})
     shown["accuracy"] = [plots.percent(value) for value in table["accuracy"]]
     ends = zip(table["ci95_low"], table["ci95_high"], strict=True)
     shown["95 %"] = [f"{plots.percent(low)} to {plots.percent(high)}" for low, high in ends]
@@ -100,7 +104,7 @@ def to_dict(results: Results) -> dict[str, Any]:
     return {
         **{name: row[name] for name in ("method", "backbone", "recipe")},
         **{name: {"mean": row[name], "std": row[f"{name}_std"]} for name in ("accuracy", "fold_mean")},
-        **{name: row[name] for name in ("balanced_accuracy", "macro_f1", "auroc", "mcc")},
+        **{name: None if math.isnan(row[name]) else row[name] for name in SCORES},
         "ci95": [row["ci95_low"], row["ci95_high"]],
         "chance": row["chance"],
         "chance95": [row["chance95_low"], row["chance95_high"]],
@@ -114,8 +118,13 @@ def to_dict(results: Results) -> dict[str, Any]:
         **{name: row[name] for name in ("settings_hash", "seconds")},
         **{name: getattr(results, name) for name in ("warnings", "adjustment", "tuning")},
         "bands_left_out": dict(results.bands_left_out),
-        "groups": results.groups.astype(object).where(results.groups.notna(), None).to_dict("records"),
-        "covariates": results.covariates(results.unadjusted).to_dict("records"),
+        "groups": _records(results.groups),
+        "covariates": _records(results.covariates(results.unadjusted)),
         "missing_baselines": dict(results.missing_baselines),
         "baselines": baselines,
     }
+
+
+def _records(table: pd.DataFrame) -> list[Any]:
+    """The rows of a table; None where a value is not defined."""
+    return table.astype(object).where(table.notna(), None).to_dict("records")

@@ -244,7 +244,13 @@ def for_cohort(
 def _tried(cohort: Cohort, chosen: Settings) -> Settings:
     """The settings with the fingerprint of user code; what cannot be built for the cohort is refused."""
     if chosen.backbone is None:
-        baselines.create(chosen.source, chosen.baseline or {}, cohort.signal)
+        baseline = baselines.create(chosen.source, chosen.baseline or {}, cohort.signal)
+        if chosen.bags == "recording" and baseline.cross_validates:
+            raise BadUse(
+                f"{chosen.method} cross-validates within its training set (it has a parameter cv), and with bags = "
+                "recording a subject's recordings would be on both sides; leave --bags recording out, or make its "
+                "choices settings and choose them with --tune"
+            )
         code = baselines.fingerprint(chosen.source)
     else:
         code = backbones.try_out(chosen.backbone, cohort.signal, chosen.encoder_options)

@@ -48,7 +48,7 @@ class Prediction:
     ``gates`` : ndarray of shape (n,), or None
         Attention weight of each window; None where the method has none.
     contributions : ndarray of shape (n, K), or None
-        What each window adds to each class's logit; None where the method has none.
+        What each window adds to each class's logit, of a baseline centred over classes; None where the method has none.
     window_probabilities : ndarray of shape (n, K), or None
         Predicted probabilities of each window alone; of a majority vote only.
     """
@@ -412,7 +412,7 @@ def predict_subject(model: Model, cohort: Cohort, subject: str, cache: FitCache)
 
     Values of windows stay those of their own recording, one recording after the other.
     """
-    if model.facts.settings.bags == "subject":
+    if model.facts.settings.each[0].bags == "subject":  # members share it; an ensemble's own settings do not hold it
         return model.predict(LazyBag.of_subject(cohort, subject, cache))
     view = RecordingBags(cohort, [subject])
     parts = [model.predict(LazyBag.of_subject(view, name, cache)) for name in view.subjects]

@@ -19,7 +19,7 @@ from bridgemil.models import BaselineModel, FitCache, Model, features_of
 from bridgemil.report.explanation import Person
 from bridgemil.report.templating import macro
 from bridgemil.report.window_values import Floats
-from bridgemil.runs import AuditWarning, RunCache, RunStore
+from bridgemil.runs import AuditWarning, RunCache, RunStore, latest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,8 +97,10 @@ class HeldOut:
         def key(metadata: Metadata) -> tuple[Any, ...]:
             return metadata["settings_hash"], metadata["cohort"]["hash"], metadata["split"], metadata["seed"]
 
-        same = [identity for identity, other in _finished(self.store).items() if key(other) == key(self.metadata)]
-        return pd.concat([self.store.predictions(identity) for identity in same], ignore_index=True)
+        same = {
+            identity: other for identity, other in _finished(self.store).items() if key(other) == key(self.metadata)
+        }
+        return pd.concat([self.store.predictions(identity) for identity in latest(same)], ignore_index=True)
 
 
 def find(
@@ -127,7 +129,7 @@ def find(
         some = f"{', '.join(known[:8])}{' …' * (len(known) > 8)}"
         raise BadUse(f"no finished run held {subject!r} out; held out were {some}")
     if run is None:  # a study's run on a part of the cohort is explained only if it is named
-        chosen = {identity: metadata for identity, metadata in chosen.items() if not _part(metadata)} or chosen
+        chosen = {identity: metadata for identity, metadata in latest(chosen).items() if not _part(metadata)} or chosen
     else:
         chosen = {identity: metadata for identity, metadata in chosen.items() if identity.startswith(run)}
         if not chosen:

@@ -15,7 +15,7 @@ from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import compare_splits
 from bridgemil.evaluation.statistics import COMPARED, Comparison, corrected, counted
 from bridgemil.report.benchmark import Cell, Place, comparison_table, method_order
-from bridgemil.report.tables import VERDICT, Sheet, comparisons, facts
+from bridgemil.report.tables import VERDICT, Sheet, comparisons, facts, score
 from bridgemil.runs import merged, warning_names
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class OverSplits:
             for row in rows:
                 scores = [(*row.spread(score), digits) for score, digits in DIGITS.items()]
                 spread = len(row.cells) > 1
-                texts = [f"{m:.{n}f}" + (f" ± {std:.{n}f}" if spread else "") for m, std, n in scores]
+                texts = [score(m, n) + (f" ± {std:.{n}f}" if spread and m == m else "") for m, std, n in scores]
                 lines.append([row.first.row_name, *texts, str(len(row.cells)), row.seeds])
             found.append(Sheet(f"{place.title}, over splits", columns, lines))
         if self.comparisons:

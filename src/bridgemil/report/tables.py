@@ -63,16 +63,21 @@ def span(low: float, high: float, digits: int = 1) -> str:
     return f"{low:.{digits}f} - {high:.{digits}f}"
 
 
-def interval(row: Row, score: str, factor: float = 1.0, digits: int = 2) -> str:
-    """A score of a row with its 95 % interval, ``score_low`` to ``score_high``; empty where there is none."""
-    value, low, high = (factor * row[f"{score}{end}"] for end in ("", "_low", "_high"))
+def interval(row: Row, name: str, factor: float = 1.0, digits: int = 2) -> str:
+    """A score of a row with its 95 % interval, ``name_low`` to ``name_high``; empty where there is none."""
+    value, low, high = (factor * row[f"{name}{end}"] for end in ("", "_low", "_high"))
     return "" if value != value else f"{value:.{digits}f} ({span(low, high, digits)})"
+
+
+def score(value: float, digits: int = 3) -> str:
+    """A score; empty where it is not defined, as with test subjects of one class."""
+    return "" if value != value else f"{value:.{digits}f}"
 
 
 def score_texts(row: Row, *names: str, digits: int = 2) -> list[str]:
     """Accuracy, its interval and its mean over folds in percent, then the named scores."""
     means = [accuracy(row, digits=digits), span(row["ci95_low"], row["ci95_high"]), f"{row['fold_mean']:.{digits}f}"]
-    return [*means, *(f"{row[name]:.3f}" for name in names)]
+    return [*means, *(score(row[name]) for name in names)]
 
 
 def _published(cell: Cell) -> tuple[str, str]:
@@ -217,7 +222,7 @@ def sites(several: Sequence[tuple[str, Results]]) -> list[Sheet]:
     for label, results in several:
         rows = [
             [str(row["group"]), str(row["n"]), interval(row, "accuracy", 100, 0),
-             *(interval(row, score) for score in GROUP_SCORES)]
+             *(interval(row, name) for name in GROUP_SCORES)]
             for row in results.groups.to_dict("records")
         ]  # fmt: skip
         if rows:
@@ -231,7 +236,7 @@ def sites(several: Sequence[tuple[str, Results]]) -> list[Sheet]:
         titles = {"before": "score, unadjusted (95 %)", "score": "score, adjusted (95 %)"}
         titles = {name: title for name, title in titles.items() if name in table}
         rows = [
-            [str(row["covariate"]), f"{row['diagnosis']:.2f}", *(interval(row, score) for score in titles)]
+            [str(row["covariate"]), score(row["diagnosis"], 2), *(interval(row, name) for name in titles)]
             for row in table.to_dict("records")
         ]
         if rows:

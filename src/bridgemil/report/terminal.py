@@ -14,6 +14,7 @@ from bridgemil.cohort.cleaning import summarise
 from bridgemil.cohort.sources.bids import derivative_sentence
 from bridgemil.engine.forecast import duration
 from bridgemil.errors import Problem, grouped, plain
+from bridgemil.evaluation.metrics import SCORES
 from bridgemil.evaluation.results import GROUPED, TOGETHER
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, Comparison, corrected, counted
 from bridgemil.methods import changed_from_budget
@@ -159,8 +160,7 @@ def _label(result: Results) -> str:
 
 def _scores(results: Sequence[Results]) -> Sheet:
     rows = [percent_row(result) for result in results]
-    scores = ("balanced_accuracy", "macro_f1", "auroc", "mcc")
-    texts = [[_label(one), *tables.score_texts(row, *scores, digits=1)] for one, row in zip(results, rows, strict=True)]
+    texts = [[_label(one), *tables.score_texts(row, *SCORES, digits=1)] for one, row in zip(results, rows, strict=True)]
     split = results[0].split.get("title", f"{rows[0]['folds']} folds")
     title = f"{rows[0]['n_subjects']} subjects, each held out once: {split}, {counted(rows[0]['seeds'], 'seed')}"
     return Sheet(title, ["method", "accuracy", "95 %", "fold\nmean", "bal.\nacc.", "F1", "AUROC", "MCC"], texts)

@@ -127,7 +127,8 @@ def training_chart(title: str, curves: pd.DataFrame, hue: str) -> Chart:
 
 
 def clinical_charts(found: Mapping[str, TwoClassMetrics]) -> list[Chart]:
-    """ROC, precision-recall and decision curves of methods on the same subjects, by their labels; none without any."""
+    """ROC, precision-recall and decision curves of methods on the same subjects, by label; none for one class."""
+    found = {name: one for name, one in found.items() if one.has_curves}
     if not found:
         return []
     first = next(iter(found.values()))
