@@ -308,7 +308,7 @@ class Cohort:
         Also the native rate of arrays where it is another: it decides which bands are features.
         """
         cleaned = [["clean", step["code"]] for step in self.metadata["settings"].get("clean") or ()]
-        if self.metadata["source"] == "arrays" and self.native_sfreq not in (None, self.sfreq):
+        if self.metadata["source"] == "arrays" and (self.native_sfreq or self.sfreq) < self.sfreq:
             cleaned.append(["native_sfreq", self.native_sfreq])
         ordered = sorted(self.records.values(), key=lambda r: r.subject)
         data = [[r.subject, r.label, list(r.recording_windows), r.signal_hash] for r in ordered]
