@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from bridgemil.cohort.sources.bids import derivative_sentence
 from bridgemil.cohort.views import Unlabelled
 from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
-from bridgemil.errors import BadUse, BridgeMILError
+from bridgemil.errors import BadUse, BridgeMILError, BridgeMILWarning
 from bridgemil.evaluation.calibration import (
     Calibration,
     calibration_error,
@@ -62,6 +63,10 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+PER_SITE = (
+    "features are adjusted per site: at a new site the model needs `bridgemil adapt` with recordings of healthy "
+    "subjects before it can predict"
+)
 PERMUTATIONS = 2000  # of the diagnoses, for the p-value of the balanced accuracy
 
 
@@ -145,6 +150,9 @@ def train(
     identity = digest([chosen.changed, cohort.hash, plan.hash, seed, single])
     earlier = _same_training(out, identity)
     refuse_taken(out, overwrite or earlier is not None)
+    if any(member.site_adjust != "none" for member in chosen.each):
+        cautions = [*cautions, PER_SITE]
+        warnings.warn(PER_SITE, BridgeMILWarning, stacklevel=2)
     kept = Path(runs) if runs is not None else out.with_name(out.name + ".runs")
     where = Where("local", jobs, threads, device)
     results = cross_validate(cohort, protocol, kept, where, baselines=baselines, progress=progress)

@@ -8,7 +8,7 @@ is the mean of its mapped windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,10 +106,13 @@ class Harmonisation:
     def scale(self, row: Mapping[str, Any] | None = None) -> Scale | None:
         """The map of a subject with these columns, x -> (x - first) / second; None where it changes nothing.
 
-        Without columns the recording is of an unknown site.
+        Without columns the recording is of an unknown site, which is refused where sites are adjusted and none is "".
         """
         row = row or {}
-        scale = self.sites.get(str(row.get(self.column, "")), self.sites.get(""))
+        site = str(row.get(self.column, ""))
+        scale = self.sites.get(site, self.sites.get(""))
+        if self.sites and scale is None:
+            raise BadData(unknown_site(self.sites, site))
         if self.covariates is None:
             return scale
         first, second = scale or (np.zeros(1), np.ones(1))
@@ -139,6 +142,16 @@ class Harmonisation:
         if codes is not None:
             covariates = Covariates(codes, tensors["harmonisation.centre"], tensors["harmonisation.effect"])
         return cls(content["column"], sites, covariates)
+
+
+def unknown_site(known: Iterable[str], *sites: str) -> str:
+    """Why no recording of these sites can be predicted (none or "": of a site that is not stated), and what helps."""
+    named = ", ".join(sorted(filter(None, sites)))
+    return (
+        f"the features of this model are adjusted per site, and {named or 'the site of the recording, not stated,'} is "
+        f"none of its training sites ({', '.join(sorted(known))}): run `bridgemil adapt MODEL RECORDINGS of healthy "
+        "subjects --out MODEL2` first"
+    )
 
 
 def location_scale(features: Floats, mean: Floats, deviation: Floats) -> Scale:
