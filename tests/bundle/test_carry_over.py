@@ -332,7 +332,23 @@ def test_too_few_or_wrong_recordings_are_refused(
     assert not (tmp_path / "m").exists()
 
 
-# A model whose features are adjusted per site
+# A model whose features are adjusted
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"adjust": ["age"]}, r"a new recording has no columns \(age\) that its features could be adjusted for"),
+        ({"adjust": ["age"], "single": True}, "leave --adjust out of train"),
+        ({"settings": {"site_adjust": "people", "site_column": "sex"}, "single": True}, "--single fits no maps of the"),
+    ],
+)
+def test_adjustment_that_no_recording_could_have_is_refused_before_training(
+    how: dict[str, Any], words: str, root: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(BadUse, match=words):
+        train(root / "cohort", tmp_path / "m", "bandpower", folds=3, baselines=False, progress=False, **how)
+    assert not (tmp_path / "m.runs").exists()
 
 
 @pytest.fixture(scope="module")

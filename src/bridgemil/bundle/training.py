@@ -141,10 +141,7 @@ def train(
     out = Path(out)
     protocol = Protocol(method, backbone, seeds=[seed], **options)
     plan, chosen = protocol.fold_plan(cohort), protocol.method_settings(cohort)
-    if protocol.tune:
-        raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")
-    if own := [member.address for member in chosen.each if member.address is not None]:
-        raise BadUse(NOT_STORED.format(name=own[0]))
+    _check(protocol, chosen, single)
     second = protocol.second(cohort)
     unlabelled = None if second is None else Unlabelled.beside(cohort, second)
     identity = digest([chosen.changed, cohort.hash, plan.hash, seed, single])
@@ -184,6 +181,22 @@ def train(
         signals |= TrainingSignals.of(map(unlabelled.cohort.windows, unlabelled.subjects), cohort.signal)
     bundle = Bundle(model, calibration, sets, reference, signals, metadata, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
+
+
+def _check(protocol: Protocol, chosen: Settings, single: bool) -> None:
+    """Refuse what can be evaluated, but does not make a model for new recordings."""
+    if protocol.tune:
+        raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")
+    for member in chosen.each:
+        if member.address is not None:
+            raise BadUse(NOT_STORED.format(name=member.address))
+        if member.adjust:
+            raise BadUse(
+                f"a new recording has no columns ({', '.join(member.adjust)}) that its features could be adjusted for: "
+                "leave --adjust out of train; evaluate --adjust shows what it changes"
+            )
+        if single and member.site_adjust != "none":
+            raise BadUse("--single fits no maps of the sites: leave it out where site_adjust is set, or leave that out")
 
 
 def _means(leaf: Model, cohort: Cohort, cache: RunCache) -> list[Floats]:
