@@ -1,5 +1,6 @@
 """Leaving sites out, and adjusting for them: who is scored, what is seen, and what is recovered."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,38 @@ def test_a_group_without_which_a_class_is_untrainable_is_named(cohort: bridgemil
     two = bridgemil.Cohort.from_arrays(bags, labels, sfreq=200, channels=CHANNELS, columns={"site": sites})
     with pytest.raises(BadData, match="without site A there is no AD to train on"):
         evaluated(two)
+
+
+def with_ad_at(cohort: bridgemil.Cohort, *sites: str) -> bridgemil.Cohort:
+    """Every other site has controls only."""
+    pairs = list(zip(cohort.subjects, cohort.labels, cohort.column("site"), strict=True))
+    labels = [label if site in sites else "HC" for _, label, site in pairs]
+    bags, columns = [cohort.windows(subject) for subject, _, _ in pairs], {"site": cohort.column("site")}
+    return bridgemil.Cohort.from_arrays(bags, labels, cohort.subjects, 200, CHANNELS, columns=columns)
+
+
+TUNE = {"tune": {"baseline.classifier": ["logistic", "extra_trees"]}}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"leave_out": "site"} | TUNE, "without site A, B there is no AD to train on; .*at 3 values.*leave --tune out"),
+        ({"leave_out": "site", "method": "attention", "backbone": "covariance", "recipe": "paper", "budget": "demo"},
+         "without site A, B there is no AD to train on; .*at 3 values of site or more: .* select no epoch"),
+        ({"split": "site"} | TUNE, "without site A, B there is no AD .*in 3 folds or more: leave --tune"),
+    ],
+)  # fmt: skip
+def test_a_class_that_any_inner_fold_would_lack_is_named_before_training(
+    options: dict, words: str, cohort: bridgemil.Cohort, tmp_path: Path
+) -> None:
+    two = with_ad_at(cohort, "A", "B")
+    if "split" in options:
+        plan = FoldPlan.leave_out(two.subjects, two.column("site"), "site")
+        options |= {"split": replace(plan, kind="groups", names=())}
+    with pytest.raises(BadData, match=words):
+        bridgemil.evaluate(two, **({"method": "bandpower"} | options), out=tmp_path / "runs", **QUIET)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_reports_hold_every_site_the_adjustment_and_what_scores_follow(

@@ -122,9 +122,7 @@ class Protocol:
         if self.leave_out is not None:
             if self.folds is not None or self.groups is not None or self.split is not None:
                 raise BadUse("--leave-out decides the folds; leave --folds, --groups and --split out")
-            plan = FoldPlan.leave_out(cohort.subjects, cohort.column(self.leave_out), self.leave_out)
-            self._check_classes(cohort, plan)
-            return plan
+            return FoldPlan.leave_out(cohort.subjects, cohort.column(self.leave_out), self.leave_out)
         if self.split is None:
             together = cohort.column(self.groups) if self.groups else None
             splitter = SubjectKFold(cohort.folds if self.folds is None else self.folds, self.split_seed)
@@ -134,17 +132,6 @@ class Protocol:
         plan = self.split if isinstance(self.split, FoldPlan) else FoldPlan.load(self.split)
         plan.check(cohort.subjects)
         return plan
-
-    def _check_classes(self, cohort: Cohort, plan: FoldPlan) -> None:
-        """Refuse groups without which a class has no training subjects."""
-        for name, left in zip(plan.names, plan.folds, strict=True):
-            trained = {record.label for subject, record in cohort.records.items() if subject not in left}
-            if absent := sorted(set(cohort.classes) - trained):
-                raise BadData(
-                    f"without {self.leave_out} {name} there is no {', '.join(absent)} to train on; every class is "
-                    f"needed at two values of {self.leave_out}. `bridgemil study transfer` tests models of {name} on "
-                    "the others"
-                )
 
     def method_settings(
         self,
