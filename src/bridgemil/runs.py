@@ -30,6 +30,7 @@ from pydantic import ValidationError
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.methods import Settings
+from bridgemil.methods.registry import HARMONISATION
 from bridgemil.models import FitCache, Model, build_encoder, read_model
 from bridgemil.models.features import Encoder, Stage1
 from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
@@ -68,6 +69,8 @@ def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: 
     changed = settings.changed
     network = [changed["backbone"], settings.backbone_options, settings.code]
     ids = _ids(subjects, subjects.train) + ([settings.bags] if settings.bags != "subject" else [])
+    if settings.harmonises:
+        ids.append({name: getattr(settings, name) for name in HARMONISATION})
     return digest([changed["stage1"], network, cohort_hash, *ids, seed, RESULTS_VERSION])[:24]
 
 

@@ -17,7 +17,8 @@ from bridgemil.report.benchmark import build
 from bridgemil.report.files import markdown, sites_table
 from bridgemil.report.held_out import find
 from bridgemil.report.pages.results import report_page
-from bridgemil.runs import RunStore
+from bridgemil.runs import RESULTS_VERSION, RunStore, stage1_identity
+from bridgemil.storage.artifact import digest
 
 CHANNELS = ["Fz", "Cz", "C3", "C4", "Pz", "O1", "O2", "F3"]
 PER_SITE = 24
@@ -142,6 +143,24 @@ def test_reports_hold_every_site_the_adjustment_and_what_scores_follow(
     held = find(RunStore(runs), controls.predictions["subject"][0], run=controls.runs[0])
     probabilities = held.model().predict(held.person.bag).probabilities
     np.testing.assert_allclose(probabilities[0], controls.predictions["p_AD"][0], atol=1e-6)
+
+
+def test_a_stage_1_encoder_is_of_its_adjustment_and_no_other_changes(cohort: bridgemil.Cohort) -> None:
+    plan = FoldPlan.leave_out(cohort.subjects, cohort.column("site"), "site")
+
+    def identity(**changes: object) -> str | None:
+        settings = methods.for_cohort(cohort, "bridgemil", "covariance", "demo", changes)
+        fold = plan.cv_folds(settings.selects)[0]
+        subjects = harmonised(fold, cohort, settings) if settings.harmonises else fold
+        return stage1_identity(settings, cohort.hash, subjects, 0)
+
+    age, people = {"adjust": ("age",)}, {"site_adjust": "people"}
+    own = [age, age | {"control": "AD"}, people, people | {"control": "AD"}, people | {"site_controls": 6}]
+    assert len({identity(**changes) for changes in own}) == len(own)
+    plain = methods.for_cohort(cohort, "bridgemil", "covariance", "demo")
+    content = [plain.changed["stage1"], [plain.changed["backbone"], {}, None], cohort.hash]
+    train = sorted(plan.cv_folds(plain.selects)[0].train)
+    assert identity() == identity(control="AD") == digest([*content, train, 0, RESULTS_VERSION])[:24]
 
 
 def test_controls_set_aside_are_never_scored(cohort: bridgemil.Cohort) -> None:
