@@ -225,6 +225,26 @@ def test_scores_follow_a_covariate_less_once_its_effect_is_removed() -> None:
     assert row["score_high"] < row["before_low"], "and within the classes scores followed it more closely before"
 
 
+@pytest.mark.parametrize(
+    ("sex", "words"),
+    [
+        ({"HC": "F"}, r"fold 1: the 24 training controls \(HC\) have one value of 'sex' \(F\), so that its effect"),
+        ({"s001": None}, "no sex is known of s001; leave them out, or do not adjust for sex"),
+        ({"s003": "unknown"}, r"column 'sex' has 3 values, not all numbers \(F, M, unknown\)"),
+    ],
+)
+def test_covariates_that_cannot_be_adjusted_for_are_refused_before_training(
+    sex: dict, words: str, cohort: bridgemil.Cohort, tmp_path: Path
+) -> None:
+    who = zip(cohort.subjects, cohort.labels, strict=True)
+    values = [sex.get(s, sex.get(label, "FM"[i // 2 % 2])) for i, (s, label) in enumerate(who)]
+    columns, bags = {"site": cohort.column("site"), "sex": values}, [cohort.windows(s) for s in cohort.subjects]
+    own = bridgemil.Cohort.from_arrays(bags, cohort.labels, cohort.subjects, 200, CHANNELS, columns=columns)
+    with pytest.raises(BadData, match=words):
+        bridgemil.evaluate(own, "bandpower", leave_out="site", adjust=("sex",), out=tmp_path / "runs", **QUIET)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_wrong_use_is_refused(cohort: bridgemil.Cohort) -> None:
     with pytest.raises(BadData, match="A: 12 HC, of which 15 would be set aside"):
         evaluated(cohort, site_adjust="controls")
