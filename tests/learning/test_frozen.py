@@ -174,6 +174,9 @@ def test_a_bundle_has_the_weights_and_needs_their_file_no_more(cohort: Cohort, f
     (file.parent / "net.pt").unlink()
     assert len(list((tmp_path / "model").rglob("encoder.safetensors"))) == 1
     read = bundle.load(tmp_path / "model", backbone=f"{file}:Tiny")
+    members = [member for name, member in read.model.members.items() if "attention" in name]
+    assert len(members) == 3
+    assert len({id(member.frozen) for member in members}) == 1, "in memory it is one, too"
     bag = cohort.windows(cohort.subjects[0])
     np.testing.assert_array_equal(read.probabilities(bag), made.probabilities(bag))
     with pytest.raises(BadUse, match="name it again"):
