@@ -183,6 +183,17 @@ def test_a_bundle_has_the_weights_and_needs_their_file_no_more(cohort: Cohort, f
         bundle.load(tmp_path / "model")
 
 
+def test_an_encoder_that_stage_1_learned_from_the_cohort_is_refused(tmp_path: Path) -> None:
+    cohort, others, out = people(8, windows=3), people(8, windows=3, seed=1), tmp_path / "runs"
+    how: dict[str, Any] = {"budget": "demo", "folds": 3, "progress": False, "baselines": False, "jobs": 1}
+    stage1 = {"stage1.epochs": 1, "stage1.subbag_pairs": 4}
+    evaluate(cohort, "bridgemil", "eegnet", out=out, settings=QUICK | stage1, **how)
+    learned = {"backbone_options.weights": str(next(out.glob("stage1/*/encoder.safetensors"))), **QUICK}
+    with pytest.raises(BadData, match=r"is a Stage 1 encoder that learned from this cohort .*subjects of test folds"):
+        evaluate(cohort, "attention", "eegnet", frozen=True, settings=learned, **how)
+    evaluate(others, "attention", "eegnet", frozen=True, settings=learned, **how)
+
+
 class Outsider:
     """An object that a checkpoint may not hold."""
 

@@ -17,6 +17,7 @@ from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.evaluation.tuning import tuned
 from bridgemil.methods import Settings
+from bridgemil.runs import refuse_own_encoder
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,11 @@ class Protocol:
 
         def make(more: Mapping[str, Any]) -> Settings:
             every = {**methods.flat(changes or {}), **more}
-            return methods.for_cohort(cohort, *names, self.budget, every, recipe=self.recipe, further=further)
+            made = methods.for_cohort(cohort, *names, self.budget, every, recipe=self.recipe, further=further)
+            for member in made.each:
+                if member.weights_file is not None:
+                    refuse_own_encoder(member.weights_file, cohort)
+            return made
 
         return tuned(make, self.tune) if self.tune else make({})
 
