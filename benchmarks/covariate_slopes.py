@@ -43,7 +43,7 @@ def auroc(rng: np.random.Generator, n: int, features: int, gap: float, effect: f
         removed = np.polyfit(age[controls], x[controls], 1)[0]
     elif how == "shrunk":
         rows: list[dict[str, Any]] = [{"age": age[i]} for i in controls]
-        removed = Covariates.fit(rows, ["age"], x[controls]).effect[0]
+        removed = Covariates.fit(rows, {"age": {}}, x[controls]).effect[0]
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
     model.fit(x - np.outer(age, removed), patient)
     return float(roc_auc_score(truth, model.decision_function(new - np.outer(ages, removed))))

@@ -30,6 +30,7 @@ from pydantic import ValidationError
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.methods import Settings
+from bridgemil.methods.registry import HARMONISATION
 from bridgemil.models import FitCache, Model, build_encoder, read_model
 from bridgemil.models.features import Encoder, Stage1
 from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
+    from bridgemil.cohort.cohort import Cohort
     from bridgemil.cohort.signal import Signal
 
 IDENTITY = re.compile("[0-9a-f]{24}")
@@ -68,6 +70,8 @@ def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: 
     changed = settings.changed
     network = [changed["backbone"], settings.backbone_options, settings.code]
     ids = _ids(subjects, subjects.train) + ([settings.bags] if settings.bags != "subject" else [])
+    if settings.harmonises:
+        ids.append({name: getattr(settings, name) for name in HARMONISATION})
     return digest([changed["stage1"], network, cohort_hash, *ids, seed, RESULTS_VERSION])[:24]
 
 
@@ -337,6 +341,21 @@ def _split_name(cohort_hash: str, split_hash: str) -> str:
 def find_store(folder: Path) -> RunStore:
     """The runs in a folder as the user names it; of a folder of studies, those in its ``runs``."""
     return RunStore(folder / "runs" if (folder / "runs" / "runs").is_dir() else folder)
+
+
+def refuse_own_encoder(weights: str, cohort: Cohort) -> None:
+    """Refuse weights for a frozen encoder if the note beside them says that Stage 1 learned them from this cohort."""
+    note, learned = Path(weights).parent / NOTE, list[str]()
+    with suppress(OSError, ValueError, AttributeError):  # there is none, or it is another program's
+        content = json.loads(note.read_text("utf-8"))
+        second = str((content.get("settings") or {}).get("pretrain_on")).rpartition("@")[2]
+        learned = [str(content.get("cohort"))[:24], second]
+    if cohort.hash[:24] in learned:
+        raise BadData(
+            f"{weights}: is a Stage 1 encoder that learned from this cohort (stated in {note.name} next to it): "
+            "subjects of test folds trained it; use weights that were trained on other subjects, or without --frozen a "
+            "method with Stage 1 (bridgemil), which trains it within every fold"
+        )
 
 
 def open_store(root: str | Path) -> RunStore:

@@ -20,7 +20,7 @@ from bridgemil.bundle.training import train
 from bridgemil.bundle.validation import validate
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.calibration import Calibration, calibration_line, fit_shift, from_json
 from bridgemil.models import EnsembleModel
 from command import bridgemil
@@ -345,6 +345,81 @@ def test_too_few_or_wrong_recordings_are_refused(
     with pytest.raises(error, match=words):
         adapt(bundle, files, tmp_path / "m", patients=ill, unlabelled=change.get("unlabelled", False))
     assert not (tmp_path / "m").exists()
+
+
+# A model whose features are adjusted
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"adjust": ["age"]}, r"a new recording has no columns \(age\) that its features could be adjusted for"),
+        ({"adjust": ["age"], "single": True}, "leave --adjust out of train"),
+        ({"settings": {"site_adjust": "people", "site_column": "sex"}, "single": True}, "--single fits no maps of the"),
+    ],
+)
+def test_adjustment_that_no_recording_could_have_is_refused_before_training(
+    how: dict[str, Any], words: str, root: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(BadUse, match=words):
+        train(root / "cohort", tmp_path / "m", "bandpower", folds=3, baselines=False, progress=False, **how)
+    assert not (tmp_path / "m.runs").exists()
+
+
+@pytest.fixture(scope="module")
+def per_site(root: Path) -> Path:
+    """A model of recordings of two sites; nothing else is known of the amplifiers of others."""
+    rows = (root / "training" / "manifest.csv").read_text().splitlines()
+    lines = [f"{row},{'AB'[i // 2 % 2] if i else 'site'}" for i, row in enumerate(rows)]
+    (root / "training" / "sites.csv").write_text("\n".join(lines) + "\n")
+    cohort = prepare(root / "training" / "sites.csv", root / "sites.cohort", jobs=1, progress=False)
+    how: dict[str, Any] = {"settings": {"site_adjust": "people"}, "folds": 3, "baselines": False, "progress": False}
+    with pytest.warns(BridgeMILWarning, match="at a new site the model needs `bridgemil adapt`"):
+        made = train(cohort, root / "per-site", "bandpower", **how)
+    assert "at a new site the model needs `bridgemil adapt`" in made.bundle.card
+    return root / "per-site"
+
+
+def test_a_model_adjusted_per_site_predicts_no_other_site_before_it_is_adapted(
+    root: Path, per_site: Path, tmp_path: Path
+) -> None:
+    files, model = controls(root / "other"), bundles.load(per_site)
+    done = bridgemil("predict", per_site, files[0])
+    assert done.returncode == 2
+    assert "none of its training sites (A, B): run `bridgemil adapt MODEL RECORDINGS of healthy" in done.stderr
+    bag = Cohort.open(root / "same.cohort").windows("p100")
+    with pytest.raises(BadData, match="run `bridgemil adapt"):
+        model.probabilities(bag)
+    made = adapt(model, files[:10], tmp_path / "m")
+    assert made.rows[0]["before"]["predicted"] in (None, "control", "patient")
+    assert "at a new site the model needs" in made.bundle.metadata["cautions"][0]
+    assert [one.most_probable for one in answers(made.bundle, patients(root / "other")[:4])] == ["patient"] * 4
+
+
+def test_validation_says_as_which_site_features_were_adjusted(root: Path, per_site: Path, tmp_path: Path) -> None:
+    model, same = bundles.load(per_site), Cohort.open(root / "same.cohort")
+
+    def at(*sites: str) -> Path:
+        first, *rows = (root / "same" / "manifest.csv").read_text().splitlines()
+        lines = [f"{first},site", *(f"{row},{sites[i % len(sites)]}" for i, row in enumerate(rows))]
+        file = root / "same" / f"at-{'-'.join(sites)}.csv"
+        file.write_text("\n".join(lines) + "\n")
+        return file
+
+    found = validate(model, at("A"), label="label", progress=False)
+    assert found.to_dict()["site_maps"] == ["Features of 16 subjects were adjusted as those of training site A."]
+    assert "16 subjects were adjusted as those of training site A" in str(found.table.after)
+    p = model.calibration(model.model.for_subject({"site": "A"}).predict(same.windows("p100")).probabilities)
+    assert found.predictions.set_index("subject")["p_patient"]["p100"] == pytest.approx(p[1])
+    with pytest.raises(BadData, match=r"C is none of its training sites \(A, B\): run `bridgemil adapt"):
+        validate(model, at("A", "C"), label="label", progress=False)
+    with pytest.raises(BadData, match="site of the recording, not stated, is none of its training sites"):
+        validate(model, root / "same.cohort", progress=False)
+    moved = adapt(model, controls(root / "other")[:10], tmp_path / "m").bundle
+    assert validate(moved, at("A", "C"), label="label", progress=False).site_maps == [
+        "Features of 8 subjects were adjusted as those of training site A.",
+        "Features of 8 subjects were adjusted as those of the site that the model was adapted to.",
+    ]
 
 
 def test_networks_on_the_raw_signal_are_not_adapted(root: Path, tmp_path: Path) -> None:

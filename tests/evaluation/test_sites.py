@@ -1,6 +1,7 @@
 """Leaving sites out, and adjusting for them: who is scored, what is seen, and what is recovered."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from bridgemil.report.files import markdown, sites_table
 from bridgemil.report.held_out import find
 from bridgemil.report.pages.results import report_page
 from bridgemil.report.tables import sites
-from bridgemil.runs import RunStore
+from bridgemil.runs import RESULTS_VERSION, RunStore, stage1_identity
+from bridgemil.storage.artifact import digest
 
 CHANNELS = ["Fz", "Cz", "C3", "C4", "Pz", "O1", "O2", "F3"]
 PER_SITE = 24
@@ -85,6 +87,38 @@ def test_a_group_without_which_a_class_is_untrainable_is_named(cohort: bridgemil
         evaluated(two)
 
 
+def with_ad_at(cohort: bridgemil.Cohort, *sites: str) -> bridgemil.Cohort:
+    """Every other site has controls only."""
+    pairs = list(zip(cohort.subjects, cohort.labels, cohort.column("site"), strict=True))
+    labels = [label if site in sites else "HC" for _, label, site in pairs]
+    bags, columns = [cohort.windows(subject) for subject, _, _ in pairs], {"site": cohort.column("site")}
+    return bridgemil.Cohort.from_arrays(bags, labels, cohort.subjects, 200, CHANNELS, columns=columns)
+
+
+TUNE = {"tune": {"baseline.classifier": ["logistic", "extra_trees"]}}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"leave_out": "site"} | TUNE, "without site A, B there is no AD to train on; .*at 3 values.*leave --tune out"),
+        ({"leave_out": "site", "method": "attention", "backbone": "covariance", "recipe": "paper", "budget": "demo"},
+         "without site A, B there is no AD to train on; .*at 3 values of site or more: .* select no epoch"),
+        ({"split": "site"} | TUNE, "without site A, B there is no AD .*in 3 folds or more: leave --tune"),
+    ],
+)  # fmt: skip
+def test_a_class_that_any_inner_fold_would_lack_is_named_before_training(
+    options: dict, words: str, cohort: bridgemil.Cohort, tmp_path: Path
+) -> None:
+    two = with_ad_at(cohort, "A", "B")
+    if "split" in options:
+        plan = FoldPlan.leave_out(two.subjects, two.column("site"), "site")
+        options |= {"split": replace(plan, kind="groups", names=())}
+    with pytest.raises(BadData, match=words):
+        bridgemil.evaluate(two, **({"method": "bandpower"} | options), out=tmp_path / "runs", **QUIET)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_reports_hold_every_site_the_adjustment_and_what_scores_follow(
     cohort: bridgemil.Cohort, tmp_path: Path
 ) -> None:
@@ -112,6 +146,24 @@ def test_reports_hold_every_site_the_adjustment_and_what_scores_follow(
     held = find(RunStore(runs), controls.predictions["subject"][0], run=controls.runs[0])
     probabilities = held.model().predict(held.person.bag).probabilities
     np.testing.assert_allclose(probabilities[0], controls.predictions["p_AD"][0], atol=1e-6)
+
+
+def test_a_stage_1_encoder_is_of_its_adjustment_and_no_other_changes(cohort: bridgemil.Cohort) -> None:
+    plan = FoldPlan.leave_out(cohort.subjects, cohort.column("site"), "site")
+
+    def identity(**changes: object) -> str | None:
+        settings = methods.for_cohort(cohort, "bridgemil", "covariance", "demo", changes)
+        fold = plan.cv_folds(settings.selects)[0]
+        subjects = harmonised(fold, cohort, settings) if settings.harmonises else fold
+        return stage1_identity(settings, cohort.hash, subjects, 0)
+
+    age, people = {"adjust": ("age",)}, {"site_adjust": "people"}
+    own = [age, age | {"control": "AD"}, people, people | {"control": "AD"}, people | {"site_controls": 6}]
+    assert len({identity(**changes) for changes in own}) == len(own)
+    plain = methods.for_cohort(cohort, "bridgemil", "covariance", "demo")
+    content = [plain.changed["stage1"], [plain.changed["backbone"], {}, None], cohort.hash]
+    train = sorted(plan.cv_folds(plain.selects)[0].train)
+    assert identity() == identity(control="AD") == digest([*content, train, 0, RESULTS_VERSION])[:24]
 
 
 def test_controls_set_aside_are_never_scored(cohort: bridgemil.Cohort) -> None:
@@ -186,6 +238,26 @@ def test_a_covariate_that_says_nothing_is_null_in_json_and_empty_in_the_table(co
     (found,) = json.loads(json.dumps(results.to_dict(), allow_nan=False))["covariates"]
     assert (found["diagnosis"], found["score"], found["score_low"]) == (1, None, None)
     assert sites([("bandpower", results)])[0].rows == [["age", "1.00", ""]]
+
+
+@pytest.mark.parametrize(
+    ("sex", "words"),
+    [
+        ({"HC": "F"}, r"fold 1: the 24 training controls \(HC\) have one value of 'sex' \(F\), so that its effect"),
+        ({"s001": None}, "no sex is known of s001; leave them out, or do not adjust for sex"),
+        ({"s003": "unknown"}, r"column 'sex' has 3 values, not all numbers \(F, M, unknown\)"),
+    ],
+)
+def test_covariates_that_cannot_be_adjusted_for_are_refused_before_training(
+    sex: dict, words: str, cohort: bridgemil.Cohort, tmp_path: Path
+) -> None:
+    who = zip(cohort.subjects, cohort.labels, strict=True)
+    values = [sex.get(s, sex.get(label, "FM"[i // 2 % 2])) for i, (s, label) in enumerate(who)]
+    columns, bags = {"site": cohort.column("site"), "sex": values}, [cohort.windows(s) for s in cohort.subjects]
+    own = bridgemil.Cohort.from_arrays(bags, cohort.labels, cohort.subjects, 200, CHANNELS, columns=columns)
+    with pytest.raises(BadData, match=words):
+        bridgemil.evaluate(own, "bandpower", leave_out="site", adjust=("sex",), out=tmp_path / "runs", **QUIET)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_wrong_use_is_refused(cohort: bridgemil.Cohort) -> None:

@@ -93,6 +93,8 @@ def test_candidates_are_all_combinations_the_default_first_then_as_listed(cohort
         ({"baseline.classifier": ["logistic", "svm"]}, {}, r"baseline\.classifier: should be 'logistic' or 'extra_t"),
         ({"baseline.classifier": ["logistic", "extra_trees"]}, {"split": HALVES}, "needs a split of 3 folds or more"),
         ({"stage2.selection": ["last", "loss"]}, {"method": "attention", "backbone": "eegnet"}, "decides who trains"),
+        ({"site_adjust": ["none", "people"]}, {}, "site_adjust cannot be tuned: by whom features are adjusted"),
+        ({"adjust": ["", "age"], "baseline.C": [1, 2]}, {}, "adjust cannot be tuned"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_first(

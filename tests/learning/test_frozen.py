@@ -174,10 +174,24 @@ def test_a_bundle_has_the_weights_and_needs_their_file_no_more(cohort: Cohort, f
     (file.parent / "net.pt").unlink()
     assert len(list((tmp_path / "model").rglob("encoder.safetensors"))) == 1
     read = bundle.load(tmp_path / "model", backbone=f"{file}:Tiny")
+    members = [member for name, member in read.model.members.items() if "attention" in name]
+    assert len(members) == 3
+    assert len({id(member.frozen) for member in members}) == 1, "in memory it is one, too"
     bag = cohort.windows(cohort.subjects[0])
     np.testing.assert_array_equal(read.probabilities(bag), made.probabilities(bag))
     with pytest.raises(BadUse, match="name it again"):
         bundle.load(tmp_path / "model")
+
+
+def test_an_encoder_that_stage_1_learned_from_the_cohort_is_refused(tmp_path: Path) -> None:
+    cohort, others, out = people(8, windows=3), people(8, windows=3, seed=1), tmp_path / "runs"
+    how: dict[str, Any] = {"budget": "demo", "folds": 3, "progress": False, "baselines": False, "jobs": 1}
+    stage1 = {"stage1.epochs": 1, "stage1.subbag_pairs": 4}
+    evaluate(cohort, "bridgemil", "eegnet", out=out, settings=QUICK | stage1, **how)
+    learned = {"backbone_options.weights": str(next(out.glob("stage1/*/encoder.safetensors"))), **QUICK}
+    with pytest.raises(BadData, match=r"is a Stage 1 encoder that learned from this cohort .*subjects of test folds"):
+        evaluate(cohort, "attention", "eegnet", frozen=True, settings=learned, **how)
+    evaluate(others, "attention", "eegnet", frozen=True, settings=learned, **how)
 
 
 class Outsider:

@@ -8,6 +8,7 @@ from bridgemil.models.harmonisation import Covariates, Harmonisation, fit_sites
 
 RNG = np.random.default_rng(0)
 F = 5
+SEX = {"F": 0.0, "M": 1.0}
 
 
 def site_of(n: int, shift: float, factor: float) -> dict[str, np.ndarray]:
@@ -52,7 +53,7 @@ def test_covariates_are_removed_exactly_where_the_effect_is_linear() -> None:
     rows = [{"subject": str(i), "age": str(20 + i), "sex": "FM"[i % 2]} for i in range(30)]
     base = np.ones(F)
     features = np.stack([base + slopes[0] * float(r["age"]) + slopes[1] * (r["sex"] == "M") for r in rows])
-    harmonisation = Harmonisation(covariates=Covariates.fit(rows, ["age", "sex"], features))
+    harmonisation = Harmonisation(covariates=Covariates.fit(rows, {"age": {}, "sex": SEX}, features))
     after = np.stack([mapped(harmonisation.scale(r), x) for r, x in zip(rows, features, strict=True)])
     np.testing.assert_allclose(after, np.broadcast_to(after[0], after.shape), atol=1e-8)
 
@@ -64,22 +65,22 @@ def test_slopes_that_are_noise_are_not_removed() -> None:
     noise = rng.normal(size=(30, 400))
     ages = np.arange(30.0) - 14.5
     plain = ages @ noise / (ages @ ages)
-    shrunk = Covariates.fit(rows, ["age"], noise).effect[0]
+    shrunk = Covariates.fit(rows, {"age": {}}, noise).effect[0]
     assert np.abs(shrunk).mean() < 0.2 * np.abs(plain).mean()
     real = noise + 0.5 * ages[:, None]
-    np.testing.assert_allclose(Covariates.fit(rows, ["age"], real).effect[0], plain + 0.5, rtol=0.02)
+    np.testing.assert_allclose(Covariates.fit(rows, {"age": {}}, real).effect[0], plain + 0.5, rtol=0.02)
 
 
 def test_a_missing_covariate_is_named() -> None:
     rows = [{"subject": str(i), "age": i} for i in range(6)]
-    covariates = Covariates.fit(rows, ["age"], np.zeros((6, F)))
+    covariates = Covariates.fit(rows, {"age": {}}, np.zeros((6, F)))
     with pytest.raises(BadData, match="subject s9: no usable value of 'age'"):
         covariates.of({"subject": "s9", "age": "n/a"})
 
 
 def test_it_is_stored_as_arrays() -> None:
     rows = [{"subject": str(i), "age": i, "sex": "FM"[i % 2]} for i in range(6)]
-    covariates = Covariates.fit(rows, ["age", "sex"], RNG.normal(size=(6, F)))
+    covariates = Covariates.fit(rows, {"age": {}, "sex": SEX}, RNG.normal(size=(6, F)))
     scales = {"a": (RNG.normal(size=F), np.ones(F)), "": (np.zeros(F), np.full(F, 2.0))}
     before = Harmonisation("site", scales, covariates)
     after = Harmonisation.from_stored(before.for_json(), before.tensors())

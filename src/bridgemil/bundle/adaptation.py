@@ -107,7 +107,7 @@ def adapt(
     out, control = Path(out), _check(bundle, patients, unlabelled)
     refuse_taken(out, overwrite)
     groups = {UNLABELLED if unlabelled else CONTROLS: controls, PATIENTS: patients}
-    subjects, signals = _read(bundle, groups, reading)
+    subjects, signals = _read(_predicting(bundle), groups, reading)
     site = [subject for subject in subjects if subject.group != PATIENTS]
     found = []
     for subject in subjects:
@@ -150,6 +150,13 @@ def _check(bundle: Bundle, patients: Paths, unlabelled: bool) -> str:
             "healthy subjects could be mapped"
         )
     return control
+
+
+def _predicting(bundle: Bundle) -> Bundle:
+    """The bundle that predicts before adaptation; one that needs a known site predicts from unadjusted features."""
+    if not bundle.model.sites or "" in bundle.model.sites:
+        return bundle
+    return replace(bundle, model=bundle.model.moved(lambda _: (np.zeros(1), np.ones(1))))
 
 
 def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tuple[list[_Subject], TrainingSignals]:

@@ -21,8 +21,9 @@ from bridgemil.cohort import channels
 from bridgemil.cohort.cleaning import Cleaner
 from bridgemil.cohort.new_recording import MIN_WINDOWS, NewRecording, find, read, settings_for
 from bridgemil.cohort.sources import Recording
-from bridgemil.errors import BadData, Problem, plain
+from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.models import Prediction
+from bridgemil.models.harmonisation import unknown_site
 from bridgemil.report.explanation import Person, Ranking, rank_windows, top_windows
 
 GAIN_WARNED, GAIN_REFUSED = 10.0, 100.0  # times the training subjects' amplitudes
@@ -185,6 +186,8 @@ def predict(
         One per recording.
     """
     bundle = bundle if coverage is None else replace(bundle, sets=bundle.sets.at(coverage))
+    if (known := bundle.model.sites) and "" not in known:
+        raise BadUse(unknown_site(known))
     model = describe(bundle)
     how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference, "montage": montage}
     for recording in read_recordings(bundle, paths, clean, **how):

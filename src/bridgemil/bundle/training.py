@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from bridgemil.cohort.sources.bids import derivative_sentence
 from bridgemil.cohort.views import Unlabelled
 from bridgemil.engine.evaluate import cross_validate
 from bridgemil.engine.execute import Where
-from bridgemil.errors import BadUse, BridgeMILError
+from bridgemil.errors import BadUse, BridgeMILError, BridgeMILWarning
 from bridgemil.evaluation.calibration import (
     Calibration,
     calibration_error,
@@ -62,6 +63,10 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+PER_SITE = (
+    "features are adjusted per site: at a new site the model needs `bridgemil adapt` with recordings of healthy "
+    "subjects before it can predict"
+)
 PERMUTATIONS = 2000  # of the diagnoses, for the p-value of the balanced accuracy
 
 
@@ -141,15 +146,15 @@ def train(
             "train with a split that tests one fold: calibration and prediction sets need held-out predictions of "
             "several folds; leave --split out, or use evaluate"
         )
-    if protocol.tune:
-        raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")
-    if own := [member.address for member in chosen.each if member.address is not None]:
-        raise BadUse(NOT_STORED.format(name=own[0]))
+    _check(protocol, chosen, single)
     second = protocol.second(cohort)
     unlabelled = None if second is None else Unlabelled.beside(cohort, second)
     identity = digest([chosen.changed, cohort.hash, plan.hash, seed, single])
     earlier = _same_training(out, identity)
     refuse_taken(out, overwrite or earlier is not None)
+    if any(member.site_adjust != "none" for member in chosen.each):
+        cautions = [*cautions, PER_SITE]
+        warnings.warn(PER_SITE, BridgeMILWarning, stacklevel=2)
     kept = Path(runs) if runs is not None else out.with_name(out.name + ".runs")
     where = Where("local", jobs, threads, device)
     results = cross_validate(cohort, protocol, kept, where, baselines=baselines, progress=progress)
@@ -181,6 +186,22 @@ def train(
         signals |= TrainingSignals.of(map(unlabelled.cohort.windows, unlabelled.subjects), cohort.signal)
     bundle = Bundle(model, calibration, sets, reference, signals, metadata, card)
     return Trained(bundle.save(out, overwrite=True), results, kept)
+
+
+def _check(protocol: Protocol, chosen: Settings, single: bool) -> None:
+    """Refuse what can be evaluated, but does not make a model for new recordings."""
+    if protocol.tune:
+        raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")
+    for member in chosen.each:
+        if member.address is not None:
+            raise BadUse(NOT_STORED.format(name=member.address))
+        if member.adjust:
+            raise BadUse(
+                f"a new recording has no columns ({', '.join(member.adjust)}) that its features could be adjusted for: "
+                "leave --adjust out of train; evaluate --adjust shows what it changes"
+            )
+        if single and member.site_adjust != "none":
+            raise BadUse("--single fits no maps of the sites: leave it out where site_adjust is set, or leave that out")
 
 
 def _means(leaf: Model, cohort: Cohort, cache: RunCache) -> list[Floats]:

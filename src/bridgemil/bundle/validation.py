@@ -35,6 +35,7 @@ from bridgemil.evaluation.calibration import calibration_error, calibration_line
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.diagnostic_accuracy import Proportion
 from bridgemil.models import FitCache
+from bridgemil.models.harmonisation import unknown_site
 from bridgemil.models.model import predict_subject
 from bridgemil.parallel import each
 from bridgemil.report.characteristics import FEW_OF_A_CLASS, Group, by_age, by_value
@@ -58,6 +59,7 @@ class Validation:
     predictions: pd.DataFrame
     groups: list[Group]  # subjects by sex and age, where they are known
     left_out: list[dict[str, str]]  # what and why
+    site_maps: list[str]  # where the model adjusts features per site, of which subjects as of which site
 
     @property
     def classes(self) -> list[str]:
@@ -173,7 +175,9 @@ class Validation:
             rows.append([f"out of distribution: {title}", own, f"{expected:.2f}"])
         title = f"{self.bundle.name}: external validation on {len(self.predictions)} subjects"
         columns = ["", "here (95 %)", "internal (95 %)"]
-        return Sheet(f"{title} ({self._counted(self.predictions)})", columns, rows, after=self.not_computed)
+        return Sheet(
+            f"{title} ({self._counted(self.predictions)})", columns, rows, after=[*self.not_computed, *self.site_maps]
+        )
 
     def _counted(self, rows: pd.DataFrame) -> str:
         counts = Counter(rows["label"])
@@ -216,6 +220,7 @@ class Validation:
             "internal": {name: metadata[name] for name in ("performance", "calibration", "prediction_sets")},
             "not_computed": self.not_computed,
             "left_out": self.left_out,
+            "site_maps": self.site_maps,
             "subjects": self.predictions.drop(columns=["seed", "fold"]).to_dict("records"),
         })  # fmt: skip
 
@@ -286,10 +291,12 @@ def validate(
         subjects = [subject for subject in labels if subject not in known]
         if not subjects:
             raise BadData(f"{source}: no subject is left to validate on")
-        judge = partial(_row, bundle, cohort, labels, {row["subject"]: row for row in cohort.rows()})
+        rows = {row["subject"]: row for row in cohort.rows()}
+        site_maps = _site_maps(bundle, [rows[subject] for subject in subjects])
+        judge = partial(_row, bundle, cohort, labels, rows)
         table = pd.DataFrame([row for _, row in each(judge, subjects, jobs=1, label="predicting", show=progress)])
         groups = [g for g in [*by_value(cohort, SEX), *by_age(cohort)] if set(g.subjects) & set(subjects)]
-    return Validation(bundle, str(source), table, groups, left_out)
+    return Validation(bundle, str(source), table, groups, left_out, site_maps)
 
 
 @contextmanager
@@ -337,6 +344,21 @@ def _check_signal(bundle: Bundle, cohort: Cohort) -> None:
             f"a recording was sampled at {cohort.native_sfreq:g} Hz and holds nothing above "
             f"{cohort.native_sfreq / 2:g} Hz; {bundle.name} was trained on up to {highest:g} Hz"
         )
+
+
+def _site_maps(bundle: Bundle, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """As which site's the features of the subjects with these columns are adjusted; unknown sites are refused."""
+    known, column = bundle.model.sites, bundle.model.facts.settings.each[0].site_column
+    if not known - {""}:
+        return []
+    stated = Counter(str(row.get(column, "")) for row in rows)
+    others = [site for site in stated if site not in known]
+    if others and "" not in known:
+        raise BadData(unknown_site(known, *others))
+    maps = Counter[str]()
+    for site, n in stated.items():
+        maps[f"training {column} {site}" if site in known - {""} else "the site that the model was adapted to"] += n
+    return [f"Features of {n} subjects were adjusted as those of {whose}." for whose, n in maps.items()]
 
 
 def _row(

@@ -54,6 +54,8 @@ def run(
         typer.echo(f"WARNING: {doubt}")
     typer.echo(f"\nModel: {out} ({metadata['trained']})\nCard:  {out / 'card.md'}\nRuns:  {trained.runs}")
     after_that = f"bridgemil predict {out} RECORDING"
+    if trained.bundle.model.sites:
+        after_that = f"bridgemil adapt {out} RECORDINGS of healthy subjects --out {out}2"
     if not trained.bundle.model.facts.preparation:
         after_that = f"bundle.load({str(out)!r}).probabilities(windows) in Python: it was trained on arrays"
     typer.echo(f"{metadata['notice']}\nNext:  {after_that}")

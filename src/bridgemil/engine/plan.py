@@ -13,8 +13,9 @@ from bridgemil import backbones, methods
 from bridgemil.audit import keep
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
+from bridgemil.cohort.tables import natural_key
 from bridgemil.cohort.views import tag_of
-from bridgemil.errors import BadUse, BridgeMILWarning
+from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results, averaged, gather
 from bridgemil.evaluation.run import Run
@@ -91,7 +92,41 @@ class Experiment:
         folds = folds if self.drawn is None else self.drawn(folds)
         if chosen.candidates and min(len(fold.inner) for fold in folds) < (least := 3 if chosen.selects else 2):
             raise BadUse(f"--tune needs a split of {least + 1} folds or more: it divides the training folds again")
+        for fold in folds:
+            self._check_classes(fold, chosen)
+            for inner in FoldPlan(fold.inner).cv_folds(chosen.selects) if chosen.candidates else ():
+                self._check_classes(inner, chosen, fold)
+                if chosen.harmonises:
+                    harmonised(inner, self.cohort, chosen)  # refuses what it cannot adjust
         return [harmonised(fold, self.cohort, chosen) for fold in folds] if chosen.harmonises else folds
+
+    def _check_classes(self, fold: Fold, chosen: Settings, outer: Fold | None = None) -> None:
+        """Refuse a fold, or an inner fold of an ``outer`` one, whose training subjects lack a class."""
+        labels, split = dict(zip(self.cohort.subjects, self.cohort.labels, strict=True)), self.split
+        absent = sorted(set(self.cohort.classes) - {labels[subject] for subject in fold.train})
+        if not absent:
+            return
+        names, (whole, least) = ", ".join(absent), (fold, 2 + chosen.selects)
+        where, ways = "", ["use another split"]
+        if outer is not None:
+            whole, least, ways = outer, 3 + 2 * chosen.selects, ["leave --tune out"]
+        needed = f"in {least} folds"
+        if split.column:
+            column = dict(zip(self.cohort.subjects, self.cohort.column(split.column), strict=True))
+            lost = {str(column[s]) for s in (*whole.train, *whole.validation, *whole.test) if labels[s] in absent}
+            where = (
+                f": without {split.column} {', '.join(sorted(lost, key=natural_key))} there is no {names} to train on"
+            )
+            ways += [f"divide by a column whose values have {names} more often"]
+        if split.kind == "leave_out":
+            needed = f"at {least} values of {split.column}"
+            ways += ["test models of one value on the others with `bridgemil study transfer`"]
+        ways += ["select no epoch (--set stage2.selection=last)"] if chosen.selects else []
+        held = ["testing", *["selecting the epoch"] * chosen.selects, *["choosing settings"] * (outer is not None)]
+        raise BadData(
+            f"fold {whole.fold} has no training subject of class {names}{where}; held out for {' or '.join(held)}. "
+            f"Every class is needed {needed} or more: {', or '.join(ways)}"
+        )
 
     def jobs(self, seed: int) -> list[Job]:
         """The runs of one seed, member after member and fold after fold."""

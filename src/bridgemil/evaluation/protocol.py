@@ -17,6 +17,7 @@ from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.clinical import ClinicalOptions
 from bridgemil.evaluation.tuning import tuned
 from bridgemil.methods import Settings
+from bridgemil.runs import refuse_own_encoder
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,7 @@ class Protocol:
         if self.leave_out is not None:
             if self.folds is not None or self.groups is not None or self.split is not None:
                 raise BadUse("--leave-out decides the folds; leave --folds, --groups and --split out")
-            plan = FoldPlan.leave_out(cohort.subjects, cohort.column(self.leave_out), self.leave_out)
-            self._check_classes(cohort, plan)
-            return plan
+            return FoldPlan.leave_out(cohort.subjects, cohort.column(self.leave_out), self.leave_out)
         if self.split is None:
             together = cohort.column(self.groups) if self.groups else None
             splitter = SubjectKFold(cohort.folds if self.folds is None else self.folds, self.split_seed)
@@ -155,17 +154,6 @@ class Protocol:
                     )
         return plan
 
-    def _check_classes(self, cohort: Cohort, plan: FoldPlan) -> None:
-        """Refuse groups without which a class has no training subjects."""
-        for name, left in zip(plan.names, plan.folds, strict=True):
-            trained = {record.label for subject, record in cohort.records.items() if subject not in left}
-            if absent := sorted(set(cohort.classes) - trained):
-                raise BadData(
-                    f"without {self.leave_out} {name} there is no {', '.join(absent)} to train on; every class is "
-                    f"needed at two values of {self.leave_out}. `bridgemil study transfer` tests models of {name} on "
-                    "the others"
-                )
-
     def method_settings(
         self,
         cohort: Cohort,
@@ -182,7 +170,11 @@ class Protocol:
 
         def make(more: Mapping[str, Any]) -> Settings:
             every = {**methods.flat(changes or {}), **more}
-            return methods.for_cohort(cohort, *names, self.budget, every, recipe=self.recipe, further=further)
+            made = methods.for_cohort(cohort, *names, self.budget, every, recipe=self.recipe, further=further)
+            for member in made.each:
+                if member.weights_file is not None:
+                    refuse_own_encoder(member.weights_file, cohort)
+            return made
 
         return tuned(make, self.tune) if self.tune else make({})
 

@@ -20,6 +20,7 @@ from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData
 from bridgemil.evaluation import metrics
 from bridgemil.methods import Settings
+from bridgemil.models.harmonisation import value_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +41,7 @@ def harmonised(fold: Fold, cohort: Cohort, settings: Settings) -> Fold:
     columns = [*([settings.site_column] if settings.site_adjust != "none" else []), *settings.adjust]
     values = {name: dict(zip(cohort.subjects, cohort.column(name), strict=True)) for name in columns}
     rows = {s: {"subject": s} | {name: _plain(values[name][s]) for name in columns} for s in sides}
+    _check_covariates(fold, cohort, settings, rows)
     if settings.site_adjust == "none":
         return replace(fold, rows=rows)
     if absent := sorted(s for s in sides if is_missing(rows[s][settings.site_column])):
@@ -58,6 +60,20 @@ def harmonised(fold: Fold, cohort: Cohort, settings: Settings) -> Fold:
     if unknown := {str(rows[s][settings.site_column]) for s in sides} - set(sites):
         raise BadData(f"{', '.join(sorted(unknown))}: no {settings.control} there; site_adjust=controls needs some")
     return replace(fold, test=tuple(s for s in fold.test if s not in aside), sites=sites, rows=rows)
+
+
+def _check_covariates(fold: Fold, cohort: Cohort, settings: Settings, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse covariates that are not known of everyone, or whose effect the training controls do not show."""
+    controls = [subject for subject in fold.train if cohort.records[subject].label == settings.control]
+    for column in settings.adjust:
+        if absent := sorted(subject for subject, row in rows.items() if is_missing(row[column])):
+            raise BadData(f"no {column} is known of {', '.join(absent)}; leave them out, or do not adjust for {column}")
+        value_codes(column, [row[column] for row in rows.values()])
+        if controls and len(values := {str(rows[subject][column]) for subject in controls}) == 1:
+            raise BadData(
+                f"fold {fold.fold}: the {len(controls)} training controls ({settings.control}) have one value of "
+                f"{column!r} ({values.pop()}), so that its effect cannot be estimated; do not adjust for {column}"
+            )
 
 
 def _set_aside(site: str, controls: list[str], settings: Settings) -> list[str]:

@@ -20,6 +20,7 @@ from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.sites import harmonised
 from bridgemil.methods import Settings
+from bridgemil.methods.registry import HARMONISATION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +40,11 @@ def tuned(make: Callable[[Mapping[str, Any]], Settings], tune: Mapping[str, Sequ
     simplest: its default, if it is among them, then as they are given. A candidate is the simpler, the smaller the sum
     of these places. The members of an ensemble have candidates each.
     """
+    if wrong := [key for key in tune if key in HARMONISATION]:
+        raise BadUse(
+            f"{', '.join(wrong)} cannot be tuned: by whom features are adjusted, and who is scored, is settled before "
+            "a fold chooses; evaluate each value by itself (--set KEY=VALUE, --adjust)"
+        )
     base = make({})
     grids, unknown = methods.shares([member.source for member in base.each], {k: list(own) for k, own in tune.items()})
     if unknown:

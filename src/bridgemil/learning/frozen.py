@@ -8,10 +8,12 @@ A.1), and then the classifier or aggregator of the method.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -30,6 +32,7 @@ WEIGHTS = "backbone_options.weights"  # the setting that names the file
 NESTED = ("state_dict", "model")  # entries of a checkpoint that hold the weights
 BLOCK = 64  # windows embedded at once: foundation models need much memory for each
 NAMED = 5  # keys in a message
+_IN_USE: WeakValueDictionary[str, nn.Module] = WeakValueDictionary()  # the models of all folds hold one encoder
 
 
 class FrozenFrontEnd(nn.Module):
@@ -41,13 +44,14 @@ class FrozenFrontEnd(nn.Module):
 
     def __init__(self, encoder: nn.Module, code: str, signal: Signal, options: Mapping[str, Any]) -> None:
         super().__init__()
-        self._held = (encoder.eval().requires_grad_(False),)  # in a tuple: no submodule
         self.register_buffer("_place", torch.empty(0), persistent=False)
         self.checksum = checksum(encoder.state_dict())
         self.key: dict[str, Any] = {
             "front_end": "frozen", "code": code, "weights": self.checksum, "options": dict(options),
             "channels": list(signal.channels), "n_times": signal.n_times, "sfreq": signal.sfreq,
         }  # fmt: skip
+        shared = _IN_USE.setdefault(json.dumps(self.key, sort_keys=True), encoder.eval().requires_grad_(False))
+        self._held = (shared,)  # in a tuple: no submodule
 
     @property
     def encoder(self) -> nn.Module:

@@ -8,7 +8,7 @@ is the mean of its mapped windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.tables import is_missing
-from bridgemil.errors import BadData
+from bridgemil.errors import BadData, some
 
 Floats = NDArray[np.float64]
 Scale = tuple[Floats, Floats]  # x -> (x - first) / second, of F features each
@@ -34,19 +34,22 @@ class Covariates:
     effect: Floats  # P x F, per unit
 
     @classmethod
-    def fit(cls, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], features: Floats) -> Covariates:
+    def fit(
+        cls, rows: Sequence[Mapping[str, Any]], codes: Mapping[str, Mapping[str, float]], features: Floats
+    ) -> Covariates:
         """Least squares on columns and mean features (n x F), one row per control subject, shrunk towards no effect.
+
+        ``codes`` has of each column its two values as numbers, from the whole column (``value_codes``).
 
         Without shrinkage the errors of the F slopes would be a new shortcut: what is subtracted wrongly grows with the
         covariate, in patients and controls, in training and test subjects alike. The slopes of a covariate are shrunk
         by one factor, from their mean squared t value over features (empirical Bayes; Efron and Morris, 1973).
         """
-        codes = {column: _codes(column, [row.get(column) for row in rows]) for column in columns}
         values = np.stack([_values(row, codes) for row in rows])
         centre = values.mean(axis=0)
         x, y = values - centre, features - features.mean(axis=0)
         effect, *_ = np.linalg.lstsq(x, y, rcond=None)
-        free = len(y) - len(columns) - 1  # degrees of freedom
+        free = len(y) - len(codes) - 1  # degrees of freedom
         error = np.outer(np.diag(np.linalg.pinv(x.T @ x)), np.square(y - x @ effect).sum(axis=0) / free)
         t = (effect**2 / np.maximum(error, np.finfo(float).tiny)).mean(axis=1)  # squared
         excess = np.maximum(t - free / (free - 2), 0.0)  # over what t values without any effect have
@@ -57,15 +60,17 @@ class Covariates:
         return np.asarray((_values(row, self.codes) - self.centre) @ self.effect)
 
 
-def _codes(column: str, values: Sequence[Any]) -> dict[str, float]:
+def value_codes(column: str, values: Sequence[Any]) -> dict[str, float]:
     """The two values of a column such as sex as 0 and 1; none for numbers."""
     known = [value for value in values if not is_missing(value)]
     if all(_is_number(value) for value in known):
         return {}
     names = sorted({str(value) for value in known})
     if len(names) > 2:
+        words = some([name for name in names if not _is_number(name)])
         raise BadData(
-            f"column {column!r} has {len(names)} values; to adjust for it, it must hold numbers or two values"
+            f"column {column!r} has {len(names)} values, not all numbers ({words}); to adjust for it, it must hold "
+            "numbers or two values"
         )
     return {name: float(number) for number, name in enumerate(names)}
 
@@ -106,10 +111,13 @@ class Harmonisation:
     def scale(self, row: Mapping[str, Any] | None = None) -> Scale | None:
         """The map of a subject with these columns, x -> (x - first) / second; None where it changes nothing.
 
-        Without columns the recording is of an unknown site.
+        Without columns the recording is of an unknown site, which is refused where sites are adjusted and none is "".
         """
         row = row or {}
-        scale = self.sites.get(str(row.get(self.column, "")), self.sites.get(""))
+        site = str(row.get(self.column, ""))
+        scale = self.sites.get(site, self.sites.get(""))
+        if self.sites and scale is None:
+            raise BadData(unknown_site(self.sites, site))
         if self.covariates is None:
             return scale
         first, second = scale or (np.zeros(1), np.ones(1))
@@ -139,6 +147,16 @@ class Harmonisation:
         if codes is not None:
             covariates = Covariates(codes, tensors["harmonisation.centre"], tensors["harmonisation.effect"])
         return cls(content["column"], sites, covariates)
+
+
+def unknown_site(known: Iterable[str], *sites: str) -> str:
+    """Why no recording of these sites can be predicted (none or "": of a site that is not stated), and what helps."""
+    named = ", ".join(sorted(filter(None, sites)))
+    return (
+        f"the features of this model are adjusted per site, and {named or 'the site of the recording, not stated,'} is "
+        f"none of its training sites ({', '.join(sorted(known))}): run `bridgemil adapt MODEL RECORDINGS of healthy "
+        "subjects --out MODEL2` first"
+    )
 
 
 def location_scale(features: Floats, mean: Floats, deviation: Floats) -> Scale:
@@ -185,7 +203,8 @@ def fit_harmonisation(
             f"{len(controls)} training controls are too few to estimate the effect of {', '.join(covariates)}"
         )
     features = np.stack([mapped(means(subject), found.scale(rows[subject])) for subject in controls])
-    return Harmonisation(column, scales, Covariates.fit([rows[subject] for subject in controls], covariates, features))
+    codes = {name: value_codes(name, [row.get(name) for row in rows.values()]) for name in covariates}
+    return Harmonisation(column, scales, Covariates.fit([rows[subject] for subject in controls], codes, features))
 
 
 def fit_sites(

@@ -123,6 +123,11 @@ class Model(ABC):
         bound.row = row
         return bound
 
+    @property
+    def sites(self) -> frozenset[str]:
+        """The sites whose features it adjusts, "" for any other if it was adapted to one; empty if it adjusts none."""
+        return frozenset() if self.harmonisation is None else frozenset(self.harmonisation.sites)
+
     def moved(self, scale_of: Callable[[Model], Scale]) -> Self:
         """The model for recordings of another site, which is not known by name.
 
@@ -365,6 +370,12 @@ class EnsembleModel(Model):
     def for_subject(self, row: Mapping[str, Any]) -> Self:
         """Every member for this subject."""
         return self._of({name: member.for_subject(row) for name, member in self.members.items()})
+
+    @property
+    def sites(self) -> frozenset[str]:
+        """The sites that all members know which adjust any."""
+        known = [member.sites for member in self.members.values() if member.sites]
+        return known[0].intersection(*known) if known else frozenset()
 
     def moved(self, scale_of: Callable[[Model], Scale]) -> Self:
         """Every member for recordings of another site."""
