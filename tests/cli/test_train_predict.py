@@ -122,6 +122,22 @@ def test_predict_prints_warnings_before_probabilities(folder: Path, tmp_path: Pa
     assert "Research use only" in done.stdout
 
 
+def test_without_a_prediction_there_are_no_cautions(folder: Path) -> None:
+    done = bridgemil("predict", folder / "model", "missing.edf")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "missing.edf: no such file" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["validate", "prepare"])
+def test_a_single_recording_is_no_source(folder: Path, tmp_path: Path, verb: str) -> None:
+    recording = folder / "bids" / "sub-01" / "eeg" / "sub-01_task-rest_eeg.edf"
+    names = {"validate": (folder / "model", recording), "prepare": (recording, tmp_path / "c")}
+    done = bridgemil(verb, *names[verb])
+    assert done.returncode == 2
+    assert "is a single recording; name a" in done.stderr
+
+
 def test_one_bad_file_does_not_stop_the_others_and_tables_are_written(folder: Path, tmp_path: Path) -> None:
     good = write_edf(tmp_path / "good.edf", noise(51, 20, 250), 250, MONTAGE)
     bad = write_edf(tmp_path / "bad.edf", noise(52, 20, 250, 5), 250, MONTAGE[:5])

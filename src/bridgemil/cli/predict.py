@@ -58,12 +58,13 @@ def run(
     refused: list[Problem] = []
     with torch_threads(threads):
         bundle = load(model, backbone=backbone)
-        print_cautions(bundle)
         for found in predict(bundle, recordings, coverage=coverage, **reading.given()):
             rows.append(found.to_dict())
             if isinstance(found, Refused):
                 refused.append(Problem(found.why, file=found.name))
                 continue
+            if len(rows) == len(refused) + 1:  # they concern predictions: where all are refused, there is none
+                print_cautions(bundle)
             if report is not None:
                 pages.append(_page(report, pages, found.recording.path))
                 write_page(pages[-1], bundle, found)
