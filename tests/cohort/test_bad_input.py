@@ -219,7 +219,9 @@ def test_bad_manifests(tmp_path: Path) -> None:
         "e, 3.edf: labelled 'x' in line 8 but 'y' before",
         "line 6: needs both a subject and a file",
         "d, 0.edf: duplicate: byte for byte identical to 0.edf of a",
+        "a, 0.edf: duplicate: 0.edf of d is the same recording",
     ):
         assert line in str(caught.value)
+    assert "no usable recording is left" not in str(caught.value)
     with pytest.raises(BadUse, match="no such folder or manifest"):
         quiet(tmp_path / "nowhere", tmp_path / "c")
