@@ -235,8 +235,9 @@ def print_summary(cohort: Cohort) -> None:
     print_sheets([Sheet(title, ["class", "subjects", "windows"], rows)])
     excluded = list[str]()
     for why, names in left_out(cohort).items():
-        few = len(names) <= FEW_ITEMS
-        excluded += [f"{n}: {why}" for n in names] if few else [f"{len(names)}, {names[0]} and so on: {why}"]
+        few, of_channels = len(names) <= FEW_ITEMS, "channel " in names[0] or "electrode" in why
+        what = "channels" if of_channels else "subjects" if why.startswith("class ") else "recordings"
+        excluded += [f"{n}: {why}" for n in names] if few else [f"{len(names)} {what} ({names[0]}, …): {why}"]
     text = templating.text(
         "cohort.txt.j2", content=content, implausible=implausible(content["median_channel_sd"]), excluded=excluded,
         skipped=_grouped(content["skipped"]), notes=_grouped(content["notes"]),
