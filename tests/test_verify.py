@@ -378,6 +378,7 @@ def test_the_command_names_findings_and_ends_with_one(copy: Path) -> None:
     content = json.loads(told.stdout)
     assert (told.exit_code, content["kind"], content["whole"], len(content["findings"])) == (1, "cohort", False, 1)
     assert json.loads(runner.invoke(app, ["verify", "alzheimer", "--json"]).stdout)["whole"] is True
+    assert "bundle, 1 artifact, nothing wrong" in runner.invoke(app, ["verify", "alzheimer"]).stdout
     (copy / "nothing").mkdir()
     with pytest.raises(BadUse, match="is not a cohort, a folder of runs or a bundle"):
         verify(copy / "nothing")

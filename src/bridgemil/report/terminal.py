@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from bridgemil.engine.forecast import duration
 from bridgemil.errors import Problem, grouped, plain
 from bridgemil.evaluation.results import GROUPED, TOGETHER
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, Comparison, corrected, counted
-from bridgemil.methods import changed_from_budget
+from bridgemil.methods import changed_from_budget, short_name
 from bridgemil.report import tables, templating
 from bridgemil.report.benchmark import BenchmarkReport, percent_row
 from bridgemil.report.characteristics import left_out
@@ -139,7 +140,8 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     for result in every:
         adjusted = f"{result.name}: {result.adjustment}" if result.adjustment and not len(result.groups) else ""
         for line in filter(None, (recipe(result), adjusted, result.bands_sentence)):
-            console.print(f"  {line}", markup=False)
+            indents = {"initial_indent": "  ", "subsequent_indent": "    "}
+            console.print(fill(line, console.width, **indents, break_on_hyphens=False), markup=False, soft_wrap=True)
     print_sheets(tables.sites([(result.name, result) for result in every]))
     print_sheets(tables.tuning(result) for result in results if result.tuning)
     lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(results[0])), SCORE_INTERVALS]
@@ -173,7 +175,8 @@ def _confusion(result: Results) -> Sheet:
 
 def recipe(result: Results) -> str:
     """What was run: backbone, recipe, budget, sub-bag pairs, and how long it took."""
-    row = result.summary.iloc[0]
+    row = dict(result.summary.iloc[0])
+    row["backbone"] = short_name(row["backbone"] or "")  # not where its file lies
     changed = changed_from_budget(result.settings)
     return templating.macro(tables.TEXTS, "recipe")(result.name, row, changed, duration(row["seconds"]))
 
