@@ -8,11 +8,11 @@ import typer
 
 
 def run(
-    path: Annotated[str, typer.Argument(help="Cohort, folder of runs, or model (bundle).")],
+    path: Annotated[str, typer.Argument(help="Cohort, folder of runs, model (bundle) or saved classifier.")],
     *,
     progress: bool,
 ) -> Any:
-    """Compare every file of a cohort, a folder of runs or a bundle with its checksum.
+    """Compare every file of a cohort, a folder of runs, a bundle or a saved classifier with its checksum.
 
     Example: `bridgemil verify adftd.cohort`
 
