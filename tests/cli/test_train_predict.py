@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_train_prints_the_evaluation_the_calibration_and_what_is_next(folder: Path) -> None:
     out = (folder / "said.txt").read_text()
     for words in ("9 subjects, each held out once", "Calibration:", "cross-fitted", "card.md", "Research use only",
-                  "each fold is calibrated as the other folds alone", "applied only if both are lower",
+                  "the other folds alone would choose", "applied only if both are lower",
                   "Next:  bridgemil predict", "not shown to be better than chance"):  # fmt: skip
         assert words in out, words
     assert (folder / "model.runs" / "runs").is_dir()

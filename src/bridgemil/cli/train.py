@@ -47,8 +47,9 @@ def run(
     before, after = (metadata["calibration"]["error"][when] for when in ("before", "after"))
     typer.echo(
         f"\nCalibration: {metadata['calibration']['sentence']}\n  ({metadata['calibration']['why']}).\n"
-        f"  Error {before['value']:.3f} before; {after['value']:.3f} after, cross-fitted: each fold is calibrated as the "
-        f"other folds alone\n  would choose, whatever is kept (95 % {after['ci95'][0]:.3f} to {after['ci95'][1]:.3f}; "
+        f"  Error {before['value']:.3f} before; {after['value']:.3f} after, cross-fitted: each fold is calibrated as\n"
+        "  the other folds alone would choose, whatever is kept "
+        f"(95 % {after['ci95'][0]:.3f} to {after['ci95'][1]:.3f}; "
         f"under perfect calibration: {after['expected_if_calibrated']:.3f})."
     )
     if doubt := not_better_than_chance(metadata["performance"]):
