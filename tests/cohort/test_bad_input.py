@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bridgemil import Cohort, prepare
+from bridgemil.cohort import formats
 from bridgemil.errors import BadData, BadUse
 from bridgemil.report.terminal import print_summary
 from recordings import MONTAGE, build_bids, noise, write_edf
@@ -225,3 +226,13 @@ def test_bad_manifests(tmp_path: Path) -> None:
     assert "no usable recording is left" not in str(caught.value)
     with pytest.raises(BadUse, match="no such folder or manifest"):
         quiet(tmp_path / "nowhere", tmp_path / "c")
+
+
+def test_a_reader_that_needs_a_package_names_it(tmp_path: Path) -> None:
+    from mne.utils import _soft_import
+
+    with pytest.raises(RuntimeError) as missing:
+        _soft_import("no_such_reader", "reading EGI MFF data")
+    assert formats.trouble(tmp_path / "x.mff", missing.value) == (
+        "the reader of EGI needs another package: pip install no_such_reader"
+    )
