@@ -140,8 +140,8 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     for result in every:
         adjusted = f"{result.name}: {result.adjustment}" if result.adjustment and not len(result.groups) else ""
         for line in filter(None, (recipe(result), adjusted, result.bands_sentence)):
-            indents = {"initial_indent": "  ", "subsequent_indent": "    "}
-            console.print(fill(line, console.width, **indents, break_on_hyphens=False), markup=False, soft_wrap=True)
+            text = fill(line, console.width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+            console.print(text, markup=False, soft_wrap=True)
     print_sheets(tables.sites([(result.name, result) for result in every]))
     print_sheets(tables.tuning(result) for result in results if result.tuning)
     lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(results[0])), SCORE_INTERVALS]
