@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -21,6 +22,7 @@ from bridgemil.cohort.prepare import prepare
 from bridgemil.engine.clean import clean, leftovers
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse, BridgeMILError
+from bridgemil.estimator import BridgeMILClassifier
 from bridgemil.report.benchmark import build
 from bridgemil.runs import RunStore, open_store
 from bridgemil.storage.files import lock, new_folder
@@ -378,6 +380,12 @@ def test_the_command_names_findings_and_ends_with_one(copy: Path) -> None:
     content = json.loads(told.stdout)
     assert (told.exit_code, content["kind"], content["whole"], len(content["findings"])) == (1, "cohort", False, 1)
     assert json.loads(runner.invoke(app, ["verify", "alzheimer", "--json"]).stdout)["whole"] is True
+    assert "bundle, 1 artifact, nothing wrong" in runner.invoke(app, ["verify", "alzheimer"]).stdout
+    bags = [np.random.default_rng(i).normal(0, 20, (4, 19, 200)).astype("float32") for i in range(12)]
+    BridgeMILClassifier("tangent", sfreq=200.0).fit(bags, ["a", "b"] * 6).save(copy / "saved")
+    assert (verify(copy / "saved").kind, verify(copy / "saved").findings) == ("classifier", [])
+    flipped(0.5)(copy / "saved/estimator.json")
+    assert verify(copy / "saved").findings
     (copy / "nothing").mkdir()
     with pytest.raises(BadUse, match="is not a cohort, a folder of runs or a bundle"):
         verify(copy / "nothing")

@@ -1,4 +1,4 @@
-"""Compare everything in a cohort, a folder of runs or a bundle with its checksums."""
+"""Compare everything in a cohort, a folder of runs, a bundle or a saved classifier with its checksums."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Place = tuple[Path, str, str]  # a folder that must be an artifact, its kind, an
 class VerificationReport:
     """What was compared, and what is wrong."""
 
-    kind: str  # cohort, runs or bundle
+    kind: str  # cohort, runs, bundle or classifier
     path: Path
     checked: int = 0  # artifacts that were compared
     findings: list[str] = field(default_factory=list)  # sentences that name what is wrong
@@ -48,7 +48,7 @@ def shown(name: str) -> str:
 
 
 def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
-    """Compare every file of a cohort, a folder of runs or a bundle with its checksum.
+    """Compare every file of a cohort, a folder of runs, a bundle or a saved classifier with its checksum.
 
     Parameters
     ----------
@@ -91,6 +91,8 @@ def kind_of(folder: Path) -> str:
         return "bundle"
     if any(os.path.lexists(folder / name) for name in (cohorts.METADATA, cohorts.TABLE, cohorts.SUBJECTS)):
         return "cohort"
+    if os.path.lexists(folder / "estimator.json"):
+        return "classifier"
     if os.path.lexists(folder / "runs"):
         return "runs"
     raise BadUse(f"{folder}: is not a cohort, a folder of runs or a bundle (by the files in it); name one of these")
@@ -100,7 +102,7 @@ def _compare(place: Place) -> tuple[list[str], list[str]]:
     """What is wrong with an artifact, and which files do not belong to it."""
     folder, kind, advice = place
     try:
-        named = kind not in (cohorts.KIND, bundles.KIND)  # those may be renamed
+        named = kind not in (cohorts.KIND, bundles.KIND, "classifier")  # those may be renamed
         artifact = Artifact.open(folder, kind, advice, named=named)
     except BadData as error:
         return [str(error)], []
@@ -116,9 +118,11 @@ def _compare(place: Place) -> tuple[list[str], list[str]]:
 
 
 def _places(folder: Path, kind: str) -> Iterator[Place]:
-    """The artifacts of a cohort (its subjects'), a bundle or a folder of runs."""
+    """The artifacts of a cohort (its subjects'), a bundle, a classifier or a folder of runs."""
     if kind == "bundle":
         yield folder, bundles.KIND, bundles.ADVICE
+    elif kind == "classifier":
+        yield folder, kind, "save it again"
     elif kind == "cohort":
         yield folder, cohorts.KIND, cohorts.ADVICE
         with suppress(BadData):  # what is wrong with the cohort's own files is found there

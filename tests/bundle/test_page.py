@@ -141,6 +141,8 @@ def test_predict_writes_a_page_each_and_explain_the_same(model: Path, recording:
     assert (tmp_path / "csv" / "windows.csv").is_file()
     assert done.stdout.count(CAUTION) == 1
     assert done.stdout.index(CAUTION) < done.stdout.index("Contributions:")
+    assert done.stdout.count("without a random tenth by") == 1
+    assert "windows with the highest contribution" not in done.stdout
 
 
 @pytest.mark.parametrize(

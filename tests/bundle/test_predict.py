@@ -16,7 +16,7 @@ import pytest
 
 from bridgemil import bundle as bundles
 from bridgemil.bundle.bundle import Bundle
-from bridgemil.bundle.page import explain_recording
+from bridgemil.bundle.page import explain_recording, write_page
 from bridgemil.bundle.prediction import RecordingPrediction, Refused, describe, predict
 from bridgemil.bundle.training import train
 from bridgemil.cli.predict import print_prediction
@@ -348,6 +348,15 @@ def test_a_bundle_says_how_many_recordings_its_people_had(tmp_path: Path) -> Non
     cohort = Cohort.from_arrays(bags, made.labels, sfreq=200.0, channels=list(made.channels), burn_in=1)
     trained = train(cohort, tmp_path / "m", "bandpower", folds=3, baselines=False, progress=False)
     assert trained.bundle.metadata["provenance"]["recordings_per_person"] == 2
+
+
+def test_a_recording_of_training_is_warned_of_everywhere(bundle: Bundle, cohort: Cohort, tmp_path: Path) -> None:
+    found = said(bundle, cohort.path.parent / "p00.edf")
+    warning = "this recording was used to train the model; its probability is not held out"
+    assert found.warnings[0] == found.to_dict()["warnings"][0] == warning
+    write_page(tmp_path / "page.html", bundle, found)
+    assert warning in (tmp_path / "page.html").read_text()
+    assert warning not in said(bundle, write_edf(tmp_path / "new.edf", eeg(77), SFREQ, MONTAGE)).warnings
 
 
 def test_a_flat_electrode_can_be_rebuilt_and_is_said(bundle: Bundle, tmp_path: Path) -> None:

@@ -166,6 +166,26 @@ def test_odd_class_names_are_printed_as_they_are(capsys: pytest.CaptureFixture) 
     assert "[bold] b" in out
 
 
+def test_a_backbone_is_named_without_its_folder_and_long_lines_are_indented(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n"
+        "def tiny(n_channels, n_times):\n    return nn.Sequential(nn.Flatten(), nn.Linear(n_channels * n_times, 4))\n"
+    )
+    changed = {"stage2.epochs": 1, "stage2.burn_in": 0, "stage2.batch_subjects": 4}
+    results = evaluate(
+        people(6, windows=3), "attention", f"{tmp_path / 'net.py'}:tiny", folds=3, budget="demo", recipe="paper",
+        baselines=False, settings=changed, progress=False, threads=1,
+    )  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "80")
+    print_results([results])
+    lines = capsys.readouterr().out.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("  attention: net.py:tiny, recipe paper"))
+    assert lines[start + 1].startswith("    ")
+    assert not any(str(tmp_path) in line for line in lines)
+
+
 def test_help_names_every_method_backbone_and_budget() -> None:
     from bridgemil import backbones, methods
 

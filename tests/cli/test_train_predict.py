@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_train_prints_the_evaluation_the_calibration_and_what_is_next(folder: Path) -> None:
     out = (folder / "said.txt").read_text()
     for words in ("9 subjects, each held out once", "Calibration:", "cross-fitted", "card.md", "Research use only",
+                  "the other folds alone would choose", "applied only if both are lower",
                   "Next:  bridgemil predict", "not shown to be better than chance"):  # fmt: skip
         assert words in out, words
     assert (folder / "model.runs" / "runs").is_dir()
@@ -120,6 +121,22 @@ def test_predict_prints_warnings_before_probabilities(folder: Path, tmp_path: Pa
     assert warned < probabilities
     assert "20 windows used of 20 s" in done.stdout
     assert "Research use only" in done.stdout
+
+
+def test_without_a_prediction_there_are_no_cautions(folder: Path) -> None:
+    done = bridgemil("predict", folder / "model", "missing.edf")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "missing.edf: no such file" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["validate", "prepare"])
+def test_a_single_recording_is_no_source(folder: Path, tmp_path: Path, verb: str) -> None:
+    recording = folder / "bids" / "sub-01" / "eeg" / "sub-01_task-rest_eeg.edf"
+    names = {"validate": (folder / "model", recording), "prepare": (recording, tmp_path / "c")}
+    done = bridgemil(verb, *names[verb])
+    assert done.returncode == 2
+    assert "is a single recording; name a" in done.stderr
 
 
 def test_one_bad_file_does_not_stop_the_others_and_tables_are_written(folder: Path, tmp_path: Path) -> None:

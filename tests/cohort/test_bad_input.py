@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bridgemil import Cohort, prepare
+from bridgemil.cohort import formats
 from bridgemil.errors import BadData, BadUse
 from bridgemil.report.terminal import print_summary
 from recordings import MONTAGE, build_bids, noise, write_edf
@@ -219,7 +220,19 @@ def test_bad_manifests(tmp_path: Path) -> None:
         "e, 3.edf: labelled 'x' in line 8 but 'y' before",
         "line 6: needs both a subject and a file",
         "d, 0.edf: duplicate: byte for byte identical to 0.edf of a",
+        "a, 0.edf: duplicate: 0.edf of d is the same recording",
     ):
         assert line in str(caught.value)
+    assert "no usable recording is left" not in str(caught.value)
     with pytest.raises(BadUse, match="no such folder or manifest"):
         quiet(tmp_path / "nowhere", tmp_path / "c")
+
+
+def test_a_reader_that_needs_a_package_names_it(tmp_path: Path) -> None:
+    from mne.utils import _soft_import
+
+    with pytest.raises(RuntimeError) as missing:
+        _soft_import("no_such_reader", "reading EGI MFF data")
+    assert formats.trouble(tmp_path / "x.mff", missing.value) == (
+        "the reader of EGI needs another package: pip install no_such_reader"
+    )

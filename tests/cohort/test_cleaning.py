@@ -79,6 +79,16 @@ def test_a_function_that_changes_nothing_gives_the_same_windows(source: Path, tm
     assert cleaned.hash != without.hash
 
 
+def test_an_excluded_subject_is_shown_once(tmp_path: Path) -> None:
+    source = build_bids(tmp_path / "b", {f"sub-{i}": "AC"[i % 2] for i in range(10)})
+    for i in range(4):
+        write_edf(source / f"sub-{i}/eeg/sub-{i}_task-rest_eeg.edf", noise(i, 6, 250), 250, MONTAGE)
+    quiet(source, tmp_path / "c", CROP)
+    shown = " ".join(CliRunner().invoke(app, ["inspect", str(tmp_path / "c")]).output.split())
+    assert "- 4 recordings (sub-0, sub-0/eeg/sub-0_task-rest_eeg.edf, …): excluded by clean.py:clean: only 6 s" in shown
+    assert "all its recordings were excluded" not in shown
+
+
 def test_what_it_changed_is_used_and_recorded(source: Path, tmp_path: Path) -> None:
     write_edf(source / "sub-6/eeg/sub-6_task-rest_eeg.edf", noise(9, 6, 250), 250, MONTAGE)
     cohort = quiet(source, tmp_path / "c", CROP)

@@ -93,6 +93,19 @@ def test_classes_are_mapped_and_sites_are_a_column(sites: tuple[Cohort, Cohort],
     ]
 
 
+def test_a_label_column_is_dropped_where_preparation_renamed_its_classes(tmp_path: Path) -> None:
+    sites = []
+    for name in ("one", "two"):
+        source = build_bids(tmp_path / name, LABELS, names=FIRST, seed=ord(name[0]))
+        new = {"A": "AD", "C": "HC"}
+        how = {"label": "Group", "classes": new, "high": 40, "sfreq": 100, "jobs": 1, "progress": False}
+        sites.append(prepare(source, tmp_path / f"{name}.cohort", **how))
+    both = pool(sites, tmp_path / "both", progress=False)
+    assert "Group" not in both.table.columns
+    assert "Age" not in both.table.columns
+    assert both.column("age")[0] == "60"
+
+
 def test_columns_of_one_meaning_are_joined(tmp_path: Path) -> None:
     def arrays(seed: int, **columns: list[object]) -> Cohort:
         bags = [make_noise(seed + i, 4, 100, 2).reshape(2, 4, 100).swapaxes(0, 1).astype("float32") for i in range(2)]

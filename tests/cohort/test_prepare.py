@@ -373,3 +373,9 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_cohort(tmp_path: Path) -> N
     assert resumed.hash == undisturbed.hash
     assert not list(out.rglob("*.part"))
     assert json.loads((out / "cohort.json").read_text())["hash"] == undisturbed.hash
+
+
+def test_the_label_column_of_a_bids_folder_is_found_in_other_capitals(bids: Path, tmp_path: Path) -> None:
+    assert prepare(bids, tmp_path / "c", label="group", jobs=1, progress=False).classes == ["A", "C"]
+    with pytest.raises(BadUse, match=r"no column 'Grup'.* did you mean Group"):
+        prepare(bids, tmp_path / "d", label="Grup", jobs=1, progress=False)

@@ -14,6 +14,7 @@ from bridgemil.backbones.covariance import Feature
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.signal import CLINICAL_BANDS
+from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.run import Run
 from bridgemil.methods import for_cohort
@@ -23,6 +24,7 @@ from bridgemil.report.held_out import band_shares, find, observed_frequency, rel
 from bridgemil.report.scalp import electrode_table, haufe, pair_table, scalp_maps
 from bridgemil.report.window_values import WindowValues, against_others, read
 from bridgemil.runs import RunStore, open_store
+from people import people
 
 METHODS = ("attention", "bridgemil", "millet", "majority_vote", "tangent")
 WHO = "subject-004"
@@ -126,6 +128,28 @@ def test_a_run_on_a_part_of_the_windows_is_explained_by_these_windows(explained:
     features, _ = found.background(model)
     first = cohort.windows(min(people[0]))[8:12]
     np.testing.assert_allclose(features[0], model.baseline.features(first), rtol=1e-4, atol=1e-5)
+
+
+def test_candidates_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "pipe.py").write_text(
+        "from sklearn.dummy import DummyClassifier\n\ndef mine():\n    return DummyClassifier(strategy='prior')\n"
+    )
+    cohort, how = people(6, windows=3), {"folds": 3, "baselines": False, "progress": False, "out": tmp_path / "runs"}
+    network = {"recipe": "paper", "threads": 1, **how}
+    for budget, epochs in (("demo", 1), ("demo", 2), ("laptop", 1)):
+        settings = {"stage2.epochs": epochs, "stage2.burn_in": 0}
+        evaluate(cohort, "attention", "eegnet", budget=budget, settings=settings, **network)
+    evaluate(cohort, "bandpower", **how)
+    evaluate(cohort, f"{tmp_path / 'pipe.py'}:mine", **how)
+    store, who = RunStore(tmp_path / "runs"), cohort.subjects[0]
+    with pytest.raises(BadUse) as caught:
+        find(store, who)
+    for words in ("budget demo, stage2.epochs 1 (--run", "budget demo, stage2.epochs 2", "budget laptop"):
+        assert words in str(caught.value)
+    assert str(caught.value).count("--run ") == 3
+    assert "split" not in str(caught.value)
+    with pytest.raises(BadUse, match="method must be one of attention, bandpower "):
+        find(store, who, method="mine")
 
 
 def test_what_is_not_clear_is_refused(explained: RunStore, tmp_path: Path) -> None:

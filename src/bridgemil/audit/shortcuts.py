@@ -30,7 +30,7 @@ BLOCK = 2_000_000  # numbers ranked at once, which bounds the memory
 
 
 def check(inputs: AuditInput) -> list[Finding]:
-    """One finding for each trait that predicts the label, one for the others, one for those that were not tested."""
+    """One finding for each trait that predicts the label, and one for the others, tested or not."""
     y, k = inputs.cohort.y, len(inputs.cohort.classes)
     smallest = int(np.bincount(y, minlength=k).min())
     if smallest < 2:
@@ -48,14 +48,15 @@ def check(inputs: AuditInput) -> list[Finding]:
             findings.append(_flagged(inputs, trait, auroc, best, p_holm))
         else:
             quiet.append(f"{trait.name} {auroc:.2f} (p {p:.3f})")
+    untested = "; ".join(f"{name} ({reason})" for name, reason in found.untested)
     if quiet or found.constant:
         parts = [f"Do not predict the label (AUROC over held-out subjects): {', '.join(quiet)}."] if quiet else []
         parts += [f"The same for all subjects: {', '.join(found.constant)}."] if found.constant else []
+        parts += [f"Not tested: {untested}."] if untested else []
         numbers = {"permutations": n_shuffles, "traits": len(found.tested)}
         findings.append(Finding(NAME, "PASS", " ".join(parts), numbers=numbers))
-    if found.untested:
-        message = "Not tested: " + "; ".join(f"{name} ({reason})" for name, reason in found.untested) + "."
-        findings.append(Finding(NAME, "SKIP", message))
+    elif untested:
+        findings.append(Finding(NAME, "SKIP", f"Not tested: {untested}."))
     return findings
 
 

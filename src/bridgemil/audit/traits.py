@@ -15,10 +15,9 @@ from bridgemil.audit.findings import AuditInput
 from bridgemil.audit.fold_membership import related_columns
 from bridgemil.audit.measures import held_lines
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.tables import is_missing, natural_key
+from bridgemil.cohort.tables import is_label, is_missing, natural_key
 
-# Columns that hold the diagnosis itself, and those of the recording conditions.
-LABELS = {"group", "label", "diagnosis", "class", "dx", "condition", "disease", "status", "category"}
+# Columns of the recording conditions.
 TECHNICAL = {
     "site", "centre", "center", "scanner", "device", "system", "amplifier", "cap", "room", "operator", "technician",
     "manufacturer", "model", "hospital", "sampling_rate", "sampling_frequency", "reference", "batch",
@@ -154,20 +153,10 @@ def _of_columns(found: Traits, inputs: AuditInput) -> None:
         values = [None if is_missing(value) else value for value in cohort.column(column)]
         if column in related:
             found.untested.append((column, "states which subjects belong together"))
-        elif _is_label(column, values, cohort.labels):
+        elif is_label(column, values, cohort.labels):
             found.untested.append((column, "is the label itself"))
         else:
             _column(found, column, values)
-
-
-def _is_label(column: str, values: Sequence[Any], labels: Sequence[str]) -> bool:
-    """Whether a column states the diagnosis: by the classes' names, or in other words under a name of ``LABELS``."""
-    pairs = {(str(value), label) for value, label in zip(values, labels, strict=True)}
-    n_values, n_labels = len({value for value, _ in pairs}), len(set(labels))
-    # Classes may have been merged (A and F to dementia): a class may have several values, a value only one class.
-    determines = len(pairs) == n_values <= max(2 * n_labels, MOST_VALUES * len(labels))
-    same_words = all(value.lower() == label.lower() for value, label in pairs)
-    return same_words or (determines and column.lower() in LABELS)
 
 
 def _column(found: Traits, column: str, values: Sequence[Any]) -> None:

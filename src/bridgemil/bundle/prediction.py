@@ -251,13 +251,21 @@ def predict_windows(bundle: Bundle, recording: NewRecording) -> RecordingPredict
     features = features_of(bundle, bag)
     gain = _gain(features, reference, recording.name)
     found = assess(bundle, bundle.model.predict(bag), features, len(bag))
-    warnings = [*_out_of_distribution(bundle, features, found.percentile), *_referred(bundle, recording), *gain]
-    warnings += [*_length(len(bag), reference), *recording.notes]
+    warnings = [*_known(bundle, bag), *_out_of_distribution(bundle, features, found.percentile)]
+    warnings += [*_referred(bundle, recording), *gain, *_length(len(bag), reference), *recording.notes]
     rankings = rank_windows(bundle.model, bag, int(found.probabilities.argmax()), bundle.calibration)
     return RecordingPrediction(
         **vars(found), recording=recording, warnings=tuple(warnings), coverage=bundle.sets.coverage,
         reference=reference, rankings=rankings, model=describe(bundle), calibration=bundle.calibration.sentence,
     )  # fmt: skip
+
+
+def _known(bundle: Bundle, bag: NDArray[np.float32]) -> list[str]:
+    """Warn if the signal is, by its hashes, one that the model was trained on."""
+    if not bundle.signals.holds(bag, bundle.signal):
+        return []
+    how = "train or adapt" if "adapted" in bundle.metadata else "train"
+    return [f"this recording was used to {how} the model; its probability is not held out"]
 
 
 def _out_of_distribution(bundle: Bundle, features: RecordingFeatures, percentile: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""Hashes of the training signals, by which ``validate`` recognises a training subject; nothing of a signal is kept.
+"""Hashes of the training signals, by which ``validate`` and ``predict`` recognise a subject; no signal is kept.
 
 Two kinds. The hash of a subject's windows is equal for the same recordings, prepared in the same way. Hash codes of
 single windows (random hyperplanes: Charikar, 2002; as in the audit's search for duplicate signals) do not depend on

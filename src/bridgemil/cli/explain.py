@@ -127,7 +127,7 @@ def _recording(model: Path, recording: Path, out: Path | None, backbone: str | N
     page = out or Path(f"{_file_name(found.recording.path.stem)}.html")
     write_page(page, bundle, found, explanation)
     print_cautions(bundle)
-    print_prediction(found)
+    print_prediction(found, windows=False)
     return explanation, page, found.to_dict()
 
 

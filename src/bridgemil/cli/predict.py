@@ -58,12 +58,13 @@ def run(
     refused: list[Problem] = []
     with torch_threads(threads):
         bundle = load(model, backbone=backbone)
-        print_cautions(bundle)
         for found in predict(bundle, recordings, coverage=coverage, **reading.given()):
             rows.append(found.to_dict())
             if isinstance(found, Refused):
                 refused.append(Problem(found.why, file=found.name))
                 continue
+            if len(rows) == len(refused) + 1:  # they concern predictions: where all are refused, there is none
+                print_cautions(bundle)
             if report is not None:
                 pages.append(_page(report, pages, found.recording.path))
                 write_page(pages[-1], bundle, found)
@@ -102,8 +103,8 @@ def print_cautions(bundle: Bundle) -> None:
     typer.echo("")
 
 
-def print_prediction(found: RecordingPrediction) -> None:
-    """Print the prediction of one recording: its warnings, probabilities, windows."""
+def print_prediction(found: RecordingPrediction, windows: bool = True) -> None:
+    """Print the prediction of one recording: its warnings, probabilities and, unless they follow, its windows."""
     from bridgemil.report.explanation import top_windows
 
     typer.echo(found.name)
@@ -116,7 +117,7 @@ def print_prediction(found: RecordingPrediction) -> None:
     typer.echo(f"  {found.set_sentence}")
     typer.echo(f"  out-of-distribution percentile: {found.percentile:.0f}")
     typer.echo(f"  {len(found.recording.windows)} windows used of {found.recording.seconds:.0f} s{dropped}")
-    for ranking in found.rankings:
+    for ranking in found.rankings if windows else ():
         seconds = [row["second"] for row in top_windows(found.person, ranking)]
         top = ", ".join(f"{int(second // 60)}:{second % 60:04.1f}".removesuffix(".0") for second in seconds)
         typer.echo(f"  {HIGHEST[ranking.name].format(found.most_probable)}: {top}" if top else f"  {ranking.verdict}")

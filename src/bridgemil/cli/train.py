@@ -46,9 +46,11 @@ def run(
     print_results([results], list(results.baselines.values()))
     before, after = (metadata["calibration"]["error"][when] for when in ("before", "after"))
     typer.echo(
-        f"\nCalibration: {metadata['calibration']['sentence']}.\n  error {before['value']:.3f} before, "
-        f"{after['value']:.3f} after, cross-fitted (95 % {after['ci95'][0]:.3f} to {after['ci95'][1]:.3f}; under "
-        f"perfect calibration: {after['expected_if_calibrated']:.3f})"
+        f"\nCalibration: {metadata['calibration']['sentence']}\n  ({metadata['calibration']['why']}).\n"
+        f"  Error {before['value']:.3f} before; {after['value']:.3f} after, cross-fitted: each fold is calibrated as\n"
+        "  the other folds alone would choose, whatever is kept "
+        f"(95 % {after['ci95'][0]:.3f} to {after['ci95'][1]:.3f}; "
+        f"under perfect calibration: {after['expected_if_calibrated']:.3f})."
     )
     if doubt := not_better_than_chance(metadata["performance"]):
         typer.echo(f"WARNING: {doubt}")

@@ -8,11 +8,11 @@ import typer
 
 
 def run(
-    path: Annotated[str, typer.Argument(help="Cohort, folder of runs, or model (bundle).")],
+    path: Annotated[str, typer.Argument(help="Cohort, folder of runs, model (bundle) or saved classifier.")],
     *,
     progress: bool,
 ) -> Any:
-    """Compare every file of a cohort, a folder of runs or a bundle with its checksum.
+    """Compare every file of a cohort, a folder of runs, a bundle or a saved classifier with its checksum.
 
     Example: `bridgemil verify adftd.cohort`
 
@@ -21,6 +21,7 @@ def run(
     Exit code 1 if a file was changed, truncated, is missing or is not a regular file. Checksums detect damage and
     edits; they are not signatures.
     """
+    from bridgemil.evaluation.statistics import counted
     from bridgemil.verify import shown, verify
 
     report = verify(path, progress=progress)
@@ -31,6 +32,6 @@ def run(
     kind = "folder of runs" if report.kind == "runs" else report.kind
     found = len(report.findings)
     good = "nothing to compare" if report.is_empty else "nothing wrong"
-    outcome = good if not found else "1 finding" if found == 1 else f"{found} findings"
-    typer.echo(f"{shown(str(report.path))}: {kind}, {report.checked} artifacts, {outcome}")
+    outcome = counted(found, "finding") if found else good
+    typer.echo(f"{shown(str(report.path))}: {kind}, {counted(report.checked, 'artifact')}, {outcome}")
     return report.to_dict(), bool(found)

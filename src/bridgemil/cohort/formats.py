@@ -249,6 +249,8 @@ def trouble(path: Path, error: Exception) -> str:
         with path.open("rb") as stream:
             if stream.read(10) == b"MATLAB 7.3":
                 return "it was saved as MATLAB v7.3, which is not read; save it as v7 or earlier"
+    if needed := re.search(r"^ *pip install ([\w-]+)$", str(error), re.MULTILINE):  # as MNE words it
+        return f"the reader of {reader} needs another package: pip install {needed[1]}"
     return f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
 
 

@@ -20,7 +20,7 @@ from bridgemil.cohort.channels import display, key
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.sources import respelt
-from bridgemil.cohort.tables import AGE, SEX, folded, is_missing
+from bridgemil.cohort.tables import AGE, SEX, folded, is_label, is_missing
 from bridgemil.errors import BadData, BadUse, Problem
 from bridgemil.parallel import each
 from bridgemil.storage.artifact import digest, is_artifact
@@ -218,9 +218,10 @@ def _columns(members: Sequence[_Member]) -> dict[str, dict[str, Any]]:
     titles: dict[str, str] = {}  # folded to the spelling of the first cohort that has it
     columns: dict[str, dict[str, Any]] = {}
     for member in members:
-        own = dict(zip(member.cohort.subjects, member.cohort.labels, strict=True))
-        told = [n for n in member.rows[0] if all(str(row[n]) == own[row["subject"]] for row in member.rows)]
-        for row in member.rows:
+        rows = member.rows
+        own = [member.cohort.records[row["subject"]].label for row in rows]
+        told = [name for name in rows[0] if is_label(name, [row[name] for row in rows], own)]
+        for row in rows:
             known = columns[member.subject(row.pop("subject"))] = {SITE: member.site}
             row.pop("label")
             for name, value in row.items():

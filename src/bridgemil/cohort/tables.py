@@ -21,6 +21,8 @@ from bridgemil.errors import BadData, plain
 
 MISSING = {"", "n/a", "nan"}  # BIDS writes n/a, some libraries nan; NA and none may be names
 SEX, AGE = ("sex", "gender"), ("age", "ageyears", "age_years", "age(years)")  # columns, in small letters
+# Columns that hold the diagnosis itself, in small letters.
+LABELS = {"group", "label", "diagnosis", "class", "dx", "condition", "disease", "status", "category"}
 MAX_BYTES, MAX_JSON_BYTES = 200_000_000, 10_000_000  # of a table, of an eeg.json
 NEW_SEGMENT = "new segment"  # BrainVision's mark where recording continued; also where it began
 Rows = list[tuple[int, dict[str, str]]]  # each row with its line in the file, from 1
@@ -39,6 +41,16 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 def folded(name: str) -> str:
     """A column's name without its capitals and spaces."""
     return "".join(name.split()).lower()
+
+
+def is_label(column: str, values: Sequence[Any], labels: Sequence[str]) -> bool:
+    """Whether a column states the diagnosis: by the classes' names, or in other words under a name of ``LABELS``."""
+    pairs = {(str(value), label) for value, label in zip(values, labels, strict=True)}
+    n_values, n_labels = len({value for value, _ in pairs}), len(set(labels))
+    # Classes may have been merged (A and F to dementia): a class may have several values, a value only one class.
+    determines = len(pairs) == n_values <= max(2 * n_labels, len(labels) / 4)
+    same_words = all(value.lower() == label.lower() for value, label in pairs)
+    return same_words or (determines and column.lower() in LABELS)
 
 
 def read_table(path: Path, delimiter: str | None = "\t", used: Collection[str] | None = None) -> tuple[list[str], Rows]:

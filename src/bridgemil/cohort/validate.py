@@ -260,8 +260,9 @@ def _duplicates(
             report.left_out.append(LeftOut(f"{copy.subject}, {copy.name}", f"{same}, which is kept"))
             report.lost_copies[copy.subject] = original.subject
             continue
-        if original.subject != copy.subject:
+        if original.subject != copy.subject and id(first) not in refused:
             refused.add(id(first))
+            report.problems.append(first.problem(f"duplicate: {copy.name} of {copy.subject} is the same recording"))
         advice = " (--duplicates keep-first keeps one)" if settings.duplicates == "stop" else ""
         advice = ", which has another label" if differ[id(second)] else advice
         report.problems.append(second.problem(f"duplicate: {same}{advice}"))

@@ -32,10 +32,16 @@ class Group(NamedTuple):
 
 
 def left_out(cohort: Cohort) -> dict[str, list[str]]:
-    """What preparation excluded (subjects, recordings, channels), by reason."""
+    """What preparation excluded (subjects, recordings, channels), by reason.
+
+    A subject without any recording left is not named again where its recordings are.
+    """
     reasons: dict[str, list[str]] = {}
-    for item in cohort.metadata["left_out"]:
-        reasons.setdefault(str(item["why"]), []).append(str(item["what"]))
+    items = [(str(item["what"]), str(item["why"])) for item in cohort.metadata["left_out"]]
+    listed = {what.partition(", ")[0] for what, _ in items if ", " in what}
+    for what, why in items:
+        if not (what in listed and "its recordings" in why):
+            reasons.setdefault(why, []).append(what)
     return reasons
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, rereferenced, some_bands, window_band_power
 from bridgemil.cohort.views import subset
 from bridgemil.errors import BadData, BadUse, one_of
-from bridgemil.methods import JOIN, Settings
+from bridgemil.methods import JOIN, Settings, changed_from_budget
 from bridgemil.models import BaselineModel, FitCache, Model, features_of
 from bridgemil.report.explanation import Person
 from bridgemil.report.templating import macro
@@ -130,12 +131,15 @@ def find(
         raise BadUse(f"no finished run held {subject!r} out; held out were {some}")
     if run is None:  # a study's run on a part of the cohort is explained only if it is named
         chosen = {identity: metadata for identity, metadata in latest(chosen).items() if not _part(metadata)} or chosen
+        # Pipelines of the user's own are not stored: they are named only if there is nothing else.
+        own = {identity for identity, metadata in chosen.items() if metadata["settings"].get("address")}
+        chosen = {identity: metadata for identity, metadata in chosen.items() if identity not in own} or chosen
     else:
         chosen = {identity: metadata for identity, metadata in chosen.items() if identity.startswith(run)}
         if not chosen:
             raise BadUse(f"no finished run {run!r} held {subject} out")
     if method is not None:
-        one_of("method", method, sorted({_method(m) for m in chosen.values()}), " (what is in the folder)")
+        one_of("method", method, sorted({_method(m) for m in chosen.values()}), " (what can be explained here)")
         chosen = {identity: metadata for identity, metadata in chosen.items() if _method(metadata) == method}
     identity = _only(chosen, subject)
     others = [_title(other) for name, other in chosen.items() if name != identity]
@@ -158,13 +162,29 @@ def _method(metadata: Metadata) -> str:
 def _only(chosen: Mapping[str, Metadata], subject: str) -> str:
     """The run of the only experiment, or of the only network; the lowest seed."""
     chosen = {i: m for i, m in chosen.items() if m["settings"]["backbone"] is not None} or chosen
-    experiments = {
-        (m["settings_hash"], m["cohort"]["hash"], (m["split"] or {}).get("hash"), _part(m)) for m in chosen.values()
-    }
+    ordered = sorted(chosen, key=lambda identity: int(chosen[identity]["seed"]))
+    experiments: dict[tuple[Any, ...], str] = {}  # the first run of each
+    for i in ordered:
+        m = chosen[i]
+        key = m["settings_hash"], m["cohort"]["hash"], (m["split"] or {}).get("hash"), _part(m)
+        experiments.setdefault(key, i)
     if len(experiments) > 1:
-        titles = "; ".join(sorted(f"{_title(metadata)} (--run {i[:8]})" for i, metadata in chosen.items()))
-        raise BadUse(f"several runs held {subject} out; choose with --method or --run: {titles}")
-    return min(chosen, key=lambda identity: int(chosen[identity]["seed"]))
+        facts = {i: _facts(chosen[i]) for i in experiments.values()}
+        differ = [k for k in dict.fromkeys(chain(*facts.values())) if len({f.get(k) for f in facts.values()}) > 1]
+        titles = [
+            ", ".join([_title(chosen[i]), *(f"{k} {f[k]}" for k in differ if k in f)]) + f" (--run {i[:8]})"
+            for i, f in facts.items()
+        ]
+        raise BadUse(f"several runs held {subject} out; choose with --method or --run: {'; '.join(sorted(titles))}")
+    return ordered[0]
+
+
+def _facts(metadata: Metadata) -> dict[str, str]:
+    """What may distinguish experiments of one method and backbone."""
+    settings, split = Settings.model_validate(metadata["settings"]), metadata["split"] or {}
+    facts = {"budget": settings.budget, "recipe": settings.budget and settings.recipe} | changed_from_budget(settings)
+    facts |= {"split": str(split.get("hash"))[:8], "cohort": metadata["cohort"]["path"]}
+    return {name: str(value) for name, value in facts.items() if value}
 
 
 def _title(metadata: Metadata, of: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from bridgemil.errors import Problem, grouped, plain
 from bridgemil.evaluation.metrics import SCORES
 from bridgemil.evaluation.results import GROUPED, TOGETHER
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, Comparison, corrected, counted
-from bridgemil.methods import changed_from_budget
+from bridgemil.methods import changed_from_budget, short_name
 from bridgemil.report import tables, templating
 from bridgemil.report.benchmark import BenchmarkReport, percent_row
 from bridgemil.report.characteristics import left_out
@@ -140,7 +141,8 @@ def print_results(results: Sequence[Results], baselines: Sequence[Results] = ())
     for result in every:
         adjusted = f"{result.name}: {result.adjustment}" if result.adjustment and not len(result.groups) else ""
         for line in filter(None, (recipe(result), adjusted, result.bands_sentence)):
-            console.print(f"  {line}", markup=False)
+            text = fill(line, console.width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+            console.print(text, markup=False, soft_wrap=True)
     print_sheets(tables.sites([(result.name, result) for result in every]))
     print_sheets(tables.tuning(result) for result in results if result.tuning)
     lines = [templating.macro(tables.TEXTS, "chance_level")(percent_row(results[0])), SCORE_INTERVALS]
@@ -173,7 +175,8 @@ def _confusion(result: Results) -> Sheet:
 
 def recipe(result: Results) -> str:
     """What was run: backbone, recipe, budget, sub-bag pairs, and how long it took."""
-    row = result.summary.iloc[0]
+    row = dict(result.summary.iloc[0])
+    row["backbone"] = short_name(row["backbone"] or "")  # not where its file lies
     changed = changed_from_budget(result.settings)
     return templating.macro(tables.TEXTS, "recipe")(result.name, row, changed, duration(row["seconds"]))
 
@@ -235,8 +238,9 @@ def print_summary(cohort: Cohort) -> None:
     print_sheets([Sheet(title, ["class", "subjects", "windows"], rows)])
     excluded = list[str]()
     for why, names in left_out(cohort).items():
-        few = len(names) <= FEW_ITEMS
-        excluded += [f"{n}: {why}" for n in names] if few else [f"{len(names)}, {names[0]} and so on: {why}"]
+        few, of_channels = len(names) <= FEW_ITEMS, "channel " in names[0] or "electrode" in why
+        what = "channels" if of_channels else "subjects" if why.startswith("class ") else "recordings"
+        excluded += [f"{n}: {why}" for n in names] if few else [f"{len(names)} {what} ({names[0]}, …): {why}"]
     text = templating.text(
         "cohort.txt.j2", content=content, implausible=implausible(content["median_channel_sd"]), excluded=excluded,
         skipped=_grouped(content["skipped"]), notes=_grouped(content["notes"]),

@@ -231,6 +231,8 @@ def find(
     """List the recordings of a preset's folder, a manifest or a BIDS folder; parameters as of ``prepare``."""
     if not source.exists():
         raise BadUse(f"{source}: no such folder or manifest")
+    if source.is_file() and formats.is_recording(source):
+        raise BadUse(f"{source}: is a single recording; name a BIDS folder or a manifest (`bridgemil manifest FOLDER`)")
     if options.raw and preset != "adftd":
         raise BadUse("--raw goes with --preset adftd")
     if options.unlabelled and (options.label is not None or classes is not None):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from bridgemil.cohort import formats
 from bridgemil.cohort.formats import Unusable
 from bridgemil.cohort.sources import LeftOut, Listing, SourceOptions
-from bridgemil.cohort.tables import natural_key, read_json, read_table
-from bridgemil.errors import BadData, BadUse, Problem, plain
+from bridgemil.cohort.tables import folded, natural_key, read_json, read_table
+from bridgemil.errors import BadData, BadUse, Problem, did_you_mean, plain
 
 if TYPE_CHECKING:
     from mne_bids import BIDSPath
@@ -31,9 +31,13 @@ def find(root: Path, options: SourceOptions) -> Listing:
     column, participants = options.label, dict[str, dict[str, str]]()
     if not options.unlabelled or (root / "participants.tsv").is_file():
         columns, participants = read_participants(root, column)
+    if column is not None and column not in columns:  # capitals and spaces do not matter, as in a manifest
+        alike = [name for name in columns if folded(name) == folded(column)]
+        column = alike[0] if len(alike) == 1 else column
     if not options.unlabelled and column not in columns:
         asked = "--label COLUMN is needed" if column is None else f"participants.tsv has no column {column!r}"
-        raise BadUse(f"{asked} (or --unlabelled); the columns are: {', '.join(columns)}")
+        hint = did_you_mean(column or "", columns)
+        raise BadUse(f"{asked} (or --unlabelled); the columns are: {', '.join(columns)}{hint}")
 
     listing, place = Listing("bids", root), root
     if options.derivatives is not None:
