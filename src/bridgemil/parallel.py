@@ -203,7 +203,7 @@ class Pool:
                 if not worker.has_started and code > 0:
                     raise BridgeMILError(
                         f"a worker could not start (exit code {code}; its error is above). In a script that registers "
-                        "its own code, call benchmark() under `if __name__ == '__main__':`"
+                        "its own code, call evaluate() under `if __name__ == '__main__':`"
                     ) from None
                 answers += [Answer(task, "lost", f"exit code {code}") for task in worker.tasks]
                 continue

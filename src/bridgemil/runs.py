@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bridgemil.cohort.signal import Signal
 
 IDENTITY = re.compile("[0-9a-f]{24}")
-RESULTS_VERSION = 6  # raised by hand when the same settings would give other numbers
+RESULTS_VERSION = 6  # raised by hand when the same settings would give other numbers; docs/results.md states why
 KINDS = {  # what the artifacts in each part of the folder are
     "runs": "run", "stage1": "encoder", "features": "features", "splits": "split", "ensembles": "ensemble",
     "audits": "audit",
@@ -76,7 +76,7 @@ def stage1_identity(settings: Settings, cohort_hash: str, subjects: Fold, seed: 
 
 
 def _ids(subjects: Fold, *parts: Sequence[str]) -> list[Any]:
-    """These subjects; which of their windows are used, where not all are; what decides a harmonisation of features."""
+    """What an identity holds of subjects: ids, the windows used if not all, sites and columns of a harmonisation."""
     used = {subject for part in parts for subject in part}
     kept = {subject: list(rows) for subject, rows in subjects.kept.items() if subject in used}
     ids: list[Any] = [*map(sorted, parts), *([kept] if kept else [])]
@@ -372,7 +372,7 @@ def open_store(root: str | Path) -> RunStore:
 
 @dataclass(frozen=True)
 class RunCache(FitCache):
-    """What fits keep and share in a folder of runs: checkpoints, Stage 1 encoders, features (of no run: features)."""
+    """Checkpoints, Stage 1 encoders and features that fits share in a folder of runs; features only without a run."""
 
     store: RunStore
     identity: str = ""

@@ -88,7 +88,7 @@ def settled(
     patch.setattr(execute, "idle_cores", lambda: 3)
     patch.setattr(execute, "free_memory", lambda: 8e9)
     where = where or Where(device="cpu")
-    return engine._settled(work, where, engine._alone(work, where), progress=False)[0]
+    return engine._choose_where(work, where, engine._stays_in_process(work, where), progress=False)[0]
 
 
 def test_workers_are_started_where_they_are_worth_it(

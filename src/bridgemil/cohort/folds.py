@@ -34,9 +34,9 @@ class Fold:
     train: tuple[str, ...]  # subject ids
     validation: tuple[str, ...]
     test: tuple[str, ...]
-    # Of whom only some windows are used: their numbers, ascending. Who is not named is used whole.
+    # By subject, the numbers of the windows that are used, ascending; all windows of a subject that is not named.
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    # Where features are harmonised: of each site the subjects its features are known by, and columns by subject.
+    # Where features are harmonised: by site, the subjects from whom it is estimated; by subject, columns.
     sites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # The training subjects in up to five parts of whole folds: settings are chosen by cross-validation over them.

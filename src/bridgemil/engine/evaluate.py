@@ -24,7 +24,7 @@ from bridgemil.evaluation.results import Results
 from bridgemil.parallel import device_of
 from bridgemil.runs import RunStore
 
-WORTH = 20.0  # seconds of work from which on workers, which take some seconds to start, are worth it
+WORTH = 20.0  # seconds of forecast work from which on workers are started; their start takes some seconds
 
 
 def evaluate(
@@ -96,24 +96,24 @@ def cross_validate(
     """Evaluate a method as a protocol says; the other parameters are those of ``evaluate``."""
     where, cohort = where or Where(), cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     protocol.clinical.check(cohort.classes)
-    plan, settings, second = protocol.fold_plan(cohort), protocol.method_settings(cohort), protocol.second(cohort)
-    main = Experiment(cohort, plan, settings, protocol.seed_list, pretrain_on=second)
+    split, settings, second = protocol.fold_plan(cohort), protocol.method_settings(cohort), protocol.second(cohort)
+    main = Experiment(cohort, split, settings, protocol.seed_list, pretrain_on=second)
     compared, missing = _baselines(main) if baselines else ({}, {})
     device_of(where.device)  # a device that is not there is better noticed before the audit
     temporary = tempfile.TemporaryDirectory(prefix="bridgemil-") if out is None else nullcontext(str(out))
     with temporary as folder:
         store = RunStore(Path(folder))
         work = Plan([main, *compared.values()], store)
-        alone = _alone(work, where)
+        in_process = _stays_in_process(work, where)
         say = say_auditing if progress else None
         found = guard({cohort: [main.split]}, out, protocol.accept_risk, say)[cohort.hash]
         work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
         work.note()
-        where, expected = _settled(work, where, alone, progress)
+        where, expected = _choose_where(work, where, in_process, progress)
         if progress and expected is not None:
             sys.stderr.write(f"{expected}\n")
-        ours = {job.identity for job in work.jobs if job.settings in settings.each}
-        failed = execute(work, where, expected if progress else None, required=ours).failed
+        required = {job.identity for job in work.jobs if job.settings in settings.each}
+        failed = execute(work, where, expected if progress else None, required=required).failed
         results, others = replace(main.results(store), clinical_options=protocol.clinical), dict[str, Results]()
         for name, one in compared.items():
             errors = [failed.get(job.identity, "") for job in work.jobs if job.settings in one.settings.each]
@@ -121,7 +121,7 @@ def cross_validate(
                 missing[name] = next(filter(None, errors))
                 continue
             others[name] = replace(one.results(store), clinical_options=protocol.clinical)
-            if name == _unadjusted(main):  # of the subjects that are scored: none is set aside
+            if name == _unadjusted(main):  # it also predicts subjects that the adjusted method does not score
                 rows = others[name].predictions
                 rows = rows[rows["subject"].isin(set(results.predictions["subject"]))].reset_index(drop=True)
                 others[name] = replace(others[name], title=name, predictions=rows)
@@ -158,8 +158,8 @@ def _unadjusted(main: Experiment) -> str:
     return f"{main.settings.method}, unadjusted"
 
 
-def _alone(work: Plan, where: Where) -> bool:
-    """Whether the runs are done in this process, however long they take; refuses workers that could not do them."""
+def _stays_in_process(work: Plan, where: Where) -> bool:
+    """Whether the runs are done in this process, however long they take; ``jobs`` above 1 is refused if they must."""
     why = ""
     for experiment in work.experiments:
         cohorts = [one for one in (experiment.cohort, experiment.pretrain_on) if one is not None]
@@ -172,12 +172,12 @@ def _alone(work: Plan, where: Where) -> bool:
     return bool(why) or where.jobs == 1 or len(work.todo) < 2 or (where.jobs is None and bool(where.gpus))
 
 
-def _settled(work: Plan, where: Where, alone: bool, progress: bool) -> tuple[Where, Forecast | None]:
+def _choose_where(work: Plan, where: Where, in_process: bool, progress: bool) -> tuple[Where, Forecast | None]:
     """Where the runs are done, in workers or in this process, and their forecast where it is needed."""
     inline = replace(where, engine="inline", jobs=None)
-    if not work.todo or (alone and not progress):
+    if not work.todo or (in_process and not progress):
         return inline, None
     expected = forecast(work, device_of(where.device), where.threads)
-    if not alone and (where.jobs is not None or expected.left() >= WORTH):
+    if not in_process and (where.jobs is not None or expected.left() >= WORTH):
         expected.at_once = min(where.at_once(expected.memory), len(work.todo))
     return (replace(where, jobs=expected.at_once) if expected.at_once > 1 else inline), expected

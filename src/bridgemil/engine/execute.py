@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 ENGINES = ("inline", "local", "ray")
 NEWS = 0.5  # seconds between two messages of a worker about epochs
-MAX_LOSSES = 10  # of one run's workers in one call; after that the run is the suspect
+MAX_LOSSES = 10  # of one run's workers in one call; after that the run itself is reported as failed
 MAX_ROWS = 16  # of the live table
-SIGHT = 30  # seconds in which a finished run must be seen here
+SIGHT = 30  # seconds that a network's file system may take to show a run that a worker has finished
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def _next(waiting: list[Job], running: dict[str, Job], store: RunStore) -> Job |
 
 
 def _await(job: Job, store: RunStore) -> None:
-    """Until the run of a worker is there: a network's file system may show it a little later."""
+    """Wait until the finished run of a worker is visible in the store: a network's file system may show it later."""
     for _ in range(SIGHT):
         if store.is_done(job.identity):
             return

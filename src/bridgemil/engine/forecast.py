@@ -33,18 +33,17 @@ if TYPE_CHECKING:
 LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
 TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
 BASELINE = 15e-9  # seconds a byte of signal takes a baseline
-TRIED = 64  # windows that the front end and the encoder are tried on
-MOST = 100e6  # bytes of windows to try
-SUBJECTS = 8  # who are trained on for an epoch, and
-TRYING = 0.1  # seconds that one forward pass of all their windows may take
+TRIED = 64  # windows on which the front end and the encoder are timed
+MOST = 100e6  # bytes of windows, at most, in the trial fit
+SUBJECTS = 8  # in the trial fit
+TRYING = 0.1  # seconds, at most, of a forward pass of all windows of the trial fit
 FITTED_BASELINE = 0.05  # seconds a fold of a baseline takes when the features are there
-MAX_ROWS = 16  # of the live table
 START = 0.5  # seconds a run takes beside its training
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one run."""
+    """Time and memory that one run will take."""
 
     stage1: float  # seconds
     stage2: float
@@ -59,7 +58,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Pace:
-    """What was measured."""
+    """What the trial fit measured, per window."""
 
     step: float  # seconds of training, a window
     forward: float  # seconds of a forward pass, a window

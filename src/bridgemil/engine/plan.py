@@ -1,4 +1,4 @@
-"""A grid of runs: cohorts x backbones x methods x seeds x folds, and which of them are done."""
+"""Experiments, the runs (jobs) they consist of, and which of these are done; ``grid`` makes many experiments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Job:
     """A run as a worker needs it: it opens the cohort itself."""
 
     identity: str
-    stage1: str | None  # the encoder it will train, or find trained
+    stage1: str | None  # identity of its Stage 1 encoder, which runs that would train the same one share
     cohort: str  # a path that every worker can read; empty for a cohort in memory
     cohort_hash: str
     settings: Settings
@@ -40,7 +40,7 @@ class Job:
 
     @property
     def part(self) -> str:
-        """What of the cohort is used, where it is not all."""
+        """The name of the part of the split that is used (``Experiment.part``); empty if all of it is."""
         return str(self.split.get("part", ""))
 
     @property
@@ -77,8 +77,8 @@ class Experiment:
     split: FoldPlan
     settings: Settings
     seeds: tuple[int, ...]
-    part: str = ""  # where not all of the split is used, what; such runs are in no table of ``report``
-    drawn: Callable[[list[Fold]], list[Fold]] | None = None  # the folds of such a part, from those of the split
+    part: str = ""  # names what is used of the split, if not all; ``report`` leaves such runs out of its tables
+    drawn: Callable[[list[Fold]], list[Fold]] | None = None  # makes the folds of this part from those of the split
     warnings: tuple[AuditWarning, ...] = ()  # of the audit of the cohort and split
     pretrain_on: Cohort | None = None  # the second cohort for Stage 1, where the settings name one
 
@@ -157,7 +157,7 @@ class Experiment:
 
 @dataclass
 class Plan:
-    """A grid, and what of it remains."""
+    """The runs of several experiments, and which of them remain to be done."""
 
     experiments: list[Experiment]
     store: RunStore
@@ -169,12 +169,12 @@ class Plan:
         for seed in sorted({seed for experiment in self.experiments for seed in experiment.seeds}):
             for experiment in self.experiments:  # seed after seed, so that whole tables appear early
                 for job in experiment.jobs(seed) if seed in experiment.seeds else ():
-                    once.setdefault(job.identity, job)  # what is named twice is run once, as what it was called first
+                    once.setdefault(job.identity, job)  # a run that experiments share is done once, for the first
         self.jobs = list(once.values())
         self.look()
 
     def look(self) -> None:
-        """Update what is done."""
+        """Look up which runs are finished, and update ``todo``."""
         done = self.store.finished()
         self.todo = [job for job in self.jobs if job.identity not in done]
 
@@ -203,7 +203,7 @@ class Plan:
         return Run(self.cohorts[job.cohort_hash], *job.task, self.pretrain_on(job))
 
     def note(self) -> None:
-        """Keep what audits found, and write down which splits and ensembles the runs belong to."""
+        """Store the audits, splits and ensembles of the experiments in the folder of the runs."""
         open_store(self.store.root)
         for cohort in self.cohorts.values():
             keep(cohort, self.store.root)

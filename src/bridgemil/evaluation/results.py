@@ -362,8 +362,9 @@ def gather(
 ) -> Results:
     """The results of an experiment's finished runs, given fold by fold for each seed.
 
-    A run may belong to several splits; what it is called here is its place in this one. ``rounds`` of the plan were
-    run, all by default. An audit warning of this cohort and split, from any call, is a warning of these results.
+    A run may belong to several splits, so its fold number is its place in ``identities``, not the one that it recorded.
+    ``rounds`` is the number of folds that were run, by default all that the plan tests. An audit warning of this cohort
+    and split, from any call, is a warning of these results.
     """
     runs = [store.metadata(identity) for identity in identities]
     numbers = plan.numbers if rounds in (None, len(plan.numbers)) else range(1, rounds + 1)

@@ -31,11 +31,11 @@ RESAMPLES = 2000
 
 
 def harmonised(fold: Fold, cohort: Cohort, settings: Settings) -> Fold:
-    """The fold with the subjects that each site is known by, and the columns that features are adjusted for.
+    """The fold with ``sites``, the subjects from whom each site is estimated, and the columns to adjust for.
 
-    A site with training subjects is known by them (``people``), or by the controls among them (``controls``). Another
-    site is known by its own subjects without their labels, which is transductive, or by some of its controls, who are
-    set aside: they are not scored.
+    A site with training subjects is estimated from them (``people``), or from the controls among them (``controls``).
+    Another site is estimated from its test subjects without their labels, which is transductive, or from some of its
+    controls, who are set aside: they are not scored.
     """
     sides = (*fold.train, *fold.validation, *fold.test)
     columns = [*([settings.site_column] if settings.site_adjust != "none" else []), *settings.adjust]

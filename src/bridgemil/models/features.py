@@ -27,7 +27,7 @@ Encoder = tuple[dict[str, "Tensor"], dict[str, Any]]  # weights, and what is kno
 
 @dataclass
 class Stage1:
-    """The Stage 1 encoder of a fit, while nobody else trains it: there already, or to be trained and put here."""
+    """The Stage 1 encoder of a fit, locked against other processes. Where it is None, the fit trains it and sets it."""
 
     encoder: Encoder | None = None
     checkpoint: Path | None = None  # to resume from
@@ -45,7 +45,7 @@ class FitCache:
 
     @contextmanager
     def stage1(self) -> Iterator[Stage1]:
-        """The Stage 1 encoder; the caller trains it if it is not there."""
+        """The Stage 1 encoder, to be used within ``with``; the caller trains and sets it if it is None."""
         yield Stage1()
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:

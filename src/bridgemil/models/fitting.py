@@ -104,15 +104,15 @@ def fit(
     named = None if settings.stage1 is None else settings.stage1.pretrain_on
     if named is not None and (unlabelled is None or not unlabelled.is_named(named)):
         raise BadUse(f"Stage 1 also learns from {named}, which is not given: use --pretrain-on COHORT")
-    further = None if named is None or unlabelled is None else unlabelled.joined(cohort)
+    extended = None if named is None or unlabelled is None else unlabelled.joined(cohort)
     facts, cache = ModelFacts.of(cohort, settings, seed), cache or FitCache()
-    task = _Task(cohort, sorted(train), sorted(validation), facts, cache, sites or {}, rows or {}, further, watch)
+    task = _Task(cohort, sorted(train), sorted(validation), facts, cache, sites or {}, rows or {}, extended, watch)
     return _fit_network(task, device) if settings.is_network else _fit_baseline(task)
 
 
 @dataclass(frozen=True)
 class _Task:
-    """Parameters as of ``fit``; ``further`` are the cohort and subjects of a second one for Stage 1."""
+    """Parameters as of ``fit``; ``extended`` is the cohort with the subjects of a second one, for Stage 1."""
 
     cohort: Cohort
     train: list[str]
@@ -121,7 +121,7 @@ class _Task:
     cache: FitCache
     sites: Mapping[str, Sequence[str]]
     rows: Mapping[str, Mapping[str, Any]]
-    further: ExtendedCohort | None
+    extended: ExtendedCohort | None
     watch: Watch | None
 
     def harmonisation(self, features: Features) -> Harmonisation | None:
@@ -199,7 +199,8 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
     from bridgemil.learning.learners import train_network
     from bridgemil.learning.loop import Streams
 
-    facts, settings, cohort, cache, further = task.facts, task.facts.settings, task.cohort, task.cache, task.further
+    facts, settings, cohort, cache = task.facts, task.facts.settings, task.cohort, task.cache
+    extended = task.extended
     assert settings.stage2 is not None
     assert settings.backbone is not None
     streams, device = Streams.of(facts.seed, task.train), device or torch.device("cpu")
@@ -207,22 +208,22 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
         refuse_changed_code(settings, facts.signal)
         streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
-        arrays, stored, scale, harmonisation = None, None, None, None
+        arrays, extended_arrays, scale, harmonisation = None, None, None, None
         if (features := Features.of_encoder(encoder)) is None:
             scale = cohort.normalisation(task.train)
         else:
             prepare_features(cache, features, cohort, [*task.train, *task.validation])
             arrays, harmonisation = partial(features_of, cache, features, cohort), task.harmonisation(features)
-            if further is not None:
-                prepare_features(cache, features, further, further.further)
-                stored = partial(features_of, cache, features, further)
+            if extended is not None:
+                prepare_features(cache, features, extended, extended.further)
+                extended_arrays = partial(features_of, cache, features, extended)
         adjust = None if harmonisation is None else lambda subject: harmonisation.scale(task.rows[subject])
         training = WindowSet(cohort, task.train, scale, arrays, adjust)
         validating = WindowSet(cohort, task.validation, scale, arrays, adjust) if task.validation else None
-        learned = training
-        if further is not None:  # scaled as the training subjects are
-            learned = WindowSet(further, [*task.train, *further.further], scale, stored)
-        before, seconds = _stage1(task, encoder, learned, streams, device)
+        stage1_windows = training
+        if extended is not None:  # scaled as the training subjects are
+            stage1_windows = WindowSet(extended, [*task.train, *extended.further], scale, extended_arrays)
+        before, seconds = _stage1(task, encoder, stage1_windows, streams, device)
         network, trained = train_network(
             encoder, settings.backbone, training, validating, settings.stage2, streams, device,
             pretrained=settings.stage1 is not None, keep=cache.checkpoint(), watch=task.watch,

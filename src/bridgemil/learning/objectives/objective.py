@@ -20,9 +20,10 @@ from bridgemil.learning.settings import Stage1Settings
 class Objective(Learner):
     """AdamW with warm-up and cosine on the objective's loss. Nothing is validated: the last epoch's encoder is used.
 
-    A subclass has ``loss``; ``make_head``, unless it wants the projection; and ``batches`` and ``read``, unless a step
-    has some windows of the training subjects, each once in an epoch. ``anchors`` are the numbers of the windows from
-    which steps are drawn, ``labels`` the inherited label of each window. The encoder is trained in place.
+    A subclass defines ``loss``. It overrides ``make_head`` if the head is not the projection, and ``batches`` and
+    ``read`` if a step is not a random part of the training windows, each used once in an epoch. ``anchors`` are the
+    numbers of the windows from which steps are drawn, ``labels`` the inherited label of each window. The encoder is
+    trained in place.
     """
 
     phase, purpose, stage, batch_settings = "Stage 1", "stage 1", "stage1", "stage1.batch_windows"
