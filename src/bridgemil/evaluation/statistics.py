@@ -76,23 +76,25 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """What this pair alone shows; the same for either order of the two."""
-        first, second = self.ahead
-        low, high = (self.low, self.high) if first == self.one else (-self.high, -self.low)
-        evidence = (
-            f"{points(abs(self.difference))} points, 95 % {points(low)} to {points(high)}; {p_text(self.p)}, "
-            f"{self.test}; {counted(self.seeds, 'seed')}, {counted(self.splits, 'split')}"
-        )
-        if self.p < LEVEL:
-            return f"{first} is more accurate than {second} ({evidence})."
-        return f"No significant difference between {first} and {second} ({evidence})."
+        return self._sentence(self.p < LEVEL)
 
     @property
     def corrected_sentence(self) -> str:
-        """The sentence, and the Holm-corrected p where the pair is one of several and significant alone."""
+        """The sentence, with the Holm-corrected p where the pair is one of several and significant alone."""
         if self.family == 1 or self.p >= LEVEL:
             return self.sentence
-        end = "" if self.significant else ": no significant difference"
-        return f"{self.sentence} Holm-corrected {p_text(self.p_holm)} for {self.family} comparisons{end}."
+        return self._sentence(self.significant, f"; Holm-corrected {p_text(self.p_holm)} for {self.family} comparisons")
+
+    def _sentence(self, significant: bool, corrected: str = "") -> str:
+        first, second = self.ahead
+        low, high = (self.low, self.high) if first == self.one else (-self.high, -self.low)
+        evidence = (
+            f"{points(abs(self.difference))} points, 95 % {points(low)} to {points(high)}; {p_text(self.p)}{corrected}, "
+            f"{self.test}; {counted(self.seeds, 'seed')}, {counted(self.splits, 'split')}"
+        )
+        if significant:
+            return f"{first} is more accurate than {second} ({evidence})."
+        return f"No significant difference between {first} and {second} ({evidence})."
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.corrected_sentence)}</p>"

@@ -25,13 +25,14 @@ Evidence = Mapping[str, NDArray[np.bool_]]  # by patient: which of all its windo
 
 def known_evidence(truth: Path, cohort: Cohort) -> Evidence:
     """By patient which windows hold evidence, of a cohort made from the folder that ``bridgemil synth`` wrote."""
+    from bridgemil.cohort.formats import Unusable
     from bridgemil.cohort.synthetic import has_evidence_windows, patients, true_evidence
 
     if cohort.n_times != cohort.sfreq:
         raise BadUse("--truth is known of windows of one second; prepare the cohort with --window 1")
     try:
         in_windows, ill = has_evidence_windows(truth), patients(truth)
-    except (OSError, LookupError, TypeError, ValueError) as error:
+    except (OSError, LookupError, TypeError, Unusable) as error:
         raise BadUse(f"--truth {truth}: is no folder that `bridgemil synth` wrote ({plain(str(error))})") from None
     if not cohort.metadata["files"]:
         raise BadUse("--truth needs a cohort that was prepared from the folder's recordings, not from arrays")
