@@ -88,9 +88,10 @@ class Comparison:
     def _sentence(self, significant: bool, corrected: str = "") -> str:
         first, second = self.ahead
         low, high = (self.low, self.high) if first == self.one else (-self.high, -self.low)
+        tried = f"{counted(self.seeds, 'seed')}, {counted(self.splits, 'split')}"
         evidence = (
-            f"{points(abs(self.difference))} points, 95 % {points(low)} to {points(high)}; {p_text(self.p)}{corrected}, "
-            f"{self.test}; {counted(self.seeds, 'seed')}, {counted(self.splits, 'split')}"
+            f"{points(abs(self.difference))} points, 95 % {points(low)} to {points(high)}; "
+            f"{p_text(self.p)}{corrected}, {self.test}; {tried}"
         )
         if significant:
             return f"{first} is more accurate than {second} ({evidence})."
