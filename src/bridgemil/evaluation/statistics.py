@@ -34,7 +34,7 @@ SCORE_INTERVALS = (  # what every table with scores and verdicts says
 COMPARED = (  # what every table of comparisons says
     "Differences: pooled accuracy on the same subjects, paired. p: the larger of a sign-flip test over subjects and a "
     "corrected resampled t-test over folds x splits (Nadeau and Bengio 2003). Their intervals agree with p and include "
-    "retraining variance; with one tested fold p is of the sign-flip test alone, and they do not."
+    "retraining variance, except with one tested fold, where p is of the sign-flip test alone."
 )
 FINEST = 1000  # parts of one that gains are multiples of, for an exact test
 NO_VARIANCE = 1e-12  # of accuracies: nothing but rounding
