@@ -39,7 +39,8 @@ HEAD = """# Benchmarks
 `python benchmarks/peers.py --write docs/benchmarks.md`, {rounds} rounds on {cores}
 cores; both sides alternate in one run. Seconds are medians; the ratio has its range over the rounds.
 Times depend on the machine, ratios less so.
-`prepare` also validates every file, computes checksums and starts two processes, which costs more than it saves on 16 recordings.
+`prepare` also validates every file, computes checksums and starts two processes, which costs more than it saves on 16
+recordings.
 
 """
 
