@@ -94,17 +94,20 @@ def _features(cohort: Cohort) -> tuple[dict[str, Floats], list[Floats]]:
     from bridgemil.backbones.covariance import FrontEnd
 
     recorded, average = FrontEnd(cohort.signal, "recorded"), FrontEnd(cohort.signal, "average")
-    rows: list[tuple[Floats, ...]] = []
-    for subject in cohort.subjects:
+    n_bands, n_covariances = len(recorded.bands), recorded.covariance.stop
+    # Filled in place: small arrays kept between large ones would stop the C library from returning memory.
+    widths = (n_bands, n_bands, recorded.dim - n_covariances, n_covariances, n_covariances)
+    shares, common, powers, with_reference, without = (np.empty((len(cohort), width)) for width in widths)
+    for row, subject in enumerate(cohort.subjects):
         bag = cohort.windows(subject)
         windows = np.asarray(bag[evenly(len(bag), WINDOWS)], dtype=np.float32)
         tensor = torch.from_numpy(windows)
-        with_reference, without = (end(tensor).numpy().mean(axis=0, dtype=np.float64) for end in (recorded, average))
-        shares, powers = common_signal(windows[:, list(recorded.used)], recorded.bands, cohort.sfreq)
-        covariance = recorded.covariance
-        rows.append((shares, powers, without[average.power], with_reference[covariance], without[covariance]))
-    of_bands, *others = (np.array(column) for column in zip(*rows, strict=True))
-    return dict(zip(map(band_name, recorded.bands), of_bands.T, strict=True)), others
+        shares[row], common[row] = common_signal(windows[:, list(recorded.used)], recorded.bands, cohort.sfreq)
+        with_reference[row] = recorded(tensor)[:, recorded.covariance].numpy().mean(axis=0, dtype=np.float64)
+        features = average(tensor).numpy().mean(axis=0, dtype=np.float64)
+        powers[row], without[row] = features[average.power], features[average.covariance]
+    of_bands = dict(zip(map(band_name, recorded.bands), shares.T, strict=True))
+    return of_bands, [common, powers, with_reference, without]
 
 
 def common_signal(windows: NDArray[np.float32], bands: Sequence[Band], sfreq: float) -> tuple[Floats, Floats]:
