@@ -19,6 +19,8 @@ MOST_POWERS = 100  # windows of a subject whose band powers are kept
 MATCH_BAND = (2.0, 20.0)  # Hz: where copies are looked for; unaffected by common filters and rates
 MOST_MATCH_CHANNELS = 8
 TABLES, BITS = 8, 24  # of the windows' hash codes: two windows that agree in one table are compared
+MOST_BITS = 31  # that an int32 holds
+BY_CHANCE = 20_000  # pairs of windows that agree by chance; more windows get longer codes
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ def spectra(windows: NDArray[np.float32]) -> NDArray[np.complex64]:
 class WindowHash:
     """Phases and hash codes of windows of a signal, by which copies are looked for."""
 
-    def __init__(self, signal: Cohort | Signal) -> None:
+    def __init__(self, signal: Cohort | Signal, n_windows: int = 1) -> None:
+        pairs = TABLES * n_windows**2 / 2
+        self.bits = int(np.clip(np.ceil(np.log2(pairs / BY_CHANCE)) + 1, BITS, MOST_BITS))  # the first is constant
         frequencies = np.fft.rfftfreq(signal.n_times, 1 / signal.sfreq)
         low, high = MATCH_BAND
         inside = np.flatnonzero((frequencies >= low) & (frequencies <= high))
@@ -82,7 +86,7 @@ class WindowHash:
     def planes(self) -> NDArray[np.float32]:
         """Random planes, always the same."""
         size = 2 * len(self.bins) * max(1, len(self.channels) - 1)
-        return np.random.default_rng(0).standard_normal((size, TABLES * BITS)).astype(np.float32)
+        return np.random.default_rng(0).standard_normal((size, TABLES * self.bits)).astype(np.float32)
 
     def phases(self, spectrum: NDArray[np.complex64]) -> NDArray[np.float32]:
         """Phases as vectors (n, 2 * channels * bins), independent of scale; a flipped sign flips the vector."""
@@ -94,9 +98,9 @@ class WindowHash:
     def codes(self, windows: NDArray[np.float32], spectrum: NDArray[np.complex64]) -> NDArray[np.int32]:
         """Hash codes by the side of random planes on which a window lies (Charikar, 2002); equal if it is flipped."""
         vectors = self.phases(differences(spectrum, self.channels))
-        sides = (vectors @ self.planes > 0).reshape(len(vectors), TABLES, BITS)
+        sides = (vectors @ self.planes > 0).reshape(len(vectors), TABLES, self.bits)
         sides ^= ~sides[..., :1]
-        places = np.arange(BITS, dtype=np.int32)
+        places = np.arange(self.bits, dtype=np.int32)
         codes: NDArray[np.int32] = (sides.astype(np.int32) << places).sum(axis=-1).astype(np.int32)
         codes[windows.std(axis=-1).max(axis=1) <= 1e-6] = -1
         return codes
@@ -104,7 +108,7 @@ class WindowHash:
 
 def measure(cohort: Cohort) -> dict[str, SubjectMeasures]:
     """Measure all subjects of a cohort; each window is read once."""
-    hashing = WindowHash(cohort)
+    hashing = WindowHash(cohort, cohort.n_windows)
     return {subject: _measure(cohort, subject, hashing) for subject in cohort.subjects}
 
 

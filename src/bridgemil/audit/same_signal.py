@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.audit.findings import AuditInput, Finding
-from bridgemil.audit.measures import MATCH_BAND, SubjectMeasures, WindowHash, differences, match_channels, spectra
+from bridgemil.audit.measures import (
+    BLOCK,
+    MATCH_BAND,
+    SubjectMeasures,
+    WindowHash,
+    differences,
+    match_channels,
+    spectra,
+)
 from bridgemil.audit.resemblance import (
     Cleaned,
     best_lag,
@@ -116,13 +124,18 @@ def same_windows(cohort: Cohort, measures: dict[str, SubjectMeasures]) -> list[C
     owner = np.repeat(np.arange(len(subjects)), list(map(len, codes)))
     window = np.concatenate([np.arange(len(own)) for own in codes])
     pairs = np.unique(np.concatenate([_equal(table, owner) for table in np.concatenate(codes).T]), axis=0)
+    bags = [cohort.windows(subject) for subject in subjects]
+    pairs = pairs[_phases_agree(cohort, lambda i: bags[owner[i]][window[i]], pairs)]
     copies = []
     for _, frame in pd.DataFrame(pairs).groupby([owner[pairs[:, 0]], owner[pairs[:, 1]]]):
-        rows = frame.to_numpy()
-        first, second = (subjects[i] for i in owner[rows[0]])
-        r = _windows_alike(cohort, first, second, window[rows])
-        if len(r):
-            copies.append(Copy(first, second, len(r) * cohort.n_times / cohort.sfreq, float(np.median(r)), None))
+        both = frame.to_numpy()
+        (first, second), rows = owner[both[0]], window[both]
+        r = np.array([window_correlation(bags[first][i], bags[second][j], cohort.sfreq) for i, j in rows])
+        same = np.abs(r) > SAME
+        alike = r[same][np.unique(rows[same][:, 0], return_index=True)[1]]
+        if len(alike):
+            seconds = len(alike) * cohort.n_times / cohort.sfreq
+            copies.append(Copy(subjects[first], subjects[second], seconds, float(np.median(alike)), None))
     return copies
 
 
@@ -136,21 +149,22 @@ def _equal(table: NDArray[np.int32], owner: NDArray[np.intp]) -> NDArray[np.intp
     return np.concatenate(pairs)
 
 
-def _windows_alike(cohort: Cohort, first: str, second: str, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The correlations of those pairs of windows that are the same.
+def _phases_agree(
+    cohort: Cohort, read: Callable[[int], NDArray[np.float32]], pairs: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Which pairs of windows are worth correlating, whatever the sign: fast, but sensitive to artefacts.
 
-    Tried are pairs whose phases agree, whatever the sign: that is fast, but sensitive to artefacts.
+    Chance alone gives pairs whose number grows with the square of that of the windows, so many are compared at once.
     """
-    bags, hashing = (cohort.windows(first), cohort.windows(second)), WindowHash(cohort)
-    a, b = (
-        hashing.phases(spectra(differences(np.array(bag[rows[:, side]]), hashing.channels)))
-        for side, bag in enumerate(bags)
-    )
-    rows = rows[2 * np.abs((a * b).sum(axis=1)) / a.shape[1] > WORTHWHILE]
-    r = np.array([window_correlation(bags[0][i], bags[1][j], cohort.sfreq) for i, j in rows])
-    same = np.abs(r) > SAME
-    alike: NDArray[np.float64] = r[same][np.unique(rows[same][:, 0], return_index=True)[1]]
-    return alike
+    hashing, agree = WindowHash(cohort), np.zeros(len(pairs), dtype=bool)
+    for first in range(0, len(pairs), BLOCK):
+        block = pairs[first : first + BLOCK]
+        a, b = (
+            hashing.phases(spectra(differences(np.stack([read(i) for i in side]), hashing.channels)))
+            for side in block.T
+        )
+        agree[first : first + BLOCK] = 2 * np.abs((a * b).sum(axis=1)) / a.shape[1] > WORTHWHILE
+    return agree
 
 
 def overlapping(cohort: Cohort) -> list[Copy]:
