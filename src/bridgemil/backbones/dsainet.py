@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.backbones.layers import Dropout, at_least, attend, flat_norm, gelu_grouped, norm_elu_pool
+from bridgemil.backbones.layers import Dropout, at_least, attend, gelu_grouped, norm_elu_pool
 from bridgemil.backbones.stem import temporal_then_spatial, toeplitz
 
 WIDTH, HEADS = 40, 4
@@ -32,7 +32,7 @@ class BranchLayer(nn.Module):
         along = toeplitz(kernel, x.shape[1], kernel.shape[1] // 2)  # 40 x tokens x tokens
         y = gelu_grouped(torch.einsum("nsc,cst->ntc", x, along), self.expand)
         y = gelu_grouped(y, self.contract)
-        return x + self.alpha * self.dropout(flat_norm(y, self.bn))
+        return x + self.alpha * self.dropout(self.bn(y.flatten(0, 1)).view(y.shape))
 
 
 class FeedForward(nn.Module):

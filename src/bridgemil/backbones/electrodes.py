@@ -53,10 +53,17 @@ def check_windows(windows: NDArray[np.float32], channels: Sequence[str], referen
     if windows.ndim != 3 or windows.shape[1] != len(channels) or not windows.size:
         raise BadUse(f"expected windows x {len(channels)} channels x time, got {' x '.join(map(str, windows.shape))}")
     lowest, highest = windows.min(axis=(0, 2)), windows.max(axis=(0, 2))
-    _refuse(channels, ~(np.isfinite(lowest) & np.isfinite(highest)), "holds values that are not finite")
     constant = lowest == highest
-    if not (reference == "average" and constant.sum() == 1 < len(channels) and lowest[constant][0] == 0):
-        _refuse(channels, constant, "is constant over the whole bag")
+    if reference == "average" and constant.sum() == 1 < len(channels) and lowest[constant][0] == 0:
+        constant[:] = False
+    broken = {"holds values that are not finite": ~(np.isfinite(lowest) & np.isfinite(highest))}
+    for what, bad in (broken | {"is constant over the whole bag": constant}).items():
+        if bad.any():
+            names = ", ".join(name for name, is_bad in zip(channels, bad, strict=True) if is_bad)
+            raise BadData(
+                f"channel {names} {what}; prepare the cohort without it (--channels, or --bad-channels drop), "
+                f"or without this recording"
+            )
     for first in range(len(channels)):
         for second in range(first + 1, len(channels)):
             if lowest[first] == lowest[second] and np.array_equal(windows[:, first], windows[:, second]):
@@ -64,15 +71,6 @@ def check_windows(windows: NDArray[np.float32], channels: Sequence[str], referen
                     f"channels {channels[first]} and {channels[second]} hold the same signal over the whole bag; "
                     f"prepare the cohort without one of them (--channels), or without this recording"
                 )
-
-
-def _refuse(channels: Sequence[str], bad: NDArray[np.bool_], what: str) -> None:
-    if bad.any():
-        names = ", ".join(name for name, is_bad in zip(channels, bad, strict=True) if is_bad)
-        raise BadData(
-            f"channel {names} {what}; prepare the cohort without it (--channels, or --bad-channels drop), "
-            f"or without this recording"
-        )
 
 
 def _place(name: str) -> NDArray[np.float64] | None:

@@ -241,9 +241,3 @@ class _GELULinear(torch.autograd.Function):
         grad, x = grad.to(weight.dtype), x.to(weight.dtype)
         grad_weight = grad.flatten(0, -2).T @ F.gelu(x).flatten(0, -2)
         return torch.ops.aten.gelu_backward(grad @ weight, x), grad_weight
-
-
-def flat_norm(x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
-    """A batch norm over every axis but the last."""
-    out: Tensor = norm(x.flatten(0, -2))
-    return out.view(x.shape)
