@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -24,14 +25,14 @@ from torch import Tensor, nn
 from bridgemil import backbones
 from bridgemil.backbones.custom import Features, random_state_kept
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadData, BadUse, NotFound, some
+from bridgemil.errors import BadData, BadUse, NotFound
 from bridgemil.learning.checkpoint import checksum, read_tensors
 from bridgemil.user_code import describe_error, short_name
 
 WEIGHTS = "backbone_options.weights"  # the setting that names the file
 NESTED = ("state_dict", "model")  # entries of a checkpoint that hold the weights
 BLOCK = 64  # windows embedded at once: foundation models need much memory for each
-NAMED = 5  # keys in a message
+MOST_CHARACTERS = 300  # of PyTorch's list of keys, in a message
 _IN_USE: WeakValueDictionary[str, nn.Module] = WeakValueDictionary()  # the models of all folds hold one encoder
 
 
@@ -42,6 +43,8 @@ class FrozenFrontEnd(nn.Module):
     user code.
     """
 
+    encoder: nn.Module
+
     def __init__(self, encoder: nn.Module, code: str, signal: Signal, options: Mapping[str, Any]) -> None:
         super().__init__()
         self.register_buffer("_place", torch.empty(0), persistent=False)
@@ -51,12 +54,7 @@ class FrozenFrontEnd(nn.Module):
             "channels": list(signal.channels), "n_times": signal.n_times, "sfreq": signal.sfreq,
         }  # fmt: skip
         shared = _IN_USE.setdefault(json.dumps(self.key, sort_keys=True), encoder.eval().requires_grad_(False))
-        self._held = (shared,)  # in a tuple: no submodule
-
-    @property
-    def encoder(self) -> nn.Module:
-        """The network."""
-        return self._held[0]
+        object.__setattr__(self, "encoder", shared)  # no submodule
 
     def check(self, bag: NDArray[np.float32]) -> None:
         """Every window is accepted."""
@@ -144,19 +142,8 @@ def _load(encoder: nn.Module, weights: Mapping[str, Tensor] | Path, name: str) -
         if isinstance(encoder, Features):  # a package's model, whose final layer is replaced
             inner = encoder.model
             weights = {key: value for key, value in weights.items() if not key.startswith("final_layer.")}
-    own = inner.state_dict()
-    found = {
-        "missing": [key for key in own if key not in weights],
-        "unexpected": [key for key in weights if key not in own],
-        "of another shape": [
-            f"{key} ({_size(weights[key])} instead of {_size(own[key])})" for key in own
-            if key in weights and weights[key].shape != own[key].shape
-        ],
-    }  # fmt: skip
-    if wrong := [f"{what}: {some(keys, NAMED)}" for what, keys in found.items() if keys]:
-        raise BadData(f"{source}: are not those of {short_name(name)} ({'; '.join(wrong)})")
-    inner.load_state_dict(dict(weights))
-
-
-def _size(value: Tensor) -> str:
-    return " x ".join(map(str, value.shape)) or "a number"
+    try:
+        inner.load_state_dict(weights)
+    except RuntimeError as error:
+        wrong = shorten(str(error).partition("\n")[2], MOST_CHARACTERS, placeholder=" …")
+        raise BadData(f"{source}: are not those of {short_name(name)} ({wrong})") from None
