@@ -40,7 +40,7 @@ class ArraySet(WindowSet):
         return self.x[torch.from_numpy(index)]
 
     def bag(self, i: int) -> Tensor:
-        return self.x[int(self.layout.subject_start[i]) : int(self.layout.subject_end[i])]
+        return self.x[torch.from_numpy(self.bag_index(i))]
 
     def blocks(self, i: int) -> Iterator[Tensor]:
         yield from self.bag(i).split(BLOCK)

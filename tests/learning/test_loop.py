@@ -19,7 +19,7 @@ STREAMS = Streams.of(0, ["a", "b"])
 class Line(Learner):
     """Fits a line through noise, with dropout, so that it depends on every random number."""
 
-    phase, purpose, stage, batch_settings, steps = "line", "line", "stage2", "stage2.batch_windows", 3
+    phase, purpose, batch_settings, steps = "line", "line", "stage2.batch_windows", 3
 
     def __init__(
         self,

@@ -10,10 +10,10 @@ import torch
 from torch.nn import functional as F
 
 from bridgemil import aggregators, backbones
-from bridgemil.learning import averaging, loop, objectives
+from bridgemil.learning import averaging, learners, loop, objectives
 from bridgemil.learning.averaging import WeightAverage
 from bridgemil.learning.data import WindowSet
-from bridgemil.learning.learners import BagLearner, WindowLearner, train_network
+from bridgemil.learning.learners import BagLearner, WindowLearner
 from bridgemil.learning.loop import Learner, Progress, Streams, train
 from bridgemil.learning.networks import BagModel, WindowModel
 from bridgemil.learning.settings import BagSettings, WindowSettings
@@ -258,5 +258,5 @@ def test_positions_and_dropout_reach_the_aggregator() -> None:
     training, validation = sets()
     settings = BagSettings(epochs=1, positions=False, dropout=0.35)
     encoder = backbones.create("eegnet", *training.shape)
-    model, _ = train_network(encoder, "eegnet", training, validation, settings, STREAMS, CPU)
+    model = learners.create(encoder, "eegnet", training, validation, settings, CPU, pretrained=False).model
     assert (model.aggregator.positions, model.aggregator.dropout.p) == (False, 0.35)
