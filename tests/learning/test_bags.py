@@ -68,7 +68,7 @@ def test_a_step_equals_plain_code_bag_by_bag() -> None:
     loss = step_loss(learner, batch)
 
     plain.train()
-    windows = torch.cat([training.bag(int(i)) for i in batch])
+    windows = torch.cat([training.take(training.bag_index(i)) for i in batch])
     embeddings = plain.encoder(windows)
     logits, first = [], 0
     for i in batch:
@@ -97,7 +97,7 @@ def test_while_frozen_the_encoder_does_not_move_and_its_embeddings_are_computed_
     moved = []
     train(
         learner,
-        Streams.of(0, training.subjects),
+        Streams(0, training.subjects),
         watch=lambda m: moved.append(
             (calls, any(not torch.equal(v, before[k]) for k, v in bag_model.encoder.state_dict().items()))
         ),
@@ -117,11 +117,11 @@ def test_while_frozen_the_result_is_that_of_encoding_every_time() -> None:
     loss = step_loss(learner, batch)
     plain = model(dropout=False).eval()
     with torch.no_grad():
-        logits = torch.cat([plain.explain(training.bag(int(i)), CPU).logits for i in batch])
+        logits = torch.cat([plain.explain(training.take(training.bag_index(i)), CPU).logits for i in batch])
     torch.testing.assert_close(
         loss.detach(), F.cross_entropy(logits, training.y[torch.from_numpy(batch)]), rtol=1e-5, atol=1e-6
     )
-    expected = torch.cat([plain.explain(validation.bag(i), CPU).logits for i in range(3)])
+    expected = torch.cat([plain.explain(validation.take(validation.bag_index(i)), CPU).logits for i in range(3)])
     assert learner.validate().loss == pytest.approx(float(F.cross_entropy(expected, validation.y)), rel=1e-5)
 
 
@@ -129,7 +129,7 @@ def test_the_retention_gradient_is_logged_and_tiny() -> None:
     training, validation = sets()
     settings = BagSettings(epochs=13, freeze_epochs=1, burn_in=0, batch_subjects=7)
     learner = BagLearner(model(), training, validation, settings, CPU, pretrained=True)
-    curve = train(learner, Streams.of(0, training.subjects)).curve
+    curve = train(learner, Streams(0, training.subjects)).curve
     ratios = {row["epoch"]: row["retention_gradient_ratio"] for row in curve if "retention_gradient_ratio" in row}
     assert list(ratios) == [1, 11]
     assert all(0 < ratio < 1e-2 for ratio in ratios.values())
@@ -147,7 +147,7 @@ def test_retention_holds_the_embeddings_back() -> None:
             bag_model.train().encoder(everything(training))
         before = bag_model.eval().encoder(everything(training)).detach()
         learner = BagLearner(bag_model, training, validation, settings, CPU, pretrained=True)
-        train(learner, Streams.of(0, training.subjects))
+        train(learner, Streams(0, training.subjects))
         drift[weight] = F.mse_loss(bag_model.eval().encoder(everything(training)).detach(), before).item()
     assert drift[1e3] < 0.5 * drift[0.0]
 
@@ -203,7 +203,7 @@ def test_the_votes_validation_loss_is_minus_log_of_the_mean_probability() -> Non
     expected = []
     window_model.eval()
     for i, label in enumerate(validation.y.tolist()):
-        p = torch.softmax(window_model(validation.bag(i)), dim=1).mean(dim=0)
+        p = torch.softmax(window_model(validation.take(validation.bag_index(i))), dim=1).mean(dim=0)
         expected.append(-math.log(p[label].item()))
     assert learner.validate().loss == pytest.approx(np.mean(expected), rel=1e-5)
 

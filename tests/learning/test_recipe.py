@@ -20,7 +20,7 @@ from bridgemil.learning.settings import BagSettings, WindowSettings
 from people import people
 
 CPU = torch.device("cpu")
-STREAMS = Streams.of(0, ["a", "b"])
+STREAMS = Streams(0, ["a", "b"])
 
 
 def sets() -> tuple[WindowSet, WindowSet]:
@@ -222,7 +222,10 @@ def test_labels_are_smoothed_in_training_only(kind: str, smoothing: float) -> No
     loss = smoothed.loss(batch, smoothed.read(batch), np.random.default_rng(0))
     with torch.no_grad():
         if kind == "bags":
-            bags = [smoothed.model.explain(smoothed.data.bag(int(i)), CPU).logits for i in batch.subjects]
+            bags = [
+                smoothed.model.explain(smoothed.data.take(smoothed.data.bag_index(i)), CPU).logits
+                for i in batch.subjects
+            ]
             logits, labels = torch.cat(bags), smoothed.data.y[torch.from_numpy(batch.subjects)]
         else:
             logits = smoothed.model(smoothed.data.take(batch))

@@ -139,8 +139,7 @@ def create_head(name: str, embedding_dim: int, n_classes: int) -> nn.Module:
 
     check(name)
     make = getattr(_module(name), "head", nn.Linear) if name in BACKBONES.built_in else nn.Linear
-    head: nn.Module = make(embedding_dim, n_classes)
-    return head
+    return make(embedding_dim, n_classes)
 
 
 def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Module:
@@ -211,8 +210,7 @@ def _factory(name: str) -> Callable[..., nn.Module]:
         from bridgemil.backbones import custom
 
         return custom.factory(name, names())
-    made: Callable[..., nn.Module] = BACKBONES.load(name)
-    return made
+    return BACKBONES.load(name)
 
 
 def _signature(name: str) -> tuple[inspect.Signature, list[str]]:

@@ -89,10 +89,13 @@ class WindowSet:
         where = arrays or cohort.windows, self.subjects, self.sizes, self.shape
         self._opened = lru_cache(MAPS)(partial(_open, *where))
         per_channel = (-1, *(1 for _ in self.shape[1:]))
-        # In the shape of a window: a subtraction that need not repeat a number over time is twice as fast.
-        self._scale = scale and [np.broadcast_to(v.reshape(per_channel), self.shape).astype(np.float32) for v in scale]
-        own = [None if scale_of is None else scale_of(subject) for subject in subjects]
-        self._own = [each and [values.astype(np.float32) for values in each] for each in own]
+
+        def in_shape(scale: Scale | None) -> list[NDArray[np.float32]] | None:
+            # Of a window: a subtraction that need not repeat a number over time is twice as fast.
+            return scale and [np.broadcast_to(v.reshape(per_channel), self.shape).astype(np.float32) for v in scale]
+
+        same = in_shape(scale)
+        self._scales = [same if scale_of is None else in_shape(scale_of(subject)) for subject in subjects]
         self._chunk = max(1, CHUNK_BYTES // (4 * int(np.prod(self.shape))))
 
     def __len__(self) -> int:
@@ -130,10 +133,6 @@ class WindowSet:
                 self._normalise(i, array[row], windows[place])
         return torch.from_numpy(windows)
 
-    def bag(self, i: int) -> Tensor:
-        """All windows of the i-th subject: n x *shape, on the CPU."""
-        return torch.cat(list(self.blocks(i)))
-
     def blocks(self, i: int) -> Iterator[Tensor]:
         """The windows of the i-th subject in order, ``BLOCK`` at a time: each n x *shape, on the CPU."""
         array = self._opened.__wrapped__(i)  # not kept open
@@ -145,8 +144,7 @@ class WindowSet:
             yield torch.from_numpy(windows)
 
     def _normalise(self, i: int, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
-        scale = self._own[i] or self._scale
-        if scale is not None:
+        if (scale := self._scales[i]) is not None:
             np.subtract(source, scale[0], out=target)
             np.divide(target, scale[1], out=target)
         else:

@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from bridgemil import backbones
@@ -27,9 +26,10 @@ from bridgemil.backbones.custom import Features, random_state_kept
 from bridgemil.cohort.signal import Signal
 from bridgemil.errors import BadData, BadUse, NotFound
 from bridgemil.learning.checkpoint import checksum, read_tensors
-from bridgemil.user_code import describe_error, short_name
+from bridgemil.user_code import short_name
 
 WEIGHTS = "backbone_options.weights"  # the setting that names the file
+ADVICE = "save the weights alone, torch.save(model.state_dict(), FILE)"
 NESTED = ("state_dict", "model")  # entries of a checkpoint that hold the weights
 BLOCK = 64  # windows embedded at once: foundation models need much memory for each
 MOST_CHARACTERS = 300  # of PyTorch's list of keys, in a message
@@ -79,8 +79,7 @@ class Frozen(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardise embeddings."""
-        standardised: Tensor = self.norm(self.front_end(x) if x.ndim == 3 else x)
-        return standardised
+        return self.norm(self.front_end(x) if x.ndim == 3 else x)
 
 
 def frozen_encoder(
@@ -104,7 +103,17 @@ def frozen_encoder(
                 f"ones, --set {WEIGHTS}=FILE (safetensors, or a torch checkpoint)"
             )
     if weights is not None:
-        _load(encoder, weights if isinstance(weights, Mapping) else Path(weights), name)
+        inner, source = encoder, "the stored weights"
+        if not isinstance(weights, Mapping):
+            source, weights = str(weights), read_weights(Path(weights))
+            if isinstance(encoder, Features):  # a package's model, whose final layer is replaced
+                inner = encoder.model
+                weights = {key: value for key, value in weights.items() if not key.startswith("final_layer.")}
+        try:
+            inner.load_state_dict(weights)
+        except RuntimeError as error:
+            wrong = shorten(str(error).partition("\n")[2], MOST_CHARACTERS, placeholder=" …")
+            raise BadData(f"{source}: are not those of {short_name(name)} ({wrong})") from None
     return Frozen(FrozenFrontEnd(encoder, code or name, signal, options), backbones.embedding_dim(encoder))
 
 
@@ -119,31 +128,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return read_tensors(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
-        raise BadData(f"{path}: cannot be read as weights ({describe_error(error)})") from None
-    except Exception as error:  # pickle's, among them those of what weights_only refuses
-        raise BadData(
-            f"{path}: holds more than weights, or is no torch checkpoint ({type(error).__name__}); save the weights "
-            "alone: torch.save(model.state_dict(), FILE)"
-        ) from None
+    except Exception as error:  # also pickle's, among them those of what weights_only refuses
+        raise BadData(f"{path}: is damaged or holds more than weights ({type(error).__name__}); {ADVICE}") from None
     for key in NESTED:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
     if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise BadData(f"{path}: holds no weights by name; save them: torch.save(model.state_dict(), FILE)")
+        raise BadData(f"{path}: holds no weights by name; {ADVICE}")
     return dict(content)
-
-
-def _load(encoder: nn.Module, weights: Mapping[str, Tensor] | Path, name: str) -> None:
-    """Give the encoder stored weights, or those of a file; names or shapes of another architecture are refused."""
-    inner, source = encoder, "the stored weights"
-    if isinstance(weights, Path):
-        source, weights = str(weights), read_weights(weights)
-        if isinstance(encoder, Features):  # a package's model, whose final layer is replaced
-            inner = encoder.model
-            weights = {key: value for key, value in weights.items() if not key.startswith("final_layer.")}
-    try:
-        inner.load_state_dict(weights)
-    except RuntimeError as error:
-        wrong = shorten(str(error).partition("\n")[2], MOST_CHARACTERS, placeholder=" …")
-        raise BadData(f"{source}: are not those of {short_name(name)} ({wrong})") from None

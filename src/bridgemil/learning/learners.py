@@ -50,13 +50,11 @@ class WindowLearner(Learner):
     def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Cross-entropy with inherited labels."""
         labels = self.labels[torch.from_numpy(batch)].to(self.device)
-        loss: Tensor = self.cross_entropy(self.model(windows.to(self.device)), labels)
-        return loss
+        return self.cross_entropy(self.model(windows.to(self.device)), labels)
 
-    def validate(self) -> Validation | None:
+    def validate(self) -> Validation:
         """Accuracy of the votes; the loss is -log of the mean window probability of the true class."""
-        if self.validation is None:
-            return None
+        assert self.validation is not None
         correct, losses = [], []
         for i, label in enumerate(self.validation.y.tolist()):
             found = vote(self.model, self.validation.blocks(i), self.device)
@@ -166,10 +164,9 @@ class BagLearner(Learner):
         return loss + retained
 
     @torch.no_grad()
-    def validate(self) -> Validation | None:
+    def validate(self) -> Validation:
         """Accuracy and mean cross-entropy of the validation subjects."""
-        if self.validation is None:
-            return None
+        assert self.validation is not None
         self.model.eval()
         subject_logits = []
         for i in range(len(self.validation.subjects)):

@@ -11,7 +11,7 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -32,21 +32,15 @@ Curve = list[dict[str, Any]]  # one row per epoch
 SAVING_SHARE = 0.01  # of the time, at most, is spent on checkpoints: short epochs do not each get one
 
 
-@dataclass(frozen=True)
 class Streams:
     """The random streams of one run: each purpose has its own, given by the seed and the training subjects.
 
     A stream starts again in each epoch. So an epoch can be repeated without the ones before it, and no draw depends on
-    the held-out subjects.
+    the held-out subjects, or on the order of the others.
     """
 
-    seed: int
-    subjects: tuple[str, ...]  # of the training fold
-
-    @classmethod
-    def of(cls, seed: int, subjects: Sequence[str]) -> Streams:
-        """The streams of this seed and these training subjects, in whatever order they come."""
-        return cls(seed, tuple(sorted(subjects)))
+    def __init__(self, seed: int, train: Iterable[str]) -> None:
+        self.seed, self.subjects = seed, sorted(train)
 
     def number(self, purpose: str, epoch: int = 0) -> int:
         """A 63-bit seed."""
@@ -164,9 +158,9 @@ class Learner(ABC):
     def loss(self, batch: Any, windows: Any, rng: np.random.Generator) -> Tensor:
         """The loss of one step, a scalar: of a batch of ``batches``, with what ``read`` returned for it."""
 
-    def validate(self) -> Validation | None:
-        """Performance on the validation subjects now; None if there are none."""
-        return None
+    def validate(self) -> Validation:
+        """Performance on the validation subjects now; called where there are any."""
+        raise NotImplementedError
 
     def notes(self) -> dict[str, float]:
         """Further columns of the curve for the epoch that just ended."""
@@ -190,7 +184,8 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
     The checkpoint ``keep`` is written after an epoch as often as ``SAVING_SHARE`` of the time allows; a loop that finds
     it resumes from it, bit-identical. ``watch`` is called after every epoch.
     """
-    peaks = [group["lr"] for group in learner.optimiser.param_groups]
+    for group in learner.optimiser.param_groups:
+        group["initial_lr"] = group["lr"]  # the peak, under PyTorch's name for it
     average = WeightAverage(learner.model, learner.averaging) if learner.averaging else None
     state = (_restore(learner, average, keep) if keep is not None else None) or Trained()
     due = 0.0
@@ -198,13 +193,13 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
         begun = time.perf_counter()
         rng = streams.start(learner.purpose, epoch)
         learner.begin(epoch)
-        loss = _epoch(learner, epoch, peaks, average, rng)
+        loss = _epoch(learner, epoch, average, rng)
         with nullcontext() if average is None else average.in_place():
             if average is not None and learner.validation is not None:
                 _estimate_statistics(learner, streams)
             where = f"{learner.phase}, epoch {epoch + 1}, validation"
             with _memory(learner, where):
-                validation = learner.validate()
+                validation = None if learner.validation is None else learner.validate()
             row: dict[str, Any] = {"phase": learner.phase, "epoch": epoch, "loss": loss}
             if validation is not None:
                 _refuse_broken(learner, where, validation.loss)
@@ -234,18 +229,15 @@ def _estimate_statistics(learner: Learner, streams: Streams) -> None:
     estimate_statistics(learner.averaged, learner.data, learner.device, streams.number("batch norm"))
 
 
-def _epoch(
-    learner: Learner, epoch: int, peaks: list[float], average: WeightAverage | None, rng: np.random.Generator
-) -> float:
+def _epoch(learner: Learner, epoch: int, average: WeightAverage | None, rng: np.random.Generator) -> float:
     """All steps of an epoch; their mean loss."""
     losses = []
     few = islice(learner.batches(rng), learner.steps)  # in random order: under max_steps a random part of all
     with closing(read_steps(few, learner.read, ahead=learner.ahead)) as steps:
         for i, (batch, read) in enumerate(steps):
             step, where = epoch * learner.steps + i, f"{learner.phase}, epoch {epoch + 1}, step {i + 1}"
-            share = learner.rate(step)
-            for group, peak in zip(learner.optimiser.param_groups, peaks, strict=True):
-                group["lr"] = peak * share
+            for group in learner.optimiser.param_groups:
+                group["lr"] = group["initial_lr"] * learner.rate(step)
             learner.optimiser.zero_grad()
             with _memory(learner, where):
                 loss = learner.loss(batch, read(), rng)

@@ -38,8 +38,7 @@ class WindowModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """N x *shape -> logits N x K."""
-        logits: Tensor = self.head(self.encoder(x))
-        return logits
+        return self.head(self.encoder(x))
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,7 @@ class BagModel(nn.Module):
         padded = pad_sequence(list(embeddings.split(list(sizes))), batch_first=True)  # B x N x d
         places = torch.arange(padded.shape[1], device=padded.device)
         mask = places < torch.tensor(sizes, device=padded.device).unsqueeze(1)
-        output: BagOutput = self.aggregator(padded, mask)
-        return output
+        return self.aggregator(padded, mask)
 
     @torch.no_grad()
     def explain(self, windows: Tensor | Iterable[Tensor], device: torch.device) -> BagOutput:

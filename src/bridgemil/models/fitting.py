@@ -203,7 +203,7 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
     extended = task.extended
     assert settings.stage2 is not None
     assert settings.backbone is not None
-    streams, device = Streams.of(facts.seed, task.train), device or torch.device("cpu")
+    streams, device = Streams(facts.seed, task.train), device or torch.device("cpu")
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's random numbers are theirs
         refuse_changed_code(settings, facts.signal)
         streams.start("encoder")
