@@ -32,7 +32,7 @@ WEIGHTS = "backbone_options.weights"  # the setting that names the file
 ADVICE = "save the weights alone, torch.save(model.state_dict(), FILE)"
 NESTED = ("state_dict", "model")  # entries of a checkpoint that hold the weights
 BLOCK = 64  # windows embedded at once: foundation models need much memory for each
-MOST_CHARACTERS = 300  # of PyTorch's list of keys, in a message
+MOST_CHARACTERS = 150  # of PyTorch's list of missing, or of unexpected keys in a message
 _IN_USE: WeakValueDictionary[str, nn.Module] = WeakValueDictionary()  # the models of all folds hold one encoder
 
 
@@ -112,8 +112,8 @@ def frozen_encoder(
         try:
             inner.load_state_dict(weights)
         except RuntimeError as error:
-            wrong = shorten(str(error).partition("\n")[2], MOST_CHARACTERS, placeholder=" …")
-            raise BadData(f"{source}: are not those of {short_name(name)} ({wrong})") from None
+            wrong = [shorten(line, MOST_CHARACTERS, placeholder=" …") for line in str(error).splitlines()[1:4]]
+            raise BadData(f"{source}: are not those of {short_name(name)} ({' '.join(wrong)})") from None
     return Frozen(FrozenFrontEnd(encoder, code or name, signal, options), backbones.embedding_dim(encoder))
 
 
