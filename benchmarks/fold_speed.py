@@ -125,7 +125,7 @@ def first_losses(learner: Learner, epoch: int, n: int = 5) -> list[float]:
 
 def fold(side: str, data: tuple[WindowSet, WindowSet], settings: methods.Settings) -> dict[str, float]:
     """Seconds of each stage."""
-    made, streams = encoder(side, dropout=True), Streams.of(0, data[0].subjects)
+    made, streams = encoder(side, dropout=True), Streams(0, data[0].subjects)
     begun = time.perf_counter()
     train(stage1(made, data[0], settings.stage1), streams)
     between = time.perf_counter()

@@ -39,11 +39,8 @@ class ArraySet(WindowSet):
     def take(self, index: np.ndarray) -> Tensor:
         return self.x[torch.from_numpy(index)]
 
-    def bag(self, i: int) -> Tensor:
-        return self.x[int(self.layout.subject_start[i]) : int(self.layout.subject_end[i])]
-
     def blocks(self, i: int) -> Iterator[Tensor]:
-        yield from self.bag(i).split(BLOCK)
+        yield from self.take(self.bag_index(i)).split(BLOCK)
 
 
 def in_one_array(windows: WindowSet) -> ArraySet:
@@ -112,7 +109,7 @@ def main() -> None:
                 for side in sorted(sides, reverse=bool(i % 2)):
                     trained_by = learner(kind, arguments.backbone, epochs, *sides[side]())
                     begun = now()
-                    curves[side] = train(trained_by, Streams.of(0, fold.train)).curve
+                    curves[side] = train(trained_by, Streams(0, fold.train)).curve
                     seconds[side].append(tuple(b - a for a, b in zip(begun, now(), strict=True)))
             assert curves["ours"] == curves["one array"], "the two sides do not compute the same"
             words = []

@@ -43,7 +43,7 @@ def test_subjects_of_the_second_cohort_are_numbered_after_the_training_subjects_
     assert windows.y.tolist() == [0, 1, -1, -1, -1, -1, -1]
     mean, std = (values.astype(np.float32)[:, None] for values in cohort.normalisation(cohort.subjects[:2]))
     last = (other.windows(other.subjects[-1]) - mean) / std
-    np.testing.assert_array_equal(windows.bag(6).numpy(), last)
+    np.testing.assert_array_equal(windows.take(windows.bag_index(6)).numpy(), last)
     assert (windows.layout.recording_end - windows.layout.recording_start)[-1] == other.records[
         other.subjects[-1]
     ].recording_windows[-1], "nearby windows are of one recording"

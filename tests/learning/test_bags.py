@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from bridgemil import aggregators, backbones
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.learning.data import WindowSet, batches, n_batches
-from bridgemil.learning.learners import BagBatch, BagLearner, WindowLearner
+from bridgemil.learning.learners import BagLearner, WindowLearner
 from bridgemil.learning.loop import Streams, train
 from bridgemil.learning.networks import BagModel, WindowModel, vote
 from bridgemil.learning.settings import BagSettings, WindowSettings
@@ -34,8 +34,9 @@ def everything(windows: WindowSet) -> torch.Tensor:
 
 
 def step_loss(learner: BagLearner, subjects: np.ndarray) -> torch.Tensor:
-    step = BagBatch(subjects, learner.data.bag_index(subjects), [learner.data.sizes[i] for i in subjects])
-    return learner.loss(step, learner.read(step), np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    step = learner._batch(subjects, rng)
+    return learner.loss(step, learner.read(step), rng)
 
 
 def model(dropout: bool = True) -> BagModel:
@@ -67,7 +68,7 @@ def test_a_step_equals_plain_code_bag_by_bag() -> None:
     loss = step_loss(learner, batch)
 
     plain.train()
-    windows = torch.cat([training.bag(int(i)) for i in batch])
+    windows = torch.cat([training.take(training.bag_index(i)) for i in batch])
     embeddings = plain.encoder(windows)
     logits, first = [], 0
     for i in batch:
@@ -96,7 +97,7 @@ def test_while_frozen_the_encoder_does_not_move_and_its_embeddings_are_computed_
     moved = []
     train(
         learner,
-        Streams.of(0, training.subjects),
+        Streams(0, training.subjects),
         watch=lambda m: moved.append(
             (calls, any(not torch.equal(v, before[k]) for k, v in bag_model.encoder.state_dict().items()))
         ),
@@ -116,11 +117,11 @@ def test_while_frozen_the_result_is_that_of_encoding_every_time() -> None:
     loss = step_loss(learner, batch)
     plain = model(dropout=False).eval()
     with torch.no_grad():
-        logits = torch.cat([plain.explain(training.bag(int(i)), CPU).logits for i in batch])
+        logits = torch.cat([plain.explain(training.take(training.bag_index(i)), CPU).logits for i in batch])
     torch.testing.assert_close(
         loss.detach(), F.cross_entropy(logits, training.y[torch.from_numpy(batch)]), rtol=1e-5, atol=1e-6
     )
-    expected = torch.cat([plain.explain(validation.bag(i), CPU).logits for i in range(3)])
+    expected = torch.cat([plain.explain(validation.take(validation.bag_index(i)), CPU).logits for i in range(3)])
     assert learner.validate().loss == pytest.approx(float(F.cross_entropy(expected, validation.y)), rel=1e-5)
 
 
@@ -128,7 +129,7 @@ def test_the_retention_gradient_is_logged_and_tiny() -> None:
     training, validation = sets()
     settings = BagSettings(epochs=13, freeze_epochs=1, burn_in=0, batch_subjects=7)
     learner = BagLearner(model(), training, validation, settings, CPU, pretrained=True)
-    curve = train(learner, Streams.of(0, training.subjects)).curve
+    curve = train(learner, Streams(0, training.subjects)).curve
     ratios = {row["epoch"]: row["retention_gradient_ratio"] for row in curve if "retention_gradient_ratio" in row}
     assert list(ratios) == [1, 11]
     assert all(0 < ratio < 1e-2 for ratio in ratios.values())
@@ -146,7 +147,7 @@ def test_retention_holds_the_embeddings_back() -> None:
             bag_model.train().encoder(everything(training))
         before = bag_model.eval().encoder(everything(training)).detach()
         learner = BagLearner(bag_model, training, validation, settings, CPU, pretrained=True)
-        train(learner, Streams.of(0, training.subjects))
+        train(learner, Streams(0, training.subjects))
         drift[weight] = F.mse_loss(bag_model.eval().encoder(everything(training)).detach(), before).item()
     assert drift[1e3] < 0.5 * drift[0.0]
 
@@ -202,7 +203,7 @@ def test_the_votes_validation_loss_is_minus_log_of_the_mean_probability() -> Non
     expected = []
     window_model.eval()
     for i, label in enumerate(validation.y.tolist()):
-        p = torch.softmax(window_model(validation.bag(i)), dim=1).mean(dim=0)
+        p = torch.softmax(window_model(validation.take(validation.bag_index(i))), dim=1).mean(dim=0)
         expected.append(-math.log(p[label].item()))
     assert learner.validate().loss == pytest.approx(np.mean(expected), rel=1e-5)
 
@@ -231,8 +232,7 @@ def test_bag_windows_draws_so_many_of_each_bag_anew_each_epoch() -> None:
             for subject, windows in zip(step.subjects, np.split(step.windows, len(step.subjects)), strict=True):
                 assert len(set(windows)) == 5
                 assert (np.diff(windows) > 0).all()
-                assert training.layout.subject_start[subject] <= windows[0]
-                assert windows[-1] < training.layout.subject_end[subject]
+                assert set(windows) <= set(training.bag_index(subject))
     drawn = [{int(w) for step in steps for w in step.windows} for steps in epochs]
     assert drawn[0] != drawn[1]
     with pytest.raises(ValueError, match="positions in it mean nothing"):

@@ -201,9 +201,9 @@ class Outsider:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda given: given.pop("mix.bias"), r"are not those of net.py:Tiny \(missing: mix.bias\)"),
-        (lambda given: given.update(head=torch.ones(1)), r"unexpected: head"),
-        (lambda given: given.update({"mix.bias": torch.ones(4)}), r"mix.bias \(4 instead of 5\)"),
+        (lambda given: given.pop("mix.bias"), r"are not those of net.py:Tiny \(Missing key.*mix.bias"),
+        (lambda given: given.update(head=torch.ones(1)), r"Unexpected key.*head"),
+        (lambda given: given.update({"mix.bias": torch.ones(4)}), r"size mismatch for mix.bias: .*\[4\].*\[5\]"),
         (lambda given: given.update({"mix.bias": Outsider()}), "holds more than weights"),
         (lambda given: given.update({"mix.bias": torch.full((5,), torch.nan)}), "not finite"),
         (lambda given: given.update({"mix.bias": 3}), "holds no weights by name"),

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from bridgemil.errors import BridgeMILError
 from bridgemil.learning.loop import Learner, Streams, Validation, cosine, train
 
-STREAMS = Streams.of(0, ["a", "b"])
+STREAMS = Streams(0, ["a", "b"])
 
 
 class Line(Learner):
     """Fits a line through noise, with dropout, so that it depends on every random number."""
 
-    phase, purpose, stage, batch_settings, steps = "line", "line", "stage2", "stage2.batch_windows", 3
+    phase, purpose, batch_settings, steps = "line", "line", "stage2.batch_windows", 3
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Line(Learner):
         STREAMS.start("weights")
         self.model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
         self.optimiser = torch.optim.AdamW(self.model.parameters(), 0.1)
-        self.validations, self.broken, self.seen = validations, broken, []
+        self.validation, self.broken, self.seen = validations, broken, []
 
     def rate(self, step: int) -> float:
         return cosine(step, 3, 30)
@@ -56,8 +56,8 @@ class Line(Learner):
         loss = (self.model(batch) - batch.sum(dim=1, keepdim=True)).square().mean()
         return loss * self.broken if isinstance(self.broken, float) and self.seen[-1] == 1 else loss
 
-    def validate(self) -> Validation | None:
-        return None if self.validations is None else self.validations[self.seen[-1]]
+    def validate(self) -> Validation:
+        return self.validation[self.seen[-1]]
 
 
 def test_warm_up_is_linear_and_the_cosine_ends_at_zero() -> None:

@@ -9,11 +9,12 @@ from pydantic import BaseModel
 
 from bridgemil import backbones
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData
 from bridgemil.learning import objectives
 from bridgemil.learning.data import WindowSet
 from bridgemil.learning.loop import Streams, train
-from bridgemil.learning.objectives import STAGE1
+from bridgemil.learning.objectives import STAGE1, masked
+from bridgemil.learning.objectives.masked import span_mask
 from bridgemil.learning.objectives.objective import Objective
 from bridgemil.pretraining import vicreg_loss
 from people import people
@@ -47,7 +48,7 @@ def test_alignment_is_the_mean_of_both_pair_types_and_a_sub_bag_the_mean_of_proj
     loss = step_loss(objective, (near, bags))
 
     def z(index: np.ndarray) -> torch.Tensor:
-        return objective.head(objective.encoder(data.take(index)))
+        return objective.model(data.take(index))
 
     first = torch.stack([z(subbag).mean(dim=0) for subbag in bags[0]])
     second = torch.stack([z(subbag).mean(dim=0) for subbag in bags[1]])
@@ -73,7 +74,7 @@ def test_either_scale_can_be_left_out(off: str) -> None:
     part = objectives.create(encoder(), "eegnet", data, small(**{off: False}), CPU)
     part.model.load_state_dict(whole.model.state_dict())
     encoded = []
-    part.encoder.register_forward_hook(lambda module, given, out: encoded.append(len(out)))
+    part.model.encoder.register_forward_hook(lambda module, given, out: encoded.append(len(out)))
     batch = next(part.batches(np.random.default_rng(0)))
     step_loss(part, batch)
     assert encoded == ([2 * 6 * 4] if off == "nearby" else [64])
@@ -95,7 +96,7 @@ def test_without_variance_and_covariance_only_the_distance_counts() -> None:
     data = training_windows()
     objective = objectives.create(encoder(), "eegnet", data, small(variance=0, covariance=0, subbag=False), CPU)
     near, _ = next(objective.batches(np.random.default_rng(0)))
-    z = objective.head(objective.encoder(data.take(near.ravel()))).view(2, 32, -1)
+    z = objective.model(data.take(near.ravel())).view(2, 32, -1)
     torch.testing.assert_close(step_loss(objective, (near, None)), 25 * (z[0] - z[1]).square().mean())
 
 
@@ -106,7 +107,7 @@ LEARNT = [name for name in STAGE1 if name != "untrained"]  # whose loss is zero,
 def test_the_loss_goes_down(name: str) -> None:
     data = training_windows()
     learner = objectives.create(encoder(), "eegnet", data, small(objective=name, warmup_epochs=1), CPU)
-    curve = train(learner, Streams.of(0, data.subjects)).curve
+    curve = train(learner, Streams(0, data.subjects)).curve
     assert curve[-1]["loss"] < curve[0]["loss"]
     assert "validation_accuracy" not in curve[0]
 
@@ -135,7 +136,7 @@ def test_features_are_learnt_from_as_windows_are(name: str) -> None:
     settings = small(name)
     learner = objectives.create(front, "eegnet", data, settings, CPU)
     before = front.linear.weight.clone()
-    train(learner, Streams.of(0, data.subjects))
+    train(learner, Streams(0, data.subjects))
     assert not torch.equal(front.linear.weight, before)
     if name == "alignment":  # without random views the raw windows give the same loss
         raw = objectives.create(front, "eegnet", WindowSet(cohort, cohort.subjects, None), settings, CPU)
@@ -144,12 +145,15 @@ def test_features_are_learnt_from_as_windows_are(name: str) -> None:
         torch.testing.assert_close(step_loss(raw, batch), step_loss(learner, batch))
 
 
-def test_features_cannot_be_masked() -> None:
-    cohort = people(8)
-    features = {s: np.zeros((cohort.records[s].n_windows, 8), dtype=np.float32) for s in cohort.subjects}
-    data = WindowSet(cohort, cohort.subjects, None, features.__getitem__)
-    with pytest.raises(BadUse, match=r"masked reconstruction hides stretches of time.*8 features.*another method"):
-        objectives.create(FrontEnd(), "covariance", data, small("masked"), CPU)
+def test_only_hidden_samples_are_reconstructed(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = training_windows()
+    objective = objectives.create(encoder(), "eegnet", data, small("masked"), CPU)
+    assert objective.model.head(torch.randn(5, 96)).shape == (5, 4 * 200)
+    assert objective.model.head[0].out_features == min(512, 4 * 96)
+    x, mask = data.take(np.arange(9)), span_mask(9, 4, 200)
+    monkeypatch.setattr(masked, "span_mask", lambda *_: mask)
+    monkeypatch.setattr(objective, "model", lambda shown: torch.where(shown == 0, x + 2, x + 1000))
+    assert float(step_loss(objective, np.arange(9))) == pytest.approx(4, rel=1e-4)
 
 
 def test_supcon_draws_classes_evenly() -> None:

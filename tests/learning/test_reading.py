@@ -18,7 +18,7 @@ from bridgemil.learning import data, networks, objectives
 from bridgemil.learning.data import WindowSet
 from bridgemil.learning.learners import BagLearner, WindowLearner
 from bridgemil.learning.loop import Learner, Streams, train
-from bridgemil.learning.networks import BagModel, FrozenEmbeddings, WindowModel, in_blocks
+from bridgemil.learning.networks import BagModel, WindowModel, in_blocks, stored_embeddings
 from bridgemil.learning.objectives import STAGE1
 from bridgemil.learning.settings import BagSettings, WindowSettings
 from people import people
@@ -56,8 +56,8 @@ def test_windows_come_normalised_in_the_order_asked_for(where: str, request: pyt
         assert np.array_equal(windows.take(index).numpy(), expected[index])
     ends = np.cumsum(windows.sizes)
     for i, bag in enumerate(np.split(expected, ends[:-1])):
-        assert np.array_equal(windows.bag(i).numpy(), bag)
-        assert np.array_equal(expected[windows.bag_index(np.array([i]))], bag)
+        assert np.array_equal(torch.cat(list(windows.blocks(i))).numpy(), bag)
+        assert np.array_equal(expected[windows.bag_index(i)], bag)
 
 
 def test_a_bag_comes_in_blocks(memory: Cohort, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_a_bag_comes_in_blocks(memory: Cohort, monkeypatch: pytest.MonkeyPatch) 
     windows = WindowSet(memory, memory.subjects, memory.normalisation(memory.subjects))
     blocks = list(windows.blocks(3))
     assert [len(block) for block in blocks] == [5] * (windows.sizes[3] // 5) + [windows.sizes[3] % 5]
-    assert torch.equal(torch.cat(blocks), windows.bag(3))
+    assert torch.equal(torch.cat(blocks), windows.take(windows.bag_index(3)))
 
 
 def test_files_are_opened_when_they_are_read_and_only_some_at_once(
@@ -77,13 +77,13 @@ def test_files_are_opened_when_they_are_read_and_only_some_at_once(
     monkeypatch.setattr(disk, "windows", lambda subject: opened.append(subject) or windows_of(subject))
     windows = WindowSet(disk, disk.subjects, disk.normalisation(disk.subjects))
     assert not opened
-    windows.take(windows.bag_index(np.array([4, 1])))
+    windows.take(np.concatenate([windows.bag_index(4), windows.bag_index(1)]))
     assert opened == [disk.subjects[1], disk.subjects[4]], "not in the order of the files"
     windows.take(np.arange(len(windows)))
-    windows.bag(0)
+    list(windows.blocks(0))
     assert windows._opened.cache_info().currsize == 3
     opened.clear()
-    windows.take(windows.bag_index(np.array([9])))
+    windows.take(windows.bag_index(9))
     assert not opened, "the one read last is still open"
 
 
@@ -94,15 +94,15 @@ def test_features_can_stand_for_windows(memory: Cohort) -> None:
     assert plain.shape == (7,)
     index = np.array([30, 2, 11])
     assert np.array_equal(plain.take(index).numpy(), np.concatenate(list(features.values()))[index])
-    assert np.array_equal(plain.bag(2).numpy(), features[memory.subjects[2]])
+    assert np.array_equal(plain.take(plain.bag_index(2)).numpy(), features[memory.subjects[2]])
     scaled = WindowSet(memory, memory.subjects, (np.full(7, 2.0), np.full(7, 4.0)), features.__getitem__)
     torch.testing.assert_close(scaled.take(index), (plain.take(index) - 2) / 4)
 
 
 def test_without_a_scale_windows_are_microvolts(memory: Cohort) -> None:
     raw = WindowSet(memory, memory.subjects, None)
-    assert np.array_equal(raw.bag(1).numpy(), memory.windows(memory.subjects[1]))
-    raw.bag(1).zero_()
+    assert np.array_equal(raw.take(raw.bag_index(1)).numpy(), memory.windows(memory.subjects[1]))
+    next(raw.blocks(1)).zero_()
     assert memory.windows(memory.subjects[1]).any(), "the cohort's own array was handed out"
 
 
@@ -110,20 +110,16 @@ def test_an_array_of_another_cohort_is_refused_by_name(memory: Cohort) -> None:
     features = {s: np.zeros((memory.records[s].n_windows, 7), dtype=np.float32) for s in memory.subjects}
     features[memory.subjects[4]] = features[memory.subjects[4]][:-1]
     windows = WindowSet(memory, memory.subjects, None, features.__getitem__)
-    windows.bag(3)
+    list(windows.blocks(3))
     with pytest.raises(BadData, match=rf"{memory.subjects[4]}: its array is .*expected"):
         windows.take(np.arange(len(windows)))
 
 
-def test_frozen_embeddings_in_a_file_are_those_of_the_encoder(disk: Cohort) -> None:
+def test_stored_embeddings_are_those_of_the_encoder(disk: Cohort) -> None:
     windows = WindowSet(disk, disk.subjects, disk.normalisation(disk.subjects))
     encoder = backbones.create("eegnet", 4, 200)
-    frozen = FrozenEmbeddings(encoder, windows, CPU)
-    bags = [in_blocks(encoder, windows.bag(i), CPU) for i in range(len(disk.subjects))]
-    index = np.array([40, 3, 3, 77])
-    assert torch.equal(frozen.take(index), torch.cat(bags)[torch.from_numpy(index)])
-    for i, bag in enumerate(bags):
-        assert torch.equal(frozen.bag(i), bag)
+    bags = [in_blocks(encoder, windows.take(windows.bag_index(i)), CPU) for i in range(len(disk.subjects))]
+    np.testing.assert_array_equal(stored_embeddings(encoder, windows, CPU), torch.cat(bags))
 
 
 def _learner(kind: str, training: WindowSet, validation: WindowSet) -> Learner:
@@ -153,7 +149,7 @@ def test_reading_ahead_from_disk_trains_the_same_bits_as_memory(
         parts = [WindowSet(cohort, ids, scale) for ids in (subjects[:7], subjects[7:])]
         learner = _learner(kind, *parts)
         assert learner.ahead == ahead
-        curve = train(learner, Streams.of(0, subjects[:7])).curve
+        curve = train(learner, Streams(0, subjects[:7])).curve
         results.append((curve, {name: value.clone() for name, value in learner.model.state_dict().items()}))
     assert results[0][0] == results[1][0]
     assert all(torch.equal(value, results[1][1][name]) for name, value in results[0][1].items())
@@ -216,7 +212,7 @@ def test_what_goes_wrong_in_reading_is_said_where_the_loop_is(memory: Cohort, ah
         learner = _learner("bags", *parts)
         learner.ahead, learner.read = ahead, _fails(error)
         with pytest.raises(kind, match=words):
-            train(learner, Streams.of(0, ["a"]))
+            train(learner, Streams(0, ["a"]))
         assert not readers()
 
 

@@ -10,17 +10,17 @@ import torch
 from torch.nn import functional as F
 
 from bridgemil import aggregators, backbones
-from bridgemil.learning import averaging, loop, objectives
+from bridgemil.learning import averaging, learners, loop, objectives
 from bridgemil.learning.averaging import WeightAverage
 from bridgemil.learning.data import WindowSet
-from bridgemil.learning.learners import BagLearner, WindowLearner, train_network
+from bridgemil.learning.learners import BagLearner, WindowLearner
 from bridgemil.learning.loop import Learner, Progress, Streams, train
 from bridgemil.learning.networks import BagModel, WindowModel
 from bridgemil.learning.settings import BagSettings, WindowSettings
 from people import people
 
 CPU = torch.device("cpu")
-STREAMS = Streams.of(0, ["a", "b"])
+STREAMS = Streams(0, ["a", "b"])
 
 
 def sets() -> tuple[WindowSet, WindowSet]:
@@ -222,7 +222,10 @@ def test_labels_are_smoothed_in_training_only(kind: str, smoothing: float) -> No
     loss = smoothed.loss(batch, smoothed.read(batch), np.random.default_rng(0))
     with torch.no_grad():
         if kind == "bags":
-            bags = [smoothed.model.explain(smoothed.data.bag(int(i)), CPU).logits for i in batch.subjects]
+            bags = [
+                smoothed.model.explain(smoothed.data.take(smoothed.data.bag_index(i)), CPU).logits
+                for i in batch.subjects
+            ]
             logits, labels = torch.cat(bags), smoothed.data.y[torch.from_numpy(batch.subjects)]
         else:
             logits = smoothed.model(smoothed.data.take(batch))
@@ -258,5 +261,5 @@ def test_positions_and_dropout_reach_the_aggregator() -> None:
     training, validation = sets()
     settings = BagSettings(epochs=1, positions=False, dropout=0.35)
     encoder = backbones.create("eegnet", *training.shape)
-    model, _ = train_network(encoder, "eegnet", training, validation, settings, STREAMS, CPU)
+    model = learners.create(encoder, "eegnet", training, validation, settings, CPU, pretrained=False).model
     assert (model.aggregator.positions, model.aggregator.dropout.p) == (False, 0.35)

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
-from bridgemil.learning.objectives.masked import masked_loss, reconstruction_head, span_mask
+from bridgemil.learning.objectives.masked import span_mask
 from bridgemil.learning.objectives.supcon import augment
 
 
@@ -17,7 +17,8 @@ def runs(row: torch.Tensor) -> list[int]:
 
 
 def test_two_spans_of_sixteen_in_every_channel_of_200_samples() -> None:
-    mask = span_mask(300, 4, 200, torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    mask = span_mask(300, 4, 200)
     assert mask.shape == (300, 4, 200)
     assert (mask.sum(dim=2) == 32).all()
     assert {tuple(runs(row)) for row in mask.flatten(0, 1)} == {(16, 16), (32,)}
@@ -25,7 +26,8 @@ def test_two_spans_of_sixteen_in_every_channel_of_200_samples() -> None:
 
 
 def test_every_placement_is_equally_likely() -> None:
-    mask = span_mask(20_000, 1, 34, torch.Generator().manual_seed(1))  # one span in 19 places
+    torch.manual_seed(1)
+    mask = span_mask(20_000, 1, 34)  # one span in 19 places
     starts = Counter(mask[:, 0].int().argmax(dim=1).tolist())
     assert set(starts) == set(range(19))
     assert max(starts.values()) < 1.2 * min(starts.values())
@@ -36,19 +38,12 @@ def test_short_windows_are_refused() -> None:
         span_mask(1, 1, 15)
 
 
-def test_only_hidden_samples_count() -> None:
-    x, mask = torch.randn(5, 3, 50), span_mask(5, 3, 50)
-    guess = torch.where(mask, x + 2, x + 1000)
-    assert float(masked_loss(guess, x, mask)) == pytest.approx(4, rel=1e-4)
-    assert reconstruction_head(16, 3, 50)(torch.randn(5, 16)).shape == (5, 150)
-    assert reconstruction_head(280, 3, 50)[0].out_features == 512
-
-
 def test_views_are_jittered_scaled_and_shifted_as_said() -> None:
     torch.manual_seed(2)
     n, n_times = 4000, 200
     ramp = torch.arange(n_times, dtype=torch.float64).expand(n, 2, n_times).clone()
-    view = augment(ramp, torch.Generator().manual_seed(3))
+    torch.manual_seed(3)
+    view = augment(ramp)
     spread = ramp.std(dim=2)[0, 0]
     shift = torch.empty(n, dtype=torch.int64)
     clean = 0
@@ -69,15 +64,9 @@ def test_views_are_jittered_scaled_and_shifted_as_said() -> None:
 
 def test_features_are_jittered_only() -> None:
     x = torch.randn(4000, 60, dtype=torch.float64) * torch.linspace(1, 9, 4000).unsqueeze(1)
-    change = augment(x, torch.Generator().manual_seed(5)) - x
+    torch.manual_seed(5)
+    change = augment(x) - x
     moved = (change != 0).any(dim=1)
     assert 0.47 < float(moved.double().mean()) < 0.53
     share = change[moved].std(dim=1) / x[moved].std(dim=1)
     assert float(share.mean()) == pytest.approx(0.05, rel=0.02)
-
-
-def test_the_same_generator_gives_the_same_view() -> None:
-    x = torch.randn(8, 3, 50)
-    first, second = (augment(x, torch.Generator().manual_seed(4)) for _ in range(2))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, x)

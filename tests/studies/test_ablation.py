@@ -26,7 +26,7 @@ def fitted(cohort: Cohort, method: str, recipe: str = "paper") -> tuple[nn.Modul
     settings = methods.for_cohort(cohort, method, "eegnet", "demo", changes, recipe=recipe)
     subjects = Protocol(folds=3).fold_plan(cohort).cv_folds(settings.selects)[0]
     with torch.random.fork_rng():
-        Streams.of(0, sorted(subjects.train)).start("encoder")
+        Streams(0, sorted(subjects.train)).start("encoder")
         drawn = encoder_for(settings, cohort.signal)
     return drawn, fit(cohort, subjects.train, subjects.validation, settings).model.network.encoder
 

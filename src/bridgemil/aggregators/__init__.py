@@ -68,5 +68,4 @@ def create(name: str, embedding_dim: int, n_classes: int, *, positions: bool = T
         if name not in with_positions():
             raise BadUse(f"positions cannot be left out of {name}, only of {', '.join(with_positions())}")
         options["positions"] = False
-    made: nn.Module = aggregator(embedding_dim, n_classes, **options)
-    return made
+    return aggregator(embedding_dim, n_classes, **options)

@@ -66,20 +66,16 @@ def check(name: str, options: Mapping[str, Any] | None = None) -> None:
     if name in BACKBONES.built_in and not options:
         return  # nothing heavy is imported for a name
     signature, given = _signature(name)
-    parameters, own = signature.parameters, name.partition(":")[0] not in user_code.PACKAGES
+    parameters = signature.parameters
     known = [key for key, value in parameters.items() if value.kind not in _STARRED and key not in given]
     unknown = [option for option in options or () if option not in known]
-    takes_any = own and any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values())
+    takes_any = any(value.kind is inspect.Parameter.VAR_KEYWORD for value in parameters.values())
+    takes_any &= name.partition(":")[0] not in user_code.PACKAGES
     if unknown and (not takes_any or set(unknown) & set(given)):
         hint = did_you_mean(unknown[0], known)
         if "weights" in unknown:
             hint = "; weights that are not trained further are given with --frozen"
         raise BadUse(f"{name} has no option {', '.join(unknown)}; it has: {', '.join(known) or 'none'}{hint}")
-    if own and name not in BACKBONES.built_in:
-        try:
-            signature.bind(1, 1, **(dict.fromkeys(given[2:]) | dict(options or {})))
-        except TypeError as error:
-            raise BadUse(f"backbone {name!r} is called with n_channels, n_times and its options: {error}") from error
 
 
 def create(name: str, n_channels: int, n_times: int, *, sfreq: float = 200.0, **options: Any) -> nn.Module:
@@ -143,26 +139,28 @@ def create_head(name: str, embedding_dim: int, n_classes: int) -> nn.Module:
 
     check(name)
     make = getattr(_module(name), "head", nn.Linear) if name in BACKBONES.built_in else nn.Linear
-    head: nn.Module = make(embedding_dim, n_classes)
-    return head
+    return make(embedding_dim, n_classes)
 
 
 def for_signal(name: str, signal: Signal, options: Mapping[str, Any]) -> nn.Module:
     """A new encoder for windows of this signal; its size, rate, electrodes and filters are given to those that ask."""
+    return create(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, **_with_context(name, signal, options))
+
+
+def try_out(name: str, signal: Signal, options: Mapping[str, Any]) -> str | None:
+    """Build one and throw it away, so that what cannot be is refused before any work; returns its ``fingerprint``."""
+    options = _with_context(name, signal, options)
+    return fingerprint(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, options=options)
+
+
+def _with_context(name: str, signal: Signal, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, and what the backbone asks for of the electrodes and filters of a signal."""
     signature, given = _signature(name)
     asked: Collection[str] = signature.parameters if name in BACKBONES.built_in else given
     context = {key: getattr(signal, key) for key in ("native_sfreq", "low", "high", "notch") if key in asked}
     if "channels" in asked:
         context["channels"] = list(signal.channels)
-    return create(name, signal.n_channels, signal.n_times, sfreq=signal.sfreq, **(context | dict(options)))
-
-
-def try_out(name: str, signal: Signal, options: Mapping[str, Any]) -> str | None:
-    """Build one and throw it away, so that what cannot be is refused before any work; returns its ``fingerprint``."""
-    from bridgemil.backbones.custom import random_state_kept
-
-    with random_state_kept():
-        return _identity(name, for_signal(name, signal, options))
+    return context | dict(options)
 
 
 def fingerprint(
@@ -176,10 +174,7 @@ def fingerprint(
     from bridgemil.backbones.custom import random_state_kept
 
     with random_state_kept():
-        return _identity(name, create(name, n_channels, n_times, sfreq=sfreq, **(options or {})))
-
-
-def _identity(name: str, backbone: nn.Module) -> str | None:
+        backbone = create(name, n_channels, n_times, sfreq=sfreq, **(options or {}))
     if name in BACKBONES.built_in:
         return None
     if (package := name.partition(":")[0]) in user_code.PACKAGES:
@@ -215,8 +210,7 @@ def _factory(name: str) -> Callable[..., nn.Module]:
         from bridgemil.backbones import custom
 
         return custom.factory(name, names())
-    made: Callable[..., nn.Module] = BACKBONES.load(name)
-    return made
+    return BACKBONES.load(name)
 
 
 def _signature(name: str) -> tuple[inspect.Signature, list[str]]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.backbones.layers import Dropout, absorb, at_least, running
+from bridgemil.backbones.layers import BatchNorm, Dropout, absorb, at_least
 from bridgemil.errors import BadUse
 
 WIDTH, HEADS = 40, 10
@@ -78,11 +78,12 @@ class Conformer(nn.Module):
 
     def _norm(self, u: Tensor, shift: Tensor) -> Tensor:
         """``bn(u + shift)``."""
-        norm, bias = self.bn, absorb(self.bn, shift)
-        mean, var, momentum = running(norm)
+        norm: BatchNorm = self.bn
+        bias = absorb(norm, shift)
         if norm.training:
-            norm.num_batches_tracked.add_(1)  # type: ignore[union-attr]
-        return F.batch_norm(u, mean, var, norm.weight, bias, norm.training, momentum, norm.eps)
+            norm.num_batches_tracked.add_(1)
+        statistics = norm.running_mean, norm.running_var
+        return F.batch_norm(u, *statistics, norm.weight, bias, norm.training, norm.momentum, norm.eps)
 
 
 def head(embedding_dim: int, n_classes: int, dropout: float = 0.25) -> nn.Module:

@@ -114,9 +114,8 @@ class FrontEnd(nn.Module):
             got = " x ".join(map(str, windows.shape))
             raise BadUse(f"the covariance front end is for windows of {expected[0]} x {expected[1]}, got {got}")
         features = torch.empty(len(windows), self.dim, device=windows.device)
-        on_cpu = (
-            windows.device.type == "cpu"
-        )  # small eigenvalue problems are slower on several threads, busy ones 50-fold
+        # Small eigenvalue problems are slower on several threads, busy ones 50-fold.
+        on_cpu = windows.device.type == "cpu"
         with torch_threads(1) if on_cpu else nullcontext(), torch.autocast(windows.device.type, enabled=False):
             for first in range(0, len(windows), BLOCK):
                 features[first : first + BLOCK] = self._block(windows[first : first + BLOCK], first)
@@ -141,7 +140,7 @@ class FrontEnd(nn.Module):
             parts = torch.cat([part.real, part.imag], dim=2)  # its product with itself is the real cross-spectrum
             powers.append(parts.square().sum(dim=2))  # N x C
             covariances.append(_log_shrunk(parts, ROUNDING * energy.sum(dim=1))[:, row, column] * weight)
-        return torch.cat([*covariances, *_log_shares(torch.stack(powers, dim=1), ROUNDING * energy)], dim=1)
+        return torch.cat([*covariances, _log_shares(torch.stack(powers, dim=1), ROUNDING * energy)], dim=1)
 
 
 def _log_shrunk(parts: Tensor, nothing: Tensor) -> Tensor:
@@ -166,15 +165,15 @@ def _log_shrunk(parts: Tensor, nothing: Tensor) -> Tensor:
     return log.masked_fill(empty[:, None, None], 0.0)
 
 
-def _log_shares(powers: Tensor, nothing: Tensor) -> list[Tensor]:
-    """Log share of each band in an electrode's power, one tensor (N x C) a band; powers is N x bands x C.
+def _log_shares(powers: Tensor, nothing: Tensor) -> Tensor:
+    """Log share of each band in an electrode's power, N x (bands C); powers is N x bands x C.
 
     An electrode without signal in a window (up to ``nothing``, N x C) has equal shares.
     """
     total = powers.sum(dim=1)
     shares = powers / total.masked_fill(total <= nothing, 1.0)[:, None]
     shares = torch.where((total <= nothing)[:, None], 1 / powers.shape[1], shares)
-    return list(shares.clamp(min=SMALLEST_SHARE).log().unbind(dim=1))
+    return shares.clamp(min=SMALLEST_SHARE).log().flatten(1)
 
 
 class Covariance(nn.Module):
@@ -211,5 +210,4 @@ class Covariance(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Embed windows or their features."""
         features = self.front_end(x) if x.ndim == 3 else x
-        embeddings: Tensor = self.linear(self.norm(features.to(self.linear.weight.dtype)))
-        return embeddings
+        return self.linear(self.norm(features.to(self.linear.weight.dtype)))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.backbones.layers import Dropout, at_least, attend, flat_norm, gelu_grouped, norm_elu_pool
+from bridgemil.backbones.layers import Dropout, at_least, attend, gelu_grouped, norm_elu_pool
 from bridgemil.backbones.stem import temporal_then_spatial, toeplitz
 
 WIDTH, HEADS = 40, 4
@@ -32,20 +33,13 @@ class BranchLayer(nn.Module):
         along = toeplitz(kernel, x.shape[1], kernel.shape[1] // 2)  # 40 x tokens x tokens
         y = gelu_grouped(torch.einsum("nsc,cst->ntc", x, along), self.expand)
         y = gelu_grouped(y, self.contract)
-        return x + self.alpha * self.dropout(flat_norm(y, self.bn))
+        return x + self.alpha * self.dropout(self.bn(y.flatten(0, 1)).view(y.shape))
 
 
-class FeedForward(nn.Module):
+def feed_forward(dropout: float) -> nn.Sequential:
     """40 -> 80 -> 40."""
-
-    def __init__(self, dropout: float) -> None:
-        super().__init__()
-        self.expand, self.contract = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
-        self.dropout = Dropout(dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x: N x tokens x 40."""
-        return self.contract(self.dropout(F.gelu(self.expand(x))))
+    expand, contract = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+    return nn.Sequential(OrderedDict(expand=expand, gelu=nn.GELU(), dropout=Dropout(dropout), contract=contract))
 
 
 class Branch(nn.Module):
@@ -57,7 +51,7 @@ class Branch(nn.Module):
         self.shared_weight = nn.Parameter(torch.ones(()))
         self.attention = nn.MultiheadAttention(WIDTH, HEADS, dropout=dropout, batch_first=True)
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.ffn = FeedForward(dropout)
+        self.ffn = feed_forward(dropout)
         self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -97,7 +91,7 @@ class DSAINet(nn.Module):
         self.positions = nn.Parameter(torch.randn(n_times // 4 // 8, WIDTH))
         self.coarse, self.fine = Branch((11, 15), dropout), Branch((3, 7), dropout)
         self.cross_attention = nn.MultiheadAttention(WIDTH, HEADS, dropout=dropout, batch_first=True)
-        self.cross_ffn = FeedForward(dropout)
+        self.cross_ffn = feed_forward(dropout)
         self.to_coarse, self.to_fine = CrossDirection(), CrossDirection()
         self.pool = nn.Linear(WIDTH, 1)
         self.dropout = Dropout(dropout)

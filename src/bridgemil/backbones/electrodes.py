@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,8 @@ def thin(channels: Sequence[str], most: int = MOST) -> tuple[int, ...]:
     """
     if len(channels) <= most:
         return tuple(range(len(channels)))
-    places = {i: place for i, name in enumerate(channels) if (place := _place(name)) is not None}
+    names = [(electrode(name) or "").lower() for name in channels]
+    places = {i: _positions()[name] for i, name in enumerate(names) if name in _positions()}
     first = [i for i in places if electrode(channels[i]) in _FIRST]
     kept = sorted(first, key=lambda i: _FIRST.index(electrode(channels[i])))[:most]
     rest = sorted(set(places) - set(kept), key=lambda i: electrode(channels[i]) or "")  # a tie goes by name
@@ -53,35 +55,27 @@ def check_windows(windows: NDArray[np.float32], channels: Sequence[str], referen
     if windows.ndim != 3 or windows.shape[1] != len(channels) or not windows.size:
         raise BadUse(f"expected windows x {len(channels)} channels x time, got {' x '.join(map(str, windows.shape))}")
     lowest, highest = windows.min(axis=(0, 2)), windows.max(axis=(0, 2))
-    _refuse(channels, ~(np.isfinite(lowest) & np.isfinite(highest)), "holds values that are not finite")
     constant = lowest == highest
-    if not (reference == "average" and constant.sum() == 1 < len(channels) and lowest[constant][0] == 0):
-        _refuse(channels, constant, "is constant over the whole bag")
-    for first in range(len(channels)):
-        for second in range(first + 1, len(channels)):
-            if lowest[first] == lowest[second] and np.array_equal(windows[:, first], windows[:, second]):
-                raise BadData(
-                    f"channels {channels[first]} and {channels[second]} hold the same signal over the whole bag; "
-                    f"prepare the cohort without one of them (--channels), or without this recording"
-                )
-
-
-def _refuse(channels: Sequence[str], bad: NDArray[np.bool_], what: str) -> None:
-    if bad.any():
-        names = ", ".join(name for name, is_bad in zip(channels, bad, strict=True) if is_bad)
-        raise BadData(
-            f"channel {names} {what}; prepare the cohort without it (--channels, or --bad-channels drop), "
-            f"or without this recording"
-        )
-
-
-def _place(name: str) -> NDArray[np.float64] | None:
-    """Where an electrode lies on the standard head, in metres; None for a name that the 10-05 system lacks."""
-    site = electrode(name)
-    return None if site is None else _positions().get(site.lower())
+    if reference == "average" and constant.sum() == 1 < len(channels) and lowest[constant][0] == 0:
+        constant[:] = False
+    broken = {"holds values that are not finite": ~(np.isfinite(lowest) & np.isfinite(highest))}
+    for what, bad in (broken | {"is constant over the whole bag": constant}).items():
+        if bad.any():
+            names = ", ".join(name for name, is_bad in zip(channels, bad, strict=True) if is_bad)
+            raise BadData(
+                f"channel {names} {what}; prepare the cohort without it (--channels, or --bad-channels drop), "
+                f"or without this recording"
+            )
+    for first, second in combinations(range(len(channels)), 2):
+        if lowest[first] == lowest[second] and np.array_equal(windows[:, first], windows[:, second]):
+            raise BadData(
+                f"channels {channels[first]} and {channels[second]} hold the same signal over the whole bag; "
+                f"prepare the cohort without one of them (--channels), or without this recording"
+            )
 
 
 @functools.cache
 def _positions() -> dict[str, NDArray[np.float64]]:
+    """Where the electrodes of the 10-05 system lie on the standard head, in metres."""
     places = template().get_positions()["ch_pos"]
     return {name.lower(): np.asarray(place, dtype=np.float64) for name, place in places.items()}

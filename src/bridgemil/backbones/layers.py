@@ -26,6 +26,7 @@ def full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+BatchNorm = Any  # an ``nn.BatchNorm1d`` or 2d with running statistics, which torch types as optional
 BLOCK_BYTES = 2**21  # of activations worked on at once on a CPU: they stay in the cache from one operation to the next
 GPU_BLOCK_BYTES = 2**28  # on a GPU, where fewer and larger steps are faster: what temporaries may take
 
@@ -47,8 +48,7 @@ class Dropout(nn.Dropout):
             return F.dropout(x, self.p, self.training)
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape) >= int(bound)
-        dropped: Tensor = _Masked.apply(x, keep, 1 / (1 - self.p))
-        return dropped
+        return _Masked.apply(x, keep, 1 / (1 - self.p))
 
 
 class _Masked(torch.autograd.Function):
@@ -65,25 +65,16 @@ class _Masked(torch.autograd.Function):
         return ctx.saved_tensors[0].to(grad.dtype).mul_(ctx.scale).mul(grad), None, None
 
 
-def running(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor, float]:
-    """A batch norm's running mean and variance, and how fast they move."""
-    mean, var, momentum = norm.running_mean, norm.running_var, norm.momentum
-    if mean is None or var is None or momentum is None:
-        raise TypeError("the backbones' batch norms keep running statistics with a momentum")
-    return mean, var, momentum
-
-
-def absorb(norm: nn.BatchNorm1d | nn.BatchNorm2d, shift: Tensor) -> Tensor:
+def absorb(norm: BatchNorm, shift: Tensor) -> Tensor:
     """The bias with which ``norm`` gives norm(u + shift) from u, for a shift of one constant per channel.
 
     In training the batch's mean takes the shift out of the output: it only enters the running mean, and its gradient is
     zero (zero, not none at all: none would also skip weight decay).
     """
-    mean, var, momentum = running(norm)
     if not norm.training:
-        return norm.bias + norm.weight * torch.rsqrt(var + norm.eps) * shift
+        return norm.bias + norm.weight * torch.rsqrt(norm.running_var + norm.eps) * shift
     # Through .data: an earlier forward pass of the same step may hold the buffer, though training never reads it.
-    mean.data += shift.detach() * (momentum / (1 - momentum))
+    norm.running_mean.data += shift.detach() * (norm.momentum / (1 - norm.momentum))
     return norm.bias + 0 * shift
 
 
@@ -95,16 +86,16 @@ def window_blocks(like: Tensor, n_values: int, n_windows: int) -> list[slice]:
 
 
 @torch.no_grad()
-def update_running(norm: nn.BatchNorm1d | nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int) -> None:
+def update_running(norm: BatchNorm, mean: Tensor, variance: Tensor, count: int) -> None:
     """Move a batch norm's running statistics as PyTorch does: variance biased inside, unbiased in the record."""
-    running_mean, running_var, momentum = running(norm)
-    norm.num_batches_tracked.add_(1)  # type: ignore[union-attr]
+    norm.num_batches_tracked.add_(1)
     # Through .data: an earlier forward pass of the same step may hold the buffers, though training never reads them.
-    running_mean.data.lerp_(mean.to(running_mean.dtype), momentum)
-    running_var.data.lerp_((variance * (count / max(1, count - 1))).to(running_var.dtype), momentum)
+    norm.running_mean.data.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
+    unbiased = variance * (count / max(1, count - 1))
+    norm.running_var.data.lerp_(unbiased.to(norm.running_var.dtype), norm.momentum)
 
 
-def norm_elu_pool(u: Tensor, norm: nn.BatchNorm2d, pool: int, shift: Tensor | None = None) -> Tensor:
+def norm_elu_pool(u: Tensor, norm: BatchNorm, pool: int, shift: Tensor | None = None) -> Tensor:
     """``avg_pool(elu(norm(u + shift)), pool)`` of u (channels x N x T), channels first."""
     weight, bias = norm.weight, norm.bias if shift is None else absorb(norm, shift)
     with torch.autocast(u.device.type, enabled=False):  # statistics want full precision
@@ -113,11 +104,10 @@ def norm_elu_pool(u: Tensor, norm: nn.BatchNorm2d, pool: int, shift: Tensor | No
             mean, variance = _moments(u)
             update_running(norm, mean, variance, u[0].numel())
         else:
-            mean, variance, _ = running(norm)
-            mean = mean.clone()  # kept for the gradient, and a training pass before that may move the buffer
+            # A copy is kept for the gradient: a training pass before that may move the buffer.
+            mean, variance = norm.running_mean.clone(), norm.running_var
         invstd = torch.rsqrt(variance + norm.eps)
-        pooled: Tensor = _NormELUPool.apply(u, weight, bias, mean, invstd, norm.training, pool)
-    return pooled
+        return _NormELUPool.apply(u, weight, bias, mean, invstd, norm.training, pool)
 
 
 @torch.no_grad()
@@ -202,9 +192,7 @@ def attend(attention: nn.MultiheadAttention, x: Tensor, other: Tensor, dropout: 
     n, tokens, width = x.shape
     heads = attention.num_heads
     scale = torch.ones(3 * width, device=x.device, dtype=x.dtype)
-    scale[:width] = (
-        width // heads
-    ) ** -0.5  # of the queries; a 3 x width vector is cheaper than the queries themselves
+    scale[:width] = (width // heads) ** -0.5  # of the queries; a vector is cheaper than the queries themselves
     weight, bias = attention.in_proj_weight * scale[:, None], attention.in_proj_bias * scale
     if x is other:
         q, k, v = F.linear(x, weight, bias).view(n, tokens, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
@@ -216,14 +204,12 @@ def attend(attention: nn.MultiheadAttention, x: Tensor, other: Tensor, dropout: 
             .permute(2, 0, 3, 1, 4)
         )
     weights = dropout(torch.softmax(q @ k.transpose(-1, -2), dim=-1))
-    out: Tensor = attention.out_proj((weights @ v).transpose(1, 2).reshape(n, tokens, width))
-    return out
+    return attention.out_proj((weights @ v).transpose(1, 2).reshape(n, tokens, width))
 
 
 def gelu_grouped(x: Tensor, conv: nn.Conv1d) -> Tensor:
     """``conv(gelu(x))`` on the last axis of x, for a 1 x 1 convolution in groups: a block-diagonal product."""
-    out: Tensor = _GELULinear.apply(x, torch.block_diag(*conv.weight[..., 0].chunk(conv.groups)))
-    return out
+    return _GELULinear.apply(x, torch.block_diag(*conv.weight[..., 0].chunk(conv.groups)))
 
 
 class _GELULinear(torch.autograd.Function):
@@ -241,9 +227,3 @@ class _GELULinear(torch.autograd.Function):
         grad, x = grad.to(weight.dtype), x.to(weight.dtype)
         grad_weight = grad.flatten(0, -2).T @ F.gelu(x).flatten(0, -2)
         return torch.ops.aten.gelu_backward(grad @ weight, x), grad_weight
-
-
-def flat_norm(x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
-    """A batch norm over every axis but the last."""
-    out: Tensor = norm(x.flatten(0, -2))
-    return out.view(x.shape)

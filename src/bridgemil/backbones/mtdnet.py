@@ -40,8 +40,7 @@ class MTDNet(nn.Module):
         steps = torch.cat([self._branch(samples, i) for i in range(len(SCALES))], dim=2)  # N x steps x 96
         if self.lstm_layout == "reference":
             steps = steps.transpose(1, 2).reshape(steps.shape)
-        out: Tensor = self.norm(self.lstm(steps)[0][:, -1])
-        return out
+        return self.norm(self.lstm(steps)[0][:, -1])
 
     def _branch(self, samples: Tensor, number: int) -> Tensor:
         """N x T x C -> N x steps x 32: convolution (its stride is its size, so a plain product), norm, ReLU, pool."""

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgemil.backbones.layers import full_precision, running, update_running, window_blocks
+from bridgemil.backbones.layers import BatchNorm, full_precision, update_running, window_blocks
 
+BLOCK = 40  # samples that a product with a filter's matrix takes at once
 LONGEST = 400  # samples up to which a product with T x T matrices beats a convolution
 
 
@@ -42,9 +43,7 @@ def toeplitz(kernels: Tensor, n_times: int, left: int) -> Tensor:
     return rows.view(n_kernels, n_times, period - 1)[:, :, :n_times].contiguous()
 
 
-def temporal_then_spatial(
-    x: Tensor, temporal: nn.Conv2d, norm: nn.BatchNorm2d, spatial: nn.Conv2d
-) -> tuple[Tensor, Tensor]:
+def temporal_then_spatial(x: Tensor, temporal: nn.Conv2d, norm: BatchNorm, spatial: nn.Conv2d) -> tuple[Tensor, Tensor]:
     """``spatial(norm(temporal(x)))`` of windows x (N x C x T) as (O x N x T, O): the outputs and what to add to them.
 
     The second part is the norm's shift seen through the spatial filters, one constant per output.
@@ -60,11 +59,11 @@ def temporal_then_spatial(
     if n_times > LONGEST:
         rows = F.pad(mixing @ x, (left, kernels.shape[1] - 1 - left))  # N x O x T + K - 1
         outputs = F.conv1d(rows, scaled[:, None], groups=len(scaled)).transpose(0, 1).contiguous()
-        return outputs, shift.repeat_interleave(depth) * mixing.sum(dim=1)
-    filters = toeplitz(scaled, n_times, left)  # O x T x T
-    with torch.autocast(x.device.type, enabled=False):
-        right = kernels.shape[1] - 1 - left
-        outputs = _MixAndFilter.apply(x.to(mixing.dtype), mixing, filters.to(mixing.dtype), left, right)
+    else:
+        filters = toeplitz(scaled, n_times, left)  # O x T x T
+        with torch.autocast(x.device.type, enabled=False):
+            right = kernels.shape[1] - 1 - left
+            outputs = _MixAndFilter.apply(x.to(mixing.dtype), mixing, filters.to(mixing.dtype), left, right)
     return outputs, shift.repeat_interleave(depth) * mixing.sum(dim=1)
 
 
@@ -109,10 +108,10 @@ class _MixAndFilter(torch.autograd.Function):
         return grad_x, grad_mixing, grad_filters, None, None
 
 
-def _blocks(n_times: int, before: int, after: int, length: int = 40) -> list[tuple[slice, slice]]:
+def _blocks(n_times: int, before: int, after: int) -> list[tuple[slice, slice]]:
     """Blocks of time, each with the stretch that reaches ``before`` and ``after`` it."""
-    starts = range(0, n_times, length)
-    return [(slice(t, t + length), slice(max(0, t - before), t + length + after)) for t in starts]
+    starts = range(0, n_times, BLOCK)
+    return [(slice(t, t + BLOCK), slice(max(0, t - before), t + BLOCK + after)) for t in starts]
 
 
 def _mix(x: Tensor, mixing: Tensor) -> Tensor:
@@ -120,7 +119,7 @@ def _mix(x: Tensor, mixing: Tensor) -> Tensor:
     return torch.bmm(mixing.expand(len(x), -1, -1), x).transpose(0, 1)
 
 
-def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: BatchNorm) -> tuple[Tensor, Tensor]:
     """Scale and shift of a batch norm over x filtered by each kernel; updates the running statistics in training."""
     if norm.training:
         size, n_times = kernels.shape[1], x.shape[-1]
@@ -136,8 +135,8 @@ def _norm_of_filtered(x: Tensor, kernels: Tensor, left: int, norm: nn.BatchNorm2
         mean, variance = mean.to(kernels.dtype), variance.clamp_min(0).to(kernels.dtype)
         update_running(norm, mean, variance, count)
     else:
-        mean, variance, _ = running(norm)
-        mean = mean.clone()  # kept for the gradient, and a training pass before that may move the buffer
+        # A copy is kept for the gradient: a training pass before that may move the buffer.
+        mean, variance = norm.running_mean.clone(), norm.running_var
     scale = norm.weight * torch.rsqrt(variance + norm.eps)
     return scale, norm.bias - scale * mean
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import torch
@@ -64,24 +65,33 @@ def estimate_statistics(network: nn.Module, data: WindowSet, device: torch.devic
     manifolds) move from where they are, with their own momentum. All but these norms is left in evaluation mode.
     """
     norms = [module for module in network.modules() if _has_statistics(module) and module.training]
+    network.eval()
     fixed = _fixed(network, data, device) if norms else []
-    norms = [module for module in norms if not any(module is other for other in fixed)]
+    norms = [module for module in norms if module not in fixed]
     if not norms:
         return
     order = np.random.default_rng(seed).permutation(len(data))[:MOST_WINDOWS]
-    parts = np.array_split(order, max(1, round(len(order) / BATCH)))
-    network.eval()
     for module in norms:
         module.train()
-    plain = {module: _Moments(module) for module in norms if isinstance(module, _BatchNorm)}
-    for part in parts:
-        for moments in plain.values():
-            moments.begin()
+    plain: list[Any] = [module for module in norms if isinstance(module, _BatchNorm)]
+    kept = [(norm.momentum, deepcopy(norm.num_batches_tracked)) for norm in plain]
+    totals = [torch.zeros(()) for _ in plain]  # 2 x channels: sums of values and of squares
+    for part in np.array_split(order, max(1, round(len(order) / BATCH))):
+        for norm in plain:  # from zero, with a momentum of one half, a batch leaves half of its own statistics
+            norm.momentum = 0.5
+            norm.running_mean.zero_()
+            norm.running_var.zero_()
         network(data.take(np.sort(part)).to(device))
-        for moments in plain.values():
-            moments.add(len(part))
-    for moments in plain.values():
-        moments.finish()
+        for i, norm in enumerate(plain):
+            mean, variance = 2 * norm.running_mean.double(), 2 * norm.running_var.double()
+            totals[i] = totals[i].to(mean) + len(part) * torch.stack([mean, variance + mean.square()])
+    for norm, total, (momentum, tracked) in zip(plain, totals, kept, strict=True):
+        mean, square = total / len(order)
+        norm.running_mean.copy_(mean)
+        norm.running_var.copy_((square - mean.square()).clamp_min(0))
+        norm.momentum = momentum
+        if tracked is not None:
+            norm.num_batches_tracked.copy_(tracked)
 
 
 def _has_statistics(module: nn.Module) -> bool:
@@ -97,51 +107,11 @@ def _fixed(network: nn.Module, data: WindowSet, device: torch.device) -> list[nn
         if not inputs[0].requires_grad:
             found.append(module)
 
-    modes = {module: module.training for module in network.modules()}
     hooks = [m.register_forward_pre_hook(look) for m in network.modules() if isinstance(m, _BatchNorm)]
     try:
         with torch.enable_grad():
-            network.eval()
             network(data.take(np.arange(min(2, len(data)))).to(device))
     finally:
         for hook in hooks:
             hook.remove()
-        for module, training in modes.items():
-            module.training = training
     return found
-
-
-class _Moments:
-    """Mean and variance of a batch norm's input over several batches, read off its running statistics.
-
-    From zero, with a momentum of one half, a batch leaves half of its own statistics there.
-    """
-
-    def __init__(self, norm: _BatchNorm) -> None:
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        self.norm, self.running = norm, (norm.running_mean, norm.running_var)
-        self.momentum, self.tracked = norm.momentum, deepcopy(norm.num_batches_tracked)
-        self.n, self.mean, self.square = 0, torch.zeros(()), torch.zeros(())
-
-    def begin(self) -> None:
-        """Before a batch."""
-        self.norm.momentum = 0.5
-        for value in self.running:
-            value.zero_()
-
-    def add(self, n: int) -> None:
-        """After a batch of n windows."""
-        mean, variance = (2 * value.double() for value in self.running)
-        self.n += n
-        self.mean = self.mean.to(mean) + n * mean
-        self.square = self.square.to(mean) + n * (variance + mean.square())
-
-    def finish(self) -> None:
-        """Leave the pooled statistics."""
-        mean = self.mean / self.n
-        self.running[0].copy_(mean)
-        self.running[1].copy_((self.square / self.n - mean.square()).clamp_min(0))
-        self.norm.momentum = self.momentum
-        if self.norm.num_batches_tracked is not None and self.tracked is not None:
-            self.norm.num_batches_tracked.copy_(self.tracked)

@@ -49,17 +49,15 @@ class Layout:
 
     recording_start: Index  # of each window's recording, n
     recording_end: Index  # n
-    subject_start: Index  # of each subject, S
-    subject_end: Index  # S
+    bounds: Index  # where each subject begins, then the end of the last, S + 1
 
     @classmethod
     def of(cls, stretches: Sequence[Sequence[int]]) -> Layout:
         """The layout of subjects, each given by its numbers of windows between gaps (``Cohort.stretches``)."""
         lengths = np.array([n for subject in stretches for n in subject], dtype=np.int64)
         ends = np.cumsum(lengths)
-        totals = np.cumsum([sum(subject) for subject in stretches], dtype=np.int64)
-        starts = np.concatenate([[0], totals[:-1]]).astype(np.int64)
-        return cls(np.repeat(ends - lengths, lengths), np.repeat(ends, lengths), starts, totals)
+        bounds = np.cumsum([0, *map(sum, stretches)], dtype=np.int64)
+        return cls(np.repeat(ends - lengths, lengths), np.repeat(ends, lengths), bounds)
 
 
 class WindowSet:
@@ -90,16 +88,18 @@ class WindowSet:
             self.shape = tuple(arrays(subjects[0]).shape[1:])
         where = arrays or cohort.windows, self.subjects, self.sizes, self.shape
         self._opened = lru_cache(MAPS)(partial(_open, *where))
-        self._starts = np.append(self.layout.subject_start, self.layout.subject_end[-1])
         per_channel = (-1, *(1 for _ in self.shape[1:]))
-        # In the shape of a window: a subtraction that need not repeat a number over time is twice as fast.
-        self._scale = scale and [np.broadcast_to(v.reshape(per_channel), self.shape).astype(np.float32) for v in scale]
-        own = [None if scale_of is None else scale_of(subject) for subject in subjects]
-        self._own = [each and [values.astype(np.float32) for values in each] for each in own]
+
+        def in_shape(scale: Scale | None) -> list[NDArray[np.float32]] | None:
+            # Of a window: a subtraction that need not repeat a number over time is twice as fast.
+            return scale and [np.broadcast_to(v.reshape(per_channel), self.shape).astype(np.float32) for v in scale]
+
+        same = in_shape(scale)
+        self._scales = [same if scale_of is None else in_shape(scale_of(subject)) for subject in subjects]
         self._chunk = max(1, CHUNK_BYTES // (4 * int(np.prod(self.shape))))
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return int(self.layout.bounds[-1])
 
     @property
     def n_bytes(self) -> int:
@@ -116,26 +116,22 @@ class WindowSet:
         counts = torch.bincount(self.y, minlength=self.n_classes)
         return torch.where(counts > 0, len(self.y) / (self.n_classes * counts.clamp(min=1)), 0.0)
 
-    def bag_index(self, subjects: Index) -> Index:
-        """The numbers of these subjects' windows, one subject after the other."""
-        return np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in subjects])
+    def bag_index(self, i: int) -> Index:
+        """The numbers of the i-th subject's windows."""
+        return np.arange(self.layout.bounds[i], self.layout.bounds[i + 1])
 
     def take(self, index: Index) -> Tensor:
         """The windows of these numbers (n), in their order, read in that of the files: n x *shape, on the CPU."""
         windows = np.empty((len(index), *self.shape), dtype=np.float32)
         order = np.argsort(index, kind="stable")
         sorted_index = index[order]
-        bounds = np.searchsorted(sorted_index, self._starts)
+        bounds = np.searchsorted(sorted_index, self.layout.bounds)
         for i in np.flatnonzero(np.diff(bounds)).tolist():
             array, places = self._opened(i), order[bounds[i] : bounds[i + 1]]
-            rows = sorted_index[bounds[i] : bounds[i + 1]] - self._starts[i]
+            rows = sorted_index[bounds[i] : bounds[i + 1]] - self.layout.bounds[i]
             for place, row in zip(places.tolist(), rows.tolist(), strict=True):
                 self._normalise(i, array[row], windows[place])
         return torch.from_numpy(windows)
-
-    def bag(self, i: int) -> Tensor:
-        """All windows of the i-th subject: n x *shape, on the CPU."""
-        return torch.cat(list(self.blocks(i)))
 
     def blocks(self, i: int) -> Iterator[Tensor]:
         """The windows of the i-th subject in order, ``BLOCK`` at a time: each n x *shape, on the CPU."""
@@ -148,8 +144,7 @@ class WindowSet:
             yield torch.from_numpy(windows)
 
     def _normalise(self, i: int, source: NDArray[np.float32], target: NDArray[np.float32]) -> None:
-        scale = self._own[i] or self._scale
-        if scale is not None:
+        if (scale := self._scales[i]) is not None:
             np.subtract(source, scale[0], out=target)
             np.divide(target, scale[1], out=target)
         else:

@@ -12,26 +12,27 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from bridgemil import backbones
 from bridgemil.backbones.custom import Features, random_state_kept
 from bridgemil.cohort.signal import Signal
-from bridgemil.errors import BadData, BadUse, NotFound, some
+from bridgemil.errors import BadData, BadUse, NotFound
 from bridgemil.learning.checkpoint import checksum, read_tensors
-from bridgemil.user_code import describe_error, short_name
+from bridgemil.user_code import short_name
 
 WEIGHTS = "backbone_options.weights"  # the setting that names the file
+ADVICE = "save the weights alone, torch.save(model.state_dict(), FILE)"
 NESTED = ("state_dict", "model")  # entries of a checkpoint that hold the weights
 BLOCK = 64  # windows embedded at once: foundation models need much memory for each
-NAMED = 5  # keys in a message
+MOST_CHARACTERS = 150  # of PyTorch's list of missing, or of unexpected keys in a message
 _IN_USE: WeakValueDictionary[str, nn.Module] = WeakValueDictionary()  # the models of all folds hold one encoder
 
 
@@ -42,6 +43,8 @@ class FrozenFrontEnd(nn.Module):
     user code.
     """
 
+    encoder: nn.Module
+
     def __init__(self, encoder: nn.Module, code: str, signal: Signal, options: Mapping[str, Any]) -> None:
         super().__init__()
         self.register_buffer("_place", torch.empty(0), persistent=False)
@@ -51,12 +54,7 @@ class FrozenFrontEnd(nn.Module):
             "channels": list(signal.channels), "n_times": signal.n_times, "sfreq": signal.sfreq,
         }  # fmt: skip
         shared = _IN_USE.setdefault(json.dumps(self.key, sort_keys=True), encoder.eval().requires_grad_(False))
-        self._held = (shared,)  # in a tuple: no submodule
-
-    @property
-    def encoder(self) -> nn.Module:
-        """The network."""
-        return self._held[0]
+        object.__setattr__(self, "encoder", shared)  # no submodule
 
     def check(self, bag: NDArray[np.float32]) -> None:
         """Every window is accepted."""
@@ -81,8 +79,7 @@ class Frozen(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardise embeddings."""
-        standardised: Tensor = self.norm(self.front_end(x) if x.ndim == 3 else x)
-        return standardised
+        return self.norm(self.front_end(x) if x.ndim == 3 else x)
 
 
 def frozen_encoder(
@@ -106,7 +103,17 @@ def frozen_encoder(
                 f"ones, --set {WEIGHTS}=FILE (safetensors, or a torch checkpoint)"
             )
     if weights is not None:
-        _load(encoder, weights if isinstance(weights, Mapping) else Path(weights), name)
+        inner, source = encoder, "the stored weights"
+        if not isinstance(weights, Mapping):
+            source, weights = str(weights), read_weights(Path(weights))
+            if isinstance(encoder, Features):  # a package's model, whose final layer is replaced
+                inner = encoder.model
+                weights = {key: value for key, value in weights.items() if not key.startswith("final_layer.")}
+        try:
+            inner.load_state_dict(weights)
+        except RuntimeError as error:
+            wrong = [shorten(line, MOST_CHARACTERS, placeholder=" …") for line in str(error).splitlines()[1:4]]
+            raise BadData(f"{source}: are not those of {short_name(name)} ({' '.join(wrong)})") from None
     return Frozen(FrozenFrontEnd(encoder, code or name, signal, options), backbones.embedding_dim(encoder))
 
 
@@ -121,42 +128,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return read_tensors(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
-        raise BadData(f"{path}: cannot be read as weights ({describe_error(error)})") from None
-    except Exception as error:  # pickle's, among them those of what weights_only refuses
-        raise BadData(
-            f"{path}: holds more than weights, or is no torch checkpoint ({type(error).__name__}); save the weights "
-            "alone: torch.save(model.state_dict(), FILE)"
-        ) from None
+    except Exception as error:  # also pickle's, among them those of what weights_only refuses
+        raise BadData(f"{path}: is damaged or holds more than weights ({type(error).__name__}); {ADVICE}") from None
     for key in NESTED:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
     if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise BadData(f"{path}: holds no weights by name; save them: torch.save(model.state_dict(), FILE)")
+        raise BadData(f"{path}: holds no weights by name; {ADVICE}")
     return dict(content)
-
-
-def _load(encoder: nn.Module, weights: Mapping[str, Tensor] | Path, name: str) -> None:
-    """Give the encoder stored weights, or those of a file; names or shapes of another architecture are refused."""
-    inner, source = encoder, "the stored weights"
-    if isinstance(weights, Path):
-        source, weights = str(weights), read_weights(weights)
-        if isinstance(encoder, Features):  # a package's model, whose final layer is replaced
-            inner = encoder.model
-            weights = {key: value for key, value in weights.items() if not key.startswith("final_layer.")}
-    own = inner.state_dict()
-    found = {
-        "missing": [key for key in own if key not in weights],
-        "unexpected": [key for key in weights if key not in own],
-        "of another shape": [
-            f"{key} ({_size(weights[key])} instead of {_size(own[key])})" for key in own
-            if key in weights and weights[key].shape != own[key].shape
-        ],
-    }  # fmt: skip
-    if wrong := [f"{what}: {some(keys, NAMED)}" for what, keys in found.items() if keys]:
-        raise BadData(f"{source}: are not those of {short_name(name)} ({'; '.join(wrong)})")
-    inner.load_state_dict(dict(weights))
-
-
-def _size(value: Tensor) -> str:
-    return " x ".join(map(str, value.shape)) or "a number"

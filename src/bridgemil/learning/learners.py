@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bridgemil.learning.data import Index, WindowSet, batches, n_batches
-from bridgemil.learning.loop import Learner, Streams, Trained, Validation, Watch, train
-from bridgemil.learning.networks import BagModel, FrozenEmbeddings, WindowModel, assemble, in_blocks, vote
+from bridgemil.learning.loop import Learner, Validation
+from bridgemil.learning.networks import BagModel, WindowModel, assemble, in_blocks, stored_embeddings, vote
 from bridgemil.learning.settings import BagSettings, WindowSettings
 
 PROBE_EVERY = 10  # epochs between measurements of the retention gradient; each costs an extra backward pass
@@ -28,7 +28,8 @@ PROBE_EVERY = 10  # epochs between measurements of the retention gradient; each 
 class WindowLearner(Learner):
     """Cross-entropy on windows with inherited labels; validation by majority vote."""
 
-    phase, purpose, stage, batch_settings = "windows", "windows", "stage2", "stage2.batch_windows"
+    phase, purpose, batch_settings = "windows", "windows", "stage2.batch_windows"
+    model: WindowModel
 
     def __init__(
         self,
@@ -40,7 +41,6 @@ class WindowLearner(Learner):
     ) -> None:
         super().__init__(model, train, settings, device, n_batches(len(train), settings.batch_windows), validation)
         self.labels = train.window_y
-        self.weights = train.class_weights().to(device) if settings.class_weight else None
         self.optimiser = torch.optim.Adam(model.parameters(), settings.lr, weight_decay=settings.weight_decay)
 
     def batches(self, rng: np.random.Generator) -> Iterator[Index]:
@@ -50,14 +50,11 @@ class WindowLearner(Learner):
     def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Cross-entropy with inherited labels."""
         labels = self.labels[torch.from_numpy(batch)].to(self.device)
-        smoothing = self.settings.label_smoothing
-        logits = self.model(windows.to(self.device))
-        return F.cross_entropy(logits, labels, weight=self.weights, label_smoothing=smoothing)
+        return self.cross_entropy(self.model(windows.to(self.device)), labels)
 
-    def validate(self) -> Validation | None:
+    def validate(self) -> Validation:
         """Accuracy of the votes; the loss is -log of the mean window probability of the true class."""
-        if self.validation is None:
-            return None
+        assert self.validation is not None
         correct, losses = [], []
         for i, label in enumerate(self.validation.y.tolist()):
             found = vote(self.model, self.validation.blocks(i), self.device)
@@ -78,7 +75,7 @@ class BagBatch:
 class BagLearner(Learner):
     """Cross-entropy on subjects; only an encoder from Stage 1 (``pretrained``) is frozen at first, and retained."""
 
-    purpose, stage, batch_settings = "bags", "stage2", "stage2.batch_subjects"
+    purpose, batch_settings = "bags", "stage2.batch_subjects"
     model: BagModel
     settings: BagSettings
     frozen = probe = False  # whether the encoder is, and whether the retention gradient is measured, in this epoch
@@ -95,29 +92,23 @@ class BagLearner(Learner):
     ) -> None:
         steps = math.ceil(len(train.subjects) / settings.batch_subjects)
         super().__init__(model, train, settings, device, steps, validation)
-        self.phase = "Stage 2" if pretrained else "bags"
+        self.phase, self.averaged = "Stage 2" if pretrained else "bags", model.encoder  # aggregators have no batch norm
         settings = self.settings
         self.schedule = settings.schedule
         self.frozen_epochs = settings.epochs if settings.frozen else settings.freeze_epochs if pretrained else 0
         self.retention = settings.retention if pretrained else 0.0
-        self.weights = train.class_weights().to(device) if settings.class_weight else None
         groups = [
             {"params": list(model.encoder.parameters()), "lr": settings.encoder_lr or settings.lr},
             {"params": list(model.aggregator.parameters()), "lr": settings.lr},
         ]
         kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
         self.optimiser = kind(groups, weight_decay=settings.weight_decay)
-        # The embeddings of the Stage 1 encoder, before anything here changes it.
-        needed = self.frozen_epochs or self.retention
-        self.reference = FrozenEmbeddings(model.encoder, train, device) if needed else None
-        self.frozen_validation = None
+        # Embeddings of the Stage 1 encoder, before anything here changes it.
+        self.reference = self.frozen_validation = None
+        if self.frozen_epochs or self.retention:
+            self.reference = stored_embeddings(model.encoder, train, device)
         if self.frozen_epochs and validation is not None:
-            self.frozen_validation = FrozenEmbeddings(model.encoder, validation, device)
-
-    @property
-    def averaged(self) -> nn.Module:
-        """The encoder; aggregators have no batch norm."""
-        return self.model.encoder
+            self.frozen_validation = stored_embeddings(model.encoder, validation, device)
 
     def begin(self, epoch: int) -> None:
         """While frozen, the encoder is in evaluation mode: no gradient, no dropout, fixed BN statistics."""
@@ -139,14 +130,9 @@ class BagLearner(Learner):
 
     def _batch(self, subjects: Index, rng: np.random.Generator) -> BagBatch:
         """These subjects with all their windows, or with ``bag_windows`` of each, drawn at random and in order."""
-        most, layout = self.settings.bag_windows, self.data.layout
-        if most is None:
-            return BagBatch(subjects, self.data.bag_index(subjects), [self.data.sizes[i] for i in subjects])
-        bags = []
-        for i in subjects:
-            n = self.data.sizes[i]
-            few = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
-            bags.append(layout.subject_start[i] + few)
+        most, bags = self.settings.bag_windows, [self.data.bag_index(i) for i in subjects]
+        if most is not None:
+            bags = [bag if len(bag) <= most else np.sort(rng.choice(bag, most, replace=False)) for bag in bags]
         return BagBatch(subjects, np.concatenate(bags), [len(bag) for bag in bags])
 
     def read(self, batch: BagBatch) -> Tensor | None:
@@ -158,36 +144,35 @@ class BagLearner(Learner):
         index, sizes = batch.windows, batch.sizes
         if windows is None:
             assert self.reference is not None
-            embeddings = self.reference.take(index)
+            embeddings = torch.from_numpy(self.reference[index]).to(self.device)
         else:
             embeddings = self.model.encoder(windows.to(self.device))
         output = self.model.aggregate(embeddings, sizes)
         gates = output.gates.detach().double()  # zero where masked
         self.gates = self.gates.to(gates.device) + torch.stack([gates.sum(), gates.square().sum()])
         self.n_gates += len(index)
-        smoothing = self.settings.label_smoothing
         labels = self.data.y[torch.from_numpy(batch.subjects)].to(self.device)
-        loss = F.cross_entropy(output.logits, labels, weight=self.weights, label_smoothing=smoothing)
+        loss: Tensor = self.cross_entropy(output.logits, labels)
         if self.frozen or not self.retention or self.reference is None:
             return loss
         few = min(self.settings.retention_windows, len(index))
         chosen = rng.choice(len(index), few, replace=False)
-        reference = self.reference.take(index[chosen])
+        reference = torch.from_numpy(self.reference[index[chosen]]).to(self.device)
         retained = self.retention * F.mse_loss(embeddings[torch.from_numpy(chosen)], reference)
         if self.probe:
             self.ratio, self.probe = self._gradient_ratio(retained, loss), False
         return loss + retained
 
     @torch.no_grad()
-    def validate(self) -> Validation | None:
+    def validate(self) -> Validation:
         """Accuracy and mean cross-entropy of the validation subjects."""
-        if self.validation is None:
-            return None
+        assert self.validation is not None
         self.model.eval()
         subject_logits = []
         for i in range(len(self.validation.subjects)):
             if self.frozen and self.frozen_validation is not None:
-                embeddings = self.frozen_validation.bag(i)
+                stored = self.frozen_validation[self.validation.bag_index(i)]
+                embeddings = torch.from_numpy(stored).to(self.device)
             else:
                 embeddings = in_blocks(self.model.encoder, self.validation.blocks(i), self.device)
             subject_logits.append(self.model.aggregate(embeddings, [len(embeddings)]).logits)
@@ -211,31 +196,22 @@ class BagLearner(Learner):
         return norms[0] / norms[1] if norms[1] else math.inf
 
 
-def train_network(
+def create(
     encoder: nn.Module,
     backbone: str,
-    data: WindowSet,
+    train: WindowSet,
     validation: WindowSet | None,
     settings: WindowSettings | BagSettings,
-    streams: Streams,
     device: torch.device,
     *,
-    pretrained: bool = False,
-    keep: Path | None = None,
-    watch: Watch | None = None,
-) -> tuple[WindowModel | BagModel, Trained]:
-    """Train an encoder (N x *shape -> N x d) on windows or on bags; the network has the weights of the selected epoch.
+    pretrained: bool,
+) -> WindowLearner | BagLearner:
+    """An encoder (N x *shape -> N x d) with a new classifier or aggregator, as a learner for ``loop.train``.
 
     ``backbone`` is the encoder's name; it comes from Stage 1 where ``pretrained``. Without ``validation`` no epoch is
-    selected. The rest as for ``Learner`` and ``train``.
+    selected.
     """
-    streams.start("head")
-    network = assemble(encoder, backbone, data.n_classes, settings).to(device)
-    learner: Learner
-    if isinstance(network, WindowModel):
-        assert isinstance(settings, WindowSettings)
-        learner = WindowLearner(network, data, validation, settings, device)
-    else:
-        assert isinstance(settings, BagSettings)
-        learner = BagLearner(network, data, validation, settings, device, pretrained=pretrained)
-    return network, train(learner, streams, keep=keep, watch=watch)
+    network: Any = assemble(encoder, backbone, train.n_classes, settings).to(device)
+    if isinstance(settings, WindowSettings):
+        return WindowLearner(network, train, validation, settings, device)
+    return BagLearner(network, train, validation, settings, device, pretrained=pretrained)

@@ -11,12 +11,12 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,21 +32,15 @@ Curve = list[dict[str, Any]]  # one row per epoch
 SAVING_SHARE = 0.01  # of the time, at most, is spent on checkpoints: short epochs do not each get one
 
 
-@dataclass(frozen=True)
 class Streams:
     """The random streams of one run: each purpose has its own, given by the seed and the training subjects.
 
     A stream starts again in each epoch. So an epoch can be repeated without the ones before it, and no draw depends on
-    the held-out subjects.
+    the held-out subjects, or on the order of the others.
     """
 
-    seed: int
-    subjects: tuple[str, ...]  # of the training fold
-
-    @classmethod
-    def of(cls, seed: int, subjects: Sequence[str]) -> Streams:
-        """The streams of this seed and these training subjects, in whatever order they come."""
-        return cls(seed, tuple(sorted(subjects)))
+    def __init__(self, seed: int, train: Iterable[str]) -> None:
+        self.seed, self.subjects = seed, sorted(train)
 
     def number(self, purpose: str, epoch: int = 0) -> int:
         """A 63-bit seed."""
@@ -60,8 +54,7 @@ class Streams:
         return np.random.default_rng(number)
 
 
-@dataclass(frozen=True)
-class Validation:
+class Validation(NamedTuple):
     """Performance on the validation subjects after an epoch."""
 
     accuracy: float  # of subjects
@@ -111,8 +104,7 @@ class Learner(ABC):
 
     phase: str  # displayed: "Stage 1", "bags"
     purpose: str  # names the random stream
-    stage: str  # of the settings: "stage1" or "stage2"
-    batch_settings: str  # to lower when memory runs out
+    batch_settings: str  # to lower when memory runs out: "stage2.batch_windows"
     settings: Any  # with as many epochs as ``min_steps`` requires
     optimiser: torch.optim.Optimizer  # its groups' ``lr`` are the peaks
     schedule: str = "constant"  # of the learning rate; "cosine": with warm-up, to zero
@@ -132,17 +124,15 @@ class Learner(ABC):
         validation: WindowSet | None = None,
     ) -> None:
         self.model, self.data, self.device, self.validation = model, data, device, validation
+        self.averaged = model  # the part whose batch-norm statistics are estimated for averaged weights
         self.settings = settings = with_min_steps(settings, steps)
         self.epochs, self.steps = settings.epochs, limited_steps(settings, steps)
         self.warmup, self.total = getattr(settings, "warmup_epochs", 0) * self.steps, settings.epochs * self.steps
         if isinstance(settings, TrainedSettings):
             self.burn_in, self.selection, self.averaging = settings.burn_in, settings.selection, settings.averaging
+            weight = data.class_weights().to(device) if settings.class_weight else None
+            self.cross_entropy = nn.CrossEntropyLoss(weight, label_smoothing=settings.label_smoothing)
         self.ahead = reads_ahead(data.n_bytes, device.type)
-
-    @property
-    def averaged(self) -> nn.Module:
-        """The part of the model whose batch-norm statistics are estimated for averaged weights."""
-        return self.model
 
     def rate(self, step: int) -> float:
         """The share of the peak learning rate at this step of all."""
@@ -168,35 +158,24 @@ class Learner(ABC):
     def loss(self, batch: Any, windows: Any, rng: np.random.Generator) -> Tensor:
         """The loss of one step, a scalar: of a batch of ``batches``, with what ``read`` returned for it."""
 
-    def validate(self) -> Validation | None:
-        """Performance on the validation subjects now; None if there are none."""
-        return None
+    def validate(self) -> Validation:
+        """Performance on the validation subjects now; called where there are any."""
+        raise NotImplementedError
 
     def notes(self) -> dict[str, float]:
         """Further columns of the curve for the epoch that just ended."""
         return {}
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The result of a loop: the curve, the epoch whose weights the model now has, and its validation."""
-
-    curve: Curve
-    epoch: int
-    validation: Validation | None
-    seconds: float = field(compare=False)  # of training, over all resumes
-
-
 @dataclass
-class _State:
-    """What a checkpoint holds in addition to the model and the optimiser."""
+class Trained:
+    """A loop so far, and its result: the curve and the selected epoch; where none is selected, the last one."""
 
-    epoch: int = 0  # the next one
     curve: Curve = field(default_factory=list)
-    best_epoch: int = -1
-    best: Validation | None = None
-    weights: dict[str, Tensor] = field(default_factory=dict)  # of the best epoch
-    seconds: float = 0.0
+    epoch: int = -1
+    validation: Validation | None = None  # of the selected epoch
+    weights: dict[str, Tensor] = field(default_factory=dict, compare=False)  # of the selected epoch
+    seconds: float = field(default=0.0, compare=False)  # of training, over all resumes
 
 
 def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch: Watch | None = None) -> Trained:
@@ -205,30 +184,30 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
     The checkpoint ``keep`` is written after an epoch as often as ``SAVING_SHARE`` of the time allows; a loop that finds
     it resumes from it, bit-identical. ``watch`` is called after every epoch.
     """
-    peaks = [group["lr"] for group in learner.optimiser.param_groups]
+    for group in learner.optimiser.param_groups:
+        group["initial_lr"] = group["lr"]  # the peak, under PyTorch's name for it
     average = WeightAverage(learner.model, learner.averaging) if learner.averaging else None
-    state = (_restore(learner, average, keep) if keep is not None else None) or _State()
+    state = (_restore(learner, average, keep) if keep is not None else None) or Trained()
     due = 0.0
-    for epoch in range(state.epoch, learner.epochs):
+    for epoch in range(len(state.curve), learner.epochs):
         begun = time.perf_counter()
         rng = streams.start(learner.purpose, epoch)
         learner.begin(epoch)
-        loss = _epoch(learner, epoch, peaks, average, rng)
+        loss = _epoch(learner, epoch, average, rng)
         with nullcontext() if average is None else average.in_place():
             if average is not None and learner.validation is not None:
                 _estimate_statistics(learner, streams)
             where = f"{learner.phase}, epoch {epoch + 1}, validation"
             with _memory(learner, where):
-                validation = learner.validate()
+                validation = None if learner.validation is None else learner.validate()
             row: dict[str, Any] = {"phase": learner.phase, "epoch": epoch, "loss": loss}
             if validation is not None:
                 _refuse_broken(learner, where, validation.loss)
                 row |= {"validation_accuracy": validation.accuracy, "validation_loss": validation.loss}
+                if epoch >= learner.burn_in and validation.beats(state.validation, learner.selection):
+                    state.validation, state.epoch = validation, epoch
+                    state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
             state.curve.append(row | learner.notes())
-            state.epoch = epoch + 1
-            if validation is not None and epoch >= learner.burn_in and validation.beats(state.best, learner.selection):
-                state.best, state.best_epoch = validation, epoch
-                state.weights = {name: value.clone() for name, value in learner.model.state_dict().items()}
         state.seconds += time.perf_counter() - begun
         if keep is not None and (begun := time.perf_counter()) >= due:
             _save(learner, average, state, keep)
@@ -238,52 +217,45 @@ def train(learner: Learner, streams: Streams, *, keep: Path | None = None, watch
             watch(Progress(learner.phase, epoch + 1, learner.epochs, loss, accuracy))
     if state.weights:
         learner.model.load_state_dict(state.weights)
-    elif average is not None:
+        return state
+    if average is not None:
         average.put()
         learner.begin(learner.epochs - 1)
         _estimate_statistics(learner, streams)
-    epoch = state.best_epoch if state.weights else learner.epochs - 1
-    return Trained(state.curve, epoch, state.best, state.seconds)
+    return replace(state, epoch=learner.epochs - 1)
 
 
 def _estimate_statistics(learner: Learner, streams: Streams) -> None:
     estimate_statistics(learner.averaged, learner.data, learner.device, streams.number("batch norm"))
 
 
-def _epoch(
-    learner: Learner, epoch: int, peaks: list[float], average: WeightAverage | None, rng: np.random.Generator
-) -> float:
+def _epoch(learner: Learner, epoch: int, average: WeightAverage | None, rng: np.random.Generator) -> float:
     """All steps of an epoch; their mean loss."""
     losses = []
     few = islice(learner.batches(rng), learner.steps)  # in random order: under max_steps a random part of all
     with closing(read_steps(few, learner.read, ahead=learner.ahead)) as steps:
         for i, (batch, read) in enumerate(steps):
-            step = epoch * learner.steps + i
-            share = learner.rate(step)
-            for group, peak in zip(learner.optimiser.param_groups, peaks, strict=True):
-                group["lr"] = peak * share
-            losses.append(_step(learner, batch, read, rng, f"{learner.phase}, epoch {epoch + 1}, step {i + 1}"))
+            step, where = epoch * learner.steps + i, f"{learner.phase}, epoch {epoch + 1}, step {i + 1}"
+            for group in learner.optimiser.param_groups:
+                group["lr"] = group["initial_lr"] * learner.rate(step)
+            learner.optimiser.zero_grad()
+            with _memory(learner, where):
+                loss = learner.loss(batch, read(), rng)
+                losses.append(loss.item())
+                _refuse_broken(learner, where, losses[-1])
+                loss.backward()
+            learner.optimiser.step()
             if average is not None:
                 average.update(step)
     return float(np.mean(losses))
 
 
-def _step(learner: Learner, batch: Any, read: Callable[[], Any], rng: np.random.Generator, where: str) -> float:
-    learner.optimiser.zero_grad()
-    with _memory(learner, where):
-        loss = learner.loss(batch, read(), rng)
-        value = loss.item()
-        _refuse_broken(learner, where, value)
-        loss.backward()
-    learner.optimiser.step()
-    return value
-
-
 def _refuse_broken(learner: Learner, where: str, loss: float) -> None:
     if not np.isfinite(loss):
+        stage = learner.batch_settings.partition(".")[0]
         raise BridgeMILError(
-            f"{where}: the loss is {loss}; training has broken down. Lower the learning rate, --set "
-            f"{learner.stage}.lr=…, or look for extreme values in the recordings (bridgemil inspect)"
+            f"{where}: the loss is {loss}; training has broken down. Lower the learning rate, --set {stage}.lr=…, or "
+            "look for extreme values in the recordings (bridgemil inspect)"
         )
 
 
@@ -294,26 +266,28 @@ def _memory(learner: Learner, where: str) -> Iterator[None]:
         yield
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or "alloc" in str(error):
+            lower, reason = learner.batch_settings, str(error).partition("\n")[0]
             raise BridgeMILError(
-                f"{where}: out of memory. Lower {learner.batch_settings}, for example "
-                f"--set {learner.batch_settings.split(' ')[0]}=… ({str(error).splitlines()[0] if str(error) else ''})"
+                f"{where}: out of memory. Lower {lower}, for example --set {lower.split(' ')[0]}=… ({reason})"
             ) from error
         raise
 
 
-def _save(learner: Learner, average: WeightAverage | None, state: _State, path: Path) -> None:
+def _save(learner: Learner, average: WeightAverage | None, state: Trained, path: Path) -> None:
     parts = {
         "model": learner.model.state_dict(),
         "average": {} if average is None else average.average,
         "optimiser": checkpoint.optimiser_state(learner.optimiser),
         "best": state.weights,
     }
-    best = None if state.best is None else [state.best.accuracy, state.best.loss]
-    known = {name: value for name, value in vars(state).items() if name != "weights"}
-    checkpoint.write(path, parts, known | {"best": best})
+    known = {
+        "epoch": len(state.curve), "curve": state.curve, "best_epoch": state.epoch, "best": state.validation,
+        "seconds": state.seconds,
+    }  # fmt: skip
+    checkpoint.write(path, parts, known)
 
 
-def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _State | None:
+def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> Trained | None:
     """The state in a checkpoint; None if there is none, or if a crash left it damaged."""
     if not path.exists():
         return None
@@ -334,4 +308,4 @@ def _restore(learner: Learner, average: WeightAverage | None, path: Path) -> _St
             "`bridgemil clean RUNS --unfinished` and run again"
         ) from None
     best = None if known["best"] is None else Validation(*known["best"])
-    return _State(**known | {"best": best}, weights=parts["best"])
+    return Trained(known["curve"], known["best_epoch"], best, parts["best"], known["seconds"])

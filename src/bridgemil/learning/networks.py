@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from bridgemil import aggregators, backbones
 from bridgemil.aggregators.bags import BagOutput
-from bridgemil.learning.data import BLOCK, Index, WindowSet
+from bridgemil.learning.data import BLOCK, WindowSet
 from bridgemil.learning.settings import BagSettings, WindowSettings
 
 
@@ -37,8 +38,7 @@ class WindowModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """N x *shape -> logits N x K."""
-        logits: Tensor = self.head(self.encoder(x))
-        return logits
+        return self.head(self.encoder(x))
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,7 @@ class BagModel(nn.Module):
         padded = pad_sequence(list(embeddings.split(list(sizes))), batch_first=True)  # B x N x d
         places = torch.arange(padded.shape[1], device=padded.device)
         mask = places < torch.tensor(sizes, device=padded.device).unsqueeze(1)
-        output: BagOutput = self.aggregator(padded, mask)
-        return output
+        return self.aggregator(padded, mask)
 
     @torch.no_grad()
     def explain(self, windows: Tensor | Iterable[Tensor], device: torch.device) -> BagOutput:
@@ -94,27 +93,15 @@ def assemble(
     return BagModel(encoder, aggregator)
 
 
-class FrozenEmbeddings:
-    """The embeddings of all windows of a set by an encoder as it is now, in evaluation mode.
+def stored_embeddings(encoder: nn.Module, windows: WindowSet, device: torch.device) -> NDArray[np.float32]:
+    """The embeddings of all windows of a set by an encoder as it is now, in evaluation mode: n x d.
 
-    They are in a temporary file (in ``TMPDIR``), which is removed with this object; the operating system keeps as much
+    They are in a temporary file (in ``TMPDIR``), which is removed with the array; the operating system keeps as much
     of it in memory as there is room for.
     """
-
-    def __init__(self, encoder: nn.Module, windows: WindowSet, device: torch.device) -> None:
-        self._layout, self._device = windows.layout, device
-        # Written, not mapped: a full disk is then an error and does not end the process.
-        with tempfile.TemporaryFile(prefix="bridgemil-embeddings-") as file:
-            for i in range(len(windows.subjects)):
-                file.write(in_blocks(encoder, windows.blocks(i), device).cpu().numpy().tobytes())
-            file.flush()
-            shape = len(windows), backbones.embedding_dim(encoder)
-            self._embeddings = np.memmap(file, np.float32, "r", shape=shape)
-
-    def take(self, index: Index | slice) -> Tensor:
-        """The embeddings of these windows, n x d."""
-        return torch.from_numpy(np.array(self._embeddings[index])).to(self._device)
-
-    def bag(self, i: int) -> Tensor:
-        """The embeddings of the i-th subject, n x d."""
-        return self.take(slice(self._layout.subject_start[i], self._layout.subject_end[i]))
+    # Written, not mapped: a full disk is then an error and does not end the process.
+    with tempfile.TemporaryFile(prefix="bridgemil-embeddings-") as file:
+        for i in range(len(windows.subjects)):
+            file.write(in_blocks(encoder, windows.blocks(i), device).cpu().numpy().tobytes())
+        file.flush()
+        return np.memmap(file, np.float32, "r", shape=(len(windows), backbones.embedding_dim(encoder)))

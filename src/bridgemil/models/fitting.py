@@ -196,14 +196,14 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
     import torch
 
     from bridgemil.learning.data import WindowSet
-    from bridgemil.learning.learners import train_network
-    from bridgemil.learning.loop import Streams
+    from bridgemil.learning.learners import create
+    from bridgemil.learning.loop import Streams, train
 
     facts, settings, cohort, cache = task.facts, task.facts.settings, task.cohort, task.cache
     extended = task.extended
     assert settings.stage2 is not None
     assert settings.backbone is not None
-    streams, device = Streams.of(facts.seed, task.train), device or torch.device("cpu")
+    streams, device = Streams(facts.seed, task.train), device or torch.device("cpu")
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the caller's random numbers are theirs
         refuse_changed_code(settings, facts.signal)
         streams.start("encoder")
@@ -224,11 +224,13 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
         if extended is not None:  # scaled as the training subjects are
             stage1_windows = WindowSet(extended, [*task.train, *extended.further], scale, extended_arrays)
         before, seconds = _stage1(task, encoder, stage1_windows, streams, device)
-        network, trained = train_network(
-            encoder, settings.backbone, training, validating, settings.stage2, streams, device,
-            pretrained=settings.stage1 is not None, keep=cache.checkpoint(), watch=task.watch,
+        streams.start("head")
+        learner = create(
+            encoder, settings.backbone, training, validating, settings.stage2, device,
+            pretrained=settings.stage1 is not None,
         )  # fmt: skip
-    model = NetworkModel(facts, network, scale, device, harmonisation)
+        trained = train(learner, streams, keep=cache.checkpoint(), watch=task.watch)
+    model = NetworkModel(facts, learner.model, scale, device, harmonisation)
     return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
 
 

@@ -74,5 +74,4 @@ def create(
     The encoder (N x *shape -> N x d, on ``device``) is trained in place on the training subjects' windows; some
     objectives use the window classifier of its ``backbone``, by name.
     """
-    objective: Objective = OBJECTIVES.load(settings.objective)(encoder, backbone, data, settings, device)
-    return objective
+    return OBJECTIVES.load(settings.objective)(encoder, backbone, data, settings, device)

@@ -46,27 +46,18 @@ def vicreg_loss(
         raise ValueError(f"expected two M x d arrays with M >= 2, got {tuple(z1.shape)} and {tuple(z2.shape)}")
     loss = invariance * F.mse_loss(z1, z2)
     for z in (z1, z2):
-        loss = loss + variance * _variance(z) + covariance * _covariance(z)
+        hinge = F.relu(1 - torch.sqrt(z.var(dim=0) + EPSILON)).mean()  # of unbiased variances
+        centred = z - z.mean(dim=0)
+        matrix = centred.T @ centred / (len(z) - 1)  # d x d
+        off_diagonal = matrix - torch.diag(matrix.diagonal())
+        loss = loss + variance * hinge + covariance * (off_diagonal.square().sum() / z.shape[1])
     return loss
 
 
-def _variance(z: Tensor) -> Tensor:
-    return F.relu(1 - torch.sqrt(z.var(dim=0) + EPSILON)).mean()  # unbiased
-
-
-def _covariance(z: Tensor) -> Tensor:
-    centred = z - z.mean(dim=0)
-    matrix = centred.T @ centred / (len(z) - 1)  # d x d
-    off_diagonal = matrix - torch.diag(matrix.diagonal())
-    return off_diagonal.square().sum() / z.shape[1]
-
-
 def nearby(rng: np.random.Generator, layout: Layout, anchors: Index, radius: int = 2) -> Index:
-    """A partner for each anchor t: uniform over 0 < |t' - t| <= radius inside the anchor's recording."""
+    """A partner for each anchor t of ``with_partner``: uniform over 0 < |t' - t| <= radius inside its recording."""
     low = np.maximum(anchors - radius, layout.recording_start[anchors])
     high = np.minimum(anchors + radius, layout.recording_end[anchors] - 1)
-    if (high == low).any():
-        raise ValueError("an anchor is alone in its recording; take anchors from `with_partner`")
     partner: Index = low + rng.integers(0, high - low)
     return partner + (partner >= anchors)  # skip the anchor itself
 
@@ -78,8 +69,8 @@ def with_partner(layout: Layout) -> Index:
 
 def subbags(rng: np.random.Generator, layout: Layout, subjects: Index, size: int = 8) -> Index:
     """A sub-bag of each named subject, subjects x size: without replacement, with it if there are too few windows."""
-    first = layout.subject_start[subjects]
-    n = layout.subject_end[subjects] - first
+    first = layout.bounds[subjects]
+    n = layout.bounds[subjects + 1] - first
     drawn = rng.integers(0, n[:, None], size=(len(subjects), size))
     plenty = n >= size
     # Without replacement: draw among those left, then step over what is taken, from the smallest up.
@@ -137,17 +128,10 @@ class Alignment(Objective):
 
     def loss(self, batch: Pairs, windows: Sequence[Tensor | None], rng: np.random.Generator) -> Tensor:
         """Each pair type is encoded in one pass, both views together."""
-        (near, bags), (near_windows, bag_windows) = batch, windows
-        losses = []
-        if near is not None and near_windows is not None:
-            z = self.model(near_windows.to(self.device))
-            losses.append(self._vicreg(z.view(2, near.shape[1], -1)))
-        if bags is not None and bag_windows is not None:
-            z = self.model(bag_windows.to(self.device))
-            losses.append(self._vicreg(z.view(*bags.shape, -1).mean(dim=2)))  # a sub-bag is the mean of projections
+        losses, weights = [], self.settings.model_dump(include={"invariance", "variance", "covariance"})
+        for numbers, inputs in zip(batch, windows, strict=True):
+            if numbers is not None and inputs is not None:
+                z = self.model(inputs.to(self.device)).view(*numbers.shape, -1)  # 2 x M x d, 2 x pairs x size x d
+                first, second = z.mean(dim=2) if z.ndim == 4 else z  # a sub-bag is the mean of its projections
+                losses.append(vicreg_loss(first, second, **weights))
         return torch.stack(losses).mean()
-
-    def _vicreg(self, z: Tensor) -> Tensor:
-        chosen = self.settings
-        weights = {"invariance": chosen.invariance, "variance": chosen.variance, "covariance": chosen.covariance}
-        return vicreg_loss(z[0], z[1], **weights)

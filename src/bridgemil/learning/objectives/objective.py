@@ -26,16 +26,15 @@ class Objective(Learner):
     trained in place.
     """
 
-    phase, purpose, stage, batch_settings = "Stage 1", "stage 1", "stage1", "stage1.batch_windows"
+    phase, purpose, batch_settings = "Stage 1", "stage 1", "stage1.batch_windows"
     schedule = "cosine"
 
     def __init__(
         self, encoder: nn.Module, backbone: str, train: WindowSet, settings: Stage1Settings, device: torch.device
     ) -> None:
         self.anchors, self.labels = self.choose_anchors(train, settings), train.window_y
-        self.encoder, self.head = encoder, self.make_head(encoder, backbone, train).to(device)
-        steps = n_batches(len(self.anchors), settings.batch_windows)
-        super().__init__(WindowModel(self.encoder, self.head), train, settings, device, steps)
+        model = WindowModel(encoder, self.make_head(encoder, backbone, train).to(device))
+        super().__init__(model, train, settings, device, n_batches(len(self.anchors), settings.batch_windows))
         self.optimiser = torch.optim.AdamW(self.model.parameters(), settings.lr, weight_decay=settings.weight_decay)
 
     def make_head(self, encoder: nn.Module, backbone: str, train: WindowSet) -> nn.Module:
@@ -73,4 +72,4 @@ class Untrained(Objective):
 
     def loss(self, batch: Index, windows: Tensor, rng: np.random.Generator) -> Tensor:
         """Zero, whatever the weights are."""
-        return 0.0 * self.encoder(windows.to(self.device)).sum()
+        return 0.0 * self.model(windows.to(self.device)).sum()

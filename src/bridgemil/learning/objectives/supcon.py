@@ -46,7 +46,7 @@ def supcon_loss(z1: Tensor, z2: Tensor, labels: Tensor, *, temperature: float = 
     return -(total / positive.sum(dim=1)).mean()
 
 
-def augment(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def augment(x: Tensor) -> Tensor:
     """A random view of windows: jitter, scaling and a circular shift, each on half of the windows.
 
     Jitter has 5 % of the channel's own standard deviation, the scale is uniform in 0.8-1.2, the shift in +-5 % of T.
@@ -54,18 +54,18 @@ def augment(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
     of covariances do not scale with the signal, and have no time to shift. x is N x C x T, or features N x F.
     """
     if x.ndim == 2:
-        jitter = torch.rand((len(x), 1), generator=generator, device=x.device) < 0.5
-        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        jitter = torch.rand((len(x), 1), device=x.device) < 0.5
+        noise = torch.randn(x.shape, device=x.device, dtype=x.dtype)
         return x + jitter * 0.05 * x.std(dim=1, keepdim=True) * noise
     n, _, n_times = x.shape
     per_window = (n, 1, 1)
-    jitter, scaling, shifting = torch.rand((3, *per_window), generator=generator, device=x.device) < 0.5
-    noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+    jitter, scaling, shifting = torch.rand((3, *per_window), device=x.device) < 0.5
+    noise = torch.randn(x.shape, device=x.device, dtype=x.dtype)
     view = x + jitter * 0.05 * x.std(dim=2, keepdim=True) * noise
-    scale = 0.8 + 0.4 * torch.rand(per_window, generator=generator, device=x.device, dtype=x.dtype)
+    scale = 0.8 + 0.4 * torch.rand(per_window, device=x.device, dtype=x.dtype)
     view = torch.where(scaling, view * scale, view)
     most = int(0.05 * n_times)
-    shift = torch.randint(-most, most + 1, per_window, generator=generator, device=x.device) * shifting
+    shift = torch.randint(-most, most + 1, per_window, device=x.device) * shifting
     source = (torch.arange(n_times, device=x.device) - shift) % n_times  # N x 1 x T
     return view.gather(2, source.expand_as(view))
 
