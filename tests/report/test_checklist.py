@@ -6,6 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -22,14 +23,13 @@ from bridgemil.report.benchmark import BenchmarkReport, build
 from bridgemil.report.checklist import (
     Checklist,
     Entry,
-    Section,
     build_checklist,
     checklist_page,
     domain_of,
     markdown,
     texts,
 )
-from bridgemil.report.pages.methods import model_text
+from bridgemil.report.pages.results import model_text
 from bridgemil.runs import RunStore
 from leaky import labelled, made, signals, with_files
 
@@ -79,12 +79,12 @@ def report(folder: Path) -> BenchmarkReport:
 
 
 @pytest.fixture(scope="module")
-def section(report: BenchmarkReport) -> Section:
+def section(report: BenchmarkReport) -> SimpleNamespace:
     (only,) = build_checklist(report).sections
     return only
 
 
-def item(section: Section, number: str) -> Entry:
+def item(section: SimpleNamespace, number: str) -> Entry:
     return next(entry for entry in section.entries if entry.item.number == number)
 
 
@@ -93,7 +93,7 @@ def words(entry: Entry) -> str:
     return " ".join([*entry.lines, *cells, *entry.to_add])
 
 
-def test_all_27_items_are_there_with_their_parts_and_each_says_who_writes_it(section: Section) -> None:
+def test_all_27_items_are_there_with_their_parts_and_each_says_who_writes_it(section: SimpleNamespace) -> None:
     assert [item.number for item in texts()["items"]] == NUMBERS
     assert {int(re.match(r"\d+", number)[0]) for number in NUMBERS} == set(range(1, 28))
     for entry in section.entries:
@@ -105,7 +105,7 @@ def test_all_27_items_are_there_with_their_parts_and_each_says_who_writes_it(sec
     assert {states[n] for n in ("12a", "13", "21", "23a")} == {"filled"}
 
 
-def test_what_prepare_left_out_and_why_is_there(section: Section) -> None:
+def test_what_prepare_left_out_and_why_is_there(section: SimpleNamespace) -> None:
     excluded = words(item(section, "6b"))
     assert "class 'other' is not among the classes asked for 1 sub-77" in excluded
     assert "skipped as bad: no usable window: 0.50 s long, a window is 1 s 1 sub-88, sub-88/eeg.edf" in excluded
@@ -118,7 +118,7 @@ def test_what_prepare_left_out_and_why_is_there(section: Section) -> None:
     assert "class 'other'" not in words(item(section, "20a")), "counted there, and explained under 6b"
 
 
-def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Section) -> None:
+def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: SimpleNamespace) -> None:
     scores, clinical, calibration, _ = item(section, "23a").sheets
     measures = report.cells[0].results.clinical.measures
     assert list(clinical.rows[0][1:]) == [str(value) for value in measures.values()]
@@ -138,7 +138,7 @@ def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Sec
 
 
 def test_results_by_sex_age_and_site_have_their_numbers_and_say_where_people_are_too_few(
-    report: BenchmarkReport, section: Section
+    report: BenchmarkReport, section: SimpleNamespace
 ) -> None:
     rows = item(section, "23a").sheets[3].rows
     tangent = {row[2]: row for row in rows if row[0] == "tangent"}
@@ -171,7 +171,7 @@ def test_two_seeds_and_an_ensemble_are_described(runs: Path) -> None:
     assert item(section, "6b").state == "author"
 
 
-def test_risk_of_bias_follows_the_audit_and_is_no_assessment(section: Section, report: BenchmarkReport) -> None:
+def test_risk_of_bias_follows_the_audit_and_is_no_assessment(section: SimpleNamespace, report: BenchmarkReport) -> None:
     risks = {judgement.domain.key: judgement.risk for judgement in section.judgements}
     assert list(risks) == ["participants", "predictors", "outcome", "analysis"]
     assert risks["outcome"] == "unclear", "no record speaks to it"
