@@ -101,7 +101,7 @@ class BlockSheets(NamedTuple):
     published: Sequence[Sheet]
     sites: Sequence[Sheet]
     clinical: Sequence[Sheet]
-    compared: Mapping[Place, Sequence[Comparison]]
+    pairs: Sequence[Sheet]
 
 
 def blocks(report: BenchmarkReport) -> list[BlockSheets]:
@@ -110,10 +110,12 @@ def blocks(report: BenchmarkReport) -> list[BlockSheets]:
     found = []
     for (cohort, split), block in report.blocks().items():
         title, cells = f"{cohort}, {split}", [cell for section in block.values() for cell in section]
-        compared = {place: report.comparisons[place] for place in block if place in report.comparisons}
-        overview, by_site = _table1(title, block, cells, names), sites(_named(block, averaged=False))
-        sheets = scores(block, ranks(cells)), with_published(block), by_site, clinical(_named(block))
-        found.append(BlockSheets(title, cells, overview, *sheets, compared))
+        compared = {place: own for place, own in report.comparisons.items() if place in block}
+        found.append(BlockSheets(
+            title, cells, _table1(title, block, cells, names), scores(block, ranks(cells)), with_published(block),
+            sites(_named(block, averaged=False)), clinical(_named(block)),
+            [comparisons(own, f"{place.title}: pairs of methods") for place, own in compared.items()],
+        ))  # fmt: skip
     return found
 
 

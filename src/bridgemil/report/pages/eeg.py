@@ -30,13 +30,14 @@ CHAINS = ("Fp1 F7 T7 P7 O1", "Fp1 F3 C3 P3 O1", "Fz Cz Pz", "Fp2 F4 C4 P4 O2", "
 
 def positions(person: Person, window_seconds: float) -> tuple[Floats, list[dict[str, Any]]]:
     """Start of each window on one time axis (n, seconds), and where each recording lies on it, one after another."""
-    places, recordings, offset = np.zeros(len(person.bag)), [], 0.0
-    for number in np.unique(person.recording_of):
-        inside = person.recording_of == number
-        places[inside] = offset + person.starts[inside]
-        end = float(places[inside].max()) + window_seconds
-        recordings.append({"name": person.parts[number][0], "offset": offset, "end": end})
-        offset = end
+    places, recordings, offset, first = np.array(person.starts, dtype=np.float64), list[dict[str, Any]](), 0.0, 0
+    for name, n in person.recordings:
+        if n:
+            inside = places[first : first + n]
+            inside += offset
+            end = float(inside.max()) + window_seconds
+            recordings.append({"name": name, "offset": offset, "end": end})
+            offset, first = end, first + n
     return places, recordings
 
 
@@ -61,7 +62,7 @@ def pack(person: Person, signal: Signal, places: Floats, top: Sequence[int]) -> 
     whole = len(person.bag) * seconds * rate * signal.n_channels <= MOST_BYTES
     keep = np.ones(len(places), dtype=bool) if whole else _near(places, places[list(top)], signal, rate)
     samples, scales, stretches = [], [], []
-    for windows in _stretches(places, person.recording_of, keep, seconds + 0.5 / signal.sfreq):
+    for windows in _stretches(person, places, keep, seconds + 0.5 / signal.sfreq):
         joined = _resampled(_joined(person.bag, places, windows, signal.sfreq), signal.sfreq, rate)
         values, scale = _bytes(joined)
         stretches.append({"start": round(float(places[windows[0]]), 4), "n": joined.shape[1]})
@@ -91,12 +92,10 @@ def _near(places: Floats, middles: Floats, signal: Signal, rate: float) -> NDArr
     return keep
 
 
-def _stretches(
-    places: Floats, recording: Index, keep: NDArray[np.bool_], longest_step: float
-) -> list[NDArray[np.int64]]:
+def _stretches(person: Person, places: Floats, keep: NDArray[np.bool_], longest_step: float) -> list[Index]:
     """Numbers of consecutive windows of one recording."""
-    chosen = np.flatnonzero(keep)
-    step, other = np.diff(places[chosen]), np.diff(recording[chosen]) != 0
+    chosen, ends = np.flatnonzero(keep), np.cumsum([n for _, n in person.recordings])
+    step, other = np.diff(places[chosen]), np.diff(np.searchsorted(ends, chosen, side="right")) != 0
     return np.split(chosen, np.flatnonzero(other | (step <= 0) | (step > longest_step)) + 1)
 
 
