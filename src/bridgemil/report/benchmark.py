@@ -219,11 +219,10 @@ class BenchmarkReport:
         """What may be compared: each network section, preceded by the baselines of its cohort and split."""
         groups: dict[Place, list[Cell]] = {}
         for block in self.blocks().values():
-            single = {place: [cell for cell in cells if not cell.averaged] for place, cells in block.items()}
-            baselines = [cell for cells in single.values() for cell in cells if cell.is_baseline]
-            for place, cells in single.items():
-                if place.backbone or len(single) == 1:
-                    groups[place] = [*baselines, *(cell for cell in cells if not cell.is_baseline)]
+            single = [cell for cells in block.values() for cell in cells if not cell.averaged]
+            for place in block:
+                if place.backbone or len(block) == 1:
+                    groups[place] = [cell for cell in single if cell.is_baseline or cell.place == place]
         return groups
 
 

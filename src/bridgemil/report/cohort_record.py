@@ -8,13 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from bridgemil import baselines
 from bridgemil.audit import Finding, quick
 from bridgemil.audit.size import half_width
-from bridgemil.cohort.cleaning import summarise
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.settings import PrepareSettings
@@ -32,6 +30,7 @@ from bridgemil.report.benchmark import BenchmarkReport, Cell
 from bridgemil.report.held_out import cohort_of
 from bridgemil.report.pages.results import assignment_text, model_text
 from bridgemil.report.tables import Sheet, span
+from bridgemil.report.terminal import summary
 from bridgemil.runs import RESULTS_VERSION, RunStore, merged
 
 ARRAYS = "the cohort was made from arrays: how they were processed, and what was excluded before, is not recorded"
@@ -104,27 +103,20 @@ def _preparation(prepared: Mapping[str, Any]) -> tuple[PrepareSettings | None, s
 
 
 def _cohort_values(cohort: Cohort) -> dict[str, Any]:
-    """Values that need the cohort itself."""
+    """Values that need the cohort itself: its summary, and what a paper states beside it."""
     about, columns = cohort.metadata, people.columns(cohort)
-    counts = [record.n_windows for record in cohort.records.values()]
+    counts = cohort.table["n_windows"]
     entries = sum(int(row[1]) for row in _excluded(cohort, channels=False))
     noun = "entry" if entries == 1 else "entries"
-    missing = {column: sum(map(is_missing, cohort.column(column))) for column in columns}
     sex, age = people.by_value(cohort, SEX), people.by_age(cohort)
-    kept = ("windows", "marked_bad", "dropped_marked_bad", "dropped_amplitude")
-    return {
-        "recordings": sum(len(record.recordings) for record in cohort.records.values()),
+    return summary(cohort) | {
         "sites": people.by_value(cohort, people.SITES),
-        "cleaning": summarise(about["settings"], about["files"]),
         "derivative": derivative_sentence(about.get("provenance") or {}),
-        "notes": [str(note) for note in about["notes"]],
         "excluded": f"{entries} {noun} of the source (subjects or recordings)" if entries else "",
-        "windows": {"median": np.median(counts), "min": min(counts), "max": max(counts)},
-        "files": {name: sum(int(file.get(name) or 0) for file in about["files"]) for name in kept},
+        "windows": {"median": counts.median(), "min": counts.min(), "max": counts.max()},
         "recording_files": bool(about["files"]),
-        "skipped": len(about.get("skipped", ())),
         "interpolated": sum(str(note).endswith("interpolated") for note in about["notes"]),
-        "missing": {column: n for column, n in missing.items() if n},
+        "missing": {column: n for column in columns if (n := sum(map(is_missing, cohort.column(column))))},
         "ungrouped": [name for name, groups in (("sex", sex), ("age", age)) if not groups],
         "prepared_with": about.get("versions") or {},
         "columns": columns,

@@ -159,7 +159,7 @@ def _tex_table(sheet: Sheet, title: str, notes: Sequence[str]) -> str:
     rows = [
         [MARKS[sheet.marks.get((i, j))] % _tex(text) for j, text in enumerate(row)] for i, row in enumerate(sheet.rows)
     ]
-    caption = _tex(" ".join([f"{title}{sheet.title}.", *sheet.before, *sheet.after, *notes]))
+    caption = _tex(" ".join([f"{title}{sheet.title}.", *sheet.after, *notes]))
     frame = pd.DataFrame(rows, columns=[_tex(name) for name in sheet.columns])
     layout = "l" + "c" * (len(sheet.columns) - 1)
     text: str = frame.to_latex(index=False, escape=False, column_format=layout, caption=caption)

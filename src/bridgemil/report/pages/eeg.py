@@ -58,12 +58,15 @@ def pack(person: Person, signal: Signal, places: Floats, top: Sequence[int]) -> 
     ``places`` (n,) are the starts of windows on the time axis, in seconds; around the ``top`` windows it is kept if not
     everything fits.
     """
+    from scipy.signal import resample_poly
+
     rate, seconds = min(RATE, signal.sfreq), signal.n_times / signal.sfreq
+    ratio = Fraction(rate / signal.sfreq).limit_denominator(1000).as_integer_ratio()
     whole = len(person.bag) * seconds * rate * signal.n_channels <= MOST_BYTES
     keep = np.ones(len(places), dtype=bool) if whole else _near(places, places[list(top)], signal, rate)
     samples, scales, stretches = [], [], []
     for windows in _stretches(person, places, keep, seconds + 0.5 / signal.sfreq):
-        joined = _resampled(_joined(person.bag, places, windows, signal.sfreq), signal.sfreq, rate)
+        joined = resample_poly(_joined(person.bag, places, windows, signal.sfreq), *ratio, axis=1, padtype="line")
         values, scale = _bytes(joined)
         stretches.append({"start": round(float(places[windows[0]]), 4), "n": joined.shape[1]})
         samples.append(values.ravel())
@@ -105,13 +108,6 @@ def _joined(bag: NDArray[np.float32], places: Floats, windows: Index, sfreq: flo
     parts = [bag[i][:, :step] for i, step in zip(windows, [*steps, bag.shape[2]], strict=True)]
     joined = np.concatenate(parts, axis=1).astype(np.float64)
     return np.asarray(joined - joined.mean(axis=1, keepdims=True))  # an offset would cost the bytes their resolution
-
-
-def _resampled(x: Floats, sfreq: float, rate: float) -> Floats:
-    from scipy.signal import resample_poly
-
-    ratio = Fraction(rate / sfreq).limit_denominator(1000)
-    return x if ratio == 1 else np.asarray(resample_poly(x, *ratio.as_integer_ratio(), axis=1, padtype="line"))
 
 
 def _bytes(x: Floats) -> tuple[NDArray[np.int8], Floats]:
