@@ -22,7 +22,6 @@ from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.report.benchmark import BenchmarkReport, build
 from bridgemil.report.checklist import (
     Checklist,
-    Entry,
     build_checklist,
     checklist_page,
     domain_of,
@@ -84,11 +83,11 @@ def section(report: BenchmarkReport) -> SimpleNamespace:
     return only
 
 
-def item(section: SimpleNamespace, number: str) -> Entry:
-    return next(entry for entry in section.entries if entry.item.number == number)
+def item(section: SimpleNamespace, number: str) -> SimpleNamespace:
+    return next(entry for entry in section.entries if entry.number == number)
 
 
-def words(entry: Entry) -> str:
+def words(entry: SimpleNamespace) -> str:
     cells = [cell for sheet in entry.sheets for row in sheet.rows for cell in row]
     return " ".join([*entry.lines, *cells, *entry.to_add])
 
@@ -98,9 +97,9 @@ def test_all_27_items_are_there_with_their_parts_and_each_says_who_writes_it(sec
     assert {int(re.match(r"\d+", number)[0]) for number in NUMBERS} == set(range(1, 28))
     for entry in section.entries:
         assert entry.state in ("filled", "partly", "author")
-        assert entry.state == "filled" or entry.to_add, entry.item.number
+        assert entry.state == "filled" or entry.to_add, entry.number
         assert entry.state != "author" or not (entry.lines or entry.sheets)
-    states = {entry.item.number: entry.state for entry in section.entries}
+    states = {entry.number: entry.state for entry in section.entries}
     assert {states[n] for n in ("1", "2", "8c", "17", "18a", "19", "25", "27b")} == {"author"}
     assert {states[n] for n in ("12a", "13", "21", "23a")} == {"filled"}
 
@@ -172,11 +171,11 @@ def test_two_seeds_and_an_ensemble_are_described(runs: Path) -> None:
 
 
 def test_risk_of_bias_follows_the_audit_and_is_no_assessment(section: SimpleNamespace, report: BenchmarkReport) -> None:
-    risks = {judgement.domain.key: judgement.risk for judgement in section.judgements}
+    risks = {judgement.key: judgement.risk for judgement in section.judgements}
     assert list(risks) == ["participants", "predictors", "outcome", "analysis"]
     assert risks["outcome"] == "unclear", "no record speaks to it"
     assert "high" not in risks.values()
-    assert all(judgement.domain.questions for judgement in section.judgements)
+    assert all(judgement.questions for judgement in section.judgements)
     assert any(line.startswith("PASS same_signal") for line in section.judgements[0].evidence)
     assert any(line.startswith("PASS provenance") for line in section.judgements[3].evidence)
     assert "not the assessment" in markdown(build_checklist(report))

@@ -19,30 +19,10 @@ from bridgemil.audit.traits import TECHNICAL
 from bridgemil.report import templating
 from bridgemil.report.benchmark import BenchmarkReport
 from bridgemil.report.cohort_record import cohort_records, sheets
-from bridgemil.report.tables import Sheet
 from bridgemil.runs import AuditWarning
 
 RISKS = {"failed": "high", "fine": "low"}  # unclear for any other reason
 STATUSES = ("FAIL", "WARN", "PASS", "INFO", "SKIP")
-
-
-class Entry(NamedTuple):
-    """An item of templates/checklist.yaml with what the records state."""
-
-    item: Any  # number, section, topic, author, text, unknown, tables
-    lines: Sequence[str]
-    sheets: Sequence[Sheet]
-    to_add: Sequence[str]  # by the author
-    state: str  # who has to write it: filled, partly or author
-
-
-class Judgement(NamedTuple):
-    """A domain of risk of bias with its risk, the reason and the evidence."""
-
-    domain: Any  # key, title, findings, needed, questions
-    risk: str  # low, high or unclear
-    why: str
-    evidence: Sequence[str]
 
 
 class Checklist(NamedTuple):
@@ -77,8 +57,8 @@ def build_checklist(report: BenchmarkReport, cohorts: Sequence[Path] = ()) -> Ch
     return Checklist(report.store.root.resolve().name, sections, report.remarks, report.warnings)
 
 
-def _entries(record: SimpleNamespace) -> list[Entry]:
-    """Every item: number by number, what the records state and what is left to the author."""
+def _entries(record: SimpleNamespace) -> list[SimpleNamespace]:
+    """Every item with what the records state, what the author has to add, and who has to write it: ``state``."""
     shown, entries = sheets(record), []
     for name, note in texts()["notes"].items():
         shown[name] = [replace(sheet, after=_lines(note, record)) for sheet in shown.get(name, ())]
@@ -87,7 +67,7 @@ def _entries(record: SimpleNamespace) -> list[Entry]:
         own = [sheet for name in item.tables for sheet in shown.get(name, ()) if sheet.rows]
         to_add = [*_lines(item.unknown, record), *filter(None, [item.author])]
         state = "author" if not lines and not own else "partly" if to_add else "filled"
-        entries.append(Entry(item, lines, own, to_add, state))
+        entries.append(SimpleNamespace(**vars(item), lines=lines, sheets=own, to_add=to_add, state=state))
     return entries
 
 
@@ -106,8 +86,8 @@ def domain_of(name: str) -> str:
     return "predictors" if column.lower() in TECHNICAL else "participants"
 
 
-def _judge(domain: Any, record: SimpleNamespace) -> Judgement:
-    """Risk of bias of a domain, from the audit of the cohort and its runs."""
+def _judge(domain: SimpleNamespace, record: SimpleNamespace) -> SimpleNamespace:
+    """A domain with its risk of bias (low, high or unclear), the reason and the evidence in audit and records."""
     findings = [finding for finding in record.findings if domain_of(finding.name) == domain.key]
     accepted = [warning["check"] for warning in record.accepted if domain_of(warning["check"]) == domain.key]
     names = {status: sorted({f.name for f in findings if f.status == status}) for status in STATUSES}
@@ -125,7 +105,7 @@ def _judge(domain: Any, record: SimpleNamespace) -> Judgement:
         details = f" ({'; '.join(finding.evidence)})" if finding.status in ("FAIL", "WARN") and finding.evidence else ""
         evidence.append(f"{finding.status} {finding.name}: {finding.message}{details}")
     evidence += _lines(texts()["evidence"].get(domain.key, ""), record)
-    return Judgement(domain, risk, why, evidence)
+    return SimpleNamespace(**vars(domain), risk=risk, why=why, evidence=evidence)
 
 
 def markdown(checklist: Checklist) -> str:

@@ -46,8 +46,7 @@ class HeldOut:
     @property
     def title(self) -> str:
         """Method, fold and seed."""
-        k = _split(self.metadata).get("k")
-        return _title(self.metadata, f" of {k}" if k else "")
+        return _title(self.metadata)
 
     @property
     def warnings(self) -> list[AuditWarning]:
@@ -198,9 +197,11 @@ def _facts(metadata: Metadata) -> dict[str, str]:
     return {name: str(value) for name, value in facts.items() if value}
 
 
-def _title(metadata: Metadata, of: str = "") -> str:
-    title, part = Settings.model_validate(metadata["settings"]).title, _split(metadata).get("part")
-    return f"{title}{f', {part}' if part else ''}, fold {metadata['fold']}{of}, seed {metadata['seed']}"
+def _title(metadata: Metadata) -> str:
+    title, split = Settings.model_validate(metadata["settings"]).title, _split(metadata)
+    title += f", {split['part']}" if split.get("part") else ""
+    of = f" of {split['k']}" if split.get("k") else ""
+    return f"{title}, fold {metadata['fold']}{of}, seed {metadata['seed']}"
 
 
 def cohort_of(recorded: Mapping[str, Any], root: Path, given: str | Path | Cohort | None = None) -> Cohort:

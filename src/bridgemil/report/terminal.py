@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -190,16 +189,14 @@ def summary(cohort: Cohort) -> dict[str, Any]:
     """Content of a cohort as ``inspect --json`` prints it, with everything that was excluded."""
     files, settings, records = cohort.metadata["files"], cohort.metadata["settings"], cohort.records.values()
     seconds = cohort.n_times / cohort.sfreq * (1 - settings.get("overlap", 0))
-    subjects, windows = Counter(cohort.labels), Counter[str]()
-    for record in records:
-        windows[record.label] += record.n_windows
+    windows = {n: [r.n_windows for r in records if r.label == n] for n in cohort.classes or [""]}
     dropped = ("marked_bad", "dropped_marked_bad", "dropped_amplitude")
     return {
         "path": str(cohort.path) if cohort.path else None,
         "hash": cohort.hash,
         "source": cohort.metadata["source"],
         "n_subjects": len(cohort),
-        "classes": {n: {"subjects": subjects[n], "windows": windows[n]} for n in cohort.classes or [""]},
+        "classes": {name: {"subjects": len(own), "windows": sum(own)} for name, own in windows.items()},
         "n_recordings": sum(len(record.recordings) for record in records),
         "n_windows": cohort.n_windows,
         "minutes": round(cohort.n_windows * seconds / 60, 1),

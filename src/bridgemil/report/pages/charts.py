@@ -49,9 +49,9 @@ class Chart:
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Data to SVG coordinates."""
-        shares = [(value - min(ticks)) / (max(ticks) - min(ticks)) for value, ticks in ((x, self.x), (y, self.y))]
-        across, up = np.clip(shares, 0, 1).tolist()
-        return round(LEFT + across * (RIGHT - LEFT), 1), round(BOTTOM - up * (BOTTOM - TOP), 1)
+        across = np.interp(x, (min(self.x), max(self.x)), (LEFT, RIGHT))
+        down = np.interp(y, (min(self.y), max(self.y)), (BOTTOM, TOP))
+        return round(float(across), 1), round(float(down), 1)
 
     def path(self, mark: Mark) -> str:
         """The ``d`` of an SVG path; empty without finite points."""

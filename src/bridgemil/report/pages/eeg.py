@@ -67,9 +67,11 @@ def pack(person: Person, signal: Signal, places: Floats, top: Sequence[int]) -> 
     samples, scales, stretches = [], [], []
     for windows in _stretches(person, places, keep, seconds + 0.5 / signal.sfreq):
         joined = resample_poly(_joined(person.bag, places, windows, signal.sfreq), *ratio, axis=1, padtype="line")
-        values, scale = _bytes(joined)
-        stretches.append({"start": round(float(places[windows[0]]), 4), "n": joined.shape[1]})
-        samples.append(values.ravel())
+        n = joined.shape[1]
+        scale = np.maximum.reduceat(np.abs(joined), np.arange(0, n, BLOCK), axis=1) / 127  # µV of a step; per block
+        scale[scale == 0] = 1.0
+        stretches.append({"start": round(float(places[windows[0]]), 4), "n": n})
+        samples.append(np.round(joined / np.repeat(scale, BLOCK, axis=1)[:, :n]).astype(np.int8).ravel())
         scales.append(scale.ravel())
     return {
         "rate": rate,
@@ -108,10 +110,3 @@ def _joined(bag: NDArray[np.float32], places: Floats, windows: Index, sfreq: flo
     parts = [bag[i][:, :step] for i, step in zip(windows, [*steps, bag.shape[2]], strict=True)]
     joined = np.concatenate(parts, axis=1).astype(np.float64)
     return np.asarray(joined - joined.mean(axis=1, keepdims=True))  # an offset would cost the bytes their resolution
-
-
-def _bytes(x: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """Values of -127 to 127 (channels x time), and the microvolts of one step in each block (channels x blocks)."""
-    scale = np.maximum.reduceat(np.abs(x), np.arange(0, x.shape[1], BLOCK), axis=1) / 127
-    scale[scale == 0] = 1.0
-    return np.round(x / np.repeat(scale, BLOCK, axis=1)[:, : x.shape[1]]).astype(np.int8), scale
