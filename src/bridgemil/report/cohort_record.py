@@ -25,10 +25,10 @@ from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.methods import Settings
 from bridgemil.report import characteristics as people
-from bridgemil.report import tables
+from bridgemil.report import tables, templating
 from bridgemil.report.benchmark import BenchmarkReport, Cell
 from bridgemil.report.held_out import cohort_of
-from bridgemil.report.pages.results import assignment_text, model_text
+from bridgemil.report.pages.results import METHODS, model_text
 from bridgemil.report.tables import Sheet, span
 from bridgemil.report.terminal import summary
 from bridgemil.runs import RESULTS_VERSION, RunStore, merged
@@ -131,7 +131,7 @@ def _assigned(splits: Sequence[FoldPlan]) -> list[str]:
         alike.setdefault((split.k, split.kind), []).append(split)
     lines = []
     for same in alike.values():
-        lines.append(assignment_text(same[0]))
+        lines.append(templating.macro(METHODS, "assignment")(same[0]))
         if len(same) > 1:
             seeds = ", ".join(str(split.split_seed) for split in same if split.split_seed is not None)
             lines.append(f"This was repeated for {len(same)} splits" + (f", split seeds {seeds}." if seeds else "."))

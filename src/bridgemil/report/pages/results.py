@@ -1,14 +1,11 @@
-"""The pages of results: of a folder of runs, of the demo, and of an audit; the methods section of a report."""
+"""The pages of results, of a folder of runs and of the demo, and the methods section of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.audit.findings import Audit
 from bridgemil.backbones import BACKBONES
-from bridgemil.cohort.folds import FoldPlan
 from bridgemil.evaluation.calibration import calibration_summary
 from bridgemil.evaluation.clinical import TITLES, TwoClassMetrics
 from bridgemil.evaluation.metrics import correctness
@@ -89,11 +86,6 @@ def demo_page(
     )
 
 
-def audit_page(audit: Audit) -> str:
-    """The page of an audit, as text: every finding, its evidence and the fix."""
-    return templating.page("audit.html.j2", heading=f"Audit of {Path(audit.cohort).name}", audit=audit)
-
-
 def _rows(named: Iterable[tuple[str, Results]]) -> list[dict[str, Any]]:
     return [dict(results.summary.iloc[0]) | {"label": label} for label, results in named]
 
@@ -156,11 +148,6 @@ def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
         versions=[f"{name} {version}" for name, version in facts["versions"].items()],
     )
     return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
-
-
-def assignment_text(split: FoldPlan) -> str:
-    """How subjects were assigned to folds: one sentence."""
-    return templating.macro(METHODS, "assignment")(split)
 
 
 def model_text(label: str, settings: Settings, encoder: bool = True) -> str:
