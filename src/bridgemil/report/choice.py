@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.errors import BadUse, did_you_mean
+from bridgemil.errors import BadUse, one_of
 from bridgemil.methods import short_name
 from bridgemil.report.benchmark import Cell
+
+COMPLETE = " (what is complete here)"
 
 
 class Choice(NamedTuple):
@@ -34,8 +36,7 @@ class Choice(NamedTuple):
         for option, names in wanted.items():
             there = sorted({_names(cell)[option] for cell in cells} - {""})
             for name in names:
-                if name not in there:
-                    _refuse(option, name, there)
+                one_of(f"--{option}", name, there, COMPLETE)
         hashes = {key for words in self.splits for key in _splits(words, cells)} or {c.split.hash for c in cells}
         chosen = [c for c in cells if c.split.hash in hashes and c.method in (self.methods or [c.method])]
         matching = [c for c in chosen if all(_names(c)[option] in ("", *names) for option, names in wanted.items())]
@@ -65,10 +66,5 @@ def _splits(words: str, cells: Sequence[Cell]) -> set[str]:
         whole = re.compile(rf"(?<!\w){re.escape(words.strip())}(?!\w)", re.IGNORECASE)
         found = found or {key for key, title in titles.items() if words.strip() and whole.search(title)}
     if not found:
-        _refuse("split", words, sorted(f"{title} ({key[:12]})" for key, title in titles.items()))
+        one_of("--split", words, sorted(f"{title} ({key[:12]})" for key, title in titles.items()), COMPLETE)
     return found
-
-
-def _refuse(option: str, word: str, there: Sequence[str]) -> None:
-    hint = did_you_mean(word, there)
-    raise BadUse(f"--{option}: nothing complete here is {word!r}; there are: {'; '.join(there) or 'none'}{hint}")
