@@ -103,7 +103,7 @@ def _preparation(prepared: Mapping[str, Any]) -> tuple[PrepareSettings | None, s
 
 
 def _cohort_values(cohort: Cohort) -> dict[str, Any]:
-    """Values that need the cohort itself: its summary, and what a paper states beside it."""
+    """Values that need the cohort itself: its summary, groups, and what is missing."""
     about, columns = cohort.metadata, people.columns(cohort)
     counts = cohort.table["n_windows"]
     entries = sum(int(row[1]) for row in _excluded(cohort, channels=False))
