@@ -19,7 +19,7 @@ from bridgemil.cohort.cleaning import summarise
 from bridgemil.cohort.new_recording import find, read, settings_for
 from bridgemil.errors import BadData, BadUse
 from bridgemil.report.benchmark import build
-from bridgemil.report.pages.methods import methods_text
+from bridgemil.report.pages.results import methods_text
 from bridgemil.runs import find_store
 from recordings import MONTAGE, build_bids, noise, write_edf
 

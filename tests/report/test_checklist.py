@@ -6,6 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -21,15 +22,13 @@ from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.report.benchmark import BenchmarkReport, build
 from bridgemil.report.checklist import (
     Checklist,
-    Entry,
-    Section,
     build_checklist,
     checklist_page,
     domain_of,
     markdown,
     texts,
 )
-from bridgemil.report.pages.methods import model_text
+from bridgemil.report.pages.results import model_text
 from bridgemil.runs import RunStore
 from leaky import labelled, made, signals, with_files
 
@@ -79,33 +78,33 @@ def report(folder: Path) -> BenchmarkReport:
 
 
 @pytest.fixture(scope="module")
-def section(report: BenchmarkReport) -> Section:
+def section(report: BenchmarkReport) -> SimpleNamespace:
     (only,) = build_checklist(report).sections
     return only
 
 
-def item(section: Section, number: str) -> Entry:
-    return next(entry for entry in section.entries if entry.item.number == number)
+def item(section: SimpleNamespace, number: str) -> SimpleNamespace:
+    return next(entry for entry in section.entries if entry.number == number)
 
 
-def words(entry: Entry) -> str:
+def words(entry: SimpleNamespace) -> str:
     cells = [cell for sheet in entry.sheets for row in sheet.rows for cell in row]
     return " ".join([*entry.lines, *cells, *entry.to_add])
 
 
-def test_all_27_items_are_there_with_their_parts_and_each_says_who_writes_it(section: Section) -> None:
+def test_all_27_items_are_there_with_their_parts_and_each_says_who_writes_it(section: SimpleNamespace) -> None:
     assert [item.number for item in texts()["items"]] == NUMBERS
     assert {int(re.match(r"\d+", number)[0]) for number in NUMBERS} == set(range(1, 28))
     for entry in section.entries:
         assert entry.state in ("filled", "partly", "author")
-        assert entry.state == "filled" or entry.to_add, entry.item.number
+        assert entry.state == "filled" or entry.to_add, entry.number
         assert entry.state != "author" or not (entry.lines or entry.sheets)
-    states = {entry.item.number: entry.state for entry in section.entries}
+    states = {entry.number: entry.state for entry in section.entries}
     assert {states[n] for n in ("1", "2", "8c", "17", "18a", "19", "25", "27b")} == {"author"}
     assert {states[n] for n in ("12a", "13", "21", "23a")} == {"filled"}
 
 
-def test_what_prepare_left_out_and_why_is_there(section: Section) -> None:
+def test_what_prepare_left_out_and_why_is_there(section: SimpleNamespace) -> None:
     excluded = words(item(section, "6b"))
     assert "class 'other' is not among the classes asked for 1 sub-77" in excluded
     assert "skipped as bad: no usable window: 0.50 s long, a window is 1 s 1 sub-88, sub-88/eeg.edf" in excluded
@@ -118,7 +117,7 @@ def test_what_prepare_left_out_and_why_is_there(section: Section) -> None:
     assert "class 'other'" not in words(item(section, "20a")), "counted there, and explained under 6b"
 
 
-def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Section) -> None:
+def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: SimpleNamespace) -> None:
     scores, clinical, calibration, _ = item(section, "23a").sheets
     measures = report.cells[0].results.clinical.measures
     assert list(clinical.rows[0][1:]) == [str(value) for value in measures.values()]
@@ -138,7 +137,7 @@ def test_intervals_are_those_of_the_report(report: BenchmarkReport, section: Sec
 
 
 def test_results_by_sex_age_and_site_have_their_numbers_and_say_where_people_are_too_few(
-    report: BenchmarkReport, section: Section
+    report: BenchmarkReport, section: SimpleNamespace
 ) -> None:
     rows = item(section, "23a").sheets[3].rows
     tangent = {row[2]: row for row in rows if row[0] == "tangent"}
@@ -171,12 +170,12 @@ def test_two_seeds_and_an_ensemble_are_described(runs: Path) -> None:
     assert item(section, "6b").state == "author"
 
 
-def test_risk_of_bias_follows_the_audit_and_is_no_assessment(section: Section, report: BenchmarkReport) -> None:
-    risks = {judgement.domain.key: judgement.risk for judgement in section.judgements}
+def test_risk_of_bias_follows_the_audit_and_is_no_assessment(section: SimpleNamespace, report: BenchmarkReport) -> None:
+    risks = {judgement.key: judgement.risk for judgement in section.judgements}
     assert list(risks) == ["participants", "predictors", "outcome", "analysis"]
     assert risks["outcome"] == "unclear", "no record speaks to it"
     assert "high" not in risks.values()
-    assert all(judgement.domain.questions for judgement in section.judgements)
+    assert all(judgement.questions for judgement in section.judgements)
     assert any(line.startswith("PASS same_signal") for line in section.judgements[0].evidence)
     assert any(line.startswith("PASS provenance") for line in section.judgements[3].evidence)
     assert "not the assessment" in markdown(build_checklist(report))

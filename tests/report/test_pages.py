@@ -19,9 +19,9 @@ from bridgemil.evaluation.results import Results
 from bridgemil.report.benchmark import build
 from bridgemil.report.checklist import build_checklist, checklist_page
 from bridgemil.report.explanation import Person, Removal, explain
-from bridgemil.report.held_out import compare_bands, find
+from bridgemil.report.held_out import find
 from bridgemil.report.pages import eeg
-from bridgemil.report.pages.charts import calibration_bins
+from bridgemil.report.pages.charts import calibration_chart
 from bridgemil.report.pages.results import demo_page, report_page
 from bridgemil.report.pages.subject import subject_page
 from bridgemil.report.templating import write
@@ -49,7 +49,7 @@ def pages(explained: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path
         sentence=held.sentence,
         warnings=["The recording is out of distribution."],
         calibration=["Of 21 other people given between 60% and 80%, 71% had it."],
-        bands=compare_bands(held.cohort, held.metadata["train"], held.person.bag),
+        bands=held.bands(model.facts.settings),
         provenance={"Run": held.identity},
     )
     write(folder / "subject.html", subject)
@@ -420,7 +420,8 @@ def test_electrodes_without_a_place_get_bars(explained: RunStore) -> None:
 
 def test_calibration_bins_are_predicted_against_observed(explained: RunStore) -> None:
     predictions = build(explained).cells[0].results.predictions.assign(label="patient", p_patient=0.75)
-    bins = calibration_bins(predictions, ["control", "patient"])
-    assert sum(b.n for b in bins) == len(predictions)
-    assert all(b.predicted == pytest.approx(0.75) and b.observed == 1 for b in bins)
-    assert all(b.low < 1 and b.high == pytest.approx(1) for b in bins)
+    marks = calibration_chart(predictions, ["control", "patient"], "#000").marks
+    spots, whiskers = ([mark for mark in marks if mark.style == style] for style in ("spot", "whisker"))
+    assert sum(int(re.search(r"\((\d+) predictions", spot.note)[1]) for spot in spots) == len(predictions)
+    assert all(spot.points[0] == pytest.approx((0.75, 1)) for spot in spots)
+    assert all(whisker.points[0][1] < 1 and whisker.points[1][1] == pytest.approx(1) for whisker in whiskers)

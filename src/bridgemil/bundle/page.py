@@ -119,7 +119,7 @@ def write_validation(path: str | Path, found: Validation) -> None:
     """Write the HTML page of an external validation."""
     from bridgemil.bundle.prediction import describe
     from bridgemil.methods import colour
-    from bridgemil.report.pages.charts import calibration_bins, calibration_chart, clinical_charts
+    from bridgemil.report.pages.charts import calibration_chart, clinical_charts
 
     bundle, shown = found.bundle, []
     name = bundle.model.facts.settings.method
@@ -127,7 +127,7 @@ def write_validation(path: str | Path, found: Validation) -> None:
         positive = found.two_classes.positive
         order = [*(c for c in bundle.classes if c != positive), positive]
         shown = clinical_charts({name: found.two_classes})
-        shown.append(calibration_chart(calibration_bins(found.predictions, order), colour(name)))
+        shown.append(calibration_chart(found.predictions, order, colour(name)))
     text = templating.page(
         "validation.html.j2",
         heading=f"External validation of {bundle.name}",

@@ -43,9 +43,8 @@ def run(
     )  # fmt: skip
     print_audit(looked)
     if html is not None:
-        from bridgemil.report.pages.results import audit_page
-        from bridgemil.report.templating import write
+        from bridgemil.report.templating import page, write
 
-        write(html, audit_page(looked))
+        write(html, page("audit.html.j2", heading=f"Audit of {Path(looked.cohort).name}", audit=looked))
         typer.echo(f"Page: {html}")
     return looked.to_dict() | {"html": None if html is None else str(html)}, bool(looked.failed)

@@ -150,9 +150,8 @@ class Cell:
         tables, source, settings = paper(), self.source["source"], self.results.settings
         if settings.recipe != "paper" or settings.budget != "paper" or self.averaged:
             return None
-        number = tables["main"].get(source, {}).get(settings.backbone, {}).get(self.method)
-        if number is None and settings.backbone == "eegnet":
-            number = tables["ablation"].get(source, {}).get(self.method)
+        ablation = tables["ablation"].get(source, {}) if settings.backbone == "eegnet" else {}
+        number = (ablation | tables["main"].get(source, {}).get(settings.backbone, {})).get(self.method)
         return None if number is None else (number[0], number[1])
 
     @property
@@ -220,11 +219,10 @@ class BenchmarkReport:
         """What may be compared: each network section, preceded by the baselines of its cohort and split."""
         groups: dict[Place, list[Cell]] = {}
         for block in self.blocks().values():
-            single = {place: [cell for cell in cells if not cell.averaged] for place, cells in block.items()}
-            baselines = [cell for cells in single.values() for cell in cells if cell.is_baseline]
-            for place, cells in single.items():
-                if place.backbone or len(single) == 1:
-                    groups[place] = [*baselines, *(cell for cell in cells if not cell.is_baseline)]
+            single = [cell for cells in block.values() for cell in cells if not cell.averaged]
+            for place in block:
+                if place.backbone or len(block) == 1:
+                    groups[place] = [cell for cell in single if cell.is_baseline or cell.place == place]
         return groups
 
 
@@ -387,20 +385,16 @@ def with_clinical_options(report: BenchmarkReport, options: ClinicalOptions) -> 
     """
     if options == ClinicalOptions():
         return
-    applied, absent = False, list[str]()
-    for i, cell in enumerate(report.cells):
-        classes = cell.results.classes
-        if len(classes) == 2:
-            there = options.positive in (None, *classes)
-            own = options if there else replace(options, positive=None)
-            report.cells[i] = replace(cell, results=replace(cell.results, clinical_options=own))
-            absent += [] if there else [cell.cohort]
-            applied |= there
-    if not applied:
+    two = [cell for cell in report.cells if len(cell.results.classes) == 2]
+    absent = dict.fromkeys(cell.cohort for cell in two if options.positive not in (None, *cell.results.classes))
+    if all(cell.cohort in absent for cell in two):
         names = sorted({name for cell in report.cells for name in cell.results.classes})
         raise BadUse(
             "--positive, --operating-point and --prevalence are for two classes, one of them the positive one; the "
             f"classes of these runs are {', '.join(names)}"
         )
-    default = "its default positive class"
-    report.remarks += [f"{name} has no class {options.positive}: {default}" for name in dict.fromkeys(absent)]
+    for i, cell in enumerate(report.cells):
+        if len(cell.results.classes) == 2:
+            own = replace(options, positive=None) if cell.cohort in absent else options
+            report.cells[i] = replace(cell, results=replace(cell.results, clinical_options=own))
+    report.remarks += [f"{name} has no class {options.positive}: its default positive class" for name in absent]

@@ -50,27 +50,26 @@ def columns(cohort: Cohort) -> list[str]:
     return [str(column) for column in cohort.table.columns if column not in OWN]
 
 
-def column_of(cohort: Cohort, names: Sequence[str]) -> str | None:
-    """The cohort's column of one of these names (lower case, without spaces); None if it has none."""
-    return next((column for column in columns(cohort) if folded(column) in names), None)
+def known(cohort: Cohort, names: Sequence[str]) -> pd.Series:
+    """Values by subject, as text and without missing ones, of the column of one of these names (lower case, no spaces).
 
-
-def known(cohort: Cohort, column: str | None) -> pd.Series:
-    """Values of a column by subject, as text; without missing ones. A code in numbers (1, 2) is a name too."""
+    Without such a column it is empty and has no name. A code in numbers (1, 2) is a name too.
+    """
     import pandas as pd
 
-    pairs = [] if column is None else zip(cohort.subjects, cohort.column(column), strict=True)
-    values = {
+    column = next((column for column in columns(cohort) if folded(column) in names), None)
+    values = [] if column is None else cohort.column(column)
+    texts = {
         subject: f"{value:g}" if isinstance(value, float) else str(value).strip()
-        for subject, value in pairs
+        for subject, value in zip(cohort.subjects, values, strict=False)
         if not is_missing(value)
     }
-    return pd.Series(values, dtype=object, name=column)
+    return pd.Series(texts, dtype=object, name=column)
 
 
 def by_value(cohort: Cohort, names: Sequence[str]) -> list[Group]:
     """One group for each value of the column of one of these names, capitals ignored; empty without such a column."""
-    values = known(cohort, column_of(cohort, names))
+    values = known(cohort, names)
     spelling = values.groupby(values.astype(str).str.lower()).transform("first")
     return [Group(f"{values.name} {name}", tuple(own.index)) for name, own in values.groupby(spelling)][:MOST_GROUPS]
 
@@ -85,32 +84,24 @@ def numbers(values: pd.Series) -> pd.Series:
 
 def by_age(cohort: Cohort) -> list[Group]:
     """Two halves at the median age; empty without a column of ages."""
-    age = numbers(known(cohort, column_of(cohort, AGE)))
+    age = numbers(known(cohort, AGE))
     middle = age.median()
-    halves = {"or less": age[age <= middle], "above": age[age > middle]}
-    titles = {"or less": f"{age.name} {middle:g} or less", "above": f"{age.name} above {middle:g}"}
-    return [Group(titles[half], tuple(own.index)) for half, own in halves.items() if len(own)]
-
-
-def _members(cohort: Cohort) -> dict[str, list[str]]:
-    """Subjects of each class."""
-    pairs = list(zip(cohort.subjects, cohort.labels, strict=True))
-    return {name: [subject for subject, label in pairs if label == name] for name in cohort.classes}
+    halves = {f"{middle:g} or less": age[age <= middle], f"above {middle:g}": age[age > middle]}
+    return [Group(f"{age.name} {half}", tuple(own.index)) for half, own in halves.items() if len(own)]
 
 
 def class_rows(cohort: Cohort) -> list[dict[str, Any]]:
     """One row per class: number of subjects and windows, and age and sex where the cohort has such columns."""
     rows = []
-    for name, members in _members(cohort).items():
-        windows = sum(cohort.records[subject].n_windows for subject in members)
-        row: dict[str, Any] = {"class": name, "n": len(members), "windows": windows}
-        for column in sorted(column for column in columns(cohort) if column.lower() in ("age", *SEX)):
-            own = known(cohort, column)
-            own = own[own.index.isin(members)]
-            ages = numbers(own) if column.lower() == "age" else own[:0]
+    for name, members in cohort.table.groupby("label"):
+        row: dict[str, Any] = {"class": name, "n": len(members), "windows": int(members["n_windows"].sum())}
+        for column in sorted({"age", *SEX} & {column.lower() for column in columns(cohort)}):
+            own = known(cohort, [column])
+            own = own[own.index.isin(members["subject"])]
+            ages = numbers(own) if column == "age" else own[:0]
             spread = f"{ages.mean():.0f} ({ages.min():.0f} to {ages.max():.0f})" if len(ages) else "not known"
             counts = ", ".join(f"{value}: {n}" for value, n in sorted(Counter(own).items()))
-            row[column.lower()] = spread if len(ages) == len(own) else counts  # "70+" is no number
+            row[column] = spread if len(ages) == len(own) else counts  # "70+" is no number
         rows.append(row)
     return rows
 
@@ -121,28 +112,26 @@ def characteristics(cohort: Cohort, overlap: float = 0.0) -> Sheet:
     ``overlap`` is the share of a window that the next one repeats, for the minutes.
     """
     minutes = cohort.n_times / cohort.sfreq * (1 - overlap) / 60  # of a window
-    sexes, age = by_value(cohort, SEX), numbers(known(cohort, column_of(cohort, AGE)))
+    sexes, age = by_value(cohort, SEX), numbers(known(cohort, AGE))
 
-    def column(who: Sequence[str]) -> dict[str, str]:
-        records = [cohort.records[subject] for subject in who]
-        windows = float(np.median([record.n_windows for record in records]))
-        values = {"subjects": str(len(who))}
+    def column(rows: pd.DataFrame) -> dict[str, str]:
+        windows = rows["n_windows"].median()
+        values = {"subjects": str(len(rows))}
         for group in sexes:
-            n = len(set(group.subjects) & set(who))
-            values[group.title] = f"{n} ({n / max(1, len(who)):.0%})"
+            n = rows["subject"].isin(group.subjects).sum()
+            values[group.title] = f"{n} ({n / max(1, len(rows)):.0%})"
         if age.name is not None:
-            own = age[age.index.isin(who)]
+            own = age[age.index.isin(rows["subject"])]
             spread = f" ± {own.std():.1f}" if len(own) > 1 else ""
             ages = f"{own.mean():.1f}{spread} ({own.min():g} - {own.max():g})" if len(own) else "not known"
-            values |= {f"{age.name}, mean ± SD (range)": ages, f"{age.name} missing": str(len(who) - len(own))}
-        recordings = sum(len(record.recordings) for record in records)
+            values |= {f"{age.name}, mean ± SD (range)": ages, f"{age.name} missing": str(len(rows) - len(own))}
         return values | {
-            "recordings, total": str(recordings),
+            "recordings, total": str(rows["n_recordings"].sum()),
             "windows, median": f"{windows:g}",
             "minutes, median": f"{windows * minutes:.1f}",
         }
 
-    found = {name: column(who) for name, who in ({"all": cohort.subjects} | _members(cohort)).items()}
+    found = {name: column(rows) for name, rows in [("all", cohort.table), *cohort.table.groupby("label")]}
     rows = [[title, *(values[title] for values in found.values())] for title in found["all"]]
     return Sheet("Characteristics by class", ["", *found], rows)
 

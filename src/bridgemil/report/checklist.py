@@ -1,68 +1,35 @@
 """A reporting checklist (TRIPOD+AI) filled in from the records of cohorts and runs, and material to judge risk of bias.
 
-report -> one CohortRecord per cohort -> context and tables of the texts (templates/checklist.yaml) -> Markdown, HTML
+report -> one record per cohort -> its values and tables fill the texts (templates/checklist.yaml) -> Markdown, HTML
 
 What the records do not contain is never filled in: it is marked as the author's to write.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from bridgemil.audit.traits import TECHNICAL
 from bridgemil.report import templating
 from bridgemil.report.benchmark import BenchmarkReport
-from bridgemil.report.cohort_record import CohortRecord, cohort_records, context, sheets
-from bridgemil.report.tables import Sheet
+from bridgemil.report.cohort_record import cohort_records, sheets
 from bridgemil.runs import AuditWarning
 
-State = Literal["filled", "partly", "author"]
-Risk = Literal["low", "high", "unclear"]
-RISKS: dict[str, Risk] = {"failed": "high", "fine": "low"}  # unclear for any other reason
+RISKS = {"failed": "high", "fine": "low"}  # unclear for any other reason
 STATUSES = ("FAIL", "WARN", "PASS", "INFO", "SKIP")
-
-
-class Entry(NamedTuple):
-    """An item of templates/checklist.yaml with what the records state."""
-
-    item: Any  # number, section, topic, author, text, unknown, tables
-    lines: Sequence[str]
-    sheets: Sequence[Sheet]
-    to_add: Sequence[str]  # by the author
-    state: State  # who has to write it
-
-
-class Judgement(NamedTuple):
-    """A domain of risk of bias with its risk, the reason and the evidence."""
-
-    domain: Any  # key, title, findings, needed, questions
-    risk: Risk
-    why: str
-    evidence: Sequence[str]
-
-
-class Section(NamedTuple):
-    """The checklist of one cohort and its experiments: all items, four domains of risk of bias, warnings above them."""
-
-    name: str
-    entries: Sequence[Entry]
-    counts: Mapping[str, int]  # number of items of each state
-    judgements: Sequence[Judgement]
-    warnings: Sequence[str]
 
 
 class Checklist(NamedTuple):
     """One section per cohort, what the report could not show, and the audit warnings of the cohorts."""
 
     name: str
-    sections: Sequence[Section]
+    sections: Sequence[SimpleNamespace]  # records with ``entries``, ``counts`` of their states, and ``judgements``
     remarks: Sequence[str]
     warnings: Sequence[AuditWarning]
 
@@ -82,30 +49,31 @@ def build_checklist(report: BenchmarkReport, cohorts: Sequence[Path] = ()) -> Ch
 
     ``BadUse`` if one of them is not a cohort of these runs.
     """
-    sections = [_section(record) for record in cohort_records(report, cohorts)]
+    sections = cohort_records(report, cohorts)
+    for record in sections:
+        record.entries = _entries(record)
+        record.counts = {name: [entry.state for entry in record.entries].count(name) for name in texts()["states"]}
+        record.judgements = [_judge(domain, record) for domain in texts()["domains"]]
     return Checklist(report.store.root.resolve().name, sections, report.remarks, report.warnings)
 
 
-def _section(record: CohortRecord) -> Section:
-    values, shown = context(record), sheets(record)
+def _entries(record: SimpleNamespace) -> list[SimpleNamespace]:
+    """Every item with what the records state, what the author has to add, and who has to write it: ``state``."""
+    shown, entries = sheets(record), []
     for name, note in texts()["notes"].items():
-        shown[name] = [replace(sheet, after=_lines(note, values)) for sheet in shown.get(name, ())]
-    entries = []
+        shown[name] = [replace(sheet, after=_lines(note, record)) for sheet in shown.get(name, ())]
     for item in texts()["items"]:
-        lines = _lines(item.text, values)
+        lines = _lines(item.text, record)
         own = [sheet for name in item.tables for sheet in shown.get(name, ()) if sheet.rows]
-        to_add = [*_lines(item.unknown, values), *filter(None, [item.author])]
-        state: State = "author" if not lines and not own else "partly" if to_add else "filled"
-        entries.append(Entry(item, lines, own, to_add, state))
-    states = Counter(str(entry.state) for entry in entries)
-    warnings = [f"Filled in from the runs alone: {record.absent}."] if record.cohort is None else []
-    judgements = [_judge(domain, record, values) for domain in texts()["domains"]]
-    return Section(record.name, entries, {name: states[name] for name in texts()["states"]}, judgements, warnings)
+        to_add = [*_lines(item.unknown, record), *filter(None, [item.author])]
+        state = "author" if not lines and not own else "partly" if to_add else "filled"
+        entries.append(SimpleNamespace(**vars(item), lines=lines, sheets=own, to_add=to_add, state=state))
+    return entries
 
 
-def _lines(template: str, values: dict[str, Any]) -> list[str]:
+def _lines(template: str, record: SimpleNamespace) -> list[str]:
     """A text of an item, filled in: one line per paragraph."""
-    filled = templating.string(template, **values).splitlines()
+    filled = templating.string(template, **vars(record)).splitlines()
     return [" ".join(line.split()) for line in filled if line.strip()]
 
 
@@ -118,8 +86,8 @@ def domain_of(name: str) -> str:
     return "predictors" if column.lower() in TECHNICAL else "participants"
 
 
-def _judge(domain: Any, record: CohortRecord, values: dict[str, Any]) -> Judgement:
-    """Risk of bias of a domain, from the audit of the cohort and its runs."""
+def _judge(domain: SimpleNamespace, record: SimpleNamespace) -> SimpleNamespace:
+    """A domain with its risk of bias (low, high or unclear), the reason and the evidence in audit and records."""
     findings = [finding for finding in record.findings if domain_of(finding.name) == domain.key]
     accepted = [warning["check"] for warning in record.accepted if domain_of(warning["check"]) == domain.key]
     names = {status: sorted({f.name for f in findings if f.status == status}) for status in STATUSES}
@@ -136,8 +104,8 @@ def _judge(domain: Any, record: CohortRecord, values: dict[str, Any]) -> Judgeme
     for finding in sorted(findings, key=lambda finding: STATUSES.index(finding.status)):
         details = f" ({'; '.join(finding.evidence)})" if finding.status in ("FAIL", "WARN") and finding.evidence else ""
         evidence.append(f"{finding.status} {finding.name}: {finding.message}{details}")
-    evidence += _lines(texts()["evidence"].get(domain.key, ""), values)
-    return Judgement(domain, risk, why, evidence)
+    evidence += _lines(texts()["evidence"].get(domain.key, ""), record)
+    return SimpleNamespace(**vars(domain), risk=risk, why=why, evidence=evidence)
 
 
 def markdown(checklist: Checklist) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from bridgemil.cohort.folds import FoldPlan
-from bridgemil.errors import BadUse, did_you_mean
+from bridgemil.errors import BadUse, one_of
 from bridgemil.methods import short_name
 from bridgemil.report.benchmark import Cell
+
+COMPLETE = " (what is complete here)"
 
 
 class Choice(NamedTuple):
@@ -30,20 +32,16 @@ class Choice(NamedTuple):
             "methods": self.methods, "backbones": [short_name(name) for name in self.backbones],
             "budget": self.budgets, "recipe": self.recipes,
         }  # fmt: skip
+        wanted = {option: names for option, names in wanted.items() if names}
         for option, names in wanted.items():
             there = sorted({_names(cell)[option] for cell in cells} - {""})
             for name in names:
-                if name not in there:
-                    _refuse(option, name, there)
-        hashes = {key for words in self.splits for key in _splits(words, cells)}
-
-        def fits(cell: Cell, options: Iterable[str]) -> bool:
-            return all(not wanted[option] or _names(cell)[option] in wanted[option] for option in options)
-
-        chosen = [c for c in cells if (not hashes or c.split.hash in hashes) and fits(c, ["methods"])]
-        matching = [c for c in chosen if c.is_baseline or fits(c, wanted)]
-        if not matching or all(c.is_baseline for c in matching) != all(c.is_baseline for c in chosen):
-            given = [f"--{option} {','.join(names)}" for option, names in wanted.items() if names]
+                one_of(f"--{option}", name, there, COMPLETE)
+        hashes = {key for words in self.splits for key in _splits(words, cells)} or {c.split.hash for c in cells}
+        chosen = [c for c in cells if c.split.hash in hashes and c.method in (self.methods or [c.method])]
+        matching = [c for c in chosen if all(_names(c)[option] in ("", *names) for option, names in wanted.items())]
+        if all(c.is_baseline for c in matching) and not (matching and all(c.is_baseline for c in chosen)):
+            given = [f"--{option} {','.join(names)}" for option, names in wanted.items()]
             given += [f'--split "{split}"' for split in self.splits]
             titles = [f"{c.method}, {c.place.title}" + (f", {c.split.title}" if self.splits else "") for c in cells]
             raise BadUse(f"nothing here fits {' '.join(given)} together; there are: {'; '.join(dict.fromkeys(titles))}")
@@ -68,10 +66,5 @@ def _splits(words: str, cells: Sequence[Cell]) -> set[str]:
         whole = re.compile(rf"(?<!\w){re.escape(words.strip())}(?!\w)", re.IGNORECASE)
         found = found or {key for key, title in titles.items() if words.strip() and whole.search(title)}
     if not found:
-        _refuse("split", words, sorted(f"{title} ({key[:12]})" for key, title in titles.items()))
+        one_of("--split", words, sorted(f"{title} ({key[:12]})" for key, title in titles.items()), COMPLETE)
     return found
-
-
-def _refuse(option: str, word: str, there: Sequence[str]) -> None:
-    hint = did_you_mean(word, there)
-    raise BadUse(f"--{option}: nothing complete here is {word!r}; there are: {'; '.join(there) or 'none'}{hint}")

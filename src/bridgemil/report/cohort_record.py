@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from bridgemil import baselines
 from bridgemil.audit import Finding, quick
 from bridgemil.audit.size import half_width
-from bridgemil.cohort.cleaning import summarise
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.cohort.settings import PrepareSettings
@@ -27,48 +25,20 @@ from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.statistics import COMPARED, counted
 from bridgemil.methods import Settings
 from bridgemil.report import characteristics as people
-from bridgemil.report import tables
+from bridgemil.report import tables, templating
 from bridgemil.report.benchmark import BenchmarkReport, Cell
 from bridgemil.report.held_out import cohort_of
-from bridgemil.report.pages.methods import assignment_text, model_text
+from bridgemil.report.pages.results import METHODS, model_text
 from bridgemil.report.tables import Sheet, span
-from bridgemil.runs import RESULTS_VERSION, AuditWarning, RunStore, merged
+from bridgemil.report.terminal import summary
+from bridgemil.runs import RESULTS_VERSION, RunStore, merged
 
 ARRAYS = "the cohort was made from arrays: how they were processed, and what was excluded before, is not recorded"
 SCORES = {"balanced_accuracy": "balanced accuracy", "auroc": "AUROC"}
 NAMED = 6  # examples that are named for each reason of exclusion
 
 
-@dataclass(frozen=True)
-class CohortRecord:
-    """What is recorded of one cohort and the experiments on it; what the cohort itself must tell may be missing."""
-
-    cells: Sequence[Cell]  # at least one; seeds are not averaged
-    cohort: Cohort | None
-    absent: str  # why there is no cohort
-    findings: Sequence[Finding]  # of the quick audit of the cohort and its runs
-    unaudited: str  # why there are none
-    per_class: Mapping[str, int]  # number of held-out subjects of each class
-    settings: Sequence[Settings]  # of every experiment; of ensembles, those of their members
-    splits: Sequence[FoldPlan]  # of the experiments
-    runs: Sequence[Mapping[str, Any]]  # run.json of every run that is shown
-    model: Mapping[str, Any]  # model.json of one of them: signal, preparation
-    preparation: PrepareSettings | None
-    unprepared: str  # why the preparation is not known
-    warnings: Sequence[AuditWarning]  # that are stored with the runs
-
-    @property
-    def name(self) -> str:
-        """The cohort's name in the report."""
-        return self.cells[0].cohort
-
-    @property
-    def accepted(self) -> list[AuditWarning]:
-        """Stored warnings that are a FAIL, accepted when runs were made."""
-        return [warning for warning in self.warnings if warning["level"] == "FAIL"]
-
-
-def cohort_records(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[CohortRecord]:
+def cohort_records(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[SimpleNamespace]:
     """One record per cohort of a report; each cohort is located (or ``given``, if it was moved), opened and audited."""
     cells: dict[str, list[Cell]] = {}
     for cell in report.cells:
@@ -83,93 +53,74 @@ def cohort_records(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[
     return [_record(report.store, shown, opened.get(key)) for key, shown in cells.items()]
 
 
-def _record(store: RunStore, cells: Sequence[Cell], given: Cohort | None) -> CohortRecord:
-    recorded, first = cells[0].source, cells[0].results
-    cohort, absent, findings, unaudited = None, "", list[Finding](), ""
+def _record(store: RunStore, cells: Sequence[Cell], given: Cohort | None) -> SimpleNamespace:
+    """What is recorded of one cohort and the experiments on it (``cells``): values of the texts in checklist.yaml."""
+    first, opened, findings, unaudited = cells[0].results, None, list[Finding](), ""
+    source, model = cells[0].source, store.model_facts(first.runs[0])
     try:
-        cohort = cohort_of(recorded, store.root, given)
-        findings = quick(cohort, store.root)
+        opened = cohort_of(source, store.root, given)
+        findings = quick(opened, store.root)
     except BridgeMILError as error:  # of its path only the folder's name is given
-        where, reason = recorded["path"], str(error).splitlines()[0]
-        reason = reason.replace(where, Path(where).name) if where else reason
-        absent = reason if cohort is None else ""
-        unaudited = absent or f"the audit failed ({reason})"
-    model, preparation = store.model_facts(first.runs[0]), None
-    prepared, unprepared = model["preparation"], ARRAYS
-    if prepared:
-        try:
-            preparation, unprepared = PrepareSettings.model_validate(prepared), ""
-        except ValidationError:
-            unprepared = "the settings of its preparation are of another version"
-    counts, identities = Counter(first.labels), dict.fromkeys(run for cell in cells for run in cell.results.runs)
-    return CohortRecord(
-        cells, cohort, absent, findings, unaudited, {name: counts[name] for name in first.classes},
-        [member for cell in cells for member in cell.results.settings.each],
-        list({cell.split.hash: cell.split for cell in cells}.values()), [store.metadata(run) for run in identities],
-        model, preparation, unprepared, merged(*(cell.results.warnings for cell in cells)),
+        where, reason = source["path"], str(error).splitlines()[0]
+        unaudited = reason.replace(where, Path(where).name) if where else reason
+    absent = unaudited if opened is None else ""  # why there is no cohort
+    preparation, unprepared = _preparation(model["preparation"])
+    settings = [member for cell in cells for member in cell.results.settings.each]  # of ensembles, their members'
+    splits = list({cell.split.hash: cell.split for cell in cells}.values())
+    identities = dict.fromkeys(run for cell in cells for run in cell.results.runs)
+    runs = [store.metadata(run) for run in identities]
+    versions = {name: sorted({str(r[name]) for r in runs if name in r}) for name in ("bridgemil", "torch", "numpy")}
+    warnings = merged(*(cell.results.warnings for cell in cells))
+    n, counts = len(first.labels), Counter(first.labels)
+    tried = len({cell.results.settings.hash for cell in cells})
+    point = first.clinical_options.operating_point.sentence
+    return SimpleNamespace(
+        name=cells[0].cohort, cells=cells, source=source, opened=opened, absent=absent, findings=findings,
+        unaudited=unaudited if absent or not unaudited else f"the audit failed ({unaudited})",
+        settings=settings, splits=splits, runs=runs, preparation=preparation, unprepared=unprepared, warnings=warnings,
+        accepted=[warning for warning in warnings if warning["level"] == "FAIL"],
+        per_class={name: counts[name] for name in first.classes},
+        n=n, class_counts=", ".join(f"{counts[name]} {name}" for name in first.classes),
+        tried=f"{tried} {'method' if tried == 1 else 'methods or settings'} on {counted(len(splits), 'split')}",
+        cohort=None if opened is None else _cohort_values(opened),
+        signal=model["signal"], half_width=100 * half_width(n), assigned=_assigned(splits),
+        models=_models(cells, settings), clinical=f"{first.clinical.method} {INTERVALS}", compared=COMPARED,
+        weighted={how: [s.title for s in settings if _weights_classes(s) is how] for how in (True, False, None)},
+        operating_point=point if len(first.classes) == 2 else "No threshold was chosen.",
+        versions={name: values for name, values in versions.items() if values}, results_version=RESULTS_VERSION,
+        facts=tables.facts(cells), interval=tables.INTERVAL,
     )  # fmt: skip
 
 
-def context(r: CohortRecord) -> dict[str, Any]:
-    """Values of the texts in templates/checklist.yaml, beside those of the record itself."""
-    first, n = r.cells[0].results, sum(r.per_class.values())
-    weighted: dict[bool | None, list[str]] = {True: [], False: [], None: []}
-    for settings in r.settings:
-        weighted[_weights_classes(settings)].append(settings.title)
-    versions = {
-        name: sorted({str(run[name]) for run in r.runs if name in run}) for name in ("bridgemil", "torch", "numpy")
-    }
-    tried = len({cell.results.settings.hash for cell in r.cells})
-    two = len(r.per_class) == 2
-    return {
-        "r": r,
-        "source": r.cells[0].source,
-        "n": n,
-        "class_counts": ", ".join(f"{n} {name}" for name, n in r.per_class.items()),
-        "tried": f"{tried} {'method' if tried == 1 else 'methods or settings'} on {counted(len(r.splits), 'split')}",
-        "cohort": _cohort_values(r.cohort) if r.cohort is not None else None,
-        "signal": r.model["signal"],
-        "half_width": 100 * half_width(n),
-        "assigned": _assigned(r.splits),
-        "models": _models(r),
-        "clinical": f"{first.clinical.method} {INTERVALS}",
-        "compared": COMPARED,
-        "weighted": weighted,
-        "operating_point": first.clinical_options.operating_point.sentence if two else "No threshold was chosen.",
-        "versions": {name: values for name, values in versions.items() if values},
-        "results_version": RESULTS_VERSION,
-        "facts": tables.facts(r.cells),
-        "interval": tables.INTERVAL,
-    }
+def _preparation(prepared: Mapping[str, Any]) -> tuple[PrepareSettings | None, str]:
+    """The settings of preparation, and why they are not known."""
+    if not prepared:
+        return None, ARRAYS
+    try:
+        return PrepareSettings.model_validate(prepared), ""
+    except ValidationError:
+        return None, "the settings of its preparation are of another version"
 
 
 def _cohort_values(cohort: Cohort) -> dict[str, Any]:
-    """Values that need the cohort itself."""
+    """Values that need the cohort itself: its summary, groups, and what is missing."""
     about, columns = cohort.metadata, people.columns(cohort)
-    counts = [record.n_windows for record in cohort.records.values()]
+    counts = cohort.table["n_windows"]
     entries = sum(int(row[1]) for row in _excluded(cohort, channels=False))
     noun = "entry" if entries == 1 else "entries"
-    missing = {column: sum(map(is_missing, cohort.column(column))) for column in columns}
     sex, age = people.by_value(cohort, SEX), people.by_age(cohort)
-    kept = ("windows", "marked_bad", "dropped_marked_bad", "dropped_amplitude")
-    named = {"sex": SEX, "age": AGE}
-    return {
-        "recordings": sum(len(record.recordings) for record in cohort.records.values()),
+    return summary(cohort) | {
         "sites": people.by_value(cohort, people.SITES),
-        "cleaning": summarise(about["settings"], about["files"]),
         "derivative": derivative_sentence(about.get("provenance") or {}),
-        "notes": [str(note) for note in about["notes"]],
         "excluded": f"{entries} {noun} of the source (subjects or recordings)" if entries else "",
-        "windows": {"median": np.median(counts), "min": min(counts), "max": max(counts)},
-        "files": {name: sum(int(file.get(name) or 0) for file in about["files"]) for name in kept},
+        "windows": {"median": counts.median(), "min": counts.min(), "max": counts.max()},
         "recording_files": bool(about["files"]),
-        "skipped": len(about.get("skipped", ())),
         "interpolated": sum(str(note).endswith("interpolated") for note in about["notes"]),
-        "missing": {column: n for column, n in missing.items() if n},
+        "missing": {column: n for column in columns if (n := sum(map(is_missing, cohort.column(column))))},
         "ungrouped": [name for name, groups in (("sex", sex), ("age", age)) if not groups],
         "prepared_with": about.get("versions") or {},
         "columns": columns,
-        "no_columns": [name for name, known in named.items() if not people.column_of(cohort, known)],
+        "no_columns": [n for n, names in {"sex": SEX, "age": AGE}.items() if people.known(cohort, names).name is None],
     }
 
 
@@ -180,19 +131,19 @@ def _assigned(splits: Sequence[FoldPlan]) -> list[str]:
         alike.setdefault((split.k, split.kind), []).append(split)
     lines = []
     for same in alike.values():
-        lines.append(assignment_text(same[0]))
+        lines.append(templating.macro(METHODS, "assignment")(same[0]))
         if len(same) > 1:
             seeds = ", ".join(str(split.split_seed) for split in same if split.split_seed is not None)
             lines.append(f"This was repeated for {len(same)} splits" + (f", split seeds {seeds}." if seeds else "."))
     return lines
 
 
-def _models(r: CohortRecord) -> list[str]:
+def _models(cells: Sequence[Cell], settings: Sequence[Settings]) -> list[str]:
     """Description of every method, members of ensembles included."""
-    described = {cell.results.settings.hash for cell in r.cells}
-    named = [(_experiment(cell), cell.results.settings) for cell in r.cells]
-    named += [(member.title, member) for member in r.settings if member.hash not in described]
-    return list(dict.fromkeys(model_text(name, settings) for name, settings in named))
+    named = {cell.results.settings.hash: (_experiment(cell), cell.results.settings) for cell in cells}
+    for member in settings:
+        named.setdefault(member.hash, (member.title, member))
+    return list(dict.fromkeys(model_text(name, one) for name, one in named.values()))
 
 
 def _weights_classes(settings: Settings) -> bool | None:
@@ -223,7 +174,7 @@ def _excluded(cohort: Cohort, *, channels: bool) -> list[list[str]]:
     ]
 
 
-def sheets(r: CohortRecord) -> dict[str, Sequence[Sheet]]:
+def sheets(r: SimpleNamespace) -> dict[str, Sequence[Sheet]]:
     """Tables of the checklist by name."""
     names = [(_experiment(cell), cell.place.split) for cell in r.cells]
     labels = [f"{name}, {split}" if len(r.splits) > 1 else name for name, split in names]
@@ -234,19 +185,19 @@ def sheets(r: CohortRecord) -> dict[str, Sequence[Sheet]]:
         "clinical": tables.clinical([(label, c.results) for label, c in zip(labels, r.cells, strict=True)]),
         "calibration": [_by_cell(r, "Calibration", ["ECE", "perfect calibration"], _calibration)],
     }
-    if r.cohort is None:
+    if r.opened is None:
         return found
     reasons = ["reason", "number", "names"]
-    prepared = [] if r.unprepared else _excluded(r.cohort, channels=False)
+    prepared = [] if r.unprepared else _excluded(r.opened, channels=False)
     groups = {
-        "groups": ("Results by sex and age", [*people.by_value(r.cohort, SEX), *people.by_age(r.cohort)]),
-        "sites": ("Results by centre", people.by_value(r.cohort, people.SITES)),
+        "groups": ("Results by sex and age", [*people.by_value(r.opened, SEX), *people.by_age(r.opened)]),
+        "sites": ("Results by centre", people.by_value(r.opened, people.SITES)),
     }
     columns = ["experiment", "split", "group", "n", "classes", "accuracy %", "balanced accuracy"]
     return found | {
         "excluded": [Sheet("Excluded in preparation", reasons, prepared)],
-        "channels": [Sheet("Channels excluded", reasons, _excluded(r.cohort, channels=True))],
-        "characteristics": [people.characteristics(r.cohort, r.preparation.overlap if r.preparation else 0.0)],
+        "channels": [Sheet("Channels excluded", reasons, _excluded(r.opened, channels=True))],
+        "characteristics": [people.characteristics(r.opened, r.preparation.overlap if r.preparation else 0.0)],
         **{
             name: [Sheet(title, columns, [[*who, g.title, *people.group_row(cell, g)]
                                           for who, cell in zip(names, r.cells, strict=True) for g in own])]
@@ -255,7 +206,7 @@ def sheets(r: CohortRecord) -> dict[str, Sequence[Sheet]]:
     }  # fmt: skip
 
 
-def _experiments(r: CohortRecord) -> Sheet:
+def _experiments(r: SimpleNamespace) -> Sheet:
     alike: dict[tuple[str, str], list[Cell]] = {}
     for cell in r.cells:
         alike.setdefault((_experiment(cell), str(cell.row["settings_hash"])), []).append(cell)
@@ -264,7 +215,7 @@ def _experiments(r: CohortRecord) -> Sheet:
     return Sheet(title, ["experiment", "settings", "splits", "changed by the user"], rows)
 
 
-def _folds(r: CohortRecord) -> Sheet:
+def _folds(r: SimpleNamespace) -> Sheet:
     kinds = {
         (cell.split.hash, member.selects): (cell.split, cell.place.split, member.selects)
         for cell in r.cells
@@ -280,7 +231,7 @@ def _folds(r: CohortRecord) -> Sheet:
     return Sheet("Subjects of each fold", columns, rows)
 
 
-def _by_cell(r: CohortRecord, title: str, columns: list[str], values: Callable[[Cell], list[str]]) -> Sheet:
+def _by_cell(r: SimpleNamespace, title: str, columns: list[str], values: Callable[[Cell], list[str]]) -> Sheet:
     rows = [[_experiment(cell), cell.place.split, *values(cell)] for cell in r.cells]
     return Sheet(title, ["experiment", "split", *columns], rows)
 

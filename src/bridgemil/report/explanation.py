@@ -66,25 +66,17 @@ class Person:
     label: str | None = None
 
     def __post_init__(self) -> None:
-        if len(self.starts) != len(self.bag):
-            raise BadData(f"{self.name}: {len(self.bag)} windows, but {len(self.starts)} times of them")
-        if len(self.names) != len(self.bag):
-            raise BadData(f"{self.name}: {len(self.bag)} windows, but its recordings have {len(self.names)}")
-
-    @property
-    def parts(self) -> list[tuple[str, int]]:
-        """Name and number of windows of each recording."""
-        return list(self.recordings) or [(self.name, len(self.bag))]
-
-    @property
-    def recording_of(self) -> Index:
-        """Index of the recording of each window, shape (n_windows,)."""
-        return np.repeat(np.arange(len(self.parts)), [n for _, n in self.parts])
+        n = len(self.bag)
+        if not self.recordings:
+            object.__setattr__(self, "recordings", [(self.name, n)])
+        if not n == len(self.starts) == len(self.names):
+            here = f"{len(self.starts)} times of them, and its recordings have {len(self.names)}"
+            raise BadData(f"{self.name}: {n} windows, but {here}")
 
     @property
     def names(self) -> list[str]:
         """Name of the recording of each window."""
-        return [name for name, n in self.parts for _ in range(n)]
+        return [name for name, n in self.recordings for _ in range(n)]
 
 
 @dataclass(frozen=True)
@@ -119,8 +111,7 @@ class Ranking:
     @property
     def is_flat(self) -> bool:
         """Whether attention weights are nearly equal; of other quantities, never."""
-        spread = self.spread
-        return self.name == "gate" and spread["p95"] - spread["p5"] < FLAT * abs(spread["mean"])
+        return self.name == "gate" and self.spread["p95"] - self.spread["p5"] < FLAT * abs(self.spread["mean"])
 
     @property
     def singles_out(self) -> bool:
@@ -196,9 +187,9 @@ class Explanation:
         }
 
 
-def top_windows(person: Person, ranking: Ranking, most: int = LISTED) -> list[dict[str, Any]]:
+def top_windows(person: Person, ranking: Ranking) -> list[dict[str, Any]]:
     """The windows with the highest values: window, recording, second, value; empty unless they are singled out."""
-    names, chosen = person.names, ranking.order[: most if ranking.singles_out else 0]
+    names, chosen = person.names, ranking.order[: LISTED if ranking.singles_out else 0]
     return [
         {"window": int(i), "recording": names[i], "second": float(person.starts[i]), "value": float(ranking.values[i])}
         for i in chosen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,12 +84,11 @@ def predictions(report: BenchmarkReport) -> pd.DataFrame:
 
 def clinical_table(report: BenchmarkReport) -> pd.DataFrame:
     """One row per experiment and clinical measure, with its value, interval and operating point."""
-    parts = []
-    for cell in report.cells:
-        point = str(cell.results.clinical_options.operating_point)
-        names = _names(cell) | {"seeds_averaged": cell.averaged > 0, "operating_point": point}
-        parts.append((names, cell.results.clinical.table))
-    return _joined(parts)
+    return _joined([
+        ({**_names(cell), "seeds_averaged": cell.averaged > 0,
+          "operating_point": str(cell.results.clinical_options.operating_point)}, cell.results.clinical.table)
+        for cell in report.cells
+    ])  # fmt: skip
 
 
 def sites_table(report: BenchmarkReport) -> pd.DataFrame:
@@ -118,25 +118,19 @@ def _windows(report: BenchmarkReport) -> Iterator[pd.DataFrame]:
     seen = set[tuple[str, str]]()
     for cell in (cell for cell in report.cells if not cell.averaged):
         for results in cell.results.members.values() or [cell.results]:
-            member = Cell(cell.cohort, results.name, cell.source, cell.split, results, cell.split_title)
-            for identity, seed, fold in runs_of(results, cell.split):
-                if (identity, cell.split.hash) not in seen:
-                    seen.add((identity, cell.split.hash))
-                    table = report.store.windows(identity)
-                    if len(table):
-                        yield table.assign(**_names(member), seed=seed, fold=fold)
+            names, runs = _names(replace(cell, results=results)), runs_of(results, cell.split)
+            for identity, seed, fold in runs:
+                if (identity, cell.split.hash) not in seen and len(table := report.store.windows(identity)):
+                    yield table.assign(**names, seed=seed, fold=fold)
+            seen.update((identity, cell.split.hash) for identity, *_ in runs)
 
 
 def markdown(report: BenchmarkReport) -> str:
     """The report as Markdown: means over splits, then for each split Table 1's layout, scores and comparisons."""
     averages, not_averaged = over_splits(report.cells)
-    blocks = [
-        (block, [tables.comparisons(own, f"{place.title}: pairs of methods") for place, own in block.compared.items()])
-        for block in tables.blocks(report)
-    ]
     return templating.text(
-        "report.md.j2", warnings=report.warnings, averages=averages, blocks=blocks, notes=f"{COMPARED} {VERDICT}",
-        remarks=[*report.remarks, *not_averaged],
+        "report.md.j2", warnings=report.warnings, averages=averages, blocks=tables.blocks(report),
+        notes=f"{COMPARED} {VERDICT}", remarks=[*report.remarks, *not_averaged],
     )  # fmt: skip
 
 
@@ -144,8 +138,7 @@ def latex(report: BenchmarkReport) -> dict[str, str]:
     """LaTeX tables (booktabs) by file name: Table 1's layout, scores, clinical metrics, comparisons, splits."""
     found: dict[str, list[tuple[str, Sheet]]] = {name: [] for name in NOTES}
     for block in tables.blocks(report):
-        pairs = [tables.comparisons(own, place.title) for place, own in block.compared.items()]
-        named = {"scores": block.scores, "clinical": block.clinical, "sites": block.sites, "comparisons": pairs}
+        named = {"scores": block.scores, "clinical": block.clinical, "sites": block.sites, "comparisons": block.pairs}
         found["table"].append(("", block.overview))
         for name, sheets in named.items():
             found[name] += [(f"{block.title}, ", sheet) for sheet in sheets]
@@ -166,7 +159,7 @@ def _tex_table(sheet: Sheet, title: str, notes: Sequence[str]) -> str:
     rows = [
         [MARKS[sheet.marks.get((i, j))] % _tex(text) for j, text in enumerate(row)] for i, row in enumerate(sheet.rows)
     ]
-    caption = _tex(" ".join([f"{title}{sheet.title}.", *sheet.before, *sheet.after, *notes]))
+    caption = _tex(" ".join([f"{title}{sheet.title}.", *sheet.after, *notes]))
     frame = pd.DataFrame(rows, columns=[_tex(name) for name in sheet.columns])
     layout = "l" + "c" * (len(sheet.columns) - 1)
     text: str = frame.to_latex(index=False, escape=False, column_format=layout, caption=caption)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, rereferenced, some_bands, window_band_power
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, evenly, rereferenced, some_bands, window_band_power
 from bridgemil.cohort.views import subset
-from bridgemil.errors import BadData, BadUse, one_of
+from bridgemil.errors import BadData, BadUse, one_of, some
 from bridgemil.methods import JOIN, Settings, changed_from_budget
 from bridgemil.models import BaselineModel, FitCache, Model, features_of
 from bridgemil.report.explanation import Person
@@ -46,13 +46,12 @@ class HeldOut:
     @property
     def title(self) -> str:
         """Method, fold and seed."""
-        k = (self.metadata["split"] or {}).get("k")
-        return _title(self.metadata, f" of {k}" if k else "")
+        return _title(self.metadata)
 
     @property
     def warnings(self) -> list[AuditWarning]:
         """Audit warnings of the cohort and split."""
-        return self.store.warnings(self.metadata["cohort"]["hash"], (self.metadata["split"] or {}).get("hash", ""))
+        return self.store.warnings(self.metadata["cohort"]["hash"], _split(self.metadata).get("hash", ""))
 
     @property
     def sentence(self) -> str:
@@ -84,23 +83,31 @@ class HeldOut:
         ]
         if isinstance(model, BaselineModel):
             return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training subjects"
-        features = np.concatenate([values[spaced(len(values))] for values in rows]).astype(np.float64)
+        features = np.concatenate([values[evenly(len(values), MOST_WINDOWS)] for values in rows]).astype(np.float64)
         return features, f"{len(features):,} windows of the {len(train)} training subjects"
 
     def bands(self, settings: Settings) -> BandShares:
         """Relative band power of the subject and of the model's training subjects, in the model's reference."""
-        return compare_bands(self.cohort, self.metadata["train"], self.person.bag, reference_of(settings))
+        cohort, reference = self.cohort, reference_of(settings)
+        held, _ = some_bands(CLINICAL_BANDS, cohort.signal)
+
+        def shares(bag: Any) -> Floats:
+            mean: Floats = band_shares(bag, cohort.sfreq, held.values(), reference).mean(axis=0)
+            return mean
+
+        rows: dict[str, list[Floats]] = {name: [] for name in cohort.classes}
+        for subject in self.metadata["train"]:
+            rows[cohort.records[subject].label].append(shares(cohort.windows(subject)))
+        names = [f"{name} {band_name(band)}" for name, band in held.items()]
+        by_class = {name: np.array(own) for name, own in rows.items() if own}
+        return BandShares(names, shares(self.person.bag), by_class)
 
     def predictions(self) -> pd.DataFrame:
         """Held-out predictions of all runs with the same settings, cohort, split and seed."""
         import pandas as pd
 
-        def key(metadata: Metadata) -> tuple[Any, ...]:
-            return metadata["settings_hash"], metadata["cohort"]["hash"], metadata["split"], metadata["seed"]
-
-        same = {
-            identity: other for identity, other in _finished(self.store).items() if key(other) == key(self.metadata)
-        }
+        own = _experiment(self.metadata), self.metadata["seed"]
+        same = {i: run for i, run in _finished(self.store).items() if (_experiment(run), run["seed"]) == own}
         return pd.concat([self.store.predictions(identity) for identity in latest(same)], ignore_index=True)
 
 
@@ -124,23 +131,18 @@ def find(
     runs = _finished(store)
     if not runs:
         raise BadData(f"{store.root}: no finished run there; make some with `bridgemil evaluate`")
-    chosen = {identity: metadata for identity, metadata in runs.items() if subject in metadata["test"]}
+    chosen = {i: m for i, m in runs.items() if subject in m["test"] and i.startswith(run or "")}
     if not chosen:
         known = sorted({name for metadata in runs.values() for name in metadata["test"]})
-        some = f"{', '.join(known[:8])}{' …' * (len(known) > 8)}"
-        raise BadUse(f"no finished run held {subject!r} out; held out were {some}")
+        raise BadUse(f"no finished run{f' {run}' if run else ''} held {subject!r} out; held out were {some(known, 8)}")
     if run is None:  # a study's run on a part of the cohort is explained only if it is named
-        chosen = {identity: metadata for identity, metadata in latest(chosen).items() if not _part(metadata)} or chosen
+        chosen = _preferred(chosen, lambda m: not _split(m).get("part"))
         # Pipelines of the user's own are not stored: they are named only if there is nothing else.
-        own = {identity for identity, metadata in chosen.items() if metadata["settings"].get("address")}
-        chosen = {identity: metadata for identity, metadata in chosen.items() if identity not in own} or chosen
-    else:
-        chosen = {identity: metadata for identity, metadata in chosen.items() if identity.startswith(run)}
-        if not chosen:
-            raise BadUse(f"no finished run {run!r} held {subject} out")
+        chosen = _preferred(latest(chosen), lambda m: not m["settings"].get("address"))
     if method is not None:
-        one_of("method", method, sorted({_method(m) for m in chosen.values()}), " (what can be explained here)")
-        chosen = {identity: metadata for identity, metadata in chosen.items() if _method(metadata) == method}
+        methods = sorted({str(m["settings"]["method"]) for m in chosen.values()})
+        one_of("method", method, methods, " (what can be explained here)")
+        chosen = _preferred(chosen, lambda m: m["settings"]["method"] == method)
     identity = _only(chosen, subject)
     others = [_title(other) for name, other in chosen.items() if name != identity]
     metadata = chosen[identity]
@@ -155,21 +157,29 @@ def _finished(store: RunStore) -> dict[str, Metadata]:
     return {identity: store.metadata(identity) for identity in sorted(store.finished())}
 
 
-def _method(metadata: Metadata) -> str:
-    return str(metadata["settings"]["method"])
+def _preferred(runs: dict[str, Metadata], wanted: Callable[[Metadata], bool]) -> dict[str, Metadata]:
+    """The wanted runs; all of them if none is."""
+    return {identity: metadata for identity, metadata in runs.items() if wanted(metadata)} or runs
 
 
-def _only(chosen: Mapping[str, Metadata], subject: str) -> str:
+def _split(metadata: Metadata) -> Mapping[str, Any]:
+    """Its split; ``part`` is the part of the cohort that a study's run used."""
+    return metadata["split"] or {}
+
+
+def _experiment(metadata: Metadata) -> tuple[Any, ...]:
+    """What the runs of all folds and seeds of an experiment have in common."""
+    split = _split(metadata)
+    return metadata["settings_hash"], metadata["cohort"]["hash"], split.get("hash"), split.get("part")
+
+
+def _only(chosen: dict[str, Metadata], subject: str) -> str:
     """The run of the only experiment, or of the only network; the lowest seed."""
-    chosen = {i: m for i, m in chosen.items() if m["settings"]["backbone"] is not None} or chosen
+    chosen = _preferred(chosen, lambda m: m["settings"]["backbone"] is not None)
     ordered = sorted(chosen, key=lambda identity: int(chosen[identity]["seed"]))
-    experiments: dict[tuple[Any, ...], str] = {}  # the first run of each
-    for i in ordered:
-        m = chosen[i]
-        key = m["settings_hash"], m["cohort"]["hash"], (m["split"] or {}).get("hash"), _part(m)
-        experiments.setdefault(key, i)
-    if len(experiments) > 1:
-        facts = {i: _facts(chosen[i]) for i in experiments.values()}
+    first = {_experiment(chosen[i]): i for i in reversed(ordered)}.values()  # run of each experiment
+    if len(first) > 1:
+        facts = {i: _facts(chosen[i]) for i in first}
         differ = [k for k in dict.fromkeys(chain(*facts.values())) if len({f.get(k) for f in facts.values()}) > 1]
         titles = [
             ", ".join([_title(chosen[i]), *(f"{k} {f[k]}" for k in differ if k in f)]) + f" (--run {i[:8]})"
@@ -181,27 +191,23 @@ def _only(chosen: Mapping[str, Metadata], subject: str) -> str:
 
 def _facts(metadata: Metadata) -> dict[str, str]:
     """What may distinguish experiments of one method and backbone."""
-    settings, split = Settings.model_validate(metadata["settings"]), metadata["split"] or {}
+    settings = Settings.model_validate(metadata["settings"])
     facts = {"budget": settings.budget, "recipe": settings.budget and settings.recipe} | changed_from_budget(settings)
-    facts |= {"split": str(split.get("hash"))[:8], "cohort": metadata["cohort"]["path"]}
+    facts |= {"split": str(_split(metadata).get("hash"))[:8], "cohort": metadata["cohort"]["path"]}
     return {name: str(value) for name, value in facts.items() if value}
 
 
-def _title(metadata: Metadata, of: str = "") -> str:
-    part = f", {_part(metadata)}" if _part(metadata) else ""
-    title = Settings.model_validate(metadata["settings"]).title
-    return f"{title}{part}, fold {metadata['fold']}{of}, seed {metadata['seed']}"
-
-
-def _part(metadata: Metadata) -> str:
-    """The part of the cohort that a study's run used; empty for the whole cohort."""
-    return str((metadata["split"] or {}).get("part", ""))
+def _title(metadata: Metadata) -> str:
+    title, split = Settings.model_validate(metadata["settings"]).title, _split(metadata)
+    title += f", {split['part']}" if split.get("part") else ""
+    of = f" of {split['k']}" if split.get("k") else ""
+    return f"{title}, fold {metadata['fold']}{of}, seed {metadata['seed']}"
 
 
 def cohort_of(recorded: Mapping[str, Any], root: Path, given: str | Path | Cohort | None = None) -> Cohort:
     """The cohort that runs in ``root`` recorded in run.json, or the one given; refused if it is another."""
     where = recorded["path"]
-    place = given if given is not None else cohort_place(where, root)
+    place = given or cohort_place(where, root)
     if place is None:
         lost = f"{where} is no longer at its recorded path" if where else "was in memory only and is not stored"
         raise BadUse(f"the cohort {lost} (state where it is: --cohort FOLDER)")
@@ -218,11 +224,6 @@ def cohort_place(recorded: str, root: Path) -> Path | None:
     """
     beside = [folder / part for folder in root.absolute().parents[:2] for part in (recorded, Path(recorded).name)]
     return next((place for place in (Path(recorded), *beside) if recorded and place.is_dir()), None)
-
-
-def spaced(n: int, most: int = MOST_WINDOWS) -> Any:
-    """Indices of windows evenly over all n."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
 
 
 def observed_frequency(predictions: pd.DataFrame, subject: str, class_name: str, p: float) -> str:
@@ -266,18 +267,6 @@ def band_shares(
     bag: Any, sfreq: float, bands: Iterable[Band], reference: str = "recorded", most: int = MOST_WINDOWS
 ) -> Floats:
     """Relative band power of a subject in percent, shape (C, B), over up to ``most`` windows (n, C, T) in µV."""
-    windows = rereferenced(np.asarray(bag[spaced(len(bag), most)]), reference)
+    windows = rereferenced(np.asarray(bag[evenly(len(bag), most)]), reference)
     shares: Floats = 100 * window_band_power(windows, sfreq, bands).mean(axis=0)
     return shares
-
-
-def compare_bands(cohort: Cohort, subjects: Sequence[str], bag: Any, reference: str = "recorded") -> BandShares:
-    """Relative band power of one subject's windows and of some subjects of a cohort, by class."""
-    held, _ = some_bands(CLINICAL_BANDS, cohort.signal)
-    rows: dict[str, list[Floats]] = {}
-    for subject in subjects:
-        shares = band_shares(cohort.windows(subject), cohort.sfreq, held.values(), reference)
-        rows.setdefault(cohort.records[subject].label, []).append(shares.mean(axis=0))
-    own = band_shares(bag, cohort.sfreq, held.values(), reference).mean(axis=0)
-    by_class = {name: np.array(rows[name]) for name in cohort.classes if name in rows}
-    return BandShares([f"{name} {band_name(band)}" for name, band in held.items()], own, by_class)

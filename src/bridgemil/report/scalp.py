@@ -116,11 +116,10 @@ def scalp_maps(electrodes: pd.DataFrame, class_name: str) -> tuple[list[MapRow],
 
     Fewer than ``FEWEST`` known places make no map: pictures are then None, and values are to be shown as bars.
     """
-    tables = _by_quantity(electrodes, class_name)
-    rows = [MapRow(quantity, ends[1], _maps(wide, ends)) for quantity, (wide, ends) in tables.items()]
-    names = electrodes.loc[electrodes["class"] == class_name, "electrode"].unique().tolist()
-    _, known = _places(tuple(names))
-    return rows, [name for name in names if name not in known]
+    tables = _by_quantity(electrodes, class_name) if len(electrodes) else {}
+    rows = [MapRow(quantity, ends[1], band_maps(wide, ends)) for quantity, (wide, ends) in tables.items()]
+    names = list(map(str, next(iter(tables.values()))[0].index)) if tables else []
+    return rows, [name for name in names if name not in _places(tuple(names))[1]]
 
 
 def _by_quantity(electrodes: pd.DataFrame, class_name: str) -> dict[str, tuple[pd.DataFrame, tuple[float, float]]]:
@@ -160,12 +159,7 @@ def plot_maps(
     return list(axes)
 
 
-def power_maps(shares: pd.DataFrame) -> MapRow:
-    """Maps of a subject's own relative band power in percent (electrodes x bands), each on its own scale."""
-    return MapRow("share", float(shares.to_numpy().max()), _maps(shares))
-
-
-def _maps(wide: pd.DataFrame, ends: tuple[float, float] | None = None) -> list[ScalpMap]:
+def band_maps(wide: pd.DataFrame, ends: tuple[float, float] | None = None) -> list[ScalpMap]:
     """A map for each column of a table with one row per electrode; by default from its lowest to its highest value."""
     info, known = _places(tuple(map(str, wide.index)))
     maps = []
@@ -214,8 +208,7 @@ def _picture(values: Floats, info: Any, low: float, high: float) -> str:
     for line in axes.lines:  # head, nose and ears
         line.set(color="#888", clip_on=False)
     axes.margins(0.03)
-    stream = io.BytesIO()
-    small = io.BytesIO()
+    stream, small = io.BytesIO(), io.BytesIO()
     figure.savefig(stream, format="png", transparent=True)
     Image.open(stream).quantize(128, Image.Quantize.FASTOCTREE).save(small, format="png", optimize=True)
     return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode()

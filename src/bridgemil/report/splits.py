@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby, product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,46 +31,12 @@ SPLITS = (
 UNEVEN = "Not every method was run on every split: compare them by the differences, which are over shared splits."
 
 
-class SplitRow(NamedTuple):
-    """One method on several splits of a cohort: cells of the same settings by split hash, in order of split seeds."""
-
-    place: Place  # its section, for all splits
-    cells: Mapping[str, Cell]
-
-    @property
-    def first(self) -> Cell:
-        """One of the cells, for what they have in common."""
-        return next(iter(self.cells.values()))
-
-    @property
-    def seeds(self) -> str:
-        """Number of seeds on each split: ``2``, or ``1-5`` where splits differ."""
-        counts = sorted(cell.row["seeds"] for cell in self.cells.values())
-        return "-".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
-
-    def spread(self, score: str) -> tuple[float, float]:
-        """Mean and standard deviation (ddof 0) over splits; for each split its mean over seeds."""
-        values = [cell.row[score] for cell in self.cells.values()]
-        return float(np.mean(values)), float(np.std(values))
-
-    def compare(self, other: SplitRow) -> Comparison | None:
-        """This method minus another over the splits that both have; None if they share none or are the same."""
-        shared = [key for key in self.cells if key in other.cells]
-        if not shared or other is self:
-            return None
-        try:
-            found = compare_splits(*([row.cells[key].results for key in shared] for row in (self, other)))
-        except BadUse:  # no seed in common
-            return None
-        return replace(found, one=self.first.label, other=other.first.label)
-
-
 @dataclass(frozen=True)
 class OverSplits:
     """All methods of a cohort on splits that differ in their split seed only."""
 
     pool: Pool
-    rows: list[SplitRow]  # by section
+    rows: list[dict[str, Cell]]  # of each method: its cells of the same settings by split hash, in order of split seeds
     n_splits: int
 
     @property
@@ -78,38 +45,74 @@ class OverSplits:
         return f"{self.pool[0]}, {counted(self.n_splits, 'split')} of {self.pool[1]}"
 
     @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """One per method: mean and SD (ddof 0) over splits of its mean over seeds; accuracy in percent."""
+        found = []
+        for row in self.rows:
+            first, cells = _first(row), row.values()
+            seeds = [cell.row["seeds"] for cell in cells]  # 2, or 1-5 where splits differ
+            record = {
+                "cohort": self.pool[0], "folds": self.pool[1], "method": first.method, "name": first.label,
+                **{part: getattr(first.place, part) or None for part in ("backbone", "recipe", "budget")},
+                "seeds_averaged": first.averaged > 0, "seeds": "-".join(map(str, sorted({min(seeds), max(seeds)}))),
+                "splits": len(cells), "split_seeds": " ".join(str(cell.split.split_seed or 0) for cell in cells),
+                "warnings": warning_names(merged(*(cell.results.warnings for cell in cells))),
+                "settings_hash": first.row["settings_hash"], "cohort_hash": first.source["hash"],
+            }  # fmt: skip
+            for name in DIGITS:
+                values = [cell.row[name] for cell in cells]
+                record |= {name: float(np.mean(values)), f"{name}_std": float(np.std(values))}
+            found.append(record)
+        return found
+
+    @cached_property
     def comparisons(self) -> list[Comparison]:
         """Each method minus each default baseline over the splits that both have; Holm-corrected for all of them."""
         baselines = [
             row for row in self.rows
-            if row.first.method in defaults() and not row.first.changed and not row.first.averaged
+            if (first := _first(row)).method in defaults() and not first.changed and not first.averaged
         ]  # fmt: skip
-        each = [row.compare(baseline) for row in self.rows for baseline in baselines]
-        found = {frozenset((c.one, c.other)): c for c in each if c is not None}  # two baselines are one pair
+        found = {}
+        for row, other in product(self.rows, baselines):
+            shared, names = [key for key in row if key in other], (_first(row).label, _first(other).label)
+            if shared and other is not row:
+                with suppress(BadUse):  # no seed in common
+                    compared = compare_splits(*([own[key].results for key in shared] for own in (row, other)))
+                    # two baselines are one pair
+                    found[frozenset(names)] = replace(compared, one=names[0], other=names[1])
         return corrected(list(found.values()))
 
     @property
     def facts(self) -> list[str]:
         """What the means over splits are."""
-        uneven = any(len(row.cells) < self.n_splits for row in self.rows)
-        return [SPLITS, *([UNEVEN] if uneven else []), facts([row.first for row in self.rows])]
+        uneven = any(len(row) < self.n_splits for row in self.rows)
+        return [SPLITS, *([UNEVEN] if uneven else []), facts([_first(row) for row in self.rows])]
 
     def sheets(self) -> list[Sheet]:
         """Means and spread over splits, one table per section; then the differences to the baselines."""
-        columns = ["method", "accuracy", "balanced", "AUROC", "splits", "seeds"]
-        found = []
-        for place, rows in groupby(self.rows, key=lambda row: row.place):
-            lines = []
-            for row in rows:
-                scores = [(*row.spread(score), digits) for score, digits in DIGITS.items()]
-                spread = len(row.cells) > 1
-                texts = [score(m, n) + (f" ± {std:.{n}f}" if spread and m == m else "") for m, std, n in scores]
-                lines.append([row.first.row_name, *texts, str(len(row.cells)), row.seeds])
-            found.append(Sheet(f"{place.title}, over splits", columns, lines))
+        columns, found = ["method", "accuracy", "balanced", "AUROC", "splits", "seeds"], []
+        pairs = zip(map(_first, self.rows), self.records, strict=True)
+        for title, section in groupby(pairs, key=lambda pair: pair[0].place.title):
+            lines = [
+                [first.row_name, *(_spread(record, name) for name in DIGITS), str(record["splits"]), record["seeds"]]
+                for first, record in section
+            ]
+            found.append(Sheet(f"{title}, over splits", columns, lines))
         if self.comparisons:
             sheet = comparisons(self.comparisons, "differences to the baselines, over splits")
             found.append(replace(sheet, after=[f"{COMPARED} {VERDICT}"]))
         return found
+
+
+def _first(row: dict[str, Cell]) -> Cell:
+    """One of the cells, for what they have in common."""
+    return next(iter(row.values()))
+
+
+def _spread(record: dict[str, Any], name: str) -> str:
+    mean, digits = record[name], DIGITS[name]
+    std = f" ± {record[f'{name}_std']:.{digits}f}" if record["splits"] > 1 and mean == mean else ""
+    return score(mean, digits) + std
 
 
 def over_splits(cells: Sequence[Cell]) -> tuple[list[OverSplits], list[str]]:
@@ -131,9 +134,8 @@ def over_splits(cells: Sequence[Cell]) -> tuple[list[OverSplits], list[str]]:
             for cell in sorted(pool, key=lambda cell: cell.split.split_seed or 0):
                 own = cell.place._replace(split=key[1]), cell.results.settings.hash, cell.averaged > 0
                 rows.setdefault(own, {})[cell.split.hash] = cell
-            made = [SplitRow(place, own) for (place, *_), own in rows.items()]
-            made.sort(key=lambda row: (row.place, method_order(row.first)))
-            tables.append(OverSplits(key, made, len(splits)))
+            made = sorted(rows.items(), key=lambda row: (row[0][0], method_order(_first(row[1]))))
+            tables.append(OverSplits(key, [own for _, own in made], len(splits)))
     return tables, remarks
 
 
@@ -151,17 +153,7 @@ def split_table(tables: Sequence[OverSplits]) -> pd.DataFrame:
     names = ["cohort", "folds", "method", "name", "backbone", "recipe", "budget", "seeds_averaged", "seeds", "splits",
              "split_seeds", *(f"{score}{end}" for score in DIGITS for end in ("", "_std")),
              "warnings", "settings_hash", "cohort_hash"]  # fmt: skip
-    rows = []
-    for over, row in [(one, row) for one in tables for row in one.rows]:
-        first, cells = row.first, row.cells.values()
-        rows.append([
-            *over.pool[:2], first.method, first.label, *(part or None for part in row.place[2:]), first.averaged > 0,
-            row.seeds, len(cells), " ".join(str(cell.split.split_seed or 0) for cell in cells),
-            *(value for score in DIGITS for value in row.spread(score)),
-            warning_names(merged(*(cell.results.warnings for cell in cells))), first.row["settings_hash"],
-            first.source["hash"],
-        ])  # fmt: skip
-    return pd.DataFrame(rows, columns=names)
+    return pd.DataFrame([record for table in tables for record in table.records], columns=names)
 
 
 def split_pairs(tables: Sequence[OverSplits]) -> pd.DataFrame:

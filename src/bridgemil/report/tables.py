@@ -44,8 +44,7 @@ class Sheet:
     columns: Sequence[str]  # the first one names the rows
     rows: Sequence[Sequence[str]]
     marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)  # by row and column
-    before: Sequence[str] = ()  # sentences above it
-    after: Sequence[str] = ()  # and below
+    after: Sequence[str] = ()  # sentences below it
 
 
 # ------------------------------------------------------------------ numbers as text
@@ -101,7 +100,7 @@ class BlockSheets(NamedTuple):
     published: Sequence[Sheet]
     sites: Sequence[Sheet]
     clinical: Sequence[Sheet]
-    compared: Mapping[Place, Sequence[Comparison]]
+    pairs: Sequence[Sheet]
 
 
 def blocks(report: BenchmarkReport) -> list[BlockSheets]:
@@ -110,10 +109,12 @@ def blocks(report: BenchmarkReport) -> list[BlockSheets]:
     found = []
     for (cohort, split), block in report.blocks().items():
         title, cells = f"{cohort}, {split}", [cell for section in block.values() for cell in section]
-        compared = {place: report.comparisons[place] for place in block if place in report.comparisons}
-        overview, by_site = _table1(title, block, cells, names), sites(_named(block, averaged=False))
-        sheets = scores(block, ranks(cells)), with_published(block), by_site, clinical(_named(block))
-        found.append(BlockSheets(title, cells, overview, *sheets, compared))
+        compared = {place: own for place, own in report.comparisons.items() if place in block}
+        found.append(BlockSheets(
+            title, cells, _table1(title, block, cells, names), scores(block, ranks(cells)), with_published(block),
+            sites(_named(block, averaged=False)), clinical(_named(block)),
+            [comparisons(own, f"{place.title}: pairs of methods") for place, own in compared.items()],
+        ))  # fmt: skip
     return found
 
 
@@ -157,12 +158,11 @@ def _changes(cells: Sequence[Cell]) -> list[str]:
 def with_published(block: Block) -> list[Sheet]:
     """Our numbers, the paper's and the difference: one table for each section that has numbers of the paper."""
     columns = ["method", "ours (fold mean)", "paper", "ours - paper"]
-    return [
-        Sheet(f"{place.title}, and the paper's", columns,
-              [[cell.label, accuracy(cell.row, "fold_mean"), *_published(cell)] for cell in known])
+    rows = {
+        place.title: [[c.label, accuracy(c.row, "fold_mean"), *_published(c)] for c in cells if c.published]
         for place, cells in block.items()
-        if (known := [cell for cell in cells if cell.published])
-    ]  # fmt: skip
+    }
+    return [Sheet(f"{title}, and the paper's", columns, own) for title, own in rows.items() if own]
 
 
 def _table1(title: str, block: Block, cells: Sequence[Cell], names: Sequence[str]) -> Sheet:
@@ -183,9 +183,9 @@ def _table1(title: str, block: Block, cells: Sequence[Cell], names: Sequence[str
             shown["ours - paper"] = lambda cell: _published(cell)[1]
         by_name = {cell.label: cell for cell in single}
         rows += [[row, *(text(by_name[n]) if n in by_name else "" for n in names)] for row, text in shown.items()]
-    baselines = [f"{cell.label} {accuracy(cell.row)}" for cell in cells if cell.is_baseline]
-    before = [f"Baselines: {', '.join(baselines)}."] if baselines else []
-    return Sheet(title, ["backbone", *names], rows, marks, before, [facts(cells), INTERVAL, *caveats(cells)])
+    baselines = ", ".join(f"{cell.label} {accuracy(cell.row)}" for cell in cells if cell.is_baseline)
+    after = [*([f"Baselines: {baselines}."] if baselines else []), facts(cells), INTERVAL, *caveats(cells)]
+    return Sheet(title, ["backbone", *names], rows, marks, after)
 
 
 def _named(block: Block, averaged: bool = True) -> list[tuple[str, Results]]:

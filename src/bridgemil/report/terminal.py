@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from bridgemil.engine.forecast import duration
 from bridgemil.errors import Problem, grouped, plain
 from bridgemil.evaluation.metrics import SCORES
 from bridgemil.evaluation.results import GROUPED, TOGETHER
-from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, Comparison, corrected, counted
+from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, corrected, counted
 from bridgemil.methods import changed_from_budget, short_name
 from bridgemil.report import tables, templating
 from bridgemil.report.benchmark import BenchmarkReport, percent_row
@@ -70,27 +70,21 @@ def print_report(report: BenchmarkReport) -> None:
         print_sheets([*block.scores, *block.published])
         _say(console, [tables.facts(block.cells), tables.INTERVAL, *tables.caveats(block.cells)])
         print_sheets([*block.sites, *block.clinical])
-        for place, compared in block.compared.items():
-            _print_comparisons(console, place.title, compared)
-        _say(console, [f"{COMPARED} {VERDICT}"] if block.compared else [])
+        for sheet in block.pairs:
+            n = len(sheet.rows)
+            shown = [row for row in sheet.rows if n <= MANY_PAIRS or row[-1] != "n.s."]
+            print_sheets([replace(sheet, rows=shown)] if shown else [])
+            if rest := n - len(shown):
+                _say(console, [f"{sheet.title}: no significant difference in {rest} of {n}; all are in report.md."])
+        _say(console, [f"{COMPARED} {VERDICT}"] if block.pairs else [])
     for table in averages:
         _say(console, [Text(table.title, "bold reverse")])
         print_sheets(table.sheets())
         _say(console, table.facts)
         if table.n_splits > MANY_SPLITS:
-            seed = table.rows[0].first.split.split_seed
+            seed = next(iter(table.rows[0].values())).split.split_seed
             _say(console, [f'Single splits: in report.md, or with --split "split seed {seed}".'])
     _say(console, [*report.remarks, *remarks])
-
-
-def _print_comparisons(console: Console, title: str, compared: Sequence[Comparison]) -> None:
-    """One row per pair; of many pairs those with a significant difference."""
-    shown = compared if len(compared) <= MANY_PAIRS else [c for c in compared if c.significant]
-    if shown:
-        print_sheets([tables.comparisons(shown, f"{title}: pairs of methods")])
-    if len(shown) < len(compared):
-        rest = f"{len(compared) - len(shown)} of {len(compared)} pairs"
-        _say(console, [f"{title}: no significant difference between {rest}; all are in report.md."])
 
 
 def print_sheets(sheets: Iterable[Sheet]) -> None:
@@ -183,29 +177,26 @@ def recipe(result: Results) -> str:
 
 def print_evidence(found: Mapping[str, Mapping[str, Any]]) -> None:
     """Print how well the attention weights of each method rank true evidence (synthetic data)."""
-    console = _console()
-    if found:
-        title = "\n[bold]Do attention weights find the true evidence?[/bold]"
-        console.print(f"{title} AUROC within held-out patients; chance level 0.5.")
-    for name, row in found.items():
-        interval = f"95 % {row['auroc95_low']:.3f} to {row['auroc95_high']:.3f}, {row['patients']} patients"
-        console.print(f"  {name}: {row['auroc']:.3f} ({interval})")
+    title = "Do attention weights find the true evidence? Within held-out patients; chance level .5"
+    rows = [
+        [name, f"{row['auroc']:.3f}", f"{row['auroc95_low']:.3f} to {row['auroc95_high']:.3f}", str(row["patients"])]
+        for name, row in found.items()
+    ]
+    print_sheets([Sheet(title, ["method", "AUROC", "95 %", "patients"], rows)] if rows else [])
 
 
 def summary(cohort: Cohort) -> dict[str, Any]:
     """Content of a cohort as ``inspect --json`` prints it, with everything that was excluded."""
     files, settings, records = cohort.metadata["files"], cohort.metadata["settings"], cohort.records.values()
     seconds = cohort.n_times / cohort.sfreq * (1 - settings.get("overlap", 0))
-    subjects, windows = Counter(cohort.labels), Counter[str]()
-    for record in records:
-        windows[record.label] += record.n_windows
+    windows = {n: [r.n_windows for r in records if r.label == n] for n in cohort.classes or [""]}
     dropped = ("marked_bad", "dropped_marked_bad", "dropped_amplitude")
     return {
         "path": str(cohort.path) if cohort.path else None,
         "hash": cohort.hash,
         "source": cohort.metadata["source"],
         "n_subjects": len(cohort),
-        "classes": {n: {"subjects": subjects[n], "windows": windows[n]} for n in cohort.classes or [""]},
+        "classes": {name: {"subjects": len(own), "windows": sum(own)} for name, own in windows.items()},
         "n_recordings": sum(len(record.recordings) for record in records),
         "n_windows": cohort.n_windows,
         "minutes": round(cohort.n_windows * seconds / 60, 1),

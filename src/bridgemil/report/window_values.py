@@ -121,13 +121,10 @@ def _network(model: NetworkModel, bag: LazyBag) -> WindowValues:
         """Change of each class's logit with the features of all windows."""
         if features is None or not names:
             return []
-        x = torch.from_numpy(features).to(model.device).detach().requires_grad_()
-        found = logits(network.encoder(x))
-        rows = [
-            torch.autograd.grad(found[k], x, retain_graph=True)[0].sum(dim=0, dtype=torch.float64).cpu().numpy()
-            for k in range(len(found))
-        ]
-        return [(slice(0, features.shape[1]), against_others(np.stack(rows).T).T)]
+        x = torch.from_numpy(features).to(model.device)
+        gradients = torch.autograd.functional.jacobian(lambda x: logits(network.encoder(x)), x)  # K x n x F
+        rows = gradients.sum(dim=1, dtype=torch.float64).cpu().numpy()
+        return [(slice(0, features.shape[1]), against_others(rows.T).T)]
 
     def masked(keep: Index) -> Floats:
         """Other windows are masked, so that each window keeps its position in the bag."""

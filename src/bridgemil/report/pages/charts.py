@@ -49,9 +49,9 @@ class Chart:
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Data to SVG coordinates."""
-        shares = [(value - min(ticks)) / (max(ticks) - min(ticks)) for value, ticks in ((x, self.x), (y, self.y))]
-        across, up = np.clip(shares, 0, 1).tolist()
-        return round(LEFT + across * (RIGHT - LEFT), 1), round(BOTTOM - up * (BOTTOM - TOP), 1)
+        across = np.interp(x, (min(self.x), max(self.x)), (LEFT, RIGHT))
+        down = np.interp(y, (min(self.y), max(self.y)), (BOTTOM, TOP))
+        return round(float(across), 1), round(float(down), 1)
 
     def path(self, mark: Mark) -> str:
         """The ``d`` of an SVG path; empty without finite points."""
@@ -72,40 +72,23 @@ def _ticks(values: Any, form: str = "g") -> dict[float, str]:
     return {float(value): f"{value:{form}}" for value in values}
 
 
-class Bin(NamedTuple):
-    """Predictions of similar probability: their mean, the observed frequency with its 95 % interval, how many."""
+def calibration_chart(predictions: pd.DataFrame, classes: Sequence[str], hue: str) -> Chart:
+    """Predicted probability against observed frequency in bins of equal size, with 95 % intervals and the diagonal.
 
-    predicted: float
-    observed: float
-    low: float
-    high: float
-    n: int
-
-
-def calibration_bins(predictions: pd.DataFrame, classes: Sequence[str]) -> list[Bin]:
-    """Bins of equal size of held-out probabilities.
-
-    With two classes, of the second one's probabilities; with more, of all, each class against the rest. Seeds predict
-    the same subjects, so an interval counts each subject once.
+    With two classes, of the second one's held-out probabilities; with more, of all, each class against the rest. Seeds
+    predict the same subjects, so an interval counts each subject once.
     """
     shown = classes[1:] if len(classes) == 2 else classes
     predicted = np.concatenate([predictions[f"p_{name}"].to_numpy(dtype=float) for name in shown])
     true = np.concatenate([(predictions["label"] == name).to_numpy(dtype=float) for name in shown])
     seeds, order = int(predictions["seed"].nunique()), np.argsort(predicted, kind="stable")
-    bins = []
-    for part in np.array_split(order, min(BINS, len(order))):
-        share, n = float(true[part].mean()), len(part)
-        bins.append(Bin(float(predicted[part].mean()), share, *wilson(share, max(1.0, n / seeds)), n))
-    return bins
-
-
-def calibration_chart(bins: Sequence[Bin], hue: str) -> Chart:
-    """Predicted probability against observed frequency, with the diagonal."""
-    marks = [Mark("axis", [(0, 0), (1, 1)]), Mark("curve", [(b.predicted, b.observed) for b in bins], hue)]
-    for b in bins:
-        note = f"predicted {b.predicted:.0%}, observed {b.observed:.0%} ({b.n} predictions)"
-        marks.append(Mark("whisker", [(b.predicted, b.low), (b.predicted, b.high)], hue))
-        marks.append(Mark("spot", [(b.predicted, b.observed)], hue, note))
+    bins = np.array_split(order, min(BINS, len(order)))
+    spots = [(float(predicted[part].mean()), float(true[part].mean())) for part in bins]
+    marks = [Mark("axis", [(0, 0), (1, 1)]), Mark("curve", spots, hue)]
+    for (p, share), n in zip(spots, map(len, bins), strict=True):
+        low, high = wilson(share, max(1.0, n / seeds))
+        marks.append(Mark("whisker", [(p, low), (p, high)], hue))
+        marks.append(Mark("spot", [(p, share)], hue, f"predicted {p:.0%}, observed {share:.0%} ({n} predictions)"))
     return Chart("Calibration", ("predicted probability", "observed frequency"), UNIT, UNIT, marks)
 
 

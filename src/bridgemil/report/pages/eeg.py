@@ -30,13 +30,14 @@ CHAINS = ("Fp1 F7 T7 P7 O1", "Fp1 F3 C3 P3 O1", "Fz Cz Pz", "Fp2 F4 C4 P4 O2", "
 
 def positions(person: Person, window_seconds: float) -> tuple[Floats, list[dict[str, Any]]]:
     """Start of each window on one time axis (n, seconds), and where each recording lies on it, one after another."""
-    places, recordings, offset = np.zeros(len(person.bag)), [], 0.0
-    for number in np.unique(person.recording_of):
-        inside = person.recording_of == number
-        places[inside] = offset + person.starts[inside]
-        end = float(places[inside].max()) + window_seconds
-        recordings.append({"name": person.parts[number][0], "offset": offset, "end": end})
-        offset = end
+    places, recordings, offset, first = np.array(person.starts, dtype=np.float64), list[dict[str, Any]](), 0.0, 0
+    for name, n in person.recordings:
+        if n:
+            inside = places[first : first + n]
+            inside += offset
+            end = float(inside.max()) + window_seconds
+            recordings.append({"name": name, "offset": offset, "end": end})
+            offset, first = end, first + n
     return places, recordings
 
 
@@ -57,15 +58,20 @@ def pack(person: Person, signal: Signal, places: Floats, top: Sequence[int]) -> 
     ``places`` (n,) are the starts of windows on the time axis, in seconds; around the ``top`` windows it is kept if not
     everything fits.
     """
+    from scipy.signal import resample_poly
+
     rate, seconds = min(RATE, signal.sfreq), signal.n_times / signal.sfreq
+    ratio = Fraction(rate / signal.sfreq).limit_denominator(1000).as_integer_ratio()
     whole = len(person.bag) * seconds * rate * signal.n_channels <= MOST_BYTES
     keep = np.ones(len(places), dtype=bool) if whole else _near(places, places[list(top)], signal, rate)
     samples, scales, stretches = [], [], []
-    for windows in _stretches(places, person.recording_of, keep, seconds + 0.5 / signal.sfreq):
-        joined = _resampled(_joined(person.bag, places, windows, signal.sfreq), signal.sfreq, rate)
-        values, scale = _bytes(joined)
-        stretches.append({"start": round(float(places[windows[0]]), 4), "n": joined.shape[1]})
-        samples.append(values.ravel())
+    for windows in _stretches(person, places, keep, seconds + 0.5 / signal.sfreq):
+        joined = resample_poly(_joined(person.bag, places, windows, signal.sfreq), *ratio, axis=1, padtype="line")
+        n = joined.shape[1]
+        scale = np.maximum.reduceat(np.abs(joined), np.arange(0, n, BLOCK), axis=1) / 127  # µV of a step; per block
+        scale[scale == 0] = 1.0
+        stretches.append({"start": round(float(places[windows[0]]), 4), "n": n})
+        samples.append(np.round(joined / np.repeat(scale, BLOCK, axis=1)[:, :n]).astype(np.int8).ravel())
         scales.append(scale.ravel())
     return {
         "rate": rate,
@@ -91,12 +97,10 @@ def _near(places: Floats, middles: Floats, signal: Signal, rate: float) -> NDArr
     return keep
 
 
-def _stretches(
-    places: Floats, recording: Index, keep: NDArray[np.bool_], longest_step: float
-) -> list[NDArray[np.int64]]:
+def _stretches(person: Person, places: Floats, keep: NDArray[np.bool_], longest_step: float) -> list[Index]:
     """Numbers of consecutive windows of one recording."""
-    chosen = np.flatnonzero(keep)
-    step, other = np.diff(places[chosen]), np.diff(recording[chosen]) != 0
+    chosen, ends = np.flatnonzero(keep), np.cumsum([n for _, n in person.recordings])
+    step, other = np.diff(places[chosen]), np.diff(np.searchsorted(ends, chosen, side="right")) != 0
     return np.split(chosen, np.flatnonzero(other | (step <= 0) | (step > longest_step)) + 1)
 
 
@@ -106,17 +110,3 @@ def _joined(bag: NDArray[np.float32], places: Floats, windows: Index, sfreq: flo
     parts = [bag[i][:, :step] for i, step in zip(windows, [*steps, bag.shape[2]], strict=True)]
     joined = np.concatenate(parts, axis=1).astype(np.float64)
     return np.asarray(joined - joined.mean(axis=1, keepdims=True))  # an offset would cost the bytes their resolution
-
-
-def _resampled(x: Floats, sfreq: float, rate: float) -> Floats:
-    from scipy.signal import resample_poly
-
-    ratio = Fraction(rate / sfreq).limit_denominator(1000)
-    return x if ratio == 1 else np.asarray(resample_poly(x, *ratio.as_integer_ratio(), axis=1, padtype="line"))
-
-
-def _bytes(x: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """Values of -127 to 127 (channels x time), and the microvolts of one step in each block (channels x blocks)."""
-    scale = np.maximum.reduceat(np.abs(x), np.arange(0, x.shape[1], BLOCK), axis=1) / 127
-    scale[scale == 0] = 1.0
-    return np.round(x / np.repeat(scale, BLOCK, axis=1)[:, : x.shape[1]]).astype(np.int8), scale

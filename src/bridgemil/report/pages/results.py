@@ -1,30 +1,30 @@
-"""The pages of results: of a folder of runs, of the demo, and of an audit."""
+"""The pages of results, of a folder of runs and of the demo, and the methods section of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgemil.audit.findings import Audit
+from bridgemil.backbones import BACKBONES
 from bridgemil.evaluation.calibration import calibration_summary
-from bridgemil.evaluation.clinical import TwoClassMetrics
+from bridgemil.evaluation.clinical import TITLES, TwoClassMetrics
 from bridgemil.evaluation.metrics import correctness
 from bridgemil.evaluation.statistics import COMPARED, SCORE_INTERVALS, corrected
-from bridgemil.methods import colour
+from bridgemil.learning.objectives import OBJECTIVES
+from bridgemil.methods import Settings, changed_from_budget, colour, entry, short_name
 from bridgemil.report import templating
 from bridgemil.report.benchmark import BenchmarkReport, Cell
 from bridgemil.report.pages import charts
-from bridgemil.report.pages.methods import methods_text
 from bridgemil.report.tables import caveats, clinical, sites
 from bridgemil.report.terminal import recipe
-from bridgemil.runs import merged
+from bridgemil.runs import RunStore, merged
 
 if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.evaluation.results import Results
 
 NOTES: dict[str, Any] = {"score_intervals": SCORE_INTERVALS, "compared": COMPARED}
+METHODS = "methods.txt.j2"
 
 
 def report_page(report: BenchmarkReport) -> str:
@@ -86,18 +86,13 @@ def demo_page(
     )
 
 
-def audit_page(audit: Audit) -> str:
-    """The page of an audit, as text: every finding, its evidence and the fix."""
-    return templating.page("audit.html.j2", heading=f"Audit of {Path(audit.cohort).name}", audit=audit)
-
-
 def _rows(named: Iterable[tuple[str, Results]]) -> list[dict[str, Any]]:
     return [dict(results.summary.iloc[0]) | {"label": label} for label, results in named]
 
 
 def _calibration(cell: Cell) -> dict[str, Any]:
     held_out = cell.results.predictions, cell.results.classes
-    chart = charts.calibration_chart(charts.calibration_bins(*held_out), colour(cell.label))
+    chart = charts.calibration_chart(*held_out, colour(cell.label))
     return {"label": cell.label, "chart": chart, "error": calibration_summary(*held_out)}
 
 
@@ -106,25 +101,65 @@ def _outcomes(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     import pandas as pd
 
     tables = [cell.results.predictions for cell in cells]
-    labels: dict[str, str] = dict(tables[0][["subject", "label"]].itertuples(index=False))
     shares = pd.concat([correctness(table) for table in tables], axis=1)
-    rows = [
-        {"subject": str(subject), "label": labels[str(subject)], "shares": list(row), "mean": float(row.mean())}
-        for subject, row in shares.iterrows()
-    ]
-    return sorted(rows, key=lambda row: (row["mean"], row["subject"]))
+    labels = tables[0].drop_duplicates("subject").set_index("subject")["label"]
+    lists = pd.Series(shares.to_numpy().tolist(), shares.index)
+    rows = pd.DataFrame({"label": labels, "shares": lists, "mean": shares.mean(axis=1)}).rename_axis("subject")
+    found: list[Any] = rows.reset_index().sort_values(["mean", "subject"]).to_dict("records")
+    return found
 
 
 def _curves(cells: Sequence[Cell]) -> list[charts.Chart]:
     """A chart for each phase of training; a method that is also a member of an ensemble is shown once."""
     phases = {"bags": "training on bags", "windows": "training on windows"}
-    found = {}
+    shown = {c.results.settings.hash: (c.label, c.label, c.results) for c in cells if not c.results.members}
     for cell in cells:
-        results = cell.results
-        for name, one in (results.members or {"": results}).items():
-            for phase, rows in one.curves.groupby("phase", sort=False) if len(one.curves) else ():
-                title = ", ".join(filter(None, [cell.label, name, phases.get(str(phase), str(phase))]))
-                key = one.settings.hash, phase
-                if key not in found or not name:  # a method of its own goes before a member of an ensemble
-                    found[key] = charts.training_chart(title, rows, colour(name or cell.label))
-    return list(found.values())
+        for name, one in cell.results.members.items():
+            shown.setdefault(one.settings.hash, (f"{cell.label}, {name}", name, one))
+    return [
+        charts.training_chart(f"{title}, {phases.get(str(phase), phase)}", rows, colour(name))
+        for title, name, results in shown.values()
+        if len(results.curves)
+        for phase, rows in results.curves.groupby("phase", sort=False)
+    ]
+
+
+def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
+    """Paragraphs on data, cross-validation, models, statistics and results of experiments on one cohort and split."""
+    results = {cell.label: cell.results for cell in cells}
+    facts = store.model_facts(cells[0].results.runs[0])
+    members = [member for one in results.values() for member in one.settings.each]
+    encoders = list(dict.fromkeys(_encoder(member) for member in members if member.is_network))
+    shared = encoders[0] if len(encoders) == 1 else ""
+    models = [
+        f"{model_text(name, one.settings, encoder=not shared)} {one.bands_sentence} {one.adjustment}"
+        for name, one in results.items()
+    ]
+    text = templating.text(
+        METHODS,
+        cells=cells,
+        facts=facts,
+        members=members,
+        encoder=shared,
+        models=models,
+        clinical_method=cells[0].results.clinical.method,
+        titles=TITLES,
+        two_class={n: one.clinical.measures for n, one in results.items() if isinstance(one.clinical, TwoClassMetrics)},
+        versions=[f"{name} {version}" for name, version in facts["versions"].items()],
+    )
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+
+
+def model_text(label: str, settings: Settings, encoder: bool = True) -> str:
+    """What a method is and how it was trained; with ``encoder``, also the encoder of a network."""
+    description = entry(settings.method).description
+    objective = OBJECTIVES[settings.stage1.objective].description if settings.stage1 else ""
+    model, shown = templating.macro(METHODS, "model"), _encoder(settings) if encoder else ""
+    description = "" if description == settings.method else description  # where it is not in this installation
+    return model(label, settings, description, shown, objective, changed_from_budget(settings))
+
+
+def _encoder(settings: Settings) -> str:
+    name = short_name(settings.backbone or "")
+    description = f"{BACKBONES[name].description}; " if name in BACKBONES.built_in else ""
+    return f"{name} ({description}recipe {settings.recipe}, budget {settings.budget})"

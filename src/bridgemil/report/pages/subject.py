@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_name, some_bands
+from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_name, evenly, some_bands
 from bridgemil.models import ModelFacts
 from bridgemil.report import templating
 from bridgemil.report.explanation import Explanation, Ranking
-from bridgemil.report.held_out import BandShares, band_shares, reference_of, spaced
+from bridgemil.report.held_out import BandShares, band_shares, reference_of
 from bridgemil.report.pages import eeg
-from bridgemil.report.scalp import MapRow, power_maps, scalp_maps
+from bridgemil.report.scalp import MapRow, band_maps, scalp_maps
 
 TOP = 12  # windows that are marked and listed
 MOST_WINDOWS = 300  # that the subject's own band power is computed from
@@ -26,7 +26,6 @@ DEFAULTS: dict[str, Any] = {
     "cautions": (),  # that hold for every prediction of the model, shown apart from the warnings
     "calibration": (),  # sentences on held-out predictions of similar probability
     "provenance": {},  # further entries: file, run, hash
-    "audit_warnings": (),  # of the training cohort; in a box above everything else
     "withheld": False,  # whether no class is predicted; the reason is among the warnings
 }
 
@@ -43,11 +42,12 @@ def subject_page(
     """The page of one subject, as text; ``facts`` are of the model (of the first, if there are several).
 
     ``probabilities`` are calibrated ones by class; without them the page shows the model's own, and calls them not
-    calibrated. ``more`` are those of ``DEFAULTS``, and what another ``template`` that extends this one needs.
+    calibrated. ``more`` are those of ``DEFAULTS`` and ``templating.page``, and what another ``template`` that extends
+    this one needs.
     """
     classes = list(explanation.classes)
     predicted = classes[explanation.predicted]
-    maps, unknown = scalp_maps(explanation.electrodes, predicted) if len(explanation.electrodes) else ([], [])
+    maps, unknown = scalp_maps(explanation.electrodes, predicted)
     shown = probabilities or dict(zip(classes, map(float, explanation.probabilities), strict=True))
     values = {
         "heading": explanation.person.name,
@@ -72,7 +72,7 @@ def _data(explanation: Explanation, signal: Signal) -> dict[str, Any]:
     person, seconds, rankings = explanation.person, signal.n_times / signal.sfreq, explanation.rankings
     places, recordings = eeg.positions(person, seconds)
     singled_out = rankings and rankings[-1].singles_out
-    top = rankings[-1].order[: 4 * TOP] if singled_out else spaced(len(places), 4 * TOP)
+    top = rankings[-1].order[: 4 * TOP] if singled_out else evenly(len(places), 4 * TOP)
     return {
         "places": [round(float(place), 3) for place in places],
         "window": seconds,
@@ -96,7 +96,7 @@ def _ranking(ranking: Ranking) -> dict[str, Any]:
 
 
 def _own_power(explanation: Explanation, facts: ModelFacts) -> MapRow:
-    """Maps of the subject's relative band power, in the bands of the patterns if there are any."""
+    """The subject's relative band power in percent, in the bands of the patterns if there are any; own scales."""
     import pandas as pd
 
     signal, shown = facts.signal, explanation.electrodes.get("band", ())
@@ -106,7 +106,8 @@ def _own_power(explanation: Explanation, facts: ModelFacts) -> MapRow:
         bands = {f"{name} {band_name(band)}": band for name, band in some_bands(CLINICAL_BANDS, signal)[0].items()}
     how = (signal.sfreq, bands.values(), reference_of(facts.settings), MOST_WINDOWS)
     shares = band_shares(explanation.person.bag, *how)
-    return power_maps(pd.DataFrame(shares, index=list(signal.channels), columns=list(bands)))
+    table = pd.DataFrame(shares, index=list(signal.channels), columns=list(bands))
+    return MapRow("share", float(shares.max()), band_maps(table))
 
 
 def _strips(bands: BandShares, classes: Sequence[str]) -> list[dict[str, Any]]:
