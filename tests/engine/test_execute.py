@@ -184,7 +184,7 @@ def test_the_first_fold_corrects_the_forecast(
     cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("bridgemil.engine.forecast.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     work = planned(cohort, tmp_path)
     expected = forecast_of(work, seconds=10.0)
     assert str(expected) == "6 runs: 0 done, 6 to do; about 30 s, 1.0 GB of memory each"
