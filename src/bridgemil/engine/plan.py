@@ -114,13 +114,13 @@ class Experiment:
             )
         least = 2 + chosen.selects if outer is None else 3 + 2 * chosen.selects
         left_out = split.kind == "leave_out"
-        ways = ["leave --tune out"] * (outer is not None)
+        ways = ["use another split" if outer is None else "leave --tune out"]
         ways += ["select no epoch (--set stage2.selection=last)"] * chosen.selects
         ways += ["use `bridgemil study transfer`"] * left_out
         raise BadData(
             f"fold {whole.fold} has no training subject of class {names}{lost}; every class is needed "
             f"{f'at {least} values of {split.column}' if left_out else f'in {least} folds'} or more: "
-            f"{', or '.join(['use another split', *ways])}"
+            f"{', or '.join(ways)}"
         )
 
     def jobs(self, seed: int) -> list[Job]:
