@@ -175,7 +175,7 @@ def _choose_where(work: Plan, where: Where, in_process: bool, progress: bool) ->
     inline = replace(where, engine="inline", jobs=None)
     if not work.todo or (in_process and not progress):
         return inline, None
-    expected = forecast(work, device_of(where.device), where.threads)
-    if not in_process and (where.jobs is not None or expected.left() >= WORTH):
-        expected.at_once = min(where.at_once(expected.memory), len(work.todo))
+    expected = forecast(work, where)
+    worthwhile = not in_process and (where.jobs is not None or sum(expected.seconds.values()) >= WORTH)
+    expected.at_once = min(expected.at_once, len(work.todo)) if worthwhile else 1
     return (replace(where, jobs=expected.at_once) if expected.at_once > 1 else inline), expected

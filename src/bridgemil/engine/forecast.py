@@ -22,12 +22,13 @@ from bridgemil.learning.settings import BagSettings, Loop, limited_steps, with_m
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, encoder_for, fit
 from bridgemil.models.features import Features, Stage1
-from bridgemil.parallel import torch_threads
+from bridgemil.parallel import device_of, torch_threads
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from bridgemil.engine.execute import Where
 
 LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
 TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
@@ -188,11 +189,11 @@ class Forecast:
         return f"{counts}; about {duration(self.left())}{beside}, {self.memory / 1e9:.1f} GB of memory each"
 
 
-def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
+def forecast(work: Plan, where: Where) -> Forecast:
     """Forecast the runs that remain: each as its finished siblings took, or by training steps measured here."""
-    finished = work.store.finished()
+    finished, device = work.store.finished(), device_of(where.device if where.engine != "ray" else "auto")
     measured: dict[tuple[str, str, str], Estimate] = {}
-    with torch_threads(threads):
+    with torch_threads(where.threads):
         for job in work.todo:
             if job.experiment not in measured:
                 used = subset(work.cohorts[job.cohort_hash], job.subjects.kept)
@@ -209,7 +210,7 @@ def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
         one = measured[job.experiment]
         seconds[job.identity] = one.seconds + (0.0 if job.experiment in begun else one.features)
         begun.add(job.experiment)
-    return Forecast(len(work.jobs), {job.identity: job for job in work.todo}, seconds, memory)
+    return Forecast(len(work.jobs), {job.identity: job for job in work.todo}, seconds, memory, where.at_once(memory))
 
 
 def duration(seconds: float) -> str:
