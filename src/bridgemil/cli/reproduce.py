@@ -55,13 +55,13 @@ def run(
     from bridgemil.cli import report
     from bridgemil.engine.benchmark import benchmark, plan
     from bridgemil.engine.execute import Where
-    from bridgemil.errors import BadUse
+    from bridgemil.errors import one_of
     from bridgemil.evaluation.protocol import Protocol
     from bridgemil.studies import StudyContext, study
 
     parts = options.names(only) or (TABLE, *STUDIES)
-    if unknown := [part for part in parts if part not in (TABLE, *STUDIES)]:
-        raise BadUse(f"--only: {', '.join(unknown)}; expected some of {', '.join((TABLE, *STUDIES))}")
+    for part in parts:
+        one_of("--only", part, (TABLE, *STUDIES))
     where = Where(*execution)
     how: dict[str, Any] = {"seeds": seeds, "budget": budget, "recipe": "paper", "folds": folds}
     how["accept_risk"] = accept_risk or ()

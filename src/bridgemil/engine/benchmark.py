@@ -11,7 +11,7 @@ from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.execute import Outcome, Where, execute, only_scheduler
 from bridgemil.engine.forecast import Forecast, forecast, say_auditing
-from bridgemil.engine.plan import Job, Plan, grid
+from bridgemil.engine.plan import Plan, grid
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.methods import BACKBONE, BUDGET, Settings, changed_from_budget, flat
@@ -79,18 +79,15 @@ def benchmark(
         return execute(grid_plan, where, expected if progress else None)
 
 
-def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
-    """Finished runs, one row each: of these jobs, or all that the folder holds.
+def collect(store: RunStore) -> pd.DataFrame:
+    """The finished runs of a folder, one row each.
 
     Settings in which runs differ from their method, recipe and budget are columns: ``stage2.retention``.
     """
     import pandas as pd
 
-    wanted = store.finished()
-    if jobs is not None:
-        wanted &= {job.identity for job in jobs}
     rows, every, changed = [], [], set[str]()
-    for identity in sorted(wanted):
+    for identity in sorted(store.finished()):
         metadata = store.metadata(identity)
         settings, split = metadata["settings"], metadata["split"] or {}
         changed |= set(changed_from_budget(Settings.model_validate(settings), metadata["cohort"]["burn_in"]))
