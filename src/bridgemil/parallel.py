@@ -31,7 +31,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 WATCH = 0.5  # seconds between two looks at whether the parent is still there
 MOMENT = 0.2  # seconds over which the load of the machine is sampled
-AHEAD = 2  # items that a worker of ``each`` is given at a time, so that it need not wait for the next
 
 
 def cores() -> int:
@@ -110,10 +109,9 @@ def device_of(name: str) -> torch.device:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise BadUse(f"device must be auto, cpu or cuda, got {name!r}")
     device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadUse("device cuda: torch sees no CUDA device here; use --device cpu")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise BadUse(f"device {name}: there are only {torch.cuda.device_count()} CUDA devices here")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise BadUse(f"device {name}: torch sees {count or 'no'} CUDA devices here; use --device cpu")
     return device
 
 
@@ -145,46 +143,40 @@ class Answer:
 class _Worker:
     number: int
     process: BaseProcess
-    tasks: list[Any] = field(default_factory=list)  # in the order in which it does them
+    tasks: list[Any] = field(default_factory=list)  # the one it does; none
     has_started: bool = False
 
 
 class Pool:
-    """Worker processes of this machine. A lost worker loses its own tasks only and is replaced.
+    """Worker processes of this machine, which do one task at a time. A lost worker loses its task only and is replaced.
 
     They are loky's, which come with joblib: a script needs no ``__main__`` guard, unless processes must import it for
     what it registers (``script``). An executor would not do: it does not tell whose worker was lost, stops the other
-    workers with it, and has no way to report progress. Each has variables (``environments``) and calls ``setup`` before
-    its first task. With ``fork`` they start at once with everything imported: safe only from a process with one thread
-    and without torch's OpenMP.
+    workers with it, and has no way to report progress. Each has variables (``environments``). With ``fork`` they start
+    at once with everything imported: safe only from a process with one thread and without torch's OpenMP.
     """
 
     def __init__(
-        self, size: int, environments: Sequence[Mapping[str, str]] = (), setup: Callable[[], None] | None = None, *,
-        script: bool = False, fork: bool = False,
-    ) -> None:  # fmt: skip
+        self, size: int, environments: Sequence[Mapping[str, str]] = (), *, script: bool = False, fork: bool = False
+    ) -> None:
         from joblib.externals.loky.backend import get_context
 
-        self.size, self._environments, self._setup = size, environments, setup
+        self.size, self._environments = size, environments
         loky = "loky_init_main" if script else "loky"
         self._context: Any = multiprocessing.get_context("fork") if fork else get_context(loky)
         self._workers: dict[Connection, _Worker] = {}
 
-    def start(self) -> None:
-        """Start all processes now, so that they load while this one does something else."""
+    def submit(self, task: Any, function: Callable[..., Any], *arguments: Any) -> None:
+        """Give a call to an idle worker, after starting those that are missing; the answer names it by ``task``."""
+        from joblib.externals.loky.backend.reduction import dumps
+
         for number in sorted(set(range(self.size)) - {worker.number for worker in self._workers.values()}):
             ours, theirs = self._context.Pipe()
             environment = self._environments[number] if self._environments else {}
-            process = self._context.Process(target=_serve, args=(theirs, environment, self._setup), daemon=True)
+            process = self._context.Process(target=_serve, args=(theirs, environment), daemon=True)
             process.start()
             theirs.close()
             self._workers[ours] = _Worker(number, process)
-
-    def submit(self, task: Any, function: Callable[..., Any], *arguments: Any) -> None:
-        """Give a call to the worker with the fewest tasks; answers name it by ``task``."""
-        from joblib.externals.loky.backend.reduction import dumps
-
-        self.start()
         connection, worker = min(self._workers.items(), key=lambda pair: len(pair[1].tasks))
         worker.tasks.append(task)
         with suppress(OSError):  # it has died: `wait` finds the pipe closed
@@ -238,16 +230,17 @@ def tell(news: Any) -> None:
         _parent.send(("news", news))
 
 
-def _serve(connection: Connection, environment: Mapping[str, str], setup: Callable[[], None] | None) -> None:
-    """A worker's life: take a call, do it, answer."""
+def _serve(connection: Connection, environment: Mapping[str, str]) -> None:
+    """A worker's life: take a call, do it with one thread unless it asks for more, answer."""
+    from threadpoolctl import threadpool_limits
+
     global _parent
     _parent = connection
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     os.environ.update(environment)
     _end_with_parent()
     connection.send(("started", None))
-    if setup is not None:
-        setup()
+    threadpool_limits(1)
     while True:
         answer: tuple[str, Any]
         try:
@@ -303,11 +296,11 @@ def _results(function: Callable[[Item], Result], items: Sequence[Item], jobs: in
     may_fork = (
         sys.platform == "linux" and hasattr(os, "fork") and threading.active_count() == 1 and "torch" not in sys.modules
     )
-    pool = Pool(jobs, setup=_one_thread, fork=may_fork)
+    pool = Pool(jobs, fork=may_fork)
     given = done = 0
     try:
         while done < len(items):
-            for item in items[given : done + AHEAD * jobs]:
+            for item in items[given : done + jobs]:
                 pool.submit(item, function, item)
                 given += 1
             for answer in pool.wait():
@@ -323,9 +316,3 @@ def _results(function: Callable[[Item], Result], items: Sequence[Item], jobs: in
                 yield answer.task, answer.value
     finally:
         pool.close()
-
-
-def _one_thread() -> None:
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1)

@@ -21,7 +21,8 @@ import sys
 import sysconfig
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,7 +31,6 @@ from bridgemil.errors import BadUse, BridgeMILWarning, did_you_mean
 
 PACKAGES = ("braindecode", "spd_learn")  # their models have names of the same form
 _IMPORTED: dict[str, dict[Path, bytes]] = {}  # by module: the sources with which it was imported
-_TOKENS: dict[int, tuple[object, str]] = {}  # by id: objects without source, and their fingerprint in this process
 
 
 def is_address(name: str) -> bool:
@@ -80,49 +80,41 @@ def fingerprint(thing: str | object) -> str:
         module, name = inspect.getmodule(thing), getattr(thing, "__qualname__", "<object>")
         address = f"{getattr(module, '__file__', None)}:{name}"
         if not is_address(address) or getattr(module, name, None) is not thing:
-            return _token(thing, name)
-        return fingerprint(address)
+            return _of_this_process(thing, name)
+        thing = address
     if not is_address(thing):
         raise BadUse(f"an address is path/to/file.py:NAME or package.module:NAME, got {thing!r}")
-    file, attribute = _file(thing), thing.rpartition(":")[2]
-    folder = _folder(file)
-    sources = _sources(file, attribute).items()
-    parts = sorted(("" if path == file else os.path.relpath(path, folder), code) for path, code in sources)
-    return hashlib.sha256(repr((parts, attribute)).encode()).hexdigest()
+    (sources, _), file = _sources(thing), _file(thing)
+    parts = sorted(("" if path == file else os.path.relpath(path, _folder(file)), sources[path]) for path in sources)
+    return hashlib.sha256(repr((parts, thing.rpartition(":")[2])).encode()).hexdigest()
 
 
-def _token(thing: object, name: str) -> str:
-    """A fingerprint of an object that no source describes; the same object has the same one in this process."""
-    if id(thing) not in _TOKENS:
-        message = (
-            f"{name} is not at the top level of a file, so an edit of it cannot be recognised: its results are not "
-            "reused by other processes. Define it in a file and name it by its address, path/to/file.py:NAME"
-        )
-        warnings.warn(message, BridgeMILWarning, stacklevel=3)
-        _TOKENS[id(thing)] = thing, secrets.token_hex(32)  # kept, so that no other object gets its id
-    return _TOKENS[id(thing)][1]
+@cache  # the same object has the same one
+def _of_this_process(thing: object, name: str) -> str:
+    message = (
+        f"{name} is not at the top level of a file, so an edit of it cannot be recognised: its results are not "
+        "reused by other processes. Define it in a file and name it by its address, path/to/file.py:NAME"
+    )
+    warnings.warn(message, BridgeMILWarning, stacklevel=3)
+    return secrets.token_hex(32)
 
 
 def packages(address: str) -> dict[str, str]:
     """The versions of the installed packages that user code names in its import statements."""
     names = {address.partition(":")[0].partition(".")[0]} if ".py:" not in address else set[str]()
-    for path, code in _sources(_file(address), address).items():
-        if is_user_file(path):
-            names |= {name.partition(".")[0] for name in _imported(path, code, address)}
     owners = importlib.metadata.packages_distributions()
-    found = sorted({owner for name in names for owner in owners.get(name, ())})
+    found = sorted({owner for name in names | _sources(address)[1] for owner in owners.get(name, ())})
     return {name: importlib.metadata.version(name) for name in found if name != "bridgemil"}
 
 
 def describe_error(error: BaseException) -> str:
     """An error of user code in one line: its type, its message, and the last line of the user's files."""
-    message = error.msg if isinstance(error, SyntaxError) else str(error)
-    if len(told := message.split("\n")) > 1:  # of several lines the first, and the last, which has the cause
-        message = " … ".join(dict.fromkeys(filter(None, (told[0].strip(), message.strip().split("\n")[-1].strip()))))
-    lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    lines = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
+    message = " … ".join(dict.fromkeys(line.strip() for line in (*lines[:1], *lines[-1:])))  # the last has the cause
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
-        lines.append((error.filename, error.lineno))
-    where = [f" ({name}, line {line})" for name, line in lines if name[:1] != "<" and is_user_file(Path(name))]
+        frames.append((error.filename, error.lineno))
+    where = [f" ({name}, line {line})" for name, line in frames if name[:1] != "<" and is_user_file(Path(name))]
     return f"{type(error).__name__}{f': {message}' if message else ''}{where[-1] if where else ''}"
 
 
@@ -138,7 +130,7 @@ def _import(address: str, anew: bool) -> ModuleType:
     file = _file(address)
     if not is_user_file(file):
         return importlib.import_module(address.rpartition(":")[0])
-    folder, sources = _folder(file), _sources(file, address)
+    folder, (sources, _) = _folder(file), _sources(address)
     name = ".".join(file.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
     if alone := file.parent == folder:  # a name of its own: two folders may each have a net.py
         name = f"bridgemil_user_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
@@ -168,10 +160,10 @@ def _import(address: str, anew: bool) -> ModuleType:
 def _forget(tops: set[str], sources: dict[Path, bytes]) -> None:
     """Remove the user's modules of these top-level names from ``sys.modules``, so that they are imported again."""
     for name, module in list(sys.modules.items()):
-        file = None if getattr(module, "__file__", None) is None else Path(str(module.__file__))
-        if name.partition(".")[0] not in tops or (file is not None and not is_user_file(file)):
+        file = Path(getattr(module, "__file__", None) or "")
+        if name.partition(".")[0] not in tops or (file.name and not is_user_file(file)):
             continue  # what is installed stays what every other import of that name gives
-        if name in tops and file is not None and file.is_file() and file.read_bytes() not in sources.values():
+        if name in tops and file.is_file() and file.read_bytes() not in sources.values():
             message = f"module {name} was imported from {file} before; imports inside functions use the new one"
             warnings.warn(message, BridgeMILWarning, stacklevel=5)
         del sys.modules[name]
@@ -202,34 +194,29 @@ def _folder(file: Path) -> Path:
     return next(folder for folder in file.parents if not (folder / "__init__.py").is_file())
 
 
-def _sources(file: Path, address: str) -> dict[Path, bytes]:
-    """A file and the user modules it imports, anywhere in its source; of a package, all its modules."""
-    folder, found = _folder(file), dict[Path, bytes]()
+def _sources(address: str) -> tuple[dict[Path, bytes], set[str]]:
+    """The file and the user modules it imports, anywhere in its source; and the top-level names of all its imports."""
+    file = _file(address)
+    folder, found, names = _folder(file), dict[Path, bytes](), set[str]()
     waiting = {file, *_modules(folder / file.relative_to(folder).parts[0])}
     while waiting:
         path = waiting.pop()
         found[path] = path.read_bytes()
-        for name in _imported(path, found[path], address) if is_user_file(path) else ():
-            waiting |= {other for other in _modules(folder / name.partition(".")[0]) if is_user_file(other)} - set(
-                found
-            )
-    return found
+        if not is_user_file(path):
+            continue
+        try:
+            nodes = list(ast.walk(ast.parse(found[path], str(path))))
+        except (SyntaxError, ValueError) as error:
+            raise BadUse(f"{address} cannot be loaded: {describe_error(error)}") from error
+        named = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        named += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+        own = {name.partition(".")[0] for name in named}  # relative imports stay within the package
+        names |= own
+        waiting |= {other for name in own for other in _modules(folder / name) if is_user_file(other)} - set(found)
+    return found, names
 
 
 def _modules(place: Path) -> list[Path]:
-    """The file of a top-level module, or all files of a package, which Python prefers."""
+    """The file of a top-level module; or, as Python prefers it, all files of a package."""
     file = place.with_suffix(".py")
     return [file] if file.is_file() and not (place / "__init__.py").is_file() else sorted(place.rglob("*.py"))
-
-
-def _imported(path: Path, code: bytes, address: str) -> Iterator[str]:
-    """The modules that import statements name by their full name; relative ones stay within the package."""
-    try:
-        tree = ast.parse(code, str(path))
-    except (SyntaxError, ValueError) as error:
-        raise BadUse(f"{address} cannot be loaded: {describe_error(error)}") from error
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            yield node.module

@@ -13,7 +13,7 @@ import pytest
 from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import collect
-from bridgemil.engine.clean import clean, leftovers
+from bridgemil.engine.clean import clean, leftovers, size
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse, BridgeMILError
 from bridgemil.runs import RunStore, open_store
@@ -64,7 +64,7 @@ def test_runs_leave_nothing_unfinished(store: RunStore) -> None:
     run(people(6, windows=2), "bridgemil", store.root, baselines=True)
     assert list(store.unfinished.iterdir()) == []
     before = contents(store)
-    assert leftovers(store, failed=True, unfinished=True).parts == {}
+    assert leftovers(store, failed=True, unfinished=True) == {}
     clean(store, leftovers(store, failed=True, unfinished=True))
     assert contents(store) == before
 
@@ -86,7 +86,7 @@ def test_chosen_runs_go_and_a_run_must_fit_all_that_is_given(store: RunStore) ->
         run(cohort, method, store.root, backbone or "eegnet")
     assert len(store.finished()) == 12
     only = leftovers(store, ["attention", "bandpower"], ["eegnet"])
-    assert {kind: len(paths) for kind, paths in only.parts.items()} == {"runs": 3}
+    assert {kind: len(paths) for kind, paths in only.items()} == {"runs": 3}
     clean(store, only)
     runs = collect(store)
     kinds = set(zip(runs["method"], runs["backbone"].fillna(""), strict=True))
@@ -95,7 +95,7 @@ def test_chosen_runs_go_and_a_run_must_fit_all_that_is_given(store: RunStore) ->
     assert len(store.finished()) == 6
     clean(store, leftovers(store, budgets=["demo"]))
     assert not store.finished()
-    assert leftovers(store, ["attention"]).parts == {}, "an empty folder has nothing to choose from"
+    assert leftovers(store, ["attention"]) == {}, "an empty folder has nothing to choose from"
 
 
 def test_a_name_that_no_run_has_is_refused(store: RunStore) -> None:
@@ -112,8 +112,8 @@ def test_ones_own_network_is_named_by_its_short_name(store: RunStore, tmp_path: 
     network = "nn.Sequential(nn.Flatten(), nn.Linear(c * t, 3))"
     file.write_text(f"from torch import nn\n\ndef flat(c, t):\n    return {network}\n")
     run(people(6, windows=2), "attention", store.root, f"{file}:flat")
-    assert len(leftovers(store, backbones=["net.py:flat"]).parts["runs"]) == 3
-    assert len(leftovers(store, backbones=[f"{file}:flat"]).parts["runs"]) == 3
+    assert len(leftovers(store, backbones=["net.py:flat"])["runs"]) == 3
+    assert len(leftovers(store, backbones=[f"{file}:flat"])["runs"]) == 3
 
 
 def test_failed_runs_are_forgotten_with_their_checkpoints(store: RunStore) -> None:
@@ -121,7 +121,7 @@ def test_failed_runs_are_forgotten_with_their_checkpoints(store: RunStore) -> No
     (store.root / "failed" / "aaaa.json").write_text("{}")
     for name in ("aaaa", "bbbb"):
         store.checkpoint(name).write_bytes(b"12345")
-    assert leftovers(store).parts == {}
+    assert leftovers(store) == {}
     clean(store, leftovers(store, failed=True))
     assert contents(store) == {"unfinished/bbbb.safetensors"}
     clean(store, leftovers(store, failed=True, unfinished=True))
@@ -135,8 +135,8 @@ def test_what_a_killed_process_left_goes_without_being_asked_for(store: RunStore
     (store.unfinished / ".aaaa.safetensors.77.part").write_bytes(b"12")
     store.checkpoint("aaaa").write_bytes(b"12345")
     going = leftovers(store)
-    assert {kind: len(paths) for kind, paths in going.parts.items()} == {"half-written files": 2}
-    assert going.size == 5
+    assert {kind: len(paths) for kind, paths in going.items()} == {"half-written files": 2}
+    assert size(going) == 5
     clean(store, going)
     assert contents(store) == {"unfinished/aaaa.safetensors"}, "a run goes on from its checkpoint"
 
@@ -183,7 +183,7 @@ def test_encoders_of_harmonised_runs_stay(store: RunStore) -> None:
     settings = QUICK | {"site_adjust": "people"}
     how = {"budget": "demo", "folds": 3, "progress": False, "baselines": False, "out": store.root}
     evaluate(cohort, "bridgemil", "covariance", settings=settings, **how)
-    assert "Stage 1 encoders" not in leftovers(store, unused=True).parts
+    assert "Stage 1 encoders" not in leftovers(store, unused=True)
 
 
 def test_the_command_says_what_goes_and_a_dry_run_touches_nothing(store: RunStore, tmp_path: Path) -> None:

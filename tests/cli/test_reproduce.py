@@ -37,4 +37,4 @@ def test_a_folder_without_the_data_sets_is_named(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "holds none of adftd, mumtaz2017, rockhill2021" in refused.stderr
     wrong = bridgemil("reproduce", "--data", tmp_path, "--out", tmp_path, "--only", "x")
-    assert "expected some of table1" in wrong.stderr
+    assert "--only must be one of table1" in wrong.stderr

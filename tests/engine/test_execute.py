@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ def forecast_of(work: Plan, seconds: float, memory: float = 1e9) -> Forecast:
 def settled(
     work: Plan, patch: pytest.MonkeyPatch, seconds: float, where: Where | None = None, memory: float = 1e9
 ) -> Where:
-    patch.setattr(engine, "forecast", lambda *_: forecast_of(work, seconds, memory))
+    patch.setattr(
+        engine, "forecast", lambda _, where: replace(forecast_of(work, seconds, memory), at_once=where.at_once(memory))
+    )
     patch.setattr(execute, "idle_cores", lambda: 3)
     patch.setattr(execute, "free_memory", lambda: 8e9)
     where = where or Where(device="cpu")
@@ -184,7 +187,7 @@ def test_the_first_fold_corrects_the_forecast(
     cohort: Cohort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("bridgemil.engine.forecast.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     work = planned(cohort, tmp_path)
     expected = forecast_of(work, seconds=10.0)
     assert str(expected) == "6 runs: 0 done, 6 to do; about 30 s, 1.0 GB of memory each"

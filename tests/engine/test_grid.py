@@ -10,8 +10,8 @@ import pytest
 
 from bridgemil import backbones, baselines, methods
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.engine.benchmark import Where, expect, plan
-from bridgemil.engine.forecast import FITTED_BASELINE, START
+from bridgemil.engine.benchmark import Where, plan
+from bridgemil.engine.forecast import FITTED_BASELINE, START, forecast
 from bridgemil.engine.plan import Experiment, Job, Plan, grid
 from bridgemil.errors import BadData, BadUse, BridgeMILError
 from bridgemil.evaluation.protocol import Protocol
@@ -126,7 +126,7 @@ def test_a_grid_follows_a_split_or_groups(cohort: Cohort, tmp_path: Path) -> Non
 def test_planning_makes_no_folder(cohort: Cohort, tmp_path: Path) -> None:
     planned = plan([cohort], ["attention"], out=tmp_path / "runs", folds=3)
     assert len(planned.todo) == 3
-    assert len(expect(planned, Where(device="cpu")).seconds) == 3
+    assert len(forecast(planned, Where(device="cpu")).seconds) == 3
     assert not (tmp_path / "runs").exists()
 
 
@@ -138,7 +138,7 @@ def test_the_time_of_a_run_is_that_of_its_finished_siblings(cohort: Cohort, tmp_
     assert benchmark(one, Where("inline", device="cpu"), progress=False).done == 6
     more = plan([cohort], ["attention", "bandpower"], ["eegnet"], 2, "demo", **how)
     first = more.store.metadata(more.jobs[0].identity)["seconds"]
-    expected = expect(more, Where(device="cpu"))
+    expected = forecast(more, Where(device="cpu"))
     assert set(expected.seconds) == {job.identity for job in more.todo}
     networks = {expected.seconds[job.identity] for job in more.todo if job.settings.is_network}
     assert networks == {first + START}

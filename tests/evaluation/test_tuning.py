@@ -15,6 +15,7 @@ from bridgemil.bundle.training import train
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.engine.evaluate import evaluate
+from bridgemil.engine.execute import Where
 from bridgemil.engine.forecast import forecast
 from bridgemil.engine.plan import Experiment, Plan
 from bridgemil.errors import BadUse
@@ -239,7 +240,7 @@ def test_the_forecast_counts_the_fits_of_every_candidate(cohort: Cohort) -> None
     for tune in ({}, {"stage2.epochs": [2, 20]}):
         protocol = Protocol("attention", "eegnet", budget="demo", settings=QUICK_STAGE2, tune=tune)
         work = Plan([Experiment(cohort, plan, protocol.method_settings(cohort), (0,))], RunStore(Path("nowhere")))
-        seconds.append(forecast(work, device_of("cpu")).left())
+        seconds.append(forecast(work, Where("inline", device="cpu")).left())
     assert seconds[1] > 1.2 * seconds[0], "steps are timed, so only roughly"
 
 

@@ -26,8 +26,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.sources.bids import derivative_sentence
 from bridgemil.cohort.views import Unlabelled
-from bridgemil.engine.evaluate import cross_validate
-from bridgemil.engine.execute import Where
+from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse, BridgeMILError, BridgeMILWarning
 from bridgemil.evaluation.calibration import (
     Calibration,
@@ -156,8 +155,10 @@ def train(
         cautions = [*cautions, PER_SITE]
         warnings.warn(PER_SITE, BridgeMILWarning, stacklevel=2)
     kept = Path(runs) if runs is not None else out.with_name(out.name + ".runs")
-    where = Where("local", jobs, threads, device)
-    results = cross_validate(cohort, protocol, kept, where, baselines=baselines, progress=progress)
+    results = evaluate(
+        cohort, method, backbone, [seed], out=kept, device=device, threads=threads, jobs=jobs, baselines=baselines,
+        progress=progress, **options,
+    )  # fmt: skip
     runs_store = open_store(kept)
     if single:
         with torch_threads(threads):

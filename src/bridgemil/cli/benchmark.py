@@ -33,9 +33,9 @@ def run(
 
     The error of a failed run is stored, and the next call repeats the run; other runs continue.
     """
-    from bridgemil.engine.benchmark import benchmark, expect, plan
+    from bridgemil.engine.benchmark import benchmark, plan
     from bridgemil.engine.execute import Where
-    from bridgemil.engine.forecast import duration
+    from bridgemil.engine.forecast import duration, forecast
     from bridgemil.report.terminal import print_warnings
 
     where = Where(*execution)
@@ -44,7 +44,7 @@ def run(
         vary=options.values(vary), progress=progress, **training.protocol(),
     )  # fmt: skip
     done = len(grid.jobs) - len(grid.todo)
-    expected = expect(grid, where) if progress else None
+    expected = forecast(grid, where) if progress else None
     if expected is not None:
         typer.echo(str(expected), err=True)
         before = sum((out / "failed" / f"{job.identity}.json").is_file() for job in grid.todo)

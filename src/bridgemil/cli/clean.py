@@ -27,7 +27,7 @@ def run(
 
     Without options only unused lock files and incomplete folders are removed.
     """
-    from bridgemil.engine.clean import clean, leftovers
+    from bridgemil.engine.clean import clean, leftovers, size
     from bridgemil.errors import BadData, NotFound
     from bridgemil.runs import find_store
 
@@ -38,10 +38,10 @@ def run(
     store = find_store(runs)
     chosen = (options.names(methods) or (), options.names(backbones) or (), options.names(budget) or ())
     going = leftovers(store, *chosen, failed=failed, unfinished=unfinished, unused=unused)
-    counts, size = {kind: len(paths) for kind, paths in going.parts.items()}, going.size
+    counts, total = {kind: len(paths) for kind, paths in going.items()}, size(going)
     if not dry_run:
         clean(store, going)
     for kind, count in counts.items():
         typer.echo(f"{'would remove' if dry_run else 'removed'} {count} {kind}")
-    typer.echo(f"{size / 1e6:.1f} MB" if counts else "nothing to remove")
-    return {"removed": {} if dry_run else counts, "would_remove": counts, "bytes": size}
+    typer.echo(f"{total / 1e6:.1f} MB" if counts else "nothing to remove")
+    return {"removed": {} if dry_run else counts, "would_remove": counts, "bytes": total}

@@ -115,33 +115,29 @@ def _compare(out: Path, chosen: Sequence[str], how: dict[str, Any]) -> tuple[Coh
 
 def _predict(out: Path, cohort: Cohort, method: str, how: dict[str, Any]) -> list[dict[str, Any]]:
     """Make a bundle of the folds' models, which are trained already, and predict the subjects kept out of them."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
     from bridgemil.bundle.page import write_page
     from bridgemil.bundle.prediction import RecordingPrediction, predict
     from bridgemil.bundle.training import train
     from bridgemil.cli.predict import print_cautions
+    from bridgemil.report.tables import Sheet
+    from bridgemil.report.terminal import print_sheets
 
     how = {"runs": out / "runs", "name": "demo", "overwrite": True, **how}
     bundle = train(cohort, out / "model", method, BACKBONE, **how).bundle
-    typer.echo(f"\nModel: {out / 'model'}; subjects kept out of its training:\n")
+    typer.echo(f"\nModel: {out / 'model'}\n")
     print_cautions(bundle)
-    rows, table = [], Table("subject", "diagnosis", "predicted", box=SIMPLE_HEAD)
-    for name in (*(f"p({name})" for name in bundle.classes), "warnings"):
-        table.add_column(name)
+    rows, shown, warned = [], list[list[str]](), list[str]()
     for who, group, file in _subjects()[1][["subject", "Group", "file"]].itertuples(index=False):
         (found,) = predict(bundle, [Path(file)])
         assert isinstance(found, RecordingPrediction), found
         write_page(out / f"{who}.html", bundle, found)
-        content = found.to_dict()
-        row = {"subject": who, "label": CLASSES[group], "page": f"{who}.html"}
+        row, content = {"subject": who, "label": CLASSES[group], "page": f"{who}.html"}, found.to_dict()
         rows.append(row | {name: content[name] for name in SHOWN})
         shares = [f"{p:.0%}" for p in found.by_class().values()]
-        warned = "; ".join(found.warnings) or "none"
-        table.add_row(who, CLASSES[group], found.predicted or "withheld", *shares, warned)
-    Console(highlight=False).print(table)
+        shown.append([who, CLASSES[group], found.predicted or "withheld", *shares])
+        warned += [f"{who}: {warning}" for warning in found.warnings]
+    columns = ["subject", "diagnosis", "predicted", *(f"p({name})" for name in bundle.classes)]
+    print_sheets([Sheet("Subjects kept out of its training", columns, shown, after=warned)])
     return rows
 
 

@@ -27,10 +27,9 @@ def run(
     """
     from bridgemil.cohort.cohort import Cohort
     from bridgemil.cohort.folds import FoldPlan, SubjectKFold
-    from bridgemil.errors import BadUse
+    from bridgemil.errors import BadUse, one_of
 
-    if scheme not in ("array_split", "sklearn"):
-        raise BadUse(f"--scheme must be array_split or sklearn, got {scheme!r}")
+    one_of("--scheme", scheme, ("array_split", "sklearn"))
     opened = Cohort.open(cohort)
     k = opened.folds if folds is None else folds
     splitter = SubjectKFold(k, split_seed, "sklearn" if scheme == "sklearn" else "array_split")

@@ -21,12 +21,11 @@ def run(
     Example: `bridgemil inspect adftd.cohort`
     """
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.errors import BadUse
+    from bridgemil.errors import one_of
     from bridgemil.report.figures import draw_cohort
 
     opened = Cohort.open(cohort)
     target = picture or cohort / "inspect.png"
-    if target.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
-        raise BadUse(f"{target}: must be a .png, .pdf, .svg or .jpg file")
+    one_of(f"{target}: the suffix", target.suffix.lower(), (".png", ".pdf", ".svg", ".jpg"))
     draw_cohort(opened, target, show=progress)
     return options.show(opened, f"Figure: {target}") | {"picture": str(target)}

@@ -283,12 +283,7 @@ def _value(key: str, text: str) -> Any:
 
 def numbers(text: str | None, flag: str) -> list[int] | None:
     """``20,50`` as whole numbers above zero; None if the option was not given."""
-    if text is None:
-        return None
-    try:
-        found = [int(part) for part in names(text) or ()]
-    except ValueError:
-        found = []
-    if not found or min(found) < 1:
+    parts = names(text)
+    if parts is not None and not (parts and all(part.isdecimal() and int(part) for part in parts)):
         raise typer.BadParameter(f"expected whole numbers above zero, comma-separated; got {text!r}", param_hint=flag)
-    return found
+    return None if parts is None else [int(part) for part in parts]

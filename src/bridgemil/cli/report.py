@@ -107,6 +107,7 @@ def run(
 
 def _content(report: BenchmarkReport, written: Sequence[Path]) -> dict[str, Any]:
     """As ``--json`` prints it."""
+    from bridgemil.evaluation.views import records
     from bridgemil.report.files import clinical_table
     from bridgemil.report.splits import over_splits, split_pairs, split_table
 
@@ -115,8 +116,8 @@ def _content(report: BenchmarkReport, written: Sequence[Path]) -> dict[str, Any]
         "experiments": report.table, "comparisons": report.pairs, "splits": split_table(averages),
         "split_comparisons": split_pairs(averages),
     }  # fmt: skip
-    content: dict[str, Any] = {name: _rows(_shares(table)) for name, table in tables.items()}
-    content |= {"clinical": _rows(clinical_table(report)), "warnings": report.warnings}
+    content: dict[str, Any] = {name: records(_shares(table)) for name, table in tables.items()}
+    content |= {"clinical": records(clinical_table(report)), "warnings": report.warnings}
     return content | {"remarks": [*report.remarks, *remarks], "files": [str(file) for file in written]}
 
 
@@ -126,8 +127,3 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
 
     percent = [name for name in table if name in {*PERCENT, "paper", "paper_std", "difference"}]
     return table.assign(**{str(name): table[name].astype(float) / 100 for name in percent})
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    rows = table.astype(object).where(table.notna(), None).to_dict(orient="records")
-    return [{str(name): value for name, value in row.items()} for row in rows]

@@ -13,7 +13,6 @@ from bridgemil.cli import options
 
 if TYPE_CHECKING:
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.engine.execute import Where
     from bridgemil.engine.plan import Plan
     from bridgemil.studies import StudyContext
 
@@ -56,13 +55,13 @@ def run(
     from bridgemil.cli import report
     from bridgemil.engine.benchmark import benchmark, plan
     from bridgemil.engine.execute import Where
-    from bridgemil.errors import BadUse
+    from bridgemil.errors import one_of
     from bridgemil.evaluation.protocol import Protocol
     from bridgemil.studies import StudyContext, study
 
     parts = options.names(only) or (TABLE, *STUDIES)
-    if unknown := [part for part in parts if part not in (TABLE, *STUDIES)]:
-        raise BadUse(f"--only: {', '.join(unknown)}; expected some of {', '.join((TABLE, *STUDIES))}")
+    for part in parts:
+        one_of("--only", part, (TABLE, *STUDIES))
     where = Where(*execution)
     how: dict[str, Any] = {"seeds": seeds, "budget": budget, "recipe": "paper", "folds": folds}
     how["accept_risk"] = accept_risk or ()
@@ -75,7 +74,7 @@ def run(
         for name, presets in STUDIES.items()
         if name in parts and (used := [cohorts[preset] for preset in presets if preset in cohorts])
     }
-    planned = _planned(table if TABLE in parts else None, contexts, where)
+    planned = _planned(table if TABLE in parts else None, contexts, where.threads)
     _print_plan(planned)
     if plan_only:
         return {"plan": planned}
@@ -108,10 +107,11 @@ def _prepared(data: Path, out: Path, show: bool) -> dict[str, Cohort]:
     return {name: prepare(data / name, out / f"{name}.cohort", preset=name, progress=show) for name in found}
 
 
-def _planned(table: Plan | None, contexts: dict[str, StudyContext], where: Where) -> list[dict[str, Any]]:
+def _planned(table: Plan | None, contexts: dict[str, StudyContext], threads: int) -> list[dict[str, Any]]:
     """Runs that remain of every part, with hours on the processor and, where there is one, on the GPU."""
     import torch
 
+    from bridgemil.engine.execute import Where
     from bridgemil.engine.forecast import forecast
 
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -124,7 +124,8 @@ def _planned(table: Plan | None, contexts: dict[str, StudyContext], where: Where
         seen |= {job.identity for job in plan.todo}
         hours = dict.fromkeys(devices, 0.0)
         if plan.todo:
-            hours = {name: forecast(plan, torch.device(name), where.threads).left() / 3600 for name in devices}
+            alone = {device: Where("inline", None, threads, device) for device in devices}  # one run at a time
+            hours = {device: forecast(plan, where).left() / 3600 for device, where in alone.items()}
         cohorts = sorted({Path(job.cohort).stem for job in plan.jobs})
         rows.append({"part": name, "cohorts": cohorts, "runs": len(plan.jobs), "todo": len(plan.todo), "hours": hours})
     return rows

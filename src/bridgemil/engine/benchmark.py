@@ -11,11 +11,10 @@ from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.execute import Outcome, Where, execute, only_scheduler
 from bridgemil.engine.forecast import Forecast, forecast, say_auditing
-from bridgemil.engine.plan import Job, Plan, grid
+from bridgemil.engine.plan import Plan, grid
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.methods import BACKBONE, BUDGET, Settings, changed_from_budget, flat
-from bridgemil.parallel import device_of
 from bridgemil.runs import RunStore
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def benchmark(
 ) -> Outcome:
     """Do what remains of a plan, by default on this machine's idle cores. Interrupted or killed, the same call resumes.
 
-    Progress is shown on standard error; ``expected`` is the forecast, if ``expect`` was asked before.
+    Progress is shown on standard error; ``expected`` is the forecast, if it was made before.
     """
     where = where or Where()
     with only_scheduler(grid_plan.store):
@@ -74,32 +73,21 @@ def benchmark(
         grid_plan.look()
         choosing = where.engine == "local" and where.jobs is None  # by the memory that the runs need
         if expected is None and grid_plan.todo and (progress or choosing):
-            expected = expect(grid_plan, where)
+            expected = forecast(grid_plan, where)
         if expected is not None and where.engine == "local":
             where = replace(where, jobs=expected.at_once)
         return execute(grid_plan, where, expected if progress else None)
 
 
-def expect(grid_plan: Plan, where: Where) -> Forecast:
-    """Forecast what remains of a plan on this machine or cluster."""
-    device = device_of(where.device if where.engine != "ray" else "auto")
-    expected = forecast(grid_plan, device, where.threads)
-    expected.at_once = where.at_once(expected.memory)
-    return expected
-
-
-def collect(store: RunStore, jobs: Sequence[Job] | None = None) -> pd.DataFrame:
-    """Finished runs, one row each: of these jobs, or all that the folder holds.
+def collect(store: RunStore) -> pd.DataFrame:
+    """The finished runs of a folder, one row each.
 
     Settings in which runs differ from their method, recipe and budget are columns: ``stage2.retention``.
     """
     import pandas as pd
 
-    wanted = store.finished()
-    if jobs is not None:
-        wanted &= {job.identity for job in jobs}
     rows, every, changed = [], [], set[str]()
-    for identity in sorted(wanted):
+    for identity in sorted(store.finished()):
         metadata = store.metadata(identity)
         settings, split = metadata["settings"], metadata["split"] or {}
         changed |= set(changed_from_budget(Settings.model_validate(settings), metadata["cohort"]["burn_in"]))

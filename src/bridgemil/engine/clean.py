@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from bridgemil.engine.benchmark import collect
@@ -13,24 +12,6 @@ from bridgemil.errors import BridgeMILError, one_of
 from bridgemil.methods import short_name
 from bridgemil.runs import PARTS, RunStore, fitted_settings, fold_of, stage1_identity
 from bridgemil.storage.files import Taken, lock, refuse_link, remove
-
-
-@dataclass
-class Leftovers:
-    """What is to go, by kind."""
-
-    parts: dict[str, list[Path]]
-
-    @property
-    def paths(self) -> list[Path]:
-        """All of them."""
-        return [path for paths in self.parts.values() for path in paths]
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        files = [file for path in self.paths for file in (path, *path.rglob("*")) if not file.is_symlink()]
-        return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def leftovers(
@@ -42,8 +23,8 @@ def leftovers(
     failed: bool = False,
     unfinished: bool = False,
     unused: bool = False,
-) -> Leftovers:
-    """What may go: finished runs of these methods, backbones and budgets, and leftovers that nobody works on.
+) -> dict[str, list[Path]]:
+    """What may go, by kind: finished runs of these methods, backbones and budgets, and what nobody works on.
 
     ``failed``: the records of failed runs and what was left of them. ``unfinished``: checkpoints, so that interrupted
     runs start again. ``unused``: Stage 1 encoders that no run left here was trained from, and all stored features (they
@@ -61,28 +42,37 @@ def leftovers(
     gone = {record.stem for record in records}
     gone |= {file.stem for file in checkpoints if store.is_done(file.stem) or store.stage1(file.stem).is_dir()}
     chosen = _chosen(store, {"method": methods, "backbone": backbones, "budget": budgets})
-    # What was renamed to be removed, by a process that was killed then.
-    half_removed = {part: sorted(folders[part].glob(".*.part")) for part in ("runs", "stage1")}
     going = {
         "half-written files": [entry for entry in left if entry.suffix == ".folder" or entry.name.endswith(".part")],
-        "half-removed folders": half_removed["runs"] + half_removed["stage1"],
+        # What was renamed to be removed, by a process that was killed then.
+        "half-removed folders": [path for part in ("runs", "stage1") for path in sorted(folders[part].glob(".*.part"))],
         "failures": records,
         "checkpoints": [file for file in checkpoints if unfinished or file.stem in gone],
         "runs": [store.run(identity) for identity in sorted(chosen)],
     }
     if unused:
-        needed = {_encoder(store, identity) for identity in store.finished() - chosen}
-        encoders = [folders["stage1"] / name for name in store.names("stage1")]
-        going["Stage 1 encoders"] = [path for path in encoders if path.name not in needed]
+        needed = set[str | None]()  # the encoders that the runs which stay were trained from
+        for identity in store.finished() - chosen:
+            metadata = store.metadata(identity)
+            trained = fitted_settings(metadata), metadata["cohort"]["hash"], fold_of(metadata), metadata["seed"]
+            needed.add(stage1_identity(*trained))
+        going["Stage 1 encoders"] = [folders["stage1"] / name for name in store.names("stage1") if name not in needed]
         going["stores of features"] = [path for path in [folders["features"]] if path.is_dir()]
-    return Leftovers({kind: paths for kind, paths in going.items() if paths})
+    return {kind: paths for kind, paths in going.items() if paths}
 
 
-def clean(store: RunStore, going: Leftovers) -> None:
+def size(going: Mapping[str, Sequence[Path]]) -> int:
+    """Bytes of what may go."""
+    files = [file for paths in going.values() for path in paths for file in (path, *path.rglob("*"))]
+    return sum(file.stat().st_size for file in files if file.is_file() and not file.is_symlink())
+
+
+def clean(store: RunStore, going: Mapping[str, Sequence[Path]]) -> None:
     """Remove them, while no benchmark runs on the folder; what somebody works on by now stays."""
+    paths = [path for kind in going.values() for path in kind]
     with only_scheduler(store):
-        refuse_link(*going.paths)
-        for path in going.paths:
+        refuse_link(*paths)
+        for path in paths:
             if path.parent.name != "unfinished":
                 remove(path)
                 continue
@@ -92,25 +82,17 @@ def clean(store: RunStore, going: Leftovers) -> None:
 
 def _chosen(store: RunStore, wanted: Mapping[str, Sequence[str]]) -> set[str]:
     """The finished runs that fit everything that is wanted; refuses a name that no run here has."""
-    if not any(wanted.values()):
-        return set()
-    runs = collect(store)
-    if runs.empty:
+    runs = collect(store) if any(wanted.values()) else None
+    if runs is None or runs.empty:
         return set()
     runs["backbone"] = [short_name(name) for name in runs["backbone"].fillna("")]  # net.py:Tiny, wherever it was
+    fitting = runs["identity"].notna()
     for column, values in wanted.items():
-        for value in values:
-            one_of(column, short_name(value), sorted(set(runs[column].dropna()) - {""}), f" (what {store.root} has)")
-    for column, values in wanted.items():
-        runs = runs[runs[column].isin([short_name(value) for value in values])] if values else runs
-    return set(runs["identity"])
-
-
-def _encoder(store: RunStore, identity: str) -> str | None:
-    """The Stage 1 encoder that a run was trained from."""
-    metadata = store.metadata(identity)
-    settings, cohort = fitted_settings(metadata), metadata["cohort"]["hash"]
-    return stage1_identity(settings, cohort, fold_of(metadata), metadata["seed"])
+        names = [short_name(value) for value in values]
+        for name in names:
+            one_of(column, name, sorted(set(runs[column].dropna()) - {""}), f" (what {store.root} has)")
+        fitting &= runs[column].isin(names) if names else True
+    return set(runs["identity"][fitting])
 
 
 def _identity(entry: Path) -> str:

@@ -80,55 +80,53 @@ def evaluate(
     bridgemil.evaluation.protocol.Protocol : what all of these options mean.
     """
     protocol = Protocol(method, backbone, seeds=seeds, budget=budget, **options)
-    where = Where("local", jobs, threads, device)
-    return cross_validate(cohort, protocol, out, where, baselines=baselines, progress=progress)
-
-
-def cross_validate(
-    cohort: Cohort | str | Path,
-    protocol: Protocol,
-    out: str | Path | None = None,
-    where: Where | None = None,
-    *,
-    baselines: bool = True,
-    progress: bool = True,
-) -> Results:
-    """Evaluate a method as a protocol says; the other parameters are those of ``evaluate``."""
-    where, cohort = where or Where(), cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
+    where, cohort = Where("local", jobs, threads, device), cohort if isinstance(cohort, Cohort) else Cohort.open(cohort)
     protocol.clinical.check(cohort.classes)
-    split, settings, second = protocol.fold_plan(cohort), protocol.method_settings(cohort), protocol.second(cohort)
-    main = Experiment(cohort, split, settings, protocol.seed_list, pretrain_on=second)
+    split, chosen, second = protocol.fold_plan(cohort), protocol.method_settings(cohort), protocol.second(cohort)
+    main = Experiment(cohort, split, chosen, protocol.seed_list, pretrain_on=second)
     compared, missing = _baselines(main) if baselines else ({}, {})
-    device_of(where.device)  # a device that is not there is better noticed before the audit
+    device_of(device)  # a device that is not there is better noticed before the audit
     temporary = tempfile.TemporaryDirectory(prefix="bridgemil-") if out is None else nullcontext(str(out))
     with temporary as folder:
-        store = RunStore(Path(folder))
-        work = Plan([main, *compared.values()], store)
+        work = Plan([main, *compared.values()], RunStore(Path(folder)))
         in_process = _stays_in_process(work, where)
         say = say_auditing if progress else None
-        found = guard({cohort: [main.split]}, out, protocol.accept_risk, say)[cohort.hash]
-        work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
+        found = guard({cohort: [split]}, out, protocol.accept_risk, say)[cohort.hash]
+        main, *others = work.experiments = [replace(experiment, warnings=found) for experiment in work.experiments]
         work.note()
         where, expected = _choose_where(work, where, in_process, progress)
         if progress and expected is not None:
             sys.stderr.write(f"{expected}\n")
-        required = {job.identity for job in work.jobs if job.settings in settings.each}
+        required = {job.identity for job in work.jobs if job.settings in chosen.each}
         failed = execute(work, where, expected if progress else None, required=required).failed
-        results, others = replace(main.results(store), clinical_options=protocol.clinical), dict[str, Results]()
-        for name, one in compared.items():
-            errors = [failed.get(job.identity, "") for job in work.jobs if job.settings in one.settings.each]
-            if any(errors):
-                missing[name] = next(filter(None, errors))
-                continue
-            others[name] = replace(one.results(store), clinical_options=protocol.clinical)
-            if name == _unadjusted(main):  # it also predicts subjects that the adjusted method does not score
-                rows = others[name].predictions
-                rows = rows[rows["subject"].isin(set(results.predictions["subject"]))].reset_index(drop=True)
-                others[name] = replace(others[name], title=name, predictions=rows)
-        results = replace(results, baselines=others, missing_baselines=missing)
+        results = replace(main.results(work.store), clinical_options=protocol.clinical)
+        done = _compared(work, results, dict(zip(compared, others, strict=True)), failed, missing)
+        results = replace(results, baselines=done, missing_baselines=missing)
         if out is None:
             _ = results.windows  # read now: the folder is about to go
         return results
+
+
+def _compared(
+    work: Plan, results: Results, experiments: dict[str, Experiment], failed: dict[str, str], missing: dict[str, str]
+) -> dict[str, Results]:
+    """The results of the baselines; those of which a run failed are added to the ``missing`` ones."""
+    done = dict[str, Results]()
+    for name, one in experiments.items():
+        errors = [
+            failed[job.identity] for job in work.jobs if job.settings in one.settings.each and job.identity in failed
+        ]
+        if errors:
+            missing[name] = errors[0]
+            continue
+        done[name] = replace(one.results(work.store), clinical_options=results.clinical_options)
+        if name == _unadjusted(
+            work.experiments[0]
+        ):  # it also predicts subjects that the adjusted method does not score
+            rows = done[name].predictions
+            rows = rows[rows["subject"].isin(set(results.predictions["subject"]))].reset_index(drop=True)
+            done[name] = replace(done[name], title=name, predictions=rows)
+    return done
 
 
 def _baselines(main: Experiment) -> tuple[dict[str, Experiment], dict[str, str]]:
@@ -177,7 +175,7 @@ def _choose_where(work: Plan, where: Where, in_process: bool, progress: bool) ->
     inline = replace(where, engine="inline", jobs=None)
     if not work.todo or (in_process and not progress):
         return inline, None
-    expected = forecast(work, device_of(where.device), where.threads)
-    if not in_process and (where.jobs is not None or expected.left() >= WORTH):
-        expected.at_once = min(where.at_once(expected.memory), len(work.todo))
+    expected = forecast(work, where)
+    worthwhile = not in_process and (where.jobs is not None or sum(expected.seconds.values()) >= WORTH)
+    expected.at_once = min(expected.at_once, len(work.todo)) if worthwhile else 1
     return (replace(where, jobs=expected.at_once) if expected.at_once > 1 else inline), expected

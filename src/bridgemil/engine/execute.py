@@ -24,7 +24,6 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.forecast import Forecast, duration
 from bridgemil.engine.plan import Job, Plan
 from bridgemil.errors import STORAGE, BadData, BadUse, BridgeMILError
-from bridgemil.evaluation.run import Run
 from bridgemil.methods import Settings
 from bridgemil.parallel import Pool, device_of, free_memory, idle_cores, tell, torch_threads
 from bridgemil.runs import RunStore
@@ -315,7 +314,7 @@ def do(job: Job, out: str, device: str, threads: int) -> tuple[str, str]:
             raise BadData(f"{job.cohort}: is not the cohort that was planned with; it has changed meanwhile")
         _refuse_unknown(job.settings)
         with _limited_to(threads):
-            Run(cohort, *job.task, second).perform(store, device_of(device), watch)
+            job.run(cohort, second).perform(store, device_of(device), watch)
     except BridgeMILError as error:
         return "failed", str(error)
     except Exception as error:  # kept with the run; it must not hide the others
@@ -347,13 +346,12 @@ def _refuse_unknown(settings: Settings) -> None:
     from bridgemil import backbones, baselines
 
     name, kind, known = settings.method, "baseline", baselines.names()
-    instead = "Use evaluate, which runs where it was registered"
     if settings.backbone is not None:
         name, kind, known = settings.backbone, "backbone", backbones.names()
-        instead = "Put it in a file, and name it by its address: path/to/file.py:NAME"
-    if settings.code is not None and ":" not in name and name not in known:
+    if registered(settings) and ":" not in name and name not in known:
         raise BadUse(
-            f"{kind} {name!r} was registered in the process that planned this run; a worker does not know it. {instead}"
+            f"{kind} {name!r} was registered in the process that planned this run; a worker does not know it. Use "
+            "evaluate with jobs=1, or put it in a file and name it by its address: path/to/file.py:NAME"
         )
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+import timeit
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folds import Fold, FoldPlan
+from bridgemil.cohort.folds import Fold
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.views import subset
 from bridgemil.engine.plan import Job, Plan
@@ -22,21 +21,21 @@ from bridgemil.errors import plain
 from bridgemil.learning.settings import BagSettings, Loop, limited_steps, with_min_steps
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, encoder_for, fit
-from bridgemil.models.features import Stage1
-from bridgemil.parallel import torch_threads
+from bridgemil.models.features import Features, Stage1
+from bridgemil.parallel import device_of, torch_threads
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from bridgemil.engine.execute import Where
 
 LIBRARIES = 0.5e9  # bytes: Python with torch, before any data
 TEMPORARIES = 1.5  # what a step needs at its peak, over what it keeps for the gradient
 BASELINE = 15e-9  # seconds a byte of signal takes a baseline
-TRIED = 64  # windows on which the front end and the encoder are timed
-MOST = 100e6  # bytes of windows, at most, in the trial fit
 SUBJECTS = 8  # in the trial fit
-TRYING = 0.1  # seconds, at most, of a forward pass of all windows of the trial fit
+TRIED = {True: 64, False: 16}  # most windows of each of them, of an encoder with a front end and of another
+BACKWARD = 3  # how much longer than a forward pass a training step takes
 FITTED_BASELINE = 0.05  # seconds a fold of a baseline takes when the features are there
 START = 0.5  # seconds a run takes beside its training
 
@@ -45,91 +44,61 @@ START = 0.5  # seconds a run takes beside its training
 class Estimate:
     """Time and memory that one run will take."""
 
-    stage1: float  # seconds
-    stage2: float
+    seconds: float
     memory: float  # bytes
-    features: float = 0.0  # seconds a front end takes, once for all runs
-
-    @property
-    def seconds(self) -> float:
-        """Both stages."""
-        return self.stage1 + self.stage2
+    features: float  # seconds of what is computed once for all runs
 
 
 @dataclass(frozen=True)
 class _Pace:
     """What the trial fit measured, per window."""
 
-    step: float  # seconds of training, a window
-    forward: float  # seconds of a forward pass, a window
-    kept: float  # bytes a window keeps for the gradient
-    window: float  # bytes a window has
-    front_end: float  # seconds a window takes the front end
-    stage1: float = 0.0  # seconds of Stage 1, a window that is encoded
+    step: float  # seconds of training
+    stage1: float  # seconds of Stage 1, of a window that is encoded
+    features: float  # seconds of the front end
+    kept: float  # bytes that are kept for the gradient
 
 
 def estimate(
     cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device, pretrain_on: Cohort | None = None
 ) -> Estimate:
-    """Measure a small step, and count how many windows a run with these settings will put through it."""
-    if settings.candidates:
-        return _with_choice(cohort, subjects, settings, device, pretrain_on)
-    n = {name: sum(cohort.records[s].n_windows for s in getattr(subjects, name)) for name in ("train", "validation")}
-    chosen = settings.stage2
-    if chosen is None:
-        window_bytes = 4 * len(cohort.channels) * cohort.n_times
-        return Estimate(0, BASELINE * cohort.n_windows * window_bytes, LIBRARIES + 200 * window_bytes)
+    """Measure a small fit, and count how many windows a run with these settings will put through its steps."""
+    stage1, stage2, fits = settings.stage1, settings.stage2, 1 + len(settings.candidates) * len(subjects.inner)
+    window = 4.0 * len(cohort.channels) * cohort.n_times  # bytes
+    if stage2 is None:
+        return Estimate(fits * FITTED_BASELINE, LIBRARIES + 200 * window, BASELINE * cohort.n_windows * window)
     bag = int(np.median([record.n_windows for record in cohort.records.values()]))
-    bag = min(max(bag, 8), int(MOST / (4 * SUBJECTS * len(cohort.channels) * cohort.n_times)) + 8)
-    pace = _measure(settings.model_dump_json(), cohort.signal, bag, str(device))
-    stage1, most = 0.0, 0
-    if settings.stage1 is not None:
-        learned = n["train"] + (0 if pretrain_on is None else pretrain_on.n_windows)
-        per_epoch, most = settings.stage1.encoded(learned)
-        steps = -(-learned // settings.stage1.batch_windows)
-        stage1 = _visits(settings.stage1, steps)[1] * per_epoch * pace.stage1
-    sizes, frozen = [cohort.records[s].n_windows for s in subjects.train], 0
-    if isinstance(chosen, BagSettings):
-        sizes = [min(size, chosen.bag_windows or size) for size in sizes]
-        steps = -(-len(subjects.train) // chosen.batch_subjects)
-        most = max(most, sum(sorted(sizes, reverse=True)[: chosen.batch_subjects]))
+    measured = settings.model_copy(update={"candidates": ()})
+    pace = _measure(measured.model_dump_json(), cohort.signal, bag, str(device))
+    sizes, seconds, most = [cohort.records[subject].n_windows for subject in subjects.train], 0.0, 0
+    if stage1 is not None:
+        learned = sum(sizes) + (0 if pretrain_on is None else pretrain_on.n_windows)
+        encoded, most = stage1.encoded(learned)
+        seconds = _visits(stage1, -(-learned // stage1.batch_windows))[1] * encoded * pace.stage1
+    if isinstance(stage2, BagSettings):
+        sizes = [min(size, stage2.bag_windows or size) for size in sizes]
+        steps, largest = -(-len(sizes) // stage2.batch_subjects), sum(sorted(sizes)[-stage2.batch_subjects :])
     else:
-        steps, most = -(-n["train"] // chosen.batch_windows), max(most, chosen.batch_windows)
-    lasting, visits = _visits(chosen, steps)
-    epochs = lasting.epochs
-    if isinstance(lasting, BagSettings):
-        frozen = epochs if lasting.frozen else lasting.freeze_epochs if settings.stage1 is not None else 0
-    share = visits / epochs  # of the windows, in an epoch
-    stage2 = (epochs - frozen) * (share * sum(sizes) * pace.step + n["validation"] * pace.forward)
-    stage2 += (n["train"] if frozen else 0) * pace.forward
-    memory = LIBRARIES + 3 * pace.window * most + TEMPORARIES * pace.kept * most
-    return Estimate(stage1, stage2, memory, pace.front_end * cohort.n_windows)
+        steps, largest = -(-sum(sizes) // stage2.batch_windows), stage2.batch_windows
+    epochs, visits = _visits(stage2, steps)
+    validating = sum(cohort.records[subject].n_windows for subject in subjects.validation)
+    seconds += (visits * sum(sizes) + epochs * validating / BACKWARD) * pace.step
+    memory = LIBRARIES + (3 * window + TEMPORARIES * pace.kept) * max(most, largest)
+    return Estimate(START + fits * seconds, memory, pace.features * cohort.n_windows)
 
 
-def _with_choice(
-    cohort: Cohort, subjects: Fold, settings: Settings, device: torch.device, pretrain_on: Cohort | None
-) -> Estimate:
-    """Of a run that chooses its settings: its own fit, and each candidate's on every inner fold."""
-    n, inner = len(subjects.inner), FoldPlan(subjects.inner).cv_folds(settings.selects)[0]
-    each = [(one, estimate(cohort, inner, one, device, pretrain_on)) for _, one in settings.candidates]
-    own = estimate(cohort, subjects, settings.model_copy(update={"candidates": ()}), device, pretrain_on)
-    if not settings.is_network:
-        return replace(own, stage2=own.stage2 + n * len(each) * FITTED_BASELINE)
-    encoders = {str(one.stage1): found.stage1 for one, found in each}  # candidates of one Stage 1 share its encoder
-    further = n * (sum(encoders.values()) + sum(found.stage2 for _, found in each))
-    return replace(own, stage2=own.stage2 + further, memory=max(own.memory, *(found.memory for _, found in each)))
+def _visits(settings: Loop, steps: int) -> tuple[int, float]:
+    """How many epochs there are, and how often everything is visited in them."""
+    lasting = with_min_steps(settings, steps)
+    return lasting.epochs, lasting.epochs * limited_steps(lasting, steps) / max(1, steps)
 
 
 class _Trial(FitCache):
-    """Every subject has the same features; the Stage 1 encoder is kept."""
+    """Keeps the Stage 1 encoder, which has the seconds that it took."""
 
-    def __init__(self, rows: NDArray[np.float32]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.rows, self.trained = rows, Stage1()
-
-    def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """The rows; nothing is computed."""
-        return self.rows
+        self.trained = Stage1()
 
     @contextmanager
     def stage1(self) -> Iterator[Stage1]:
@@ -137,22 +106,12 @@ class _Trial(FitCache):
         yield self.trained
 
 
-def _visits(settings: Loop, steps: int) -> tuple[Loop, float]:
-    """The settings with as many epochs as they last, and how often everything is visited in them."""
-    lasting = with_min_steps(settings, steps)
-    return lasting, lasting.epochs * limited_steps(lasting, steps) / max(1, steps)
-
-
 @cache
 def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
-    """Fit for an epoch on a few random windows, as the run will: what a step costs beside the encoder counts too."""
+    """Fit for an epoch on noise, as the run will: what a step costs beside the encoder counts too."""
     import torch
 
-    from bridgemil import aggregators, backbones
-    from bridgemil.learning.networks import BagModel
-
     settings, device, kept = Settings.model_validate_json(settings_json), torch.device(where), 0
-    slow = isinstance(settings.stage2, BagSettings) and settings.stage2.aggregator == "timemil"
 
     def count(tensor: Tensor) -> Tensor:
         nonlocal kept
@@ -160,59 +119,35 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
         return tensor
 
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        encoder = encoder_for(settings, signal).to(device)
-        x, front_end = torch.randn(TRIED, signal.n_channels, signal.n_times, device=device), 0.0
-        if (front := getattr(encoder, "front_end", None)) is not None:
-            front_end = _seconds(lambda: front(x), device) / len(x)
-            x = front(x)
-        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-            head = aggregators.create("timemil" if slow else "mean", backbones.embedding_dim(encoder), 2).to(device)
-            BagModel(encoder, head).aggregate(encoder(x), [TRIED // 2, TRIED // 2]).logits.sum().backward()
-        with torch.no_grad():
-            each = _seconds(lambda: encoder(x), device) / len(x)
-    bag = min(bag, max(8, int(TRYING / each) // SUBJECTS))
-    cohort, cache = _noise(signal, bag), _Trial(np.resize(x.cpu().numpy(), (bag, *x.shape[1:])))
-    share = 1.0 if settings.stage1 is None else min(1.0, cohort.n_windows / settings.stage1.batch_windows)
-    once = _once(settings, site_adjust="none", adjust=(), frozen=settings.frozen, stage2=_once(settings.stage2),
-                 stage1=settings.stage1 and _once(settings.stage1, share))  # fmt: skip
-    seconds, stage1 = fit(cohort, cohort.subjects, (), once, device=device, cache=cache).seconds, 0.0
-    if once.stage1 is not None and cache.trained.encoder is not None:
-        took = float(cache.trained.encoder[1]["seconds"])
-        seconds, stage1 = seconds - took, took / once.stage1.encoded(cohort.n_windows)[0]
-    return _Pace(seconds / cohort.n_windows, each, kept / len(x), 4.0 * x[0].numel(), front_end, stage1)
-
-
-def _noise(signal: Signal, bag: int) -> Cohort:
-    """``SUBJECTS`` subjects of two classes with ``bag`` windows of this signal each."""
-    rng, shape = np.random.default_rng(0), (bag, signal.n_channels, signal.n_times)
-    noise = [rng.standard_normal(shape, dtype=np.float32) for _ in range(SUBJECTS)]
-    labels = [("a", "b")[i % 2] for i in range(SUBJECTS)]
+        features = Features.of_encoder(encoder_for(settings, signal).to(device))
+    shape = (min(max(bag, 8), TRIED[features is not None]), signal.n_channels, signal.n_times)
+    rng, labels = np.random.default_rng(0), ["a", "b"] * (SUBJECTS // 2)
+    noise = [rng.standard_normal(shape, dtype=np.float32) for _ in labels]
     cohort = Cohort.from_arrays(noise, labels, None, signal.sfreq, signal.channels, native_sfreq=signal.native_sfreq)
     cohort.metadata["settings"] = {"low": signal.low, "high": signal.high, "notch": signal.notch}
-    return cohort
+    n, stage1 = cohort.n_windows, settings.stage1
+    if stage1 is not None:
+        share = min(1.0, n / stage1.batch_windows)  # of a step of the run
+        stage1 = _once(stage1, subbag_pairs=max(2, int(share * getattr(stage1, "subbag_pairs", 0))))
+    once = _once(settings, site_adjust="none", adjust=(), stage2=_once(settings.stage2), stage1=stage1)
+    trial = _Trial()
+    for _ in range(2):  # the first fit of a process is slower
+        trial.trained, kept = Stage1(), 0
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            seconds = fit(cohort, cohort.subjects, (), once, device=device, cache=trial).seconds
+    before = 0.0 if trial.trained.encoder is None else float(trial.trained.encoder[1]["seconds"])
+    encoded = 0 if once.stage1 is None else once.stage1.encoded(n)[0]
+    took = 0.0 if features is None else min(timeit.repeat(lambda: features.compute(noise[0]), number=1, repeat=2))
+    return _Pace((seconds - before) / n, before / max(1, encoded), took / len(noise[0]), kept / (n + encoded))
 
 
-def _once(settings: Any, share: float = 1.0, **more: Any) -> Any:
+def _once(settings: Any, **more: Any) -> Any:
     """The settings for one epoch in which everything is trained, without effect: no rate can break it down."""
     once = {
         "epochs": 1, "min_steps": 0, "warmup_epochs": 0, "freeze_epochs": 0, "burn_in": 0, "lr": 0.0,
-        "encoder_lr": None, "frozen": False, "bag_windows": None, "selection": "last", "pretrain_on": None,
-        "subbag_pairs": max(2, int(share * getattr(settings, "subbag_pairs", 0))),
+        "encoder_lr": None, "bag_windows": None, "selection": "last", "pretrain_on": None,
     } | more  # fmt: skip
     return settings.model_copy(update={key: once[key] for key in once if key in type(settings).model_fields})
-
-
-def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    import torch
-
-    best = float("inf")
-    for _ in range(2):
-        begun = time.perf_counter()
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        best = min(best, time.perf_counter() - begun)
-    return best
 
 
 @dataclass
@@ -254,11 +189,11 @@ class Forecast:
         return f"{counts}; about {duration(self.left())}{beside}, {self.memory / 1e9:.1f} GB of memory each"
 
 
-def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
+def forecast(work: Plan, where: Where) -> Forecast:
     """Forecast the runs that remain: each as its finished siblings took, or by training steps measured here."""
-    finished = work.store.finished()
+    finished, device = work.store.finished(), device_of(where.device if where.engine != "ray" else "auto")
     measured: dict[tuple[str, str, str], Estimate] = {}
-    with torch_threads(threads):
+    with torch_threads(where.threads):
         for job in work.todo:
             if job.experiment not in measured:
                 used = subset(work.cohorts[job.cohort_hash], job.subjects.kept)
@@ -266,18 +201,16 @@ def forecast(work: Plan, device: torch.device, threads: int = 1) -> Forecast:
     memory, begun = max((one.memory for one in measured.values()), default=0.0), set()  # whose features are there
     for job in work.jobs:
         if job.identity in finished and job.experiment in measured and job.experiment not in begun:
-            took = float(work.store.metadata(job.identity)["seconds"])
-            measured[job.experiment] = replace(measured[job.experiment], stage1=0.0, stage2=took)
             begun.add(job.experiment)
+            if job.settings.is_network:  # a baseline's time is that of its features
+                took = float(work.store.metadata(job.identity)["seconds"]) + START
+                measured[job.experiment] = replace(measured[job.experiment], seconds=took)
     seconds = dict[str, float]()
     for job in work.todo:
-        one, ready = measured[job.experiment], job.experiment in begun
-        if job.settings.is_network:
-            seconds[job.identity] = one.seconds + START + (0.0 if ready else one.features)
-        else:
-            seconds[job.identity] = (1 + job.inner_fits) * FITTED_BASELINE if ready else one.seconds
+        one = measured[job.experiment]
+        seconds[job.identity] = one.seconds + (0.0 if job.experiment in begun else one.features)
         begun.add(job.experiment)
-    return Forecast(len(work.jobs), {job.identity: job for job in work.todo}, seconds, memory)
+    return Forecast(len(work.jobs), {job.identity: job for job in work.todo}, seconds, memory, where.at_once(memory))
 
 
 def duration(seconds: float) -> str:

@@ -43,10 +43,9 @@ class Job:
         """The name of the part of the split that is used (``Experiment.part``); empty if all of it is."""
         return str(self.split.get("part", ""))
 
-    @property
-    def task(self) -> tuple[Fold, Settings, int, Mapping[str, Any]]:
-        """What a ``Run`` takes beside the opened cohorts."""
-        return self.subjects, self.settings, self.seed, self.split
+    def run(self, cohort: Cohort, pretrain_on: Cohort | None) -> Run:
+        """The run, on the opened cohorts."""
+        return Run(cohort, self.subjects, self.settings, self.seed, self.split, pretrain_on)
 
     @property
     def inner_fits(self) -> int:
@@ -106,26 +105,22 @@ class Experiment:
         absent = sorted(set(self.cohort.classes) - {labels[subject] for subject in fold.train})
         if not absent:
             return
-        names, (whole, least) = ", ".join(absent), (fold, 2 + chosen.selects)
-        where, ways = "", ["use another split"]
-        if outer is not None:
-            whole, least, ways = outer, 3 + 2 * chosen.selects, ["leave --tune out"]
-        needed = f"in {least} folds"
+        names, lost, whole = ", ".join(absent), "", outer or fold
         if split.column:
             column = dict(zip(self.cohort.subjects, self.cohort.column(split.column), strict=True))
-            lost = {str(column[s]) for s in (*whole.train, *whole.validation, *whole.test) if labels[s] in absent}
-            where = (
-                f": without {split.column} {', '.join(sorted(lost, key=natural_key))} there is no {names} to train on"
+            values = {str(column[s]) for s in (*whole.train, *whole.validation, *whole.test) if labels[s] in absent}
+            lost = (
+                f": without {split.column} {', '.join(sorted(values, key=natural_key))} there is no {names} to train on"
             )
-            ways += [f"divide by a column whose values have {names} more often"]
-        if split.kind == "leave_out":
-            needed = f"at {least} values of {split.column}"
-            ways += ["test models of one value on the others with `bridgemil study transfer`"]
-        ways += ["select no epoch (--set stage2.selection=last)"] if chosen.selects else []
-        held = ["testing", *["selecting the epoch"] * chosen.selects, *["choosing settings"] * (outer is not None)]
+        least = 2 + chosen.selects if outer is None else 3 + 2 * chosen.selects
+        left_out = split.kind == "leave_out"
+        ways = ["use another split" if outer is None else "leave --tune out"]
+        ways += ["select no epoch (--set stage2.selection=last)"] * chosen.selects
+        ways += ["use `bridgemil study transfer`"] * left_out
         raise BadData(
-            f"fold {whole.fold} has no training subject of class {names}{where}; held out for {' or '.join(held)}. "
-            f"Every class is needed {needed} or more: {', or '.join(ways)}"
+            f"fold {whole.fold} has no training subject of class {names}{lost}; every class is needed "
+            f"{f'at {least} values of {split.column}' if left_out else f'in {least} folds'} or more: "
+            f"{', or '.join(ways)}"
         )
 
     def jobs(self, seed: int) -> list[Job]:
@@ -200,7 +195,7 @@ class Plan:
 
     def run(self, job: Job) -> Run:
         """A job on the cohorts of this process."""
-        return Run(self.cohorts[job.cohort_hash], *job.task, self.pretrain_on(job))
+        return job.run(self.cohorts[job.cohort_hash], self.pretrain_on(job))
 
     def note(self) -> None:
         """Store the audits, splits and ensembles of the experiments in the folder of the runs."""

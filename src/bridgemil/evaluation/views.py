@@ -118,13 +118,13 @@ def to_dict(results: Results) -> dict[str, Any]:
         **{name: row[name] for name in ("settings_hash", "seconds")},
         **{name: getattr(results, name) for name in ("warnings", "adjustment", "tuning")},
         "bands_left_out": dict(results.bands_left_out),
-        "groups": _records(results.groups),
-        "covariates": _records(results.covariates(results.unadjusted)),
+        "groups": records(results.groups),
+        "covariates": records(results.covariates(results.unadjusted)),
         "missing_baselines": dict(results.missing_baselines),
         "baselines": baselines,
     }
 
 
-def _records(table: pd.DataFrame) -> list[Any]:
+def records(table: pd.DataFrame) -> list[Any]:
     """The rows of a table; None where a value is not defined."""
     return table.astype(object).where(table.notna(), None).to_dict("records")
