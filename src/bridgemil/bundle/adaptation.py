@@ -22,11 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.bundle import populations
-from bridgemil.bundle.bundle import Bundle, refuse_taken
-from bridgemil.bundle.novelty import RecordingFeatures
-from bridgemil.bundle.page import write_card
-from bridgemil.bundle.populations import NOVELTY, by_population, control_class, mean_features
+from bridgemil.bundle.bundle import Bundle, by_population, control_class, population_name, refuse_taken
+from bridgemil.bundle.novelty import NOVELTY, WindowFeatures
 from bridgemil.bundle.prediction import LEAST_CONTROLS, Assessment, assess, features_of, read_recordings
 from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.new_recording import NewRecording
@@ -34,6 +31,7 @@ from bridgemil.errors import BadData, BadUse, Problem
 from bridgemil.evaluation.calibration import Calibration, Shift, fit_shift, log_odds
 from bridgemil.evaluation.diagnostic_accuracy import Proportion
 from bridgemil.models.features import LazyBag
+from bridgemil.models.harmonisation import location_scale
 
 Floats = NDArray[np.float64]
 Paths = Sequence[str | Path]
@@ -60,7 +58,7 @@ class _Subject:
     name: str
     group: str
     bag: LazyBag
-    novelty: RecordingFeatures
+    novelty: WindowFeatures
     means: dict[str, Floats]  # mean features by population
     before: Assessment
 
@@ -112,7 +110,7 @@ def adapt(
     found = []
     for subject in subjects:
         others = _moved(bundle, [one for one in site if one is not subject], unlabelled)
-        found.append(assess(others, others.model.predict(subject.bag), subject.novelty, subject.bag.shape[0]))
+        found.append(assess(others, others.model.predict(subject.bag), subject.novelty))
     p, groups_of = np.stack([one.prediction.probabilities for one in found]), np.array([s.group for s in subjects])
     everyone = np.arange(len(subjects))
     held_out = [_shift(bundle, p[rest], groups_of[rest], control) for rest in (everyone != i for i in everyone)]
@@ -128,15 +126,14 @@ def adapt(
         for s, own in zip(subjects, after, strict=True)
     ]
     metadata = _metadata(adapted, rows, control, name or out.name)
-    card = write_card(metadata, adapted.model.facts.for_json())
-    adapted = replace(adapted, metadata=metadata, signals=bundle.signals | signals, card=card)
+    adapted = replace(adapted, metadata=metadata, signals=bundle.signals | signals)
     return Adapted(adapted.save(out, overwrite=overwrite), rows)
 
 
 def _check(bundle: Bundle, patients: Paths, unlabelled: bool) -> str:
     """Refuse what cannot be adapted before a recording is read; the class of the controls."""
-    if reason := populations.not_adaptable(bundle.model, bundle.reference.populations):
-        raise BadUse(f"{bundle.name} cannot be adapted: {reason}")
+    if bundle.not_adaptable:
+        raise BadUse(f"{bundle.name} cannot be adapted: {bundle.not_adaptable}")
     if patients and unlabelled:
         raise BadUse("--patients are labelled; leave --unlabelled out")
     if (patients or unlabelled) and len(bundle.classes) != 2:
@@ -186,11 +183,11 @@ def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tupl
 
 def _subject(bundle: Bundle, recording: NewRecording, group: str) -> _Subject:
     bag, novelty = LazyBag.of(recording.windows), features_of(bundle, recording.windows)
-    before = assess(bundle, bundle.model.predict(bag), novelty, bag.shape[0])  # the bag holds every member's features
+    before = assess(bundle, bundle.model.predict(bag), novelty)  # the bag holds every member's features
     means = {NOVELTY: novelty.vector}
     for name, leaf in by_population(bundle.model).items():
         assert leaf.features is not None
-        means[name] = mean_features(leaf.features, bag.features(leaf.features))
+        means[name] = leaf.features.mean(bag.features(leaf.features))
     return _Subject(recording.name, group, replace(bag, read=_unread), novelty, means, before)
 
 
@@ -207,8 +204,9 @@ def _moved(bundle: Bundle, site: Iterable[_Subject], unlabelled: bool) -> Bundle
     """The bundle with the maps of a site that is known by these subjects."""
     means, training = [subject.means for subject in site], bundle.reference.populations
     features = {name: np.stack([own[name] for own in means]) for name in means[0]}
-    scales = {name: populations.site_scale(own, training[name], unlabelled) for name, own in features.items()}
-    model = bundle.model.moved(lambda leaf: scales[populations.population_name(leaf)])
+    to = slice(2, 4) if unlabelled else slice(0, 2)  # mean and deviation of all training subjects, or of the controls
+    scales = {name: location_scale(own, *training[name][to]) for name, own in features.items()}
+    model = bundle.model.moved(lambda leaf: scales[population_name(leaf)])
     return replace(bundle, model=model, reference=replace(bundle.reference, site=scales[NOVELTY]))
 
 

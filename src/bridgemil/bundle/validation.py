@@ -7,6 +7,7 @@ recognised by hashes of the signals, and refused.
 
 from __future__ import annotations
 
+import json
 import tempfile
 import warnings
 from collections import Counter
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.bundle.bundle import Bundle
+from bridgemil.bundle.conformal import summary
 from bridgemil.bundle.novelty import OUTSIDE, WITHHELD
 from bridgemil.bundle.prediction import assess, describe, features_of
 from bridgemil.cohort.channels import key
@@ -87,7 +89,7 @@ class Validation:
         if not n:
             return found
         if set(rows["label"]) == set(self.bundle.classes):
-            found["accuracy"] = Proportion.of((rows["predicted"] == rows["label"]).sum(), n)
+            found["accuracy"] = _share(rows["predicted"] == rows["label"])
             values, ends = metrics.scores(rows, self.bundle.classes), metrics.score_intervals(rows, self.bundle.classes)
             found |= {name: Proportion(values[name], *ends[name], n) for name in TITLES}
         clinical = self._clinical(rows)
@@ -115,23 +117,14 @@ class Validation:
     @cached_property
     def sets(self) -> dict[str, Any]:
         """Coverage of the prediction sets, by class, and their sizes; a withheld prediction excludes no class."""
-        label, found = self.predictions["label"], self.predictions["prediction_set"]
-        hit = np.array([name in own for name, own in zip(label, found, strict=True)])
-        size = found.map(len)
-        return {
-            "stated": self.bundle.sets.coverage,
-            "coverage": Proportion.of(hit.sum(), len(hit)),
-            "by_class": {name: Proportion.of(hit[label == name].sum(), (label == name).sum()) for name in self.classes},
-            "one_class": float((size == 1).mean()),
-            "several": float((size > 1).mean()),
-            "none": float((size == 0).mean()),
-        }
+        sets, labels = self.predictions["prediction_set"].tolist(), self.predictions["label"].to_numpy()
+        return summary(sets, labels, self.classes, self.bundle.sets.coverage, _share)
 
     @cached_property
     def out_of_distribution(self) -> dict[str, Any]:
         """Median percentile, and shares above the limits of warnings and of withheld predictions."""
         percentile = self.predictions["percentile"]
-        shares = {f"above_{limit:.0f}": Proportion.of((percentile > limit).sum(), len(percentile)) for limit in LIMITS}
+        shares = {f"above_{limit:.0f}": _share(percentile > limit) for limit in LIMITS}
         return {"median": float(percentile.median()), **shares}
 
     @property
@@ -205,8 +198,8 @@ class Validation:
     def to_dict(self) -> dict[str, Any]:
         """As ``validate --json`` prints it."""
         metadata, counts = self.bundle.metadata, Counter(self.predictions["label"])
-        content = None if self.two_classes is None else self.two_classes.to_dict()
-        return _plain({
+        two = None if self.two_classes is None else self.two_classes.to_dict()
+        content = {
             "model": describe(self.bundle),
             "source": self.source,
             "n_subjects": len(self.predictions),
@@ -216,14 +209,16 @@ class Validation:
             "prediction_sets": self.sets,
             "out_of_distribution": self.out_of_distribution,
             "without_withheld": self.without_withheld,
-            "curves": content and {name: content[name] for name in ("roc", "pr", "decision_curve")},
-            "subgroups": [_plain({"group": title, **own}) for title, (_, own) in self._by_group.items()],
+            "curves": two and {name: two[name] for name in ("roc", "pr", "decision_curve")},
+            "subgroups": [{"group": title, **own} for title, (_, own) in self._by_group.items()],
             "internal": {name: metadata[name] for name in ("performance", "calibration", "prediction_sets")},
             "not_computed": self.not_computed,
             "left_out": self.left_out,
             "site_maps": self.site_maps,
             "subjects": self.predictions.drop(columns=["seed", "fold"]).to_dict("records"),
-        })  # fmt: skip
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(content, default=Proportion.to_dict))
+        return plain
 
 
 def validate(
@@ -341,12 +336,9 @@ def _check_signal(bundle: Bundle, cohort: Cohort) -> None:
     if list(map(key, cohort.channels)) != list(map(key, bundle.signal.channels)):
         names = ",".join(bundle.signal.channels)
         raise BadData(f"the electrodes of the cohort are not those of {bundle.name}; prepare with --channels {names}")
-    highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
-    if cohort.native_sfreq is not None and cohort.native_sfreq / 2 < highest:
-        raise BadData(
-            f"a recording was sampled at {cohort.native_sfreq:g} Hz and holds nothing above "
-            f"{cohort.native_sfreq / 2:g} Hz; {bundle.name} was trained on up to {highest:g} Hz"
-        )
+    rate, highest = cohort.native_sfreq, bundle.reference.highest
+    if rate is not None and rate / 2 < highest:
+        raise BadData(f"a recording was sampled at {rate:g} Hz; {bundle.name} was trained on up to {highest:g} Hz")
 
 
 def _site_maps(bundle: Bundle, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -368,14 +360,18 @@ def _row(
     bundle: Bundle, cohort: Cohort, labels: Mapping[str, str], rows: Mapping[str, Mapping[str, Any]], subject: str
 ) -> dict[str, Any]:
     """The prediction of one subject, a row of ``Validation.predictions``."""
-    bag = cohort.windows(subject)
     prediction = predict_subject(bundle.model.for_subject(rows[subject]), cohort, subject, FitCache())
-    found = assess(bundle, prediction, features_of(bundle, bag), len(bag))
+    found = assess(bundle, prediction, features_of(bundle, cohort.windows(subject)))
     return {
         "seed": 0, "fold": 0, "subject": subject, "label": labels[subject], "predicted": found.most_probable,
         **{f"p_{name}": p for name, p in found.by_class().items()},
         "percentile": found.percentile, "withheld": found.withheld, "prediction_set": found.prediction_set,
     }  # fmt: skip
+
+
+def _share(hit: Any) -> Proportion:
+    """Of a Boolean array or column, with its interval."""
+    return Proportion.of(hit.sum(), len(hit))
 
 
 def _text(found: Proportion | Mapping[str, Any] | float | None) -> str:
@@ -394,10 +390,3 @@ def _internal(performance: Mapping[str, Any], name: str) -> Mapping[str, Any] | 
     clinical = performance["clinical"]["per_class"][group] if comma else performance["clinical"]
     found: Mapping[str, Any] | None = performance.get(name) or clinical.get(measure)
     return found
-
-
-def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Proportions as JSON has them."""
-    plain = {name: value.to_dict() for name, value in found.items() if isinstance(value, Proportion)}
-    nested = {name: _plain(value) for name, value in found.items() if isinstance(value, Mapping)}
-    return {**found, **plain, **nested}

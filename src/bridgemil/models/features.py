@@ -85,7 +85,14 @@ class LazyBag:
 
     def features(self, features: Features) -> NDArray[Any]:
         """Features of these windows, computed if the cache does not hold them."""
-        return self.cache.features(features.key, self.signal_hash, partial(_compute, features, self))
+        return self.cache.features(features.key, self.signal_hash, partial(self._compute, features))
+
+    def prepare(self, features: Features) -> None:
+        """Compute them now, unless the cache has them or another process computes them."""
+        self.cache.prepare_features(features.key, self.signal_hash, partial(self._compute, features))
+
+    def _compute(self, features: Features) -> NDArray[Any]:
+        return features.compute(self.read())
 
 
 Bag = NDArray[np.float32] | LazyBag
@@ -104,6 +111,10 @@ class Features:
     compute: Callable[[NDArray[np.float32]], NDArray[Any]]
     per_window: bool
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def mean(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Mean over windows of these features of one subject (F,)."""
+        return np.asarray(values.mean(axis=0, dtype=np.float64) if self.per_window else values)
 
     @classmethod
     def of_encoder(cls, encoder: nn.Module) -> Features | None:
@@ -153,13 +164,8 @@ def prepare_features(cache: FitCache, features: Features, cohort: Cohort, subjec
         cohort = cohort.whole
     whole = cohort.whole if features.per_window and isinstance(cohort, CohortSubset) else cohort
     for subject in subjects:
-        bag = LazyBag.of_subject(whole, subject, cache)
         with _naming(subject):
-            cache.prepare_features(features.key, bag.signal_hash, partial(_compute, features, bag))
-
-
-def _compute(features: Features, bag: LazyBag) -> NDArray[Any]:
-    return features.compute(bag.read())
+            LazyBag.of_subject(whole, subject, cache).prepare(features)
 
 
 @contextmanager

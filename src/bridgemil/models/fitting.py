@@ -19,13 +19,7 @@ from bridgemil.methods import Settings
 from bridgemil.models.features import Features, FitCache, features_of, prepare_features
 from bridgemil.models.harmonisation import Harmonisation, fit_harmonisation, mapped
 from bridgemil.models.loading import encoder_for, load_weights, refuse_changed_code
-from bridgemil.models.model import (
-    BaselineModel,
-    EnsembleModel,
-    Model,
-    ModelFacts,
-    NetworkModel,
-)
+from bridgemil.models.model import BaselineModel, EnsembleModel, Model, ModelFacts, NetworkModel
 
 if TYPE_CHECKING:
     import torch
@@ -131,8 +125,7 @@ class _Task:
             return None
 
         def mean(subject: str) -> NDArray[np.float64]:
-            values = features_of(self.cache, features, self.cohort, subject)
-            return values.mean(axis=0, dtype=np.float64) if features.per_window else values
+            return features.mean(features_of(self.cache, features, self.cohort, subject))
 
         controls = [subject for subject in self.train if self.cohort.records[subject].label == settings.control]
         columns = settings.site_column, self.sites, settings.adjust
@@ -148,7 +141,6 @@ def fit_whole(
     *,
     device: torch.device | None = None,
     cache: Callable[[Settings], FitCache] | None = None,
-    watch: Watch | None = None,
     unlabelled: Unlabelled | None = None,
 ) -> Model:
     """Fit a model, or every member of an ensemble, on all subjects that are given.
@@ -161,9 +153,8 @@ def fit_whole(
     for member in settings.each:
         kept = shared if cache is None else cache(member)
         made = fit(
-            cohort, *roles(member, train, validation), member, seed, device=device, cache=kept, watch=watch,
-            unlabelled=unlabelled,
-        )  # fmt: skip
+            cohort, *roles(member, train, validation), member, seed, device=device, cache=kept, unlabelled=unlabelled
+        )
         fitted[member.method] = made.model
     if not settings.members:
         return fitted[settings.method]
@@ -189,7 +180,8 @@ def _fit_baseline(task: _Task) -> Fit:
         rows.append(mapped(features_of(task.cache, features, cohort, subject), scale))
     y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in task.train])
     classifier = baseline.fit(baseline.together(rows), y, len(facts.classes), facts.seed)
-    return Fit(BaselineModel(facts, baseline, classifier, harmonisation), [], None, time.perf_counter() - begun, 1)
+    model = BaselineModel(facts, baseline, classifier, harmonisation=harmonisation)
+    return Fit(model, [], None, time.perf_counter() - begun, 1)
 
 
 def _fit_network(task: _Task, device: torch.device | None) -> Fit:
@@ -228,7 +220,7 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
             encoder, settings.backbone, training, validating, settings.stage2, streams, device,
             pretrained=settings.stage1 is not None, keep=cache.checkpoint(), watch=task.watch,
         )  # fmt: skip
-    model = NetworkModel(facts, network, scale, device, harmonisation)
+    model = NetworkModel(facts, network, scale, device, harmonisation=harmonisation)
     return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
 
 

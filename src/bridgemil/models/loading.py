@@ -95,7 +95,7 @@ def read_model(
 
         baseline = baselines.create(settings.source, settings.baseline or {}, facts.signal)
         numbers = {name: value.numpy() for name, value in tensors.items()}
-        return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers), harmonisation)
+        return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers), harmonisation=harmonisation)
     chosen = _backbone(settings, facts.signal, backbone)
     assert chosen.backbone is not None
     assert chosen.stage2 is not None
@@ -105,7 +105,7 @@ def read_model(
     load_weights(network, by_part(tensors)["network"], f"{artifact.root / below / WEIGHTS}: does not fit its settings")
     scale = (tensors["scale.mean"].numpy(), tensors["scale.std"].numpy()) if "scale.mean" in tensors else None
     where = torch.device(device)
-    return NetworkModel(facts, network.to(where).eval(), scale, where, harmonisation)
+    return NetworkModel(facts, network.to(where).eval(), scale, where, harmonisation=harmonisation)
 
 
 def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings:
