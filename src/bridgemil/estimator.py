@@ -28,8 +28,8 @@ from bridgemil import methods, models
 from bridgemil.cohort.arrays import bags_of, warn_of_volts
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import is_missing
-from bridgemil.errors import BadData, BadUse, some
-from bridgemil.storage.artifact import Artifact, array_checksum, is_artifact, new_artifact
+from bridgemil.errors import BadUse, some
+from bridgemil.storage.artifact import Artifact, array_checksum, new_artifact
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 Bag = NDArray[np.float32]
 KIND = "classifier"
 METADATA, MODEL = "estimator.json", "model"
-LABEL_KINDS = "biufUO"  # numpy kinds of labels that JSON can hold: truth values, numbers, strings
 
 
 class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -139,7 +138,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(classes) < 2:
             raise BadUse(f"y has one class only ({classes[0]!r}): there is nothing to tell apart")
         units = _units(bags, codes, groups)
-        cohort = _cohort(bags, codes, rate, channels, self.native_sfreq)
+        cohort = self._cohort(bags, codes, rate, channels)
         chosen = methods.for_cohort(
             cohort, self.method, self.backbone, self.budget, dict(self.settings or {}), recipe=self.recipe
         )
@@ -151,8 +150,9 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             cohort, subjects[~selecting].tolist(), subjects[selecting].tolist(), chosen, int(self.seed),
             device=device_of(self.device),
         )  # fmt: skip
-        self.classes_ = classes
-        self.model_ = _renamed(model, tuple(map(str, classes)))
+        for one in (model, *getattr(model, "members", {}).values()):  # the labels' own names, in the same order
+            one.facts = replace(one.facts, classes=tuple(map(str, classes)))
+        self.classes_, self.model_ = classes, model
         self.validation_ = np.flatnonzero(selecting)
         return self
 
@@ -271,10 +271,8 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folder = Path(path)
         if folder.exists() and not (folder / METADATA).is_file() and (not folder.is_dir() or any(folder.iterdir())):
             raise BadUse(f"{folder}: exists and is no classifier; choose another place")
-        kind = self.classes_.dtype.kind
-        if kind not in LABEL_KINDS:
-            raise BadUse(f"labels of type {self.classes_.dtype} cannot be saved; use strings or numbers")
-        labels = {"dtype": "object" if kind == "O" else self.classes_.dtype.str, "values": self.classes_.tolist()}
+        dtype = "object" if self.classes_.dtype.kind == "O" else self.classes_.dtype.str
+        labels = {"dtype": dtype, "values": self.classes_.tolist()}
         content = {"parameters": self.get_params(deep=False), "classes": labels, "validation": self.validation_}
         try:
             content = json.loads(json.dumps(content, default=methodcaller("tolist")))  # numpy's values too
@@ -300,10 +298,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         BridgeMILClassifier
         """
-        folder = Path(path)
-        if not is_artifact(folder):
-            raise BadData(f"{folder}: no classifier there; save one with `save`")
-        artifact = Artifact.open(folder, KIND, "save it again")
+        artifact = Artifact.open(Path(path), KIND, "save the classifier again")
         content = artifact.json(METADATA)
         made = cls(**content["parameters"])
         made.classes_ = np.array(content["classes"]["values"], dtype=np.dtype(content["classes"]["dtype"]))
@@ -314,8 +309,6 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _windows(self, X: Any) -> tuple[list[Bag], float, list[str] | None]:
         """The bags, their sampling rate (NaN if it is not known) and their channels (None if not known)."""
         bags, rate, channels = bags_of(X)
-        if self.sfreq is not None and not (np.isfinite(self.sfreq) and self.sfreq > 0):
-            raise BadUse(f"sfreq is the sampling rate of the windows in Hz, got {self.sfreq!r}")
         given = None if self.channels is None else [str(name) for name in self.channels]
         if None not in (rate, self.sfreq) and rate != self.sfreq:
             raise BadUse(f"sfreq is {self.sfreq} Hz, but the Epochs have {rate:g} Hz; leave it out, or resample them")
@@ -323,6 +316,23 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise BadUse("channels differs from the Epochs' own names or their order; leave it out")
         rate = self.sfreq if rate is None else rate
         return bags, math.nan if rate is None else float(rate), given if channels is None else channels
+
+    def _cohort(self, bags: Sequence[Bag], codes: NDArray[np.intp], rate: float, channels: list[str] | None) -> Cohort:
+        """The bags as a cohort in memory; a bag that is there twice is two subjects of it.
+
+        Class codes are written with leading zeros, so that a cohort's sorted names are in the labels' own order.
+        """
+        names = [f"E{i + 1}" for i in range(bags[0].shape[1])] if channels is None else channels
+        subjects = [f"bag-{place:06d}" for place in range(len(bags))]
+        first: dict[str, int] = {}
+        places = [first.setdefault(array_checksum(bag), place) for place, bag in enumerate(bags)]
+        distinct = sorted(set(places))
+        made = Cohort.from_arrays(
+            [bags[i] for i in distinct], [f"{codes[i]:04d}" for i in distinct], [subjects[i] for i in distinct],
+            1.0 if math.isnan(rate) else rate, names, native_sfreq=self.native_sfreq,
+        )  # fmt: skip
+        records = [replace(made.records[subjects[i]], subject=name) for i, name in zip(places, subjects, strict=True)]
+        return Cohort(records, made.metadata | {"sfreq": rate}, {}, arrays=dict(zip(subjects, bags, strict=True)))
 
     def _predictions(self, X: Sequence[Bag]) -> list[Prediction]:
         return [self.model_.predict(bag) for bag in self._matching(X)]
@@ -359,12 +369,10 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _labels(y: Any, n: int) -> NDArray[Any]:
-    if y is None:
-        raise BadUse("this classifier requires y to be passed, but the target y is None")
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
     missing = [f"y[{place}]" for place, label in enumerate(np.asarray(y, dtype=object).ravel()) if is_missing(label)]
     if missing:
         raise BadUse(f"no label at {some(missing, 8)}: give every bag one, or leave it out")
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
     if len(labels) != n or not n:
         raise BadUse(f"X has {n} bags, y has {len(labels)} labels: one label per bag is needed, and at least two bags")
     check_classification_targets(labels)
@@ -387,33 +395,6 @@ def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] |
     return connected_components(together, directed=False)[1].astype(np.intp)
 
 
-def _cohort(
-    bags: Sequence[Bag],
-    codes: NDArray[np.intp],
-    sfreq: float,
-    channels: Sequence[str] | None,
-    native_sfreq: float | None,
-) -> Cohort:
-    """The bags as a cohort in memory; a bag that is there twice is two subjects of it.
-
-    Class codes are written with leading zeros, so that a cohort's sorted names are in the labels' own order.
-    """
-    shapes = {bag.shape[1:] for bag in bags}
-    if len(shapes) > 1:
-        raise BadUse(f"all bags need the same channels and length; X has windows of {sorted(shapes)}")
-    names = [f"E{i + 1}" for i in range(bags[0].shape[1])] if channels is None else channels
-    subjects = [f"bag-{place:06d}" for place in range(len(bags))]
-    first: dict[str, int] = {}
-    places = [first.setdefault(array_checksum(bag), place) for place, bag in enumerate(bags)]
-    distinct = sorted(set(places))
-    made = Cohort.from_arrays(
-        [bags[i] for i in distinct], [f"{codes[i]:04d}" for i in distinct], [subjects[i] for i in distinct],
-        1.0 if math.isnan(sfreq) else sfreq, names, native_sfreq=native_sfreq,
-    )  # fmt: skip
-    records = [replace(made.records[subjects[i]], subject=name) for i, name in zip(places, subjects, strict=True)]
-    return Cohort(records, made.metadata | {"sfreq": sfreq}, {}, arrays=dict(zip(subjects, bags, strict=True)))
-
-
 def _validation(
     codes: NDArray[np.intp], units: NDArray[np.intp], share: float, seed: int, classes: NDArray[Any]
 ) -> NDArray[np.bool_]:
@@ -433,11 +414,3 @@ def _validation(
         if all(len(taken & members) < n for members, n in zip(of_class, wanted, strict=True) if unit in members):
             taken.add(unit)
     return np.isin(units, list(taken))
-
-
-def _renamed(model: models.Model, classes: tuple[str, ...]) -> models.Model:
-    """The model with the labels' own names; their order is the same."""
-    model.facts = replace(model.facts, classes=classes)
-    for member in getattr(model, "members", {}).values():
-        member.facts = replace(member.facts, classes=classes)
-    return model

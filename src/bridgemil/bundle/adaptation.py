@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +124,7 @@ def adapt(
         for s, own in zip(subjects, after, strict=True)
     ]
     metadata = _metadata(adapted, rows, control, name or out.name)
-    adapted = replace(adapted, metadata=metadata, signals=bundle.signals | signals)
+    adapted = replace(adapted, metadata=metadata, signals=signals)
     return Adapted(adapted.save(out, overwrite=overwrite), rows)
 
 
@@ -157,8 +155,8 @@ def _predicting(bundle: Bundle) -> Bundle:
 
 
 def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tuple[list[_Subject], TrainingSignals]:
-    """Features of every recording, and hashes of their signals; all problems at once."""
-    subjects, problems, signals, whose = [], list[Problem](), list[TrainingSignals](), Counter[Path]()
+    """Features of every recording, and hashes of all signals that the model will know; all problems at once."""
+    subjects, problems, signals, whose = [], list[Problem](), bundle.signals, Counter[Path]()
     for group, paths in groups.items():
         for found in read_recordings(bundle, paths, **how):
             if isinstance(found, Problem):
@@ -168,7 +166,7 @@ def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tupl
                 problems.append(Problem(f"was used to train or adapt {bundle.name}", file=found.name))
                 continue
             subjects.append(_subject(bundle, found, group))
-            signals.append(TrainingSignals.of([found.windows], bundle.signal))
+            signals |= TrainingSignals.of([found.windows], bundle.signal)
             whose[_owner(found.path)] += 1
     if problems:
         raise BadData("recordings that cannot be used; leave them out", problems)
@@ -178,7 +176,7 @@ def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tupl
         n = sum(subject.group == group for subject in subjects)
         if n < LEAST_CONTROLS and (group != PATIENTS or paths):
             raise BadData(f"{n} recordings of {group}; at least {LEAST_CONTROLS} are needed, one per subject")
-    return subjects, reduce(or_, signals)
+    return subjects, signals
 
 
 def _subject(bundle: Bundle, recording: NewRecording, group: str) -> _Subject:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +48,6 @@ from bridgemil.report.characteristics import class_rows
 from bridgemil.report.window_values import leaves
 from bridgemil.runs import RunCache, RunStore, open_store
 from bridgemil.storage.artifact import digest
-
-if TYPE_CHECKING:
-    import torch
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -147,7 +144,7 @@ def train(
     runs_store = open_store(kept)
     if single:
         with torch_threads(threads):
-            model = _single(cohort, plan, chosen, seed, device_of(device), runs_store, unlabelled)
+            model = _single(cohort, plan, chosen, seed, device, runs_store, unlabelled)
     else:
         model = _of_folds(cohort, results, chosen, seed, runs_store)
     metadata, calibrated = _metadata(cohort, results, name or out.name, identity, single)
@@ -235,7 +232,7 @@ def _single(
     plan: FoldPlan,
     settings: Settings,
     seed: int,
-    device: torch.device,
+    device: str,
     runs: RunStore,
     unlabelled: Unlabelled | None,
 ) -> Model:
@@ -246,7 +243,8 @@ def _single(
         subjects = Fold(0, *roles(member, train, plan.folds[0]), ())
         return RunCache.of_run(runs, member, cohort.hash, subjects, seed)
 
-    model = fit_whole(cohort, train, plan.folds[0], settings, seed, device=device, cache=cache, unlabelled=unlabelled)
+    how: dict[str, Any] = {"device": device_of(device), "cache": cache, "unlabelled": unlabelled}
+    model = fit_whole(cohort, train, plan.folds[0], settings, seed, **how)
     for member in settings.each:
         cache(member).checkpoint().unlink(missing_ok=True)
     return model

@@ -142,36 +142,25 @@ class Validation:
     def table(self) -> Sheet:
         """The measures, beside those of internal cross-validation."""
         metadata, sets, found = self.bundle.metadata, self.sets, self.out_of_distribution
-        inside, calibration = metadata["prediction_sets"]["measured"], metadata["calibration"]
-        inner = partial(_internal, metadata["performance"])
-        rows = [[TITLES.get(name, name), _text(value), _text(inner(name))] for name, value in self.measures.items()]
-        if n := self.predictions["withheld"].sum():
-            rows += [
-                [f"{TITLES.get(name, name)}, without {n} withheld", _text(value), ""]
-                for name, value in self.without_withheld.items()
-            ]
-        internal = {"slope": calibration.get("slope"), "intercept": calibration.get("intercept")}
-        for name, value in (internal | {"error": calibration["error"]["after"]}).items():
-            if name in self.calibration:
-                rows.append([f"calibration {name}", _text(self.calibration[name]), _text(value)])
-        stated = f"{100 * sets['stated']:g} % sets"
-        shares = [(f"{stated}: coverage", sets["coverage"], inside["coverage"])]
-        for name, value in sets["by_class"].items():
-            shares.append((f"{stated}: coverage, {name}", value, inside["by_class"][name]))
-        for name, title in {"one_class": "one class", "several": "several classes", "none": "no class"}.items():
-            shares.append((f"{stated}: {title}", sets[name], inside[name]))
-        same = inside["stated"] == sets["stated"]
-        rows += [[title, _text(value), _text(share if same else None)] for title, value, share in shares]
+        performance, inside = metadata["performance"], metadata["prediction_sets"]["measured"]
+        calibration = metadata["calibration"] | {"error": metadata["calibration"]["error"]["after"]}
+        measured = _by_title(inside) if inside["stated"] == sets["stated"] else {}
+        n, errors = self.predictions["withheld"].sum(), ("slope", "intercept", "error")
+        values = [(TITLES.get(name, name), own, _internal(performance, name)) for name, own in self.measures.items()]
+        if n:
+            others = self.without_withheld.items()
+            values += [(f"{TITLES.get(name, name)}, without {n} withheld", own, None) for name, own in others]
+        own = [(name, self.calibration[name]) for name in errors if name in self.calibration]
+        values += [(f"calibration {name}", value, calibration.get(name)) for name, value in own]
+        values += [(title, value, measured.get(title)) for title, value in _by_title(sets).items()]
+        rows = [[title, _text(value), _text(internal)] for title, value, internal in values]
         rows.append(["out of distribution: median", f"{found['median']:.0f}", "50"])
         for limit, title in zip(LIMITS, (f"above {OUTSIDE:.0f}", "withheld"), strict=True):
-            own = _text(found[f"above_{limit:.0f}"])
             expected = max(1 - limit / 100, 1 / (metadata["provenance"]["n_subjects"] + 1))  # of few, one is beyond all
-            rows.append([f"out of distribution: {title}", own, f"{expected:.2f}"])
+            rows.append([f"out of distribution: {title}", _text(found[f"above_{limit:.0f}"]), f"{expected:.2f}"])
         title = f"{self.bundle.name}: external validation on {len(self.predictions)} subjects"
-        columns = ["", "here (95 %)", "internal (95 %)"]
-        return Sheet(
-            f"{title} ({self._counted(self.predictions)})", columns, rows, after=[*self.not_computed, *self.site_maps]
-        )
+        columns, after = ["", "here (95 %)", "internal (95 %)"], [*self.not_computed, *self.site_maps]
+        return Sheet(f"{title} ({self._counted(self.predictions)})", columns, rows, after=after)
 
     def _counted(self, rows: pd.DataFrame) -> str:
         counts = Counter(rows["label"])
@@ -372,6 +361,14 @@ def _row(
 def _share(hit: Any) -> Proportion:
     """Of a Boolean array or column, with its interval."""
     return Proportion.of(hit.sum(), len(hit))
+
+
+def _by_title(sets: Mapping[str, Any]) -> dict[str, Any]:
+    """Shares of prediction sets, as the table names them."""
+    title = f"{100 * sets['stated']:g} % sets"
+    by_class = {f"{title}: coverage, {name}": value for name, value in sets["by_class"].items()}
+    sizes = {"one class": sets["one_class"], "several classes": sets["several"], "no class": sets["none"]}
+    return {f"{title}: coverage": sets["coverage"], **by_class} | {f"{title}: {n}": share for n, share in sizes.items()}
 
 
 def _text(found: Proportion | Mapping[str, Any] | float | None) -> str:

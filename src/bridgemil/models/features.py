@@ -63,13 +63,14 @@ class LazyBag:
     """The windows of a subject, read only if they are needed: where features are stored, they are not.
 
     ``shape`` is windows x channels x time and ``read`` returns them. ``signal_hash`` names them in the ``cache`` of
-    their features, which models that are given the same bag share.
+    their features, which models that are given the same bag share; errors name the ``subject``.
     """
 
     shape: tuple[int, ...]
     read: Callable[[], NDArray[np.float32]]
     cache: FitCache = field(default_factory=FitCache)
     signal_hash: str = ""
+    subject: str = ""
 
     @classmethod
     def of(cls, bag: NDArray[np.float32] | LazyBag) -> LazyBag:
@@ -81,7 +82,7 @@ class LazyBag:
         """A subject of a cohort, whose features a cache holds."""
         record, signal = cohort.records[subject], cohort.signal
         shape = record.n_windows, signal.n_channels, signal.n_times
-        return cls(shape, lambda: cohort.windows(subject), cache, record.signal_hash)
+        return cls(shape, lambda: cohort.windows(subject), cache, record.signal_hash, subject)
 
     def features(self, features: Features) -> NDArray[Any]:
         """Features of these windows, computed if the cache does not hold them."""
@@ -92,7 +93,10 @@ class LazyBag:
         self.cache.prepare_features(features.key, self.signal_hash, partial(self._compute, features))
 
     def _compute(self, features: Features) -> NDArray[Any]:
-        return features.compute(self.read())
+        try:
+            return features.compute(self.read())
+        except BadData as error:
+            raise BadData(f"{self.subject}: {error}" if self.subject else str(error)) from error
 
 
 Bag = NDArray[np.float32] | LazyBag
@@ -153,8 +157,7 @@ def features_of(cache: FitCache, features: Features, cohort: Cohort, subject: st
     if features.per_window and isinstance(cohort, RecordingBags | CohortSubset):  # a window's features are its own
         person = cohort.person(subject) if isinstance(cohort, RecordingBags) else subject
         return cohort.part(subject, features_of(cache, features, cohort.whole, person))
-    with _naming(subject):
-        return LazyBag.of_subject(cohort, subject, cache).features(features)
+    return LazyBag.of_subject(cohort, subject, cache).features(features)
 
 
 def prepare_features(cache: FitCache, features: Features, cohort: Cohort, subjects: Sequence[str]) -> None:
@@ -164,14 +167,4 @@ def prepare_features(cache: FitCache, features: Features, cohort: Cohort, subjec
         cohort = cohort.whole
     whole = cohort.whole if features.per_window and isinstance(cohort, CohortSubset) else cohort
     for subject in subjects:
-        with _naming(subject):
-            LazyBag.of_subject(whole, subject, cache).prepare(features)
-
-
-@contextmanager
-def _naming(subject: str) -> Iterator[None]:
-    """Errors name the subject."""
-    try:
-        yield
-    except BadData as error:
-        raise BadData(f"{subject}: {error}") from error
+        LazyBag.of_subject(whole, subject, cache).prepare(features)

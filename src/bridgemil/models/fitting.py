@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from bridgemil import baselines
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.views import ExtendedCohort, RecordingBags, Unlabelled
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.features import Features, FitCache, features_of, prepare_features
-from bridgemil.models.harmonisation import Harmonisation, fit_harmonisation, mapped
+from bridgemil.models.harmonisation import Covariates, Harmonisation, fit_sites, mapped, value_codes
 from bridgemil.models.loading import encoder_for, load_weights, refuse_changed_code
 from bridgemil.models.model import BaselineModel, EnsembleModel, Model, ModelFacts, NetworkModel
 
@@ -119,17 +119,27 @@ class _Task:
     watch: Watch | None
 
     def harmonisation(self, features: Features) -> Harmonisation | None:
-        """Of these features, estimated on subjects' means; None where nothing is adjusted."""
-        settings = self.facts.settings
+        """The maps of sites, estimated on subjects' mean features, and the effect of covariates on what they leave."""
+        settings, rows = self.facts.settings, self.rows
         if not settings.harmonises:
             return None
 
-        def mean(subject: str) -> NDArray[np.float64]:
+        def means(subject: str) -> NDArray[np.float64]:
             return features.mean(features_of(self.cache, features, self.cohort, subject))
 
+        here = {str(rows[subject][settings.site_column]) for subject in self.train} if self.sites else set()
+        training = {site: own for site, own in self.sites.items() if site in here}
+        others = {site: own for site, own in self.sites.items() if site not in here}
+        found = Harmonisation(settings.site_column, fit_sites(means, training, others) if self.sites else {})
+        if not settings.adjust:
+            return found
         controls = [subject for subject in self.train if self.cohort.records[subject].label == settings.control]
-        columns = settings.site_column, self.sites, settings.adjust
-        return fit_harmonisation(*columns, self.rows, mean, self.train, controls)
+        if len(controls) < len(settings.adjust) + 4:
+            few = f"{len(controls)} training controls are too few to estimate the effect of"
+            raise BadData(f"{few} {', '.join(settings.adjust)}")
+        own = np.stack([mapped(means(subject), found.scale(rows[subject])) for subject in controls])
+        codes = {name: value_codes(name, [row.get(name) for row in rows.values()]) for name in settings.adjust}
+        return replace(found, covariates=Covariates.fit([rows[subject] for subject in controls], codes, own))
 
 
 def fit_whole(
