@@ -349,7 +349,7 @@ def mistakes() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
     return {
         "flat table": (np.zeros((6, 3)), y, {}, r"X\[0\]: a bag is an array"),
         "not a list": (3.0, y, {}, "X must be a list of bags"),
-        "ragged": ([*X[:5], X[5][:, :2]], y, {}, "same channels and length"),
+        "ragged": ([*X[:5], X[5][:, :2]], y, {}, "need one shape of 4 channels"),
         "NaN": ([*X[:5], X[5] * np.nan], y, {}, r"X\[5\]: contains NaN"),
         "no windows": ([*X[:5], X[5][:0]], y, {}, r"X\[5\]: a bag is"),
         "too few labels": (X, y[:4], {}, "6 bags, y has 4"),

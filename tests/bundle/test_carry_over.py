@@ -13,9 +13,9 @@ import pytest
 from bridgemil import bundle as bundles
 from bridgemil.bundle.adaptation import adapt
 from bridgemil.bundle.bundle import Bundle
+from bridgemil.bundle.novelty import TrainingSignals
 from bridgemil.bundle.page import write_validation
 from bridgemil.bundle.prediction import RecordingPrediction, predict
-from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.bundle.training import train
 from bridgemil.bundle.validation import validate
 from bridgemil.cohort.cohort import Cohort

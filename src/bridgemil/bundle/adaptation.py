@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.bundle.bundle import Bundle, by_population, control_class, population_name, refuse_taken
-from bridgemil.bundle.novelty import NOVELTY, WindowFeatures
+from bridgemil.bundle.novelty import NOVELTY, TrainingSignals
 from bridgemil.bundle.prediction import LEAST_CONTROLS, Assessment, assess, features_of, read_recordings
-from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.new_recording import NewRecording
 from bridgemil.errors import BadData, BadUse, Problem
 from bridgemil.evaluation.calibration import Calibration, Shift, fit_shift, log_odds
@@ -56,7 +55,6 @@ class _Subject:
     name: str
     group: str
     bag: LazyBag
-    novelty: WindowFeatures
     means: dict[str, Floats]  # mean features by population
     before: Assessment
 
@@ -108,7 +106,7 @@ def adapt(
     found = []
     for subject in subjects:
         others = _moved(bundle, [one for one in site if one is not subject], unlabelled)
-        found.append(assess(others, others.model.predict(subject.bag), subject.novelty))
+        found.append(assess(others, others.model.predict(subject.bag), subject.before.features))
     p, groups_of = np.stack([one.prediction.probabilities for one in found]), np.array([s.group for s in subjects])
     everyone = np.arange(len(subjects))
     held_out = [_shift(bundle, p[rest], groups_of[rest], control) for rest in (everyone != i for i in everyone)]
@@ -159,11 +157,10 @@ def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tupl
     subjects, problems, signals, whose = [], list[Problem](), bundle.signals, Counter[Path]()
     for group, paths in groups.items():
         for found in read_recordings(bundle, paths, **how):
+            if not isinstance(found, Problem) and bundle.signals.holds(found.windows, bundle.signal):
+                found = Problem(f"was used to train or adapt {bundle.name}", file=found.name)
             if isinstance(found, Problem):
                 problems.append(found)
-                continue
-            if bundle.signals.holds(found.windows, bundle.signal):
-                problems.append(Problem(f"was used to train or adapt {bundle.name}", file=found.name))
                 continue
             subjects.append(_subject(bundle, found, group))
             signals |= TrainingSignals.of([found.windows], bundle.signal)
@@ -180,13 +177,13 @@ def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tupl
 
 
 def _subject(bundle: Bundle, recording: NewRecording, group: str) -> _Subject:
-    bag, novelty = LazyBag.of(recording.windows), features_of(bundle, recording.windows)
-    before = assess(bundle, bundle.model.predict(bag), novelty)  # the bag holds every member's features
-    means = {NOVELTY: novelty.vector}
+    bag = LazyBag.of(recording.windows)  # holds every member's features once it is predicted
+    before = assess(bundle, bundle.model.predict(bag), features_of(bundle, recording.windows))
+    means = {NOVELTY: before.features.vector}
     for name, leaf in by_population(bundle.model).items():
         assert leaf.features is not None
         means[name] = leaf.features.mean(bag.features(leaf.features))
-    return _Subject(recording.name, group, replace(bag, read=_unread), novelty, means, before)
+    return _Subject(recording.name, group, replace(bag, read=_unread), means, before)
 
 
 def _unread() -> NDArray[np.float32]:

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from bridgemil import plots
 from bridgemil.bundle.conformal import PredictionSets
-from bridgemil.bundle.novelty import Reference
-from bridgemil.bundle.signals import TrainingSignals
+from bridgemil.bundle.novelty import Reference, TrainingSignals
 from bridgemil.cohort.signal import Signal
 from bridgemil.cohort.tables import control_classes
 from bridgemil.errors import BadData, BadUse, BridgeMILError, NotFound

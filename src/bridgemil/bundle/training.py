@@ -18,8 +18,7 @@ from bridgemil import methods
 from bridgemil.baselines.pipeline import NOT_STORED
 from bridgemil.bundle.bundle import METADATA, Bundle, by_population, control_class, open_bundle, refuse_taken
 from bridgemil.bundle.conformal import PredictionSets, cross_coverage
-from bridgemil.bundle.novelty import Reference, make_reference, population
-from bridgemil.bundle.signals import TrainingSignals
+from bridgemil.bundle.novelty import Reference, TrainingSignals, make_reference, population
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.sources.bids import derivative_sentence
@@ -283,7 +282,7 @@ def _metadata(
         "ensemble": "single" if single else "folds",
         "trained": _trained(results, single),
         "warnings": results.warnings,
-        "performance": measure(calibrated_classes(results)),
+        "performance": measure(results, calibrated),
         "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error, **line},
         "prediction_sets": {"measured": cross_coverage(p, y, folds, results.classes)},
         "provenance": {
@@ -313,22 +312,18 @@ def held_out(results: Results) -> tuple[Floats, Ints, Ints]:
     )
 
 
-def calibrated_classes(results: Results) -> Results:
-    """Results with the classes that a bundle would predict: the most probable after calibration by the other folds.
-
-    A vote's own prediction, and the most probable class before an isotonic calibration, may be another.
-    """
-    likeliest = calibration.cross_calibrated(*held_out(results)).argmax(axis=1)
-    return replace(results, predictions=results.predictions.assign(predicted=np.asarray(results.classes)[likeliest]))
-
-
-def measure(results: Results) -> dict[str, Any]:
+def measure(results: Results, p: Floats) -> dict[str, Any]:
     """Scores of held-out subjects with 95 % intervals, as ``bundle.json`` holds them.
 
+    Of the classes that a bundle would predict: the most probable ones after calibration by the other folds (``p``, n x
+    K). A vote's own prediction, and the most probable class before an isotonic calibration, may be another.
     ``p_guessing``: permutation p-value of the balanced accuracy, diagnoses permuted over subjects.
     """
-    predicted, true = (results.predictions[name].to_numpy() for name in ("predicted", "label"))
-    rng = np.random.default_rng(0)
+    predicted, true = np.asarray(results.classes)[p.argmax(axis=1)], results.predictions["label"].to_numpy()
+    results, rng = (
+        replace(results, predictions=results.predictions.assign(predicted=predicted)),
+        np.random.default_rng(0),
+    )
 
     def balanced(labels: NDArray[Any]) -> float:
         return float(np.mean([(predicted[labels == name] == name).mean() for name in results.classes]))

@@ -27,7 +27,6 @@ from bridgemil.bundle.prediction import assess, describe, features_of
 from bridgemil.cohort.channels import key
 from bridgemil.cohort.cleaning import Cleaner
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.formats import is_recording
 from bridgemil.cohort.new_recording import settings_for
 from bridgemil.cohort.pool import refuse_other_signals
 from bridgemil.cohort.prepare import prepare
@@ -290,8 +289,6 @@ def _opened(
 ) -> Iterator[tuple[Cohort, Mapping[str, str] | None]]:
     """The cohort, or recordings prepared as the model's in a temporary folder; and classes still to be renamed."""
     facts = bundle.model.facts
-    if source.is_file() and is_recording(source):
-        raise BadUse(f"{source}: is a single recording; name a cohort, a BIDS folder or a manifest")
     if source.is_dir() and is_artifact(source):
         if label is not None:
             raise BadUse("--label is for recordings; a prepared cohort has its labels (--classes renames them)")
