@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from bridgemil.models import Prediction
 
 Bag = NDArray[np.float32]
+Places = NDArray[np.intp]
 KIND = "classifier"
 METADATA, MODEL = "estimator.json", "model"
 
@@ -137,8 +138,10 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise BadUse(f"y has one class only ({classes[0]!r}): there is nothing to tell apart")
-        units = _units(bags, codes, groups)
-        cohort = self._cohort(bags, codes, rate, channels)
+        first: dict[str, int] = {}
+        copies = np.array([first.setdefault(array_checksum(bag), place) for place, bag in enumerate(bags)])
+        units = _units(copies, codes, groups)
+        cohort = self._cohort(bags, copies, codes, rate, channels)
         chosen = methods.for_cohort(
             cohort, self.method, self.backbone, self.budget, dict(self.settings or {}), recipe=self.recipe
         )
@@ -317,21 +320,21 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rate = self.sfreq if rate is None else rate
         return bags, math.nan if rate is None else float(rate), given if channels is None else channels
 
-    def _cohort(self, bags: Sequence[Bag], codes: NDArray[np.intp], rate: float, channels: list[str] | None) -> Cohort:
+    def _cohort(
+        self, bags: list[Bag], copies: Places, codes: Places, rate: float, channels: list[str] | None
+    ) -> Cohort:
         """The bags as a cohort in memory; a bag that is there twice is two subjects of it.
 
         Class codes are written with leading zeros, so that a cohort's sorted names are in the labels' own order.
         """
         names = [f"E{i + 1}" for i in range(bags[0].shape[1])] if channels is None else channels
         subjects = [f"bag-{place:06d}" for place in range(len(bags))]
-        first: dict[str, int] = {}
-        places = [first.setdefault(array_checksum(bag), place) for place, bag in enumerate(bags)]
-        distinct = sorted(set(places))
+        distinct = np.unique(copies)
         made = Cohort.from_arrays(
             [bags[i] for i in distinct], [f"{codes[i]:04d}" for i in distinct], [subjects[i] for i in distinct],
             1.0 if math.isnan(rate) else rate, names, native_sfreq=self.native_sfreq,
         )  # fmt: skip
-        records = [replace(made.records[subjects[i]], subject=name) for i, name in zip(places, subjects, strict=True)]
+        records = [replace(made.records[subjects[i]], subject=name) for i, name in zip(copies, subjects, strict=True)]
         return Cohort(records, made.metadata | {"sfreq": rate}, {}, arrays=dict(zip(subjects, bags, strict=True)))
 
     def _predictions(self, X: Sequence[Bag]) -> list[Prediction]:
@@ -364,7 +367,6 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True  # of each bag
-        tags.non_deterministic = False
         return tags
 
 
@@ -379,19 +381,22 @@ def _labels(y: Any, n: int) -> NDArray[Any]:
     return labels
 
 
-def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] | None) -> NDArray[np.intp]:
-    """Which bags must stay together: the same windows, or the same group; a number for each bag."""
-    groups = None if groups is None else list(groups)  # a pandas Series would be read by its index
-    if groups is not None and len(groups) != len(bags):
-        raise BadUse(f"X has {len(bags)} bags, groups has {len(groups)} entries")
-    together, first = np.zeros((len(bags), len(bags)), dtype=bool), dict[Any, int]()
-    for place, bag in enumerate(bags):
-        same = first.setdefault(("bag", array_checksum(bag)), place)
-        if codes[same] != codes[place]:
-            raise BadUse(f"X[{same}] and X[{place}] are the same bag under two labels: one subject has one diagnosis")
-        together[place, same] = True
-        if groups is not None:
-            together[place, first.setdefault(("group", str(groups[place])), place)] = True
+def _units(copies: Places, codes: Places, groups: Sequence[Any] | None) -> Places:
+    """Which bags must stay together: the same windows, or the same group; a number for each bag.
+
+    ``copies`` has of each bag the place of the first one that is equal.
+    """
+    for place in np.flatnonzero(codes[copies] != codes):
+        same = f"X[{copies[place]}] and X[{place}] are the same bag"
+        raise BadUse(f"{same} under two labels: one subject has one diagnosis")
+    n = len(copies)
+    together = np.zeros((n, n), dtype=bool)
+    together[range(n), copies] = True
+    if groups is not None:
+        member = np.unique([str(group) for group in groups], return_inverse=True)[1]
+        if len(member) != n:
+            raise BadUse(f"X has {n} bags, groups has {len(member)} entries")
+        together |= member[:, None] == member
     return connected_components(together, directed=False)[1].astype(np.intp)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from bridgemil.errors import plain
 from bridgemil.learning.settings import BagSettings, Loop, limited_steps, with_min_steps
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, encoder_for, fit
-from bridgemil.models.features import Stage1
+from bridgemil.models.features import Encoder
 from bridgemil.parallel import torch_threads
 
 if TYPE_CHECKING:
@@ -121,20 +121,21 @@ def _with_choice(
 
 
 class _Trial(FitCache):
-    """Every subject has the same features; the Stage 1 encoder is kept."""
+    """Every subject has the same features; how long Stage 1 took is kept."""
 
     def __init__(self, rows: NDArray[np.float32]) -> None:
         super().__init__()
-        self.rows, self.trained = rows, Stage1()
+        self.rows, self.stage1_seconds = rows, 0.0
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """The rows; nothing is computed."""
         return self.rows
 
-    @contextmanager
-    def stage1(self) -> Iterator[Stage1]:
-        """The encoder to train."""
-        yield self.trained
+    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
+        """The encoder; its seconds are kept."""
+        encoder = train(None)
+        self.stage1_seconds = float(encoder[1]["seconds"])
+        return encoder
 
 
 def _visits(settings: Loop, steps: int) -> tuple[Loop, float]:
@@ -176,8 +177,8 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
     once = _once(settings, site_adjust="none", adjust=(), frozen=settings.frozen, stage2=_once(settings.stage2),
                  stage1=settings.stage1 and _once(settings.stage1, share))  # fmt: skip
     seconds, stage1 = fit(cohort, cohort.subjects, (), once, device=device, cache=cache).seconds, 0.0
-    if once.stage1 is not None and cache.trained.encoder is not None:
-        took = float(cache.trained.encoder[1]["seconds"])
+    if once.stage1 is not None:
+        took = cache.stage1_seconds
         seconds, stage1 = seconds - took, took / once.stage1.encoded(cohort.n_windows)[0]
     return _Pace(seconds / cohort.n_windows, each, kept / len(x), 4.0 * x[0].numel(), front_end, stage1)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
 Encoder = tuple[dict[str, "Tensor"], dict[str, Any]]  # weights, and what is known beside them: curve, seconds
 
 
-@dataclass
-class Stage1:
-    """The Stage 1 encoder of a fit, locked against other processes. Where it is None, the fit trains it and sets it."""
-
-    encoder: Encoder | None = None
-    checkpoint: Path | None = None  # to resume from
-
-
 class FitCache:
     """Checkpoints, Stage 1 encoders and features that fits share. This one keeps features only, in memory."""
 
@@ -43,10 +34,9 @@ class FitCache:
         """Where an unfinished fit keeps its checkpoint."""
         return None
 
-    @contextmanager
-    def stage1(self) -> Iterator[Stage1]:
-        """The Stage 1 encoder, to be used within ``with``; the caller trains and sets it if it is None."""
-        yield Stage1()
+    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
+        """The Stage 1 encoder, trained if it is not there; ``train`` takes the checkpoint that it resumes from."""
+        return train(None)
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """An array computed from one subject's windows alone; ``key`` names how."""

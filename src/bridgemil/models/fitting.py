@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.views import ExtendedCohort, RecordingBags, Unlabelled
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models.features import Features, FitCache, features_of, prepare_features
+from bridgemil.models.features import Encoder, Features, FitCache, features_of, prepare_features
 from bridgemil.models.harmonisation import Covariates, Harmonisation, fit_sites, mapped, value_codes
 from bridgemil.models.loading import encoder_for, load_weights, refuse_changed_code
 from bridgemil.models.model import BaselineModel, EnsembleModel, Model, ModelFacts, NetworkModel
@@ -245,12 +246,12 @@ def _stage1(
     if stage1 is None or backbone is None:
         return [], 0.0
 
-    with task.cache.stage1() as kept:
-        if kept.encoder is None:
-            streams.start("stage 1 head")
-            learner = create(encoder, backbone, training, stage1, device)
-            trained = train(learner, streams, keep=kept.checkpoint, watch=task.watch)
-            kept.encoder = encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
-    tensors, note = kept.encoder
+    def trained(checkpoint: Path | None) -> Encoder:
+        streams.start("stage 1 head")
+        learner = create(encoder, backbone, training, stage1, device)
+        found = train(learner, streams, keep=checkpoint, watch=task.watch)
+        return encoder.state_dict(), {"curve": found.curve, "seconds": found.seconds}
+
+    tensors, note = task.cache.stage1(trained)
     load_weights(encoder, tensors, f"the stored Stage 1 encoder does not fit the backbone {backbone}")
     return list(note["curve"]), float(note["seconds"])
