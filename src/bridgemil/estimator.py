@@ -348,9 +348,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if rate is not None and not (math.isnan(signal.sfreq) or signal.sfreq == rate):
             raise BadUse(f"the model takes windows at {signal.sfreq:g} Hz, the Epochs have {rate:g} Hz; resample them")
         if channels is not None and "E1" not in signal.channels and tuple(channels) != signal.channels:
-            raise BadUse(
-                f"the model takes the channels {', '.join(signal.channels)}, in this order; reorder the Epochs"
-            )
+            raise BadUse(f"the model takes the channels {', '.join(signal.channels)} in this order; reorder the Epochs")
         for place, bag in enumerate(bags):
             if bag.shape[1:] != (signal.n_channels, signal.n_times):
                 takes = f"{signal.n_channels} channels x {signal.n_times} samples"
@@ -408,8 +406,7 @@ def _validation(
     few = [f"{name!r} has {len(n)}" for name, n in zip(classes.tolist(), of_class, strict=True) if len(n) < 2]
     if few:
         raise BadUse(
-            f"too few subjects to train on some and select by others: class {', '.join(few)}; at least 2 different "
-            "subjects (or groups) of every class are needed"
+            f"too few subjects to select an epoch by some: class {', '.join(few)}; each needs 2 or more groups"
         )
     wanted = [min(max(1, round(share * len(members))), len(members) - 1) for members in of_class]
     drawn = np.random.default_rng(seed).permutation(np.unique(units)).tolist()

@@ -138,10 +138,7 @@ def _check(bundle: Bundle, patients: Paths, unlabelled: bool) -> str:
     clinical = bundle.metadata["performance"]["clinical"]
     control = control_class(bundle.classes, clinical.get("positive"))
     if control is None:
-        raise BadUse(
-            f"none of the classes of {bundle.name} ({', '.join(bundle.classes)}) is named as controls, to which "
-            "healthy subjects could be mapped"
-        )
+        raise BadUse(f"none of the classes of {bundle.name} ({', '.join(bundle.classes)}) is named as healthy controls")
     return control
 
 

@@ -168,20 +168,15 @@ def train(
 def _check(protocol: Protocol, plan: FoldPlan, chosen: Settings, single: bool) -> None:
     """Refuse what can be evaluated, but does not make a model for new recordings."""
     if len(plan.numbers) < 2:
-        raise BadUse(
-            "train with a split that tests one fold: calibration and prediction sets need held-out predictions of "
-            "several folds; leave --split out, or use evaluate"
-        )
+        raise BadUse("train with a split that tests one fold has too few held-out predictions; leave --split out")
     if protocol.tune:
         raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")
     for member in chosen.each:
         if member.address is not None:
             raise BadUse(NOT_STORED.format(name=member.address))
         if member.adjust:
-            raise BadUse(
-                f"a new recording has no columns ({', '.join(member.adjust)}) that its features could be adjusted for: "
-                "leave --adjust out of train; evaluate --adjust shows what it changes"
-            )
+            columns = f"columns ({', '.join(member.adjust)}) that its features could be adjusted for"
+            raise BadUse(f"a new recording has no {columns}: leave --adjust out of train")
         if single and member.site_adjust != "none":
             raise BadUse("--single fits no maps of the sites: leave it out where site_adjust is set, or leave that out")
 

@@ -267,10 +267,8 @@ def validate(
         left_out += [{"what": subject, "why": "its label is none of the classes"} for subject in others]
         known = [who for who in labels if bundle.signals.holds(cohort.windows(who), bundle.signal)]
         if known and not exclude_known:
-            raise BadData(
-                f"{source}: {len(known)} of {len(labels)} subjects were used to train or adapt {bundle.name} "
-                f"({some(known)}); a validation needs others (--exclude-known leaves these out)"
-            )
+            used = f"{len(known)} of {len(labels)} subjects were used to train or adapt {bundle.name}"
+            raise BadData(f"{source}: {used} ({some(known)}); --exclude-known leaves these out")
         left_out += [{"what": subject, "why": "was used to train or adapt the model"} for subject in known]
         subjects = [subject for subject in labels if subject not in known]
         if not subjects:
@@ -309,10 +307,9 @@ def _labels(bundle: Bundle, cohort: Cohort, classes: Mapping[str, str] | None) -
     mapping = dict(classes) if classes is not None else {name: name for name in cohort.classes}
     wrong = sorted(set(mapping.values()) - set(bundle.classes))
     if wrong or not mapping:
-        raise BadUse(
-            f"the labels are {', '.join(cohort.classes) or 'missing'}, the classes of {bundle.name} "
-            f"{', '.join(bundle.classes)}; map them with --classes LABEL={bundle.classes[0]},…"
-        )
+        labels, known = ", ".join(cohort.classes) or "missing", ", ".join(bundle.classes)
+        how = f"map them with --classes LABEL={bundle.classes[0]},…"
+        raise BadUse(f"the labels are {labels}, the classes of {bundle.name} {known}; {how}")
     pairs = zip(cohort.subjects, cohort.labels, strict=True)
     return {subject: mapping[label] for subject, label in pairs if label in mapping}
 

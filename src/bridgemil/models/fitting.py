@@ -93,9 +93,7 @@ def fit(
     if settings.selects and not validation:
         raise BadUse("no validation subjects to select the epoch on; give some, or use stage2.selection=last")
     if validation and not settings.selects:
-        raise BadUse(
-            f"{settings.title} selects nothing, so that its validation subjects would be unused; train on them instead"
-        )
+        raise BadUse(f"{settings.title} selects nothing, so that its validation subjects are unused; train on them too")
     named = None if settings.stage1 is None else settings.stage1.pretrain_on
     if named is not None and (unlabelled is None or not unlabelled.is_named(named)):
         raise BadUse(f"Stage 1 also learns from {named}, which is not given: use --pretrain-on COHORT")

@@ -68,10 +68,8 @@ def value_codes(column: str, values: Sequence[Any]) -> dict[str, float]:
     names = sorted({str(value) for value in known})
     if len(names) > 2:
         words = some([name for name in names if not _is_number(name)])
-        raise BadData(
-            f"column {column!r} has {len(names)} values, not all numbers ({words}); to adjust for it, it must hold "
-            "numbers or two values"
-        )
+        wanted = "an adjustment needs numbers or two values"
+        raise BadData(f"column {column!r} has {len(names)} values, not all numbers ({words}); {wanted}")
     return {name: float(number) for number, name in enumerate(names)}
 
 
@@ -88,9 +86,9 @@ def _values(row: Mapping[str, Any], codes: Mapping[str, Mapping[str, float]]) ->
     for column, names in codes.items():
         value = row.get(column)
         if is_missing(value) or (str(value) not in names if names else not _is_number(value)):
+            problem = f"no usable value of {column!r} ({value})"
             raise BadData(
-                f"subject {row.get('subject', '')}: no usable value of {column!r} ({value}); leave the subject out, or "
-                "do not adjust for this column"
+                f"subject {row.get('subject', '')}: {problem}; leave it out, or do not adjust for this column"
             )
         found.append(names[str(value)] if names else float(str(value)))
     return np.array(found)

@@ -111,10 +111,7 @@ def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings
     if settings.code is None:
         return settings
     if given is None:
-        raise BadUse(
-            f"the model was trained with code that is not bridgemil's ({settings.backbone}), and a folder never makes "
-            "code run: name it again, backbone=…"
-        )
+        raise BadUse(f"the model has user code ({settings.backbone}); a folder never makes code run: name it again, backbone=…")
     name = absolute(given)
     if backbones.try_out(name, signal, settings.encoder_options) != settings.code:
         raise BadData(f"{given}: is not the code the model was trained with, or has changed since")
@@ -141,10 +138,8 @@ def encoder_for(settings: Settings, signal: Signal, weights: Mapping[str, Tensor
     which = settings.backbone, signal, settings.encoder_options, settings.code
     made = frozen_encoder(*which, settings.weights_file if weights is None else weights)
     if made.front_end.checksum != settings.weights:
-        raise BadData(
-            f"{settings.weights_file or settings.backbone}: the weights of the frozen encoder are not those this model "
-            "or run was planned with; put them back, or run the same command again"
-        )
+        wrong = "the weights are not those this model or run was planned with"
+        raise BadData(f"{settings.weights_file or settings.backbone}: {wrong}; put them back, or run again")
     return made
 
 
