@@ -36,9 +36,8 @@ from bridgemil.evaluation import metrics
 from bridgemil.evaluation.calibration import calibration_error, calibration_line
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.diagnostic_accuracy import Proportion
-from bridgemil.models import FitCache
+from bridgemil.models import FitCache, predict_subject
 from bridgemil.models.harmonisation import unknown_site
-from bridgemil.models.model import predict_subject
 from bridgemil.parallel import each
 from bridgemil.report.characteristics import FEW_OF_A_CLASS, Group, by_age, by_value
 from bridgemil.report.tables import Sheet

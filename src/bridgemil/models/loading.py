@@ -111,7 +111,8 @@ def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings
     if settings.code is None:
         return settings
     if given is None:
-        raise BadUse(f"the model has user code ({settings.backbone}); a folder never makes code run: name it again, backbone=…")
+        why = f"the model has user code ({settings.backbone}), and a folder never makes code run"
+        raise BadUse(f"{why}: name it again, backbone=…")
     name = absolute(given)
     if backbones.try_out(name, signal, settings.encoder_options) != settings.code:
         raise BadData(f"{given}: is not the code the model was trained with, or has changed since")
