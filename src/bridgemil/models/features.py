@@ -86,7 +86,9 @@ class LazyBag:
         try:
             return features.compute(self.read())
         except BadData as error:
-            raise BadData(f"{self.subject}: {error}" if self.subject else str(error)) from error
+            if not self.subject:
+                raise
+            raise BadData(f"{self.subject}: {error}") from error
 
 
 Bag = NDArray[np.float32] | LazyBag
