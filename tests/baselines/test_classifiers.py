@@ -111,7 +111,6 @@ def test_a_subject_is_predicted_alone(kind: str) -> None:
     for i in range(len(new)):
         assert np.array_equal(fitted.probabilities(new[i : i + 1])[0], together[i])
     assert np.array_equal(fitted.probabilities(np.asfortranarray(new[::-1])), together[::-1])
-    assert fitted.probabilities(new[:0]).shape == (0, 3)
 
 
 @pytest.mark.parametrize("kind", FITS)
