@@ -22,11 +22,11 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from bridgemil import baselines
 from bridgemil.baselines import Baseline
 from bridgemil.bundle.adaptation import CERTAIN
-from bridgemil.bundle.populations import population, site_scale
+from bridgemil.bundle.novelty import population
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
 from bridgemil.evaluation.calibration import log_odds
-from bridgemil.models.harmonisation import mapped
+from bridgemil.models.harmonisation import location_scale, mapped
 
 SHORT = Path(__file__).parents[1] / "src" / "bridgemil" / "recordings" / "adftd-60s"
 CLASSES = {"A": "Alzheimer", "C": "healthy"}
@@ -46,7 +46,8 @@ def left_out(values: Array, who: Array) -> Array:
 def variants(predict, target: float, training: Array, x: Array, who: Array) -> list[Array]:  # type: ignore[no-untyped-def]
     """Log-odds of the control class of each subject in each variant; ``who``: the site's controls."""
     plain = log_odds(np.clip(predict(x), 1 - CERTAIN, CERTAIN))
-    here = np.stack([mapped(x[i], site_scale(x[who & (np.arange(len(x)) != i)], training)) for i in range(len(x))])
+    others = [x[who & (np.arange(len(x)) != i)] for i in range(len(x))]
+    here = np.stack([mapped(own, location_scale(rest, *training[:2])) for own, rest in zip(x, others, strict=True)])
     moved = log_odds(np.clip(predict(here), 1 - CERTAIN, CERTAIN))
     return [plain, moved, moved + target - left_out(moved, who), plain + target - left_out(plain, who)]
 

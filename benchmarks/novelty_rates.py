@@ -34,7 +34,7 @@ def main() -> None:
         cohort = prepare(given.source, Path(folder) / "c", label="Group", classes=CLASSES, jobs=1, progress=False)
         bands, _ = held_bands(CLINICAL_BANDS, cohort.signal)
         windows = [window_features(cohort.windows(who), cohort.sfreq, bands) for who in cohort.subjects]
-    segments, counts = [each.segments() for each in windows], [len(each.deviation) for each in windows]
+    segments, counts = [each.segments() for each in windows], [each.n for each in windows]
     found: dict[int, list[tuple[float, float]]] = {n: [] for n in LENGTHS if n <= max(counts)}
     rng = np.random.default_rng(0)
     for i in range(0, len(windows), 10 if given.quick else 1):
@@ -43,7 +43,7 @@ def main() -> None:
         for length, percentiles in found.items():
             n = min(length, counts[i])
             for start in rng.integers(0, counts[i] - n + 1, SEGMENTS if n < counts[i] else 1):
-                features = windows[i].recording(slice(start, start + n)).vector
+                features = windows[i].part(slice(start, start + n)).vector
                 percentiles.append((model.percentile(features, n), model.percentile(features, int(model.lengths[-1]))))
     print(f"{len(windows)} subjects, {min(counts)} to {max(counts)} windows; share above a percentile")
     print("| windows | matching length: > 95 | > 99 | whole recordings: > 95 | > 99 |\n|---|---|---|---|---|")

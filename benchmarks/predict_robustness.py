@@ -115,7 +115,7 @@ def ask(bundle: Bundle, file: Path, **options: Any) -> Answer:
     novel = [
         warning for warning in found.warnings if warning.startswith(("out of distribution", "prediction withheld"))
     ]
-    p = float(found.probabilities[found.classes.index(SICK)])
+    p = float(found.probabilities[found.bundle.classes.index(SICK)])
     return Answer(p, bool(novel), found.percentile, len(found.warnings) > len(novel))
 
 

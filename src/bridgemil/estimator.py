@@ -28,8 +28,8 @@ from bridgemil import methods, models
 from bridgemil.cohort.arrays import bags_of, warn_of_volts
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import is_missing
-from bridgemil.errors import BadData, BadUse, some
-from bridgemil.storage.artifact import Artifact, array_checksum, is_artifact, new_artifact
+from bridgemil.errors import BadUse, some
+from bridgemil.storage.artifact import Artifact, array_checksum, new_artifact
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from bridgemil.models import Prediction
 
 Bag = NDArray[np.float32]
+Places = NDArray[np.intp]
 KIND = "classifier"
 METADATA, MODEL = "estimator.json", "model"
-LABEL_KINDS = "biufUO"  # numpy kinds of labels that JSON can hold: truth values, numbers, strings
 
 
 class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -138,8 +138,10 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise BadUse(f"y has one class only ({classes[0]!r}): there is nothing to tell apart")
-        units = _units(bags, codes, groups)
-        cohort = _cohort(bags, codes, rate, channels, self.native_sfreq)
+        first: dict[str, int] = {}
+        copies = np.array([first.setdefault(array_checksum(bag), place) for place, bag in enumerate(bags)])
+        units = _units(copies, codes, groups)
+        cohort = self._cohort(bags, copies, codes, rate, channels)
         chosen = methods.for_cohort(
             cohort, self.method, self.backbone, self.budget, dict(self.settings or {}), recipe=self.recipe
         )
@@ -151,8 +153,9 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             cohort, subjects[~selecting].tolist(), subjects[selecting].tolist(), chosen, int(self.seed),
             device=device_of(self.device),
         )  # fmt: skip
-        self.classes_ = classes
-        self.model_ = _renamed(model, tuple(map(str, classes)))
+        for one in (model, *getattr(model, "members", {}).values()):  # the labels' own names, in the same order
+            one.facts = replace(one.facts, classes=tuple(map(str, classes)))
+        self.classes_, self.model_ = classes, model
         self.validation_ = np.flatnonzero(selecting)
         return self
 
@@ -271,10 +274,8 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folder = Path(path)
         if folder.exists() and not (folder / METADATA).is_file() and (not folder.is_dir() or any(folder.iterdir())):
             raise BadUse(f"{folder}: exists and is no classifier; choose another place")
-        kind = self.classes_.dtype.kind
-        if kind not in LABEL_KINDS:
-            raise BadUse(f"labels of type {self.classes_.dtype} cannot be saved; use strings or numbers")
-        labels = {"dtype": "object" if kind == "O" else self.classes_.dtype.str, "values": self.classes_.tolist()}
+        dtype = "object" if self.classes_.dtype.kind == "O" else self.classes_.dtype.str
+        labels = {"dtype": dtype, "values": self.classes_.tolist()}
         content = {"parameters": self.get_params(deep=False), "classes": labels, "validation": self.validation_}
         try:
             content = json.loads(json.dumps(content, default=methodcaller("tolist")))  # numpy's values too
@@ -300,10 +301,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         BridgeMILClassifier
         """
-        folder = Path(path)
-        if not is_artifact(folder):
-            raise BadData(f"{folder}: no classifier there; save one with `save`")
-        artifact = Artifact.open(folder, KIND, "save it again")
+        artifact = Artifact.open(Path(path), KIND, "save the classifier again")
         content = artifact.json(METADATA)
         made = cls(**content["parameters"])
         made.classes_ = np.array(content["classes"]["values"], dtype=np.dtype(content["classes"]["dtype"]))
@@ -314,8 +312,6 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _windows(self, X: Any) -> tuple[list[Bag], float, list[str] | None]:
         """The bags, their sampling rate (NaN if it is not known) and their channels (None if not known)."""
         bags, rate, channels = bags_of(X)
-        if self.sfreq is not None and not (np.isfinite(self.sfreq) and self.sfreq > 0):
-            raise BadUse(f"sfreq is the sampling rate of the windows in Hz, got {self.sfreq!r}")
         given = None if self.channels is None else [str(name) for name in self.channels]
         if None not in (rate, self.sfreq) and rate != self.sfreq:
             raise BadUse(f"sfreq is {self.sfreq} Hz, but the Epochs have {rate:g} Hz; leave it out, or resample them")
@@ -323,6 +319,23 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise BadUse("channels differs from the Epochs' own names or their order; leave it out")
         rate = self.sfreq if rate is None else rate
         return bags, math.nan if rate is None else float(rate), given if channels is None else channels
+
+    def _cohort(
+        self, bags: list[Bag], copies: Places, codes: Places, rate: float, channels: list[str] | None
+    ) -> Cohort:
+        """The bags as a cohort in memory; a bag that is there twice is two subjects of it.
+
+        Class codes are written with leading zeros, so that a cohort's sorted names are in the labels' own order.
+        """
+        names = [f"E{i + 1}" for i in range(bags[0].shape[1])] if channels is None else channels
+        subjects = [f"bag-{place:06d}" for place in range(len(bags))]
+        distinct = np.unique(copies)
+        made = Cohort.from_arrays(
+            [bags[i] for i in distinct], [f"{codes[i]:04d}" for i in distinct], [subjects[i] for i in distinct],
+            1.0 if math.isnan(rate) else rate, names, native_sfreq=self.native_sfreq,
+        )  # fmt: skip
+        records = [replace(made.records[subjects[i]], subject=name) for i, name in zip(copies, subjects, strict=True)]
+        return Cohort(records, made.metadata | {"sfreq": rate}, {}, arrays=dict(zip(subjects, bags, strict=True)))
 
     def _predictions(self, X: Sequence[Bag]) -> list[Prediction]:
         return [self.model_.predict(bag) for bag in self._matching(X)]
@@ -335,9 +348,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if rate is not None and not (math.isnan(signal.sfreq) or signal.sfreq == rate):
             raise BadUse(f"the model takes windows at {signal.sfreq:g} Hz, the Epochs have {rate:g} Hz; resample them")
         if channels is not None and "E1" not in signal.channels and tuple(channels) != signal.channels:
-            raise BadUse(
-                f"the model takes the channels {', '.join(signal.channels)}, in this order; reorder the Epochs"
-            )
+            raise BadUse(f"the model takes the channels {', '.join(signal.channels)} in this order; reorder the Epochs")
         for place, bag in enumerate(bags):
             if bag.shape[1:] != (signal.n_channels, signal.n_times):
                 takes = f"{signal.n_channels} channels x {signal.n_times} samples"
@@ -354,64 +365,37 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True  # of each bag
-        tags.non_deterministic = False
         return tags
 
 
 def _labels(y: Any, n: int) -> NDArray[Any]:
-    if y is None:
-        raise BadUse("this classifier requires y to be passed, but the target y is None")
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
     missing = [f"y[{place}]" for place, label in enumerate(np.asarray(y, dtype=object).ravel()) if is_missing(label)]
     if missing:
         raise BadUse(f"no label at {some(missing, 8)}: give every bag one, or leave it out")
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
     if len(labels) != n or not n:
         raise BadUse(f"X has {n} bags, y has {len(labels)} labels: one label per bag is needed, and at least two bags")
     check_classification_targets(labels)
     return labels
 
 
-def _units(bags: Sequence[Bag], codes: NDArray[np.intp], groups: Sequence[Any] | None) -> NDArray[np.intp]:
-    """Which bags must stay together: the same windows, or the same group; a number for each bag."""
-    groups = None if groups is None else list(groups)  # a pandas Series would be read by its index
-    if groups is not None and len(groups) != len(bags):
-        raise BadUse(f"X has {len(bags)} bags, groups has {len(groups)} entries")
-    together, first = np.zeros((len(bags), len(bags)), dtype=bool), dict[Any, int]()
-    for place, bag in enumerate(bags):
-        same = first.setdefault(("bag", array_checksum(bag)), place)
-        if codes[same] != codes[place]:
-            raise BadUse(f"X[{same}] and X[{place}] are the same bag under two labels: one subject has one diagnosis")
-        together[place, same] = True
-        if groups is not None:
-            together[place, first.setdefault(("group", str(groups[place])), place)] = True
-    return connected_components(together, directed=False)[1].astype(np.intp)
+def _units(copies: Places, codes: Places, groups: Sequence[Any] | None) -> Places:
+    """Which bags must stay together: the same windows, or the same group; a number for each bag.
 
-
-def _cohort(
-    bags: Sequence[Bag],
-    codes: NDArray[np.intp],
-    sfreq: float,
-    channels: Sequence[str] | None,
-    native_sfreq: float | None,
-) -> Cohort:
-    """The bags as a cohort in memory; a bag that is there twice is two subjects of it.
-
-    Class codes are written with leading zeros, so that a cohort's sorted names are in the labels' own order.
+    ``copies`` has of each bag the place of the first one that is equal.
     """
-    shapes = {bag.shape[1:] for bag in bags}
-    if len(shapes) > 1:
-        raise BadUse(f"all bags need the same channels and length; X has windows of {sorted(shapes)}")
-    names = [f"E{i + 1}" for i in range(bags[0].shape[1])] if channels is None else channels
-    subjects = [f"bag-{place:06d}" for place in range(len(bags))]
-    first: dict[str, int] = {}
-    places = [first.setdefault(array_checksum(bag), place) for place, bag in enumerate(bags)]
-    distinct = sorted(set(places))
-    made = Cohort.from_arrays(
-        [bags[i] for i in distinct], [f"{codes[i]:04d}" for i in distinct], [subjects[i] for i in distinct],
-        1.0 if math.isnan(sfreq) else sfreq, names, native_sfreq=native_sfreq,
-    )  # fmt: skip
-    records = [replace(made.records[subjects[i]], subject=name) for i, name in zip(places, subjects, strict=True)]
-    return Cohort(records, made.metadata | {"sfreq": sfreq}, {}, arrays=dict(zip(subjects, bags, strict=True)))
+    for place in np.flatnonzero(codes[copies] != codes):
+        same = f"X[{copies[place]}] and X[{place}] are the same bag"
+        raise BadUse(f"{same} under two labels: one subject has one diagnosis")
+    n = len(copies)
+    together = np.zeros((n, n), dtype=bool)
+    together[range(n), copies] = True
+    if groups is not None:
+        member = np.unique([str(group) for group in groups], return_inverse=True)[1]
+        if len(member) != n:
+            raise BadUse(f"X has {n} bags, groups has {len(member)} entries")
+        together |= member[:, None] == member
+    return connected_components(together, directed=False)[1].astype(np.intp)
 
 
 def _validation(
@@ -422,8 +406,7 @@ def _validation(
     few = [f"{name!r} has {len(n)}" for name, n in zip(classes.tolist(), of_class, strict=True) if len(n) < 2]
     if few:
         raise BadUse(
-            f"too few subjects to train on some and select by others: class {', '.join(few)}; at least 2 different "
-            "subjects (or groups) of every class are needed"
+            f"too few subjects to select an epoch by some: class {', '.join(few)}; each needs 2 or more groups"
         )
     wanted = [min(max(1, round(share * len(members))), len(members) - 1) for members in of_class]
     drawn = np.random.default_rng(seed).permutation(np.unique(units)).tolist()
@@ -433,11 +416,3 @@ def _validation(
         if all(len(taken & members) < n for members, n in zip(of_class, wanted, strict=True) if unit in members):
             taken.add(unit)
     return np.isin(units, list(taken))
-
-
-def _renamed(model: models.Model, classes: tuple[str, ...]) -> models.Model:
-    """The model with the labels' own names; their order is the same."""
-    model.facts = replace(model.facts, classes=classes)
-    for member in getattr(model, "members", {}).values():
-        member.facts = replace(member.facts, classes=classes)
-    return model

@@ -32,7 +32,7 @@ from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.methods.registry import HARMONISATION
 from bridgemil.models import FitCache, Model, build_encoder, read_model
-from bridgemil.models.features import Encoder, Stage1
+from bridgemil.models.features import Encoder
 from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
 from bridgemil.storage.files import Taken, lock, refuse_link, write_json
 
@@ -392,21 +392,20 @@ class RunCache(FitCache):
         """Where the run resumes from."""
         return self.store.checkpoint(self.identity)
 
-    @contextmanager
-    def stage1(self) -> Iterator[Stage1]:
+    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
         """The stored encoder; whoever comes first trains it while the others wait."""
         from bridgemil.learning.checkpoint import write_tensors
 
         identity = self.stage1_identity
         assert identity is not None
         with self.store.lock(identity):
-            there = self.store.place("stage1", identity).exists()
-            kept = Stage1(self.store.encoder_tensors(identity) if there else None, self.store.checkpoint(identity))
-            yield kept
-            if not there and kept.encoder is not None:
-                with self.store.writing("stage1", identity) as folder:
-                    write_tensors(folder / WEIGHTS, kept.encoder[0])
-                    write_json(folder / NOTE, dict(self.note) | kept.encoder[1])
+            if self.store.place("stage1", identity).exists():
+                return self.store.encoder_tensors(identity)
+            tensors, learned = train(self.store.checkpoint(identity))
+            with self.store.writing("stage1", identity) as folder:
+                write_tensors(folder / WEIGHTS, tensors)
+                write_json(folder / NOTE, dict(self.note) | learned)
+            return tensors, learned
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """Computed once per subject, stored as an array that is memory-mapped; a second process waits for the first."""

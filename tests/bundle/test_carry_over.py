@@ -13,9 +13,9 @@ import pytest
 from bridgemil import bundle as bundles
 from bridgemil.bundle.adaptation import adapt
 from bridgemil.bundle.bundle import Bundle
+from bridgemil.bundle.novelty import TrainingSignals
 from bridgemil.bundle.page import write_validation
 from bridgemil.bundle.prediction import RecordingPrediction, predict
-from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.bundle.training import train
 from bridgemil.bundle.validation import validate
 from bridgemil.cohort.cohort import Cohort
@@ -228,7 +228,7 @@ def test_the_coverage_of_sets_is_an_option(root: Path, bundle: Bundle) -> None:
     (usual,), (wide,) = (list(predict(bundle, [file], **how)) for how in ({}, {"coverage": 0.97}))
     assert isinstance(usual, RecordingPrediction)
     assert isinstance(wide, RecordingPrediction)
-    assert (usual.coverage, wide.coverage) == (0.9, 0.97)
+    assert (usual.to_dict()["coverage"], wide.to_dict()["coverage"]) == (0.9, 0.97)
     assert set(usual.prediction_set) <= set(wide.prediction_set)
     assert wide.prediction_set == ("control", "patient"), "12 subjects cannot exclude at 97 %"
     assert bridgemil("predict", root / "model", file, "--coverage", "1").returncode == 2
@@ -253,7 +253,7 @@ def test_the_training_site_is_mapped_to_itself(root: Path, bundle: Bundle, tmp_p
     moved = adapt(knowing_nobody(bundle), controls(root / "training"), tmp_path / "m").bundle
     assert isinstance(moved.model, EnsembleModel)
     for member in moved.model.members.values():
-        first, second = member.harmonisation.scale()  # type: ignore[union-attr, misc]
+        first, second = member.harmonisation.scale({})  # type: ignore[union-attr, misc]
         np.testing.assert_allclose(second, 1, atol=1e-3)
         assert np.abs(first).max() < 1e-3
     file = patients(root / "same")[:1]
@@ -320,7 +320,7 @@ def test_with_patients_the_probabilities_are_calibrated_again(root: Path, bundle
 def test_unlabelled_recordings_are_mapped_to_all_training_subjects(root: Path, bundle: Bundle, tmp_path: Path) -> None:
     everyone = sorted((root / "training").glob("p*.edf"))
     made = adapt(knowing_nobody(bundle), everyone, tmp_path / "m", unlabelled=True)
-    first, second = made.bundle.model.members["fold-01-tangent"].harmonisation.scale()  # type: ignore[attr-defined]
+    first, second = made.bundle.model.members["fold-01-tangent"].harmonisation.scale({})  # type: ignore[attr-defined]
     np.testing.assert_allclose(second, 1, atol=1e-3)
     assert np.abs(first).max() < 1e-3
     assert "transductive" in made.bundle.metadata["cautions"][-1]

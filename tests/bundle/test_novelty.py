@@ -58,11 +58,11 @@ def test_subjects_of_the_same_cohort_are_flagged_at_the_stated_rate_at_every_len
     novelty: NoveltyModel, n: int
 ) -> None:
     rng = np.random.default_rng(n)
-    percentiles = np.array([novelty.percentile(subject(rng, n).recording().vector, n) for _ in range(400)])
+    percentiles = np.array([novelty.percentile(subject(rng, n).vector, n) for _ in range(400)])
     assert 0.01 < (percentiles > 95).mean() < 0.11
     assert abs((percentiles > 50).mean() - 0.5) < 0.12
     if n <= 14:
-        whole = np.array([novelty.percentile(subject(rng, n).recording().vector, 200) for _ in range(200)])
+        whole = np.array([novelty.percentile(subject(rng, n).vector, 200) for _ in range(200)])
         assert (whole > 95).mean() > 0.3, "judged as a whole recording, a short one would be flagged"
 
 
@@ -72,7 +72,7 @@ def test_lengths_are_those_that_half_of_the_subjects_have() -> None:
     model = NoveltyModel.fit([subject(rng, n).segments() for n in counts], counts)
     assert model.lengths.tolist() == [5, 10, 20, 30, 32.5]
     assert np.all(np.diff(model.quantiles, axis=1) >= 0)
-    longest = subject(rng, 500).recording().vector
+    longest = subject(rng, 500).vector
     assert model.percentile(longest, 500) == model.percentile(longest, 33)
 
 
@@ -80,27 +80,27 @@ def test_segments_are_contiguous_windows_of_one_recording() -> None:
     windows = subject(np.random.default_rng(3), 25)
     segments = windows.segments()
     assert list(segments) == [0, *(length for length in LENGTHS if length <= 25)]
-    np.testing.assert_allclose(segments[0][0], windows.recording().vector)
-    np.testing.assert_allclose(segments[10][0], windows.recording(slice(0, 10)).vector)
-    np.testing.assert_allclose(segments[10][-1], windows.recording(slice(15, 25)).vector)
+    np.testing.assert_allclose(segments[0][0], windows.vector)
+    np.testing.assert_allclose(segments[10][0], windows.part(slice(0, 10)).vector)
+    np.testing.assert_allclose(segments[10][-1], windows.part(slice(15, 25)).vector)
     assert len(segments[20]) == 1
 
 
 def test_features_do_not_depend_on_gain() -> None:
     bag = noise(5, 20, 200).reshape(6, 20, 200).transpose(1, 0, 2).astype(np.float32)
     bands, _ = held_bands(CLINICAL_BANDS, Signal(MONTAGE, 200.0, 200, 250.0, 0.5, 45.0))
-    plain, loud = (window_features(gain * bag, 200.0, bands).recording() for gain in (1, 10))
+    plain, loud = (window_features(gain * bag, 200.0, bands) for gain in (1, 10))
     np.testing.assert_allclose(loud.vector, plain.vector, atol=1e-4)
     assert loud.spread == pytest.approx(10 * plain.spread, rel=1e-4)
-    assert plain.power.shape == (6, 5)
-    np.testing.assert_allclose(np.exp(plain.power).sum(axis=1), 1, atol=0.2)
+    assert plain.power.shape == (20, 6, 5)
+    np.testing.assert_allclose(np.exp(plain.power.mean(axis=0)).sum(axis=1), 1, atol=0.2)
     correlation = np.mean([np.corrcoef(window) for window in bag], axis=0)
-    np.testing.assert_allclose(plain.coupling, (correlation.sum(axis=1) - 1) / 5, atol=1e-4)
+    np.testing.assert_allclose(plain.coupling.mean(axis=0), (correlation.sum(axis=1) - 1) / 5, atol=1e-4)
 
 
 def test_one_channel_and_a_constant_feature_are_no_trouble() -> None:
     cohort = people(8, n_channels=1)
     reference = make_reference(cohort)
     bag = cohort.windows("subject-001")
-    features = window_features(bag, 200.0, reference.bands).recording()
-    assert 0 <= reference.percentile(features, len(bag)) <= 100
+    features = window_features(bag, 200.0, reference.bands)
+    assert 0 <= reference.percentile(features) <= 100

@@ -11,7 +11,7 @@ import pytest
 
 from bridgemil import methods
 from bridgemil.bundle.bundle import not_better_than_chance
-from bridgemil.bundle.training import calibrated_classes, measure
+from bridgemil.bundle.training import held_out, measure
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.results import Results
 
@@ -29,17 +29,18 @@ def test_a_vote_is_judged_by_the_class_that_its_bundle_says() -> None:
     against = ["b" if label == "a" else "a" for label in labels]
     results = made(labels, "".join(against), [0.8 if label == "b" else 0.2 for label in labels])
     assert results.summary["accuracy"].iloc[0] == 0
-    assert calibrated_classes(results).predictions["predicted"].tolist() == list(labels)
-    assert measure(calibrated_classes(results))["accuracy"]["value"] == 1
+    assert measure(results, calibration.cross_calibrated(*held_out(results)))["accuracy"]["value"] == 1
 
 
 def test_three_people_who_are_right_by_luck_are_no_proof() -> None:
     said = "a" * 9 + "b" * 8 + "b" * 3
-    found = measure(made("a" * 17 + "b" * 3, said, [0.7 if name == "b" else 0.3 for name in said]))
+    results = made("a" * 17 + "b" * 3, said, [0.7 if name == "b" else 0.3 for name in said])
+    found = measure(results, held_out(results)[0])
     assert found["balanced_accuracy"]["ci95"][0] < 0.5, "three who are all right leave a wide interval"
     assert 0.05 < found["p_guessing"] < 0.3
     assert "not shown to be better than chance" in str(not_better_than_chance(found))
-    good = measure(made("ab" * 15, "ab" * 15, [0.3, 0.7] * 15))
+    results = made("ab" * 15, "ab" * 15, [0.3, 0.7] * 15)
+    good = measure(results, held_out(results)[0])
     assert not_better_than_chance(good) is None
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,11 +28,10 @@ BACKBONES = ["eegnet", "covariance"]  # one of windows, one with a front end
 class Remembers(FitCache):
     """Keeps the Stage 1 encoder that a fit in memory trained."""
 
-    @contextmanager
-    def stage1(self) -> Iterator[Any]:
-        with super().stage1() as kept:
-            yield kept
-        self.tensors = {name: value.clone() for name, value in kept.encoder[0].items()}
+    def stage1(self, train: Any) -> Any:
+        tensors, note = super().stage1(train)
+        self.tensors = {name: value.clone() for name, value in tensors.items()}
+        return tensors, note
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)

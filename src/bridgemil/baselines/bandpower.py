@@ -46,11 +46,6 @@ class BandPower(Baseline):
         return {"baseline": self.name, "version": 2, "sfreq": self.signal.sfreq, "bands": bands,
                 "reference": self.settings.reference}  # fmt: skip
 
-    def features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Log relative power, mean over windows, shape (n_channels * n_bands,)."""
-        mean: NDArray[np.float64] = self.window_features(bag).mean(axis=0)
-        return mean
-
     @property
     def feature_names(self) -> list[Feature]:
         """Each channel with each band."""

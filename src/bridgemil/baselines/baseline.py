@@ -56,9 +56,10 @@ class Baseline(ABC):
     def features_key(self) -> dict[str, Any]:
         """Everything that determines the features of given windows, as JSON: where it is equal, features are shared."""
 
-    @abstractmethod
     def features(self, bag: NDArray[np.float32]) -> NDArray[np.float64]:
         """The subject's feature vector, (n_features,), from its windows alone (n x C x T, microvolts)."""
+        mean: NDArray[np.float64] = self.window_features(bag).mean(axis=0)
+        return mean
 
     @property
     def feature_names(self) -> list[Feature] | None:
@@ -68,7 +69,7 @@ class Baseline(ABC):
     def window_features(self, bag: NDArray[np.float32]) -> NDArray[Any]:
         """Features of each window, shape (n_windows, n_features), whose mean is ``features``.
 
-        Needed where ``feature_names`` is given and there is no ``front_end``.
+        Needed where ``features`` is not overridden, and where ``feature_names`` is given without a ``front_end``.
         """
         raise NotImplementedError
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.errors import BadData, BadUse
+from bridgemil.errors import BadData
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -25,17 +25,11 @@ class Classifier(ABC):
     """Features of subjects to class probabilities; a subclass is a dataclass of what was fitted."""
 
     kind: ClassVar[str]
-    n_features: int
     n_classes: int
 
     def probabilities(self, features: Floats) -> Floats:
         """Class probabilities, shape (n_subjects, n_classes), from features of shape (n_subjects, n_features)."""
-        features = np.asarray(features, dtype=np.float64)
-        if features.ndim != 2 or features.shape[1] != self.n_features:
-            got = " x ".join(map(str, features.shape))
-            raise BadUse(f"the classifier was fitted on {self.n_features} features per subject, got {got}")
-        rows = [self._subject(np.array(row)) for row in features]
-        return np.stack(rows) if rows else np.zeros((0, self.n_classes))
+        return np.stack([self._subject(np.array(row, dtype=np.float64)) for row in features])
 
     @abstractmethod
     def _subject(self, features: Floats) -> Floats:
@@ -89,11 +83,11 @@ class Logistic(Classifier):
     kind: ClassVar[str] = "logistic"
 
     def __post_init__(self) -> None:
-        self.coefficients, self.n_features = np.ascontiguousarray(self.coefficients), len(self.mean)
+        self.coefficients = np.ascontiguousarray(self.coefficients)
 
     def regressions(self) -> list[tuple[slice, Logistic]]:
         """Itself, on all features."""
-        return [(slice(0, self.n_features), self)]
+        return [(slice(0, len(self.mean)), self)]
 
     def _subject(self, features: Floats) -> Floats:
         # Not a BLAS product: its last bit changes with the layout of what was stored.
@@ -119,7 +113,7 @@ class ExtraTrees(Classifier):
     kind: ClassVar[str] = "extra_trees"
 
     def __post_init__(self) -> None:
-        self.n_features, self.n_classes = len(self.mean), self.values.shape[1]
+        self.n_classes = self.values.shape[1]
 
     def _subject(self, features: Floats) -> Floats:
         x = ((features - self.mean) / self.scale).astype(np.float32)  # scikit-learn's trees compare single precision
@@ -170,13 +164,10 @@ class Average(Classifier):
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Array]) -> Average:
         """The classifier whose ``tensors`` these are."""
-        parts: dict[tuple[int, str], dict[str, Array]] = {}
-        for stored_name, array in tensors.items():
-            if "." in stored_name:
-                number, kind, name = stored_name.split(".", 2)
-                parts.setdefault((int(number), kind), {})[name] = array
-        stored = zip(sorted(parts), tensors["slices"], strict=True)
-        members = [rebuild(part[1], parts[part]) for part, _ in stored]
+        kinds = dict(sorted((int(name.split(".")[0]), name.split(".")[1]) for name in tensors if "." in name))
+        own = [f"{number}.{kind}." for number, kind in kinds.items()]
+        parts = [{name.removeprefix(i): array for name, array in tensors.items() if name.startswith(i)} for i in own]
+        members = [rebuild(kind, part) for kind, part in zip(kinds.values(), parts, strict=True)]
         return cls(members, tensors["slices"], int(tensors["n_features"][0]))
 
 
@@ -234,19 +225,17 @@ def fit_extra_trees(
     scaler = StandardScaler().fit(features)
     model = ExtraTreesClassifier(n_trees, random_state=seed).fit(scaler.transform(features), y)
     trees = [estimator.tree_ for estimator in model.estimators_]
-    roots = np.concatenate([[0], np.cumsum([tree.node_count for tree in trees])[:-1]]).astype(np.int64)
-    columns: dict[str, list[Array]] = {"left": [], "right": [], "feature": [], "threshold": [], "values": []}
-    for root, tree in zip(roots, trees, strict=True):
-        leaf, itself = tree.children_left < 0, np.arange(tree.node_count)
-        columns["left"].append(root + np.where(leaf, itself, tree.children_left))
-        columns["right"].append(root + np.where(leaf, itself, tree.children_right))
-        columns["feature"].append(np.where(leaf, 0, tree.feature))
-        columns["threshold"].append(np.where(leaf, 0.0, tree.threshold))
-        values = np.zeros((tree.node_count, n_classes))
-        values[:, model.classes_] = tree.value[:, 0] / tree.value[:, 0].sum(axis=1, keepdims=True)
-        columns["values"].append(values)
-    nodes = {name: np.concatenate(parts) for name, parts in columns.items()}
-    return ExtraTrees(scaler.mean_, scaler.scale_, roots, **nodes)
+    counts = [tree.node_count for tree in trees]
+    roots, itself = np.cumsum([0, *counts[:-1]]), np.arange(sum(counts))
+    names = ("children_left", "children_right", "feature", "threshold", "value")
+    left, right, feature, threshold, value = (np.concatenate([getattr(tree, n) for tree in trees]) for n in names)
+    leaf, first = left < 0, np.repeat(roots, counts)  # node 0 of each node's tree
+    values = np.zeros((len(itself), n_classes))
+    values[:, model.classes_] = value[:, 0] / value[:, 0].sum(axis=1, keepdims=True)
+    return ExtraTrees(
+        scaler.mean_, scaler.scale_, roots, np.where(leaf, itself, first + left), np.where(leaf, itself, first + right),
+        np.where(leaf, 0, feature), np.where(leaf, 0.0, threshold), values,
+    )  # fmt: skip
 
 
 def _check_training(features: Floats, y: NDArray[np.int64]) -> None:

@@ -146,10 +146,8 @@ class Fitted(Classifier):
         p = np.asarray(self.pipeline._called("predict_proba", lambda: self.estimator.predict_proba(x)), dtype=float)
         expected = (len(features), len(self.classes))
         if p.shape != expected or not np.isfinite(p).all() or not np.allclose(p.sum(axis=1), 1):
-            raise BadUse(
-                f"{name}: predict_proba must give {expected[0]} x {expected[1]} probabilities (subjects x classes, "
-                f"rows that sum to 1), it gave an array of shape {p.shape}"
-            )
+            wanted = f"{expected[0]} x {expected[1]} probabilities whose rows sum to 1"
+            raise BadUse(f"{name}: predict_proba must give {wanted}, it gave an array of shape {p.shape}")
         every = np.zeros((len(p), self.n_classes))
         every[:, self.classes] = p
         return every

@@ -6,25 +6,10 @@ labelled subjects it has never seen, ``adapt`` moves one to another site.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from bridgemil.bundle.adaptation import adapt
-    from bridgemil.bundle.bundle import Bundle, load
-    from bridgemil.bundle.prediction import predict
-    from bridgemil.bundle.training import train
-    from bridgemil.bundle.validation import validate
+from bridgemil.bundle.adaptation import adapt
+from bridgemil.bundle.bundle import Bundle, load
+from bridgemil.bundle.prediction import predict
+from bridgemil.bundle.training import train
+from bridgemil.bundle.validation import validate
 
 __all__ = ["Bundle", "adapt", "load", "predict", "train", "validate"]
-_HOME = {
-    "Bundle": "bundle", "adapt": "adaptation", "load": "bundle", "predict": "prediction", "train": "training",
-    "validate": "validation",
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        import importlib
-
-        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'bridgemil.bundle' has no attribute {name!r}")

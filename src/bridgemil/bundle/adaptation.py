@@ -14,26 +14,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.bundle import populations
-from bridgemil.bundle.bundle import Bundle, refuse_taken
-from bridgemil.bundle.novelty import RecordingFeatures
-from bridgemil.bundle.page import write_card
-from bridgemil.bundle.populations import NOVELTY, by_population, control_class, mean_features
+from bridgemil.bundle.bundle import Bundle, by_population, control_class, population_name, refuse_taken
+from bridgemil.bundle.novelty import NOVELTY, TrainingSignals
 from bridgemil.bundle.prediction import LEAST_CONTROLS, Assessment, assess, features_of, read_recordings
-from bridgemil.bundle.signals import TrainingSignals
 from bridgemil.cohort.new_recording import NewRecording
 from bridgemil.errors import BadData, BadUse, Problem
 from bridgemil.evaluation.calibration import Calibration, Shift, fit_shift, log_odds
 from bridgemil.evaluation.diagnostic_accuracy import Proportion
 from bridgemil.models.features import LazyBag
+from bridgemil.models.harmonisation import location_scale
 
 Floats = NDArray[np.float64]
 Paths = Sequence[str | Path]
@@ -60,7 +55,6 @@ class _Subject:
     name: str
     group: str
     bag: LazyBag
-    novelty: RecordingFeatures
     means: dict[str, Floats]  # mean features by population
     before: Assessment
 
@@ -112,7 +106,7 @@ def adapt(
     found = []
     for subject in subjects:
         others = _moved(bundle, [one for one in site if one is not subject], unlabelled)
-        found.append(assess(others, others.model.predict(subject.bag), subject.novelty, subject.bag.shape[0]))
+        found.append(assess(others, others.model.predict(subject.bag), subject.before.features))
     p, groups_of = np.stack([one.prediction.probabilities for one in found]), np.array([s.group for s in subjects])
     everyone = np.arange(len(subjects))
     held_out = [_shift(bundle, p[rest], groups_of[rest], control) for rest in (everyone != i for i in everyone)]
@@ -128,15 +122,14 @@ def adapt(
         for s, own in zip(subjects, after, strict=True)
     ]
     metadata = _metadata(adapted, rows, control, name or out.name)
-    card = write_card(metadata, adapted.model.facts.for_json())
-    adapted = replace(adapted, metadata=metadata, signals=bundle.signals | signals, card=card)
+    adapted = replace(adapted, metadata=metadata, signals=signals)
     return Adapted(adapted.save(out, overwrite=overwrite), rows)
 
 
 def _check(bundle: Bundle, patients: Paths, unlabelled: bool) -> str:
     """Refuse what cannot be adapted before a recording is read; the class of the controls."""
-    if reason := populations.not_adaptable(bundle.model, bundle.reference.populations):
-        raise BadUse(f"{bundle.name} cannot be adapted: {reason}")
+    if bundle.not_adaptable:
+        raise BadUse(f"{bundle.name} cannot be adapted: {bundle.not_adaptable}")
     if patients and unlabelled:
         raise BadUse("--patients are labelled; leave --unlabelled out")
     if (patients or unlabelled) and len(bundle.classes) != 2:
@@ -145,10 +138,7 @@ def _check(bundle: Bundle, patients: Paths, unlabelled: bool) -> str:
     clinical = bundle.metadata["performance"]["clinical"]
     control = control_class(bundle.classes, clinical.get("positive"))
     if control is None:
-        raise BadUse(
-            f"none of the classes of {bundle.name} ({', '.join(bundle.classes)}) is named as controls, to which "
-            "healthy subjects could be mapped"
-        )
+        raise BadUse(f"none of the classes of {bundle.name} ({', '.join(bundle.classes)}) is named as healthy controls")
     return control
 
 
@@ -160,18 +150,17 @@ def _predicting(bundle: Bundle) -> Bundle:
 
 
 def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tuple[list[_Subject], TrainingSignals]:
-    """Features of every recording, and hashes of their signals; all problems at once."""
-    subjects, problems, signals, whose = [], list[Problem](), list[TrainingSignals](), Counter[Path]()
+    """Features of every recording, and hashes of all signals that the model will know; all problems at once."""
+    subjects, problems, signals, whose = [], list[Problem](), bundle.signals, Counter[Path]()
     for group, paths in groups.items():
         for found in read_recordings(bundle, paths, **how):
+            if not isinstance(found, Problem) and bundle.signals.holds(found.windows, bundle.signal):
+                found = Problem(f"was used to train or adapt {bundle.name}", file=found.name)
             if isinstance(found, Problem):
                 problems.append(found)
                 continue
-            if bundle.signals.holds(found.windows, bundle.signal):
-                problems.append(Problem(f"was used to train or adapt {bundle.name}", file=found.name))
-                continue
             subjects.append(_subject(bundle, found, group))
-            signals.append(TrainingSignals.of([found.windows], bundle.signal))
+            signals |= TrainingSignals.of([found.windows], bundle.signal)
             whose[_owner(found.path)] += 1
     if problems:
         raise BadData("recordings that cannot be used; leave them out", problems)
@@ -181,17 +170,17 @@ def _read(bundle: Bundle, groups: dict[str, Paths], how: dict[str, Any]) -> tupl
         n = sum(subject.group == group for subject in subjects)
         if n < LEAST_CONTROLS and (group != PATIENTS or paths):
             raise BadData(f"{n} recordings of {group}; at least {LEAST_CONTROLS} are needed, one per subject")
-    return subjects, reduce(or_, signals)
+    return subjects, signals
 
 
 def _subject(bundle: Bundle, recording: NewRecording, group: str) -> _Subject:
-    bag, novelty = LazyBag.of(recording.windows), features_of(bundle, recording.windows)
-    before = assess(bundle, bundle.model.predict(bag), novelty, bag.shape[0])  # the bag holds every member's features
-    means = {NOVELTY: novelty.vector}
+    bag = LazyBag.of(recording.windows)  # holds every member's features once it is predicted
+    before = assess(bundle, bundle.model.predict(bag), features_of(bundle, recording.windows))
+    means = {NOVELTY: before.features.vector}
     for name, leaf in by_population(bundle.model).items():
         assert leaf.features is not None
-        means[name] = mean_features(leaf.features, bag.features(leaf.features))
-    return _Subject(recording.name, group, replace(bag, read=_unread), novelty, means, before)
+        means[name] = leaf.features.mean(bag.features(leaf.features))
+    return _Subject(recording.name, group, replace(bag, read=_unread), means, before)
 
 
 def _unread() -> NDArray[np.float32]:
@@ -207,8 +196,9 @@ def _moved(bundle: Bundle, site: Iterable[_Subject], unlabelled: bool) -> Bundle
     """The bundle with the maps of a site that is known by these subjects."""
     means, training = [subject.means for subject in site], bundle.reference.populations
     features = {name: np.stack([own[name] for own in means]) for name in means[0]}
-    scales = {name: populations.site_scale(own, training[name], unlabelled) for name, own in features.items()}
-    model = bundle.model.moved(lambda leaf: scales[populations.population_name(leaf)])
+    to = slice(2, 4) if unlabelled else slice(0, 2)  # mean and deviation of all training subjects, or of the controls
+    scales = {name: location_scale(own, *training[name][to]) for name, own in features.items()}
+    model = bundle.model.moved(lambda leaf: scales[population_name(leaf)])
     return replace(bundle, model=model, reference=replace(bundle.reference, site=scales[NOVELTY]))
 
 

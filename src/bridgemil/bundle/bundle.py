@@ -22,16 +22,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil import models, plots
+from bridgemil import plots
 from bridgemil.bundle.conformal import PredictionSets
-from bridgemil.bundle.novelty import Reference
-from bridgemil.bundle.signals import TrainingSignals
+from bridgemil.bundle.novelty import Reference, TrainingSignals
 from bridgemil.cohort.signal import Signal
+from bridgemil.cohort.tables import control_classes
 from bridgemil.errors import BadData, BadUse, BridgeMILError, NotFound
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.calibration import Calibration
+from bridgemil.evaluation.clinical import positive_class
+from bridgemil.models import BaselineModel, Features, Model, read_model
+from bridgemil.report.window_values import leaves
 from bridgemil.runs import AuditWarning, warning_text
-from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
+from bridgemil.storage.artifact import Artifact, digest, is_artifact, new_artifact
 from bridgemil.storage.files import refuse_link, write_json, write_text
 
 if TYPE_CHECKING:
@@ -48,13 +51,13 @@ NOTICE = "Research use only: not a medical device, and no basis for a decision a
 class Bundle:
     """A trained model ready for new recordings."""
 
-    model: models.Model
+    model: Model
     calibration: Calibration  # applied to its probabilities
     sets: PredictionSets
     reference: Reference  # statistics of the training subjects
     signals: TrainingSignals  # hashes of their signals
     metadata: Mapping[str, Any]  # the content of ``bundle.json``: name, warnings, performance, provenance and more
-    card: str  # Markdown
+    card: str = ""  # Markdown, as it was read
     folder: Path | None = None  # where it was read from
     checksum: str = ""  # of everything in the folder: identifies the model
 
@@ -147,6 +150,22 @@ class Bundle:
         notes = [*notes, *map(warning_text, self.warnings)]
         return plots.html(f"{self.title}: {', '.join(self.classes)}", table, notes)
 
+    @property
+    def not_adaptable(self) -> str:
+        """Why it cannot be adapted to another site; empty if it can."""
+        for leaf in leaves(self.model):
+            title, harmonisation = leaf.facts.settings.title, leaf.harmonisation
+            if leaf.features is None:
+                return (
+                    f"{title} learns from the raw signal and has no fixed features that could be mapped; bandpower, "
+                    "tangent and networks on covariance can be adapted"
+                )
+            if harmonisation is not None and harmonisation.covariates is not None:
+                return f"{title} is adjusted for {', '.join(harmonisation.covariates.codes)}, which no recording states"
+            if population_name(leaf) not in self.reference.populations:
+                return "the bundle keeps no statistics of its training controls; train it again"
+        return ""
+
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Bundle:
         """Write the bundle atomically, and read it back.
 
@@ -167,14 +186,15 @@ class Bundle:
     def _write(self, folder: Path) -> None:
         import torch
 
+        from bridgemil.bundle.page import write_card
         from bridgemil.learning.checkpoint import write_tensors
 
         self.model.write(folder / MODEL)
         tensors = self.reference.tensors() | self.signals.tensors()
         arrays = {name: torch.from_numpy(np.array(values)) for name, values in tensors.items()}
         write_tensors(folder / REFERENCE, arrays)
-        write_text(folder / CARD, self.card)
         facts = self.model.facts.for_json()
+        write_text(folder / CARD, write_card(self.metadata, facts))
         content = {
             "notice": NOTICE, **self.metadata,
             "calibration": {**self.metadata["calibration"], **self.calibration.for_json()},
@@ -236,7 +256,7 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
         raise BadData(f"{folder}: {', '.join(strangers)} is not part of the bundle; remove it, or {ADVICE}")
     arrays = {name: value.numpy() for name, value in read_tensors(artifact.path(REFERENCE)).items()}
     return Bundle(
-        models.read_model(artifact, f"{MODEL}/", backbone=backbone, device=device),
+        read_model(artifact, f"{MODEL}/", backbone=backbone, device=device),
         calibration.from_json(metadata["calibration"]),
         PredictionSets.from_json(metadata["prediction_sets"]),
         Reference.from_tensors(arrays, metadata["reference"]),
@@ -253,6 +273,35 @@ def open_bundle(folder: Path) -> Artifact:
     if not is_artifact(folder):
         raise BadData(f"{folder}: no bundle there; make one with `bridgemil train COHORT --out MODEL`")
     return Artifact.open(folder, KIND, ADVICE)
+
+
+def control_class(classes: Sequence[str], positive: str | None = None) -> str | None:
+    """The class of the controls: of two the one that is not positive; of more, the one named as controls, if any."""
+    if len(classes) == 2:
+        return next(name for name in classes if name != positive_class(classes, positive)[0])
+    named = control_classes(classes)
+    return named[0] if len(named) == 1 else None
+
+
+def population_name(model: Model) -> str:
+    """Equal for members of an ensemble whose subjects have the same mean features; the site "" does not count."""
+    named, own = model.features, dict[str, Any]()
+    if isinstance(model, BaselineModel) and model.baseline.front_end is not None:
+        named = Features.of_front_end(model.baseline.front_end)
+    assert named is not None
+    if model.harmonisation is not None:
+        tensors = model.harmonisation.tensors().items()
+        own = {name: values.tolist() for name, values in tensors if not name.endswith(".")}
+    return digest([named.key, own])[:16]
+
+
+def by_population(model: Model) -> dict[str, Model]:
+    """One member for every population of features, by its name."""
+    found: dict[str, Model] = {}
+    for leaf in leaves(model):
+        if leaf.features is not None:
+            found.setdefault(population_name(leaf), leaf)
+    return found
 
 
 def not_better_than_chance(performance: Mapping[str, Any]) -> str | None:

@@ -14,7 +14,7 @@ multiple of 1 / (n + 1), rounded in favour of the class: with 30 subjects the ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,12 +79,23 @@ def cross_coverage(
         made = PredictionSets.fit(p[folds != fold], y[folds != fold], classes, coverage)
         for i in np.flatnonzero(folds == fold):
             sets[i] = made(p[i])
-    hit = np.array([classes[k] in own for k, own in zip(y, sets, strict=True)])
+    return summary(sets, np.asarray(classes)[y], classes, coverage, lambda hit: float(hit.mean()))
+
+
+def summary(
+    sets: Sequence[Sequence[str]],
+    labels: NDArray[Any],
+    classes: Sequence[str],
+    coverage: float,
+    share: Callable[[NDArray[np.bool_]], Any],
+) -> dict[str, Any]:
+    """Coverage and size of the sets of subjects with these labels; ``share`` states how many of some are covered."""
+    hit = np.array([name in own for name, own in zip(labels, sets, strict=True)])
     size = np.array(list(map(len, sets)))
     return {
         "stated": coverage,
-        "coverage": float(hit.mean()),
-        "by_class": {name: float(hit[y == k].mean()) for k, name in enumerate(classes)},
+        "coverage": share(hit),
+        "by_class": {name: share(hit[labels == name]) for name in classes},
         "one_class": float((size == 1).mean()),
         "several": float((size > 1).mean()),
         "none": float((size == 0).mean()),

@@ -1,6 +1,8 @@
-"""Statistics that a bundle keeps of its training subjects, and the out-of-distribution test; no subject's data.
+"""What a bundle keeps of its training subjects: statistics, the out-of-distribution test, hashes; no subject's data.
 
-How far a recording is from the training subjects is stated as a percentile.
+How far a recording is from the training subjects is stated as a percentile. ``adapt`` maps the features of a new site
+to the mean and the standard deviation of the training controls (ComBat's adjustment of location and scale: Johnson et
+al., 2007): a bundle keeps these two of every feature, of the controls and of all training subjects.
 
 The *features* of a recording do not depend on the amplifier's gain: log relative band power, the amplitude of each
 electrode relative to the others, and its mean correlation with them. The *distance* is computed on robustly
@@ -15,76 +17,80 @@ distance that was fitted without that subject.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.bundle.populations import NOVELTY, population
+from bridgemil.audit.measures import BLOCK, TABLES, WindowHash, spectra
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, held_bands, relative_band_power, rereferenced
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, Signal, held_bands, relative_band_power, rereferenced
 from bridgemil.models.harmonisation import Scale, mapped
+from bridgemil.storage.artifact import array_checksum
 
 Floats = NDArray[np.float64]
+Keys = NDArray[np.int64]
 
+NOVELTY = "novelty"  # the population of the features of the out-of-distribution test
 LENGTHS = (5, 10, 20, 30, 60, 120, 300, 600, 1200)  # windows; lengths at which reference distances are kept
 SEGMENTS = 8  # per training subject and length
 PERCENTILES = np.linspace(0, 100, 401)  # at which the distribution of the distances is kept
 MOST_DIRECTIONS, SUBJECTS_PER_DIRECTION = 8, 5
 MOST_FITS = 100  # leave one subject out, or a hundredth of many
 CLIP = 10.0  # standardised features beyond are clipped
-BLOCK = 512  # windows processed together
 TINY = 1e-12
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 OUTSIDE = 95.0  # out-of-distribution percentile above which a warning is given
 WITHHELD = 99.0  # and above which no class is predicted
 STANDS_OUT = 4.0  # standardised features beyond are named
 MOST_ROWS = 64  # of the features' covariance
-
-
-@dataclass(frozen=True)
-class RecordingFeatures:
-    """Features of one recording; C channels, B bands."""
-
-    power: Floats  # log relative band power, mean over windows; C x B
-    share: Floats  # log standard deviation relative to that of the median electrode; C
-    coupling: Floats  # mean correlation with the other electrodes; C
-    spread: float  # standard deviation of the median electrode, in microvolts
-    shares: Floats  # relative band power in percent, mean over electrodes and windows; B
-
-    @property
-    def vector(self) -> Floats:
-        """The features that do not depend on gain, f = C x B + 2 C."""
-        return np.concatenate([self.power.ravel(), self.share, self.coupling])
+KEPT = 8  # one in so many hash codes is kept, chosen by its value, so that two recordings keep the same
+ENOUGH = 2  # codes in common that make two recordings one signal: one may be an artefact's
 
 
 @dataclass(frozen=True)
 class WindowFeatures:
-    """The same quantities of n single windows, so that any stretch of a recording is a mean over some of them."""
+    """Features of n windows of a recording; C channels, B bands."""
 
-    power: Floats  # n x C x B
-    deviation: Floats  # n x C, microvolts
-    coupling: Floats  # n x C
-    shares: Floats  # n x B
+    power: Floats  # log relative band power, n x C x B
+    deviation: Floats  # standard deviation in microvolts, n x C
+    coupling: Floats  # mean correlation with the other electrodes, n x C
+    shares: Floats  # relative band power in percent, mean over electrodes, n x B
 
-    def recording(self, rows: slice = slice(None)) -> RecordingFeatures:
-        """Features of the recording, or of these windows of it."""
-        typical = np.maximum(np.median(self.deviation[rows], axis=0), TINY)
-        level = float(np.median(typical))
-        return RecordingFeatures(
-            self.power[rows].mean(axis=0), np.log(typical / level), self.coupling[rows].mean(axis=0), level,
-            self.shares[rows].mean(axis=0),
-        )  # fmt: skip
+    @property
+    def n(self) -> int:
+        """How many windows."""
+        return len(self.deviation)
+
+    @property
+    def typical(self) -> Floats:
+        """Median standard deviation of each electrode, in microvolts; C."""
+        return np.maximum(np.median(self.deviation, axis=0), TINY)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the median electrode, in microvolts."""
+        return float(np.median(self.typical))
+
+    @property
+    def vector(self) -> Floats:
+        """The recording's features that do not depend on gain, f = C x B + 2 C."""
+        amplitude = np.log(self.typical / self.spread)
+        return np.concatenate([self.power.mean(axis=0).ravel(), amplitude, self.coupling.mean(axis=0)])
+
+    def part(self, rows: slice) -> WindowFeatures:
+        """Of some of the windows."""
+        return WindowFeatures(self.power[rows], self.deviation[rows], self.coupling[rows], self.shares[rows])
 
     def segments(self) -> dict[int, Floats]:
         """Feature vectors of contiguous segments (m x f) by length in windows; 0 is the whole recording."""
-        n, found = len(self.deviation), {0: self.recording().vector[None]}
+        found = {0: self.vector[None]}
         for length in LENGTHS:
-            if length <= n:
-                starts = np.linspace(0, n - length, min(SEGMENTS, n // length)).round().astype(int)
-                found[length] = np.stack([self.recording(slice(i, i + length)).vector for i in starts])
+            if length <= self.n:
+                starts = np.linspace(0, self.n - length, min(SEGMENTS, self.n // length)).round().astype(int)
+                found[length] = np.stack([self.part(slice(i, i + length)).vector for i in starts])
         return found
 
 
@@ -206,24 +212,29 @@ class Reference:
     class_shares: Floats  # K x quantiles x B: relative band power in percent, within each class
     covariance_rows: Floats  # r x F: R'R is proportional to the covariance of the model's features; 0 rows: unknown
     reference: str = "recorded"  # of the windows that the features are computed from, or "average"
-    populations: Mapping[str, Floats] = field(default_factory=dict)  # by name, 4 x F: see ``populations.population``
+    populations: Mapping[str, Floats] = field(default_factory=dict)  # by name, 4 x F: see ``population``
     site: Scale | None = None  # of a model that was adapted: the map of the site's features (f) to the training site's
 
-    def vector(self, features: RecordingFeatures) -> Floats:
+    @property
+    def highest(self) -> float:
+        """The highest frequency in Hz that the bands reach."""
+        return max((end for _, end in self.bands.values()), default=0.0)
+
+    def vector(self, features: WindowFeatures) -> Floats:
         """The features that do not depend on gain (f), mapped from the site that the model was adapted to."""
         return mapped(features.vector, self.site)
 
-    def percentile(self, features: RecordingFeatures, n_windows: int) -> float:
+    def percentile(self, features: WindowFeatures) -> float:
         """Out-of-distribution percentile of a recording; see ``NoveltyModel.percentile``."""
-        return self.novelty.percentile(self.vector(features), n_windows)
+        return self.novelty.percentile(self.vector(features), features.n)
 
-    def unusual(self, features: RecordingFeatures, channels: Sequence[str], most: int = 3) -> list[str]:
-        """Names of the ``most`` features that are farthest outside of the training subjects' range; C channels."""
+    def unusual(self, features: WindowFeatures, channels: Sequence[str]) -> list[str]:
+        """Names of the three features that are farthest outside of the training subjects' range; C channels."""
         z = (self.vector(features) - self.novelty.distance.centre) / self.novelty.distance.scale
         names = [f"{band} power at {channel}" for channel in channels for band in self.bands]
         names += [f"relative amplitude of {channel}" for channel in channels]
         names += [f"correlation of {channel} with the other electrodes" for channel in channels]
-        largest = np.argsort(-np.abs(z), kind="stable")[:most]
+        largest = np.argsort(-np.abs(z), kind="stable")[:3]
         return [f"{names[i]} {'high' if z[i] > 0 else 'low'}" for i in largest if abs(z[i]) > STANDS_OUT]
 
     def tensors(self) -> dict[str, Floats]:
@@ -252,35 +263,47 @@ class Reference:
         )
 
 
+def population(features: Floats, controls: NDArray[np.bool_]) -> Floats:
+    """Mean and standard deviation of the controls, then of all subjects (4 x F), of features (S x F).
+
+    ``controls`` (S) are who is one; with fewer than two, the first two rows are NaN.
+    """
+    rows = []
+    for own in (features[controls], features):
+        known = len(own) > 1
+        rows += [own.mean(axis=0), own.std(axis=0, ddof=1)] if known else [np.full(features.shape[1], np.nan)] * 2
+    return np.stack(rows)
+
+
 POPULATION = "population."  # in the names of tensors
 _ARRAYS = ("spreads", "windows", "class_shares", "covariance_rows")
 
 
 def make_reference(
-    cohort: Cohort, features: Floats | None = None, reference: str = "recorded", control: str | None = None
+    cohort: Cohort,
+    features: Floats | None = None,
+    reference: str = "recorded",
+    control: str | None = None,
+    populations: Mapping[str, Floats] | None = None,
 ) -> Reference:
     """Compute the reference statistics of a cohort, the training subjects.
 
     ``features`` (S x F) are the mean named features of each subject, of the model's first layer, if they have names:
     patterns are computed over their covariance. ``reference`` of the windows is ``average`` if the model's features do
-    not depend on the recorded reference either. ``control`` is the class of the controls, if there is one.
+    not depend on the recorded reference either. ``control`` is the class of the controls, if there is one;
+    ``populations`` are of the model's features.
     """
     held, _ = held_bands(CLINICAL_BANDS, cohort.signal)
     bands = {name: (float(low), float(high)) for name, (low, high) in held.items()}  # as they are read back
-    subjects, segments, counts = [], [], []
-    for subject in cohort.subjects:
-        windows = window_features(cohort.windows(subject), cohort.sfreq, bands, reference)
-        subjects.append(windows.recording())
-        segments.append(windows.segments())
-        counts.append(len(windows.deviation))
-    members = [np.flatnonzero(cohort.y == k) for k in range(len(cohort.classes))]
-    shares = np.stack([np.quantile([subjects[i].shares for i in own], QUANTILES, axis=0) for own in members])
-    spreads, lengths = ([min(own), np.median(own), max(own)] for own in ([s.spread for s in subjects], counts))
-    vectors = np.stack([subject.vector for subject in subjects])
+    every = (window_features(cohort.windows(who), cohort.sfreq, bands, reference) for who in cohort.subjects)
+    rows = [(one.shares.mean(axis=0), one.spread, one.n, one.vector, one.segments()) for one in every]
+    shares, spreads, counts, vectors, segments = zip(*rows, strict=True)
+    by_class = [np.quantile(np.stack(shares)[cohort.y == k], QUANTILES, axis=0) for k in range(len(cohort.classes))]
+    spread, length = (np.array([min(own), np.median(own), max(own)], dtype=float) for own in (spreads, counts))
+    own = {NOVELTY: population(np.stack(vectors), np.array(cohort.labels) == control)}
     return Reference(
-        bands, NoveltyModel.fit(segments, counts), np.array(spreads), np.array(lengths, dtype=np.float64),
-        shares, _covariance_rows(features), reference,
-        {NOVELTY: population(vectors, np.array(cohort.labels) == control)},
+        bands, NoveltyModel.fit(segments, counts), spread, length, np.stack(by_class), _covariance_rows(features),
+        reference, {**own, **(populations or {})},
     )  # fmt: skip
 
 
@@ -291,3 +314,57 @@ def _covariance_rows(features: Floats | None) -> Floats:
     _, lengths, directions = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
     rows: Floats = lengths[:MOST_ROWS, None] * directions[:MOST_ROWS] / np.sqrt(len(features) - 1)
     return rows[lengths[:MOST_ROWS] > TINY]
+
+
+@dataclass(frozen=True)
+class TrainingSignals:
+    """Hashes of the signals that a model was trained or adapted with, by which subjects are recognised; sorted.
+
+    Two kinds. The hash of a subject's windows is equal for the same recordings, prepared in the same way. Hash codes of
+    single windows (random hyperplanes: Charikar, 2002; as in the audit's search for duplicate signals) do not depend on
+    length, reference, gain and sign, and hardly on filters: they also recognise a part of a recording, of about half a
+    minute or more, if its windows begin at the same samples. On 65 training subjects of ``adftd-300s``, all 65 minutes
+    of theirs had 3 codes in common or more (with another band 2 or more); 36 subjects of another site, and the training
+    subjects among each other, had none.
+    """
+
+    subjects: Keys  # one per subject
+    windows: Keys  # of some windows
+
+    @classmethod
+    def of(cls, bags: Iterable[NDArray[np.float32]], signal: Signal) -> TrainingSignals:
+        """The hashes of subjects' windows, each n x C x T."""
+        pairs = [(_subject_key(bag), window_keys(bag, signal)) for bag in bags]
+        windows = np.unique(np.concatenate([keys for _, keys in pairs]))
+        return cls(np.unique(np.array([key for key, _ in pairs], dtype=np.int64)), windows)
+
+    def __or__(self, other: TrainingSignals) -> TrainingSignals:
+        return TrainingSignals(np.union1d(self.subjects, other.subjects), np.union1d(self.windows, other.windows))
+
+    def holds(self, bag: NDArray[np.float32], signal: Signal) -> bool:
+        """Whether the signal of these windows (n x C x T), or a part of it, is among them."""
+        if _subject_key(bag) in self.subjects:
+            return True
+        return int(np.isin(window_keys(bag, signal), self.windows).sum()) >= ENOUGH
+
+    def tensors(self) -> dict[str, Keys]:
+        """As a bundle stores them."""
+        return {"signals.subjects": self.subjects, "signals.windows": self.windows}
+
+
+def _subject_key(bag: NDArray[np.float32]) -> int:
+    return int.from_bytes(bytes.fromhex(array_checksum(bag)[:16]), "big", signed=True)
+
+
+def window_keys(bag: NDArray[np.float32], signal: Signal) -> Keys:
+    """Some hash codes of windows: 24 bits of one of the audit's tables, 8 of the next, and the number of the table."""
+    hashing, found = WindowHash(signal), []
+    for first in range(0, len(bag), BLOCK):
+        part = np.array(bag[first : first + BLOCK], dtype=np.float32)
+        found.append(hashing.codes(part, spectra(part)))
+    codes = np.concatenate(found).astype(np.int64)  # n x TABLES; -1 where a window is flat
+    codes = codes[codes[:, 0] >= 0]
+    further = np.roll(codes, -1, axis=1) >> 1 & 0xFF  # the lowest bit is always 1
+    joined = codes | further << 24 | np.arange(TABLES) << 32
+    keys: Keys = np.unique(joined[(codes >> 1) % KEPT == 0])
+    return keys

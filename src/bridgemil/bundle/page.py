@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridgemil.bundle.bundle import NOTICE, Bundle, not_better_than_chance
-from bridgemil.bundle.prediction import RecordingPrediction
+from bridgemil.bundle.prediction import RecordingPrediction, describe
 from bridgemil.cohort.signal import band_name
 from bridgemil.evaluation.clinical import TITLES
 from bridgemil.report import templating
@@ -100,7 +100,7 @@ def write_page(
         bundle.model.facts,
         probabilities=found.by_class(),
         warnings=found.warnings,
-        cautions=found.model["cautions"],
+        cautions=describe(bundle)["cautions"],
         withheld=found.withheld,
         bands=_bands(found, counts),
         audit_warnings=bundle.warnings,
@@ -117,7 +117,6 @@ def write_page(
 
 def write_validation(path: str | Path, found: Validation) -> None:
     """Write the HTML page of an external validation."""
-    from bridgemil.bundle.prediction import describe
     from bridgemil.methods import colour
     from bridgemil.report.pages.charts import calibration_chart, clinical_charts
 
@@ -144,9 +143,9 @@ def write_validation(path: str | Path, found: Validation) -> None:
 def _bands(found: RecordingPrediction, counts: dict[str, int]) -> BandShares | None:
     from bridgemil.report.held_out import BandShares
 
-    reference = found.reference
+    reference = found.bundle.reference
     if not reference.bands:
         return None
     names = [f"{name} {band_name(band)}" for name, band in reference.bands.items()]
-    quantiles = dict(zip(found.classes, reference.class_shares, strict=True))
-    return BandShares(names, found.features.shares, {}, quantiles, counts)
+    quantiles = dict(zip(found.bundle.classes, reference.class_shares, strict=True))
+    return BandShares(names, found.features.shares.mean(axis=0), {}, quantiles, counts)

@@ -6,7 +6,7 @@ Beyond the 99th out-of-distribution percentile the prediction is withheld.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.bundle.bundle import NOTICE, Bundle, not_better_than_chance
-from bridgemil.bundle.novelty import OUTSIDE, WITHHELD, RecordingFeatures, Reference, window_features
-from bridgemil.bundle.populations import not_adaptable
+from bridgemil.bundle.novelty import OUTSIDE, WITHHELD, Reference, WindowFeatures, window_features
 from bridgemil.cohort import channels
 from bridgemil.cohort.cleaning import Cleaner
 from bridgemil.cohort.new_recording import MIN_WINDOWS, NewRecording, find, read, settings_for
-from bridgemil.cohort.sources import Recording
 from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.models import Prediction
 from bridgemil.models.harmonisation import unknown_site
@@ -36,36 +34,36 @@ class Refused:
 
     name: str
     why: str
-    model: Mapping[str, Any]
+    bundle: Bundle
 
     def to_dict(self) -> dict[str, Any]:
         """As ``predict --json`` prints it."""
         absent = ("probabilities", "predicted", "prediction_set", "uncalibrated", "out_of_distribution", "windows",
                   "top_windows", "windows_dropped", "seconds", "sha256")  # fmt: skip
-        given = {"file": self.name, "windows_used": 0, "warnings": [], "error": self.why, "model": dict(self.model)}
-        return given | dict.fromkeys(absent)
+        given = {"file": self.name, "windows_used": 0, "warnings": [], "error": self.why}
+        return given | {"model": describe(self.bundle)} | dict.fromkeys(absent)
 
 
 @dataclass(frozen=True)
 class Assessment:
     """What a bundle computes of one subject's windows; K classes."""
 
-    classes: tuple[str, ...]
+    bundle: Bundle
     prediction: Prediction  # before calibration, with attention weights and contributions where the model has them
     probabilities: NDArray[np.float64]  # K, calibrated
-    features: RecordingFeatures  # what the percentile was computed from
+    features: WindowFeatures  # what the percentile was computed from
     percentile: float  # out-of-distribution percentile among training recordings of the same length
     prediction_set: tuple[str, ...]  # classes that conformal prediction does not exclude; all if it is withheld
 
     def by_class(self, calibrated: bool = True) -> dict[str, float]:
         """The probabilities by the names of the classes."""
         p = self.probabilities if calibrated else self.prediction.probabilities
-        return dict(zip(self.classes, p.tolist(), strict=True))
+        return dict(zip(self.bundle.classes, p.tolist(), strict=True))
 
     @property
     def most_probable(self) -> str:
         """The most probable class."""
-        return self.classes[int(self.probabilities.argmax())]
+        return self.bundle.classes[int(self.probabilities.argmax())]
 
     @property
     def withheld(self) -> bool:
@@ -83,12 +81,8 @@ class RecordingPrediction(Assessment):
     """The prediction for one recording, and everything that its page needs."""
 
     recording: NewRecording  # the windows and their times
-    warnings: tuple[str, ...]  # about this recording, the most serious first; those of the model are in ``model``
-    coverage: float  # of the prediction set
-    reference: Reference  # statistics of the training subjects
+    warnings: tuple[str, ...]  # about this recording, the most serious first; those of the model: see ``describe``
     rankings: list[Ranking]  # windows by attention weight, contribution or probability, with the removal test
-    model: Mapping[str, Any]  # name, checksum and cautions of the bundle (see ``describe``)
-    calibration: str  # one sentence
 
     @property
     def name(self) -> str:
@@ -98,11 +92,12 @@ class RecordingPrediction(Assessment):
     @property
     def set_sentence(self) -> str:
         """The prediction set, for readers."""
-        title = f"prediction set ({100 * self.coverage:g} % coverage)"
+        title = f"prediction set ({100 * self.bundle.sets.coverage:g} % coverage)"
         if self.withheld:
             return f"{title}: no class is excluded, because the prediction is withheld"
         if not self.prediction_set:
-            return f"{title}: empty, the recording is unlike {'both' if len(self.classes) == 2 else 'all'} classes"
+            every = "both" if len(self.bundle.classes) == 2 else "all"
+            return f"{title}: empty, the recording is unlike {every} classes"
         undecided = " (undecided)" if len(self.prediction_set) > 1 else ""
         return f"{title}: {' or '.join(self.prediction_set)}{undecided}"
 
@@ -118,11 +113,11 @@ class RecordingPrediction(Assessment):
             "probabilities": self.by_class(),
             "predicted": self.predicted,
             "prediction_set": list(self.prediction_set),
-            "coverage": self.coverage,
+            "coverage": self.bundle.sets.coverage,
             "out_of_distribution": {"percentile": self.percentile, "withheld": self.withheld},
             "windows_used": len(self.recording.starts),
             "warnings": list(self.warnings),
-            "model": dict(self.model),
+            "model": describe(self.bundle),
             "uncalibrated": self.by_class(calibrated=False),
             "windows": {ranking.name: ranking.to_dict() for ranking in self.rankings},
             "top_windows": {ranking.name: top_windows(self.person, ranking) for ranking in self.rankings},
@@ -188,16 +183,15 @@ def predict(
     bundle = bundle if coverage is None else replace(bundle, sets=bundle.sets.at(coverage))
     if (known := bundle.model.sites) and "" not in known:
         raise BadUse(unknown_site(known))
-    model = describe(bundle)
     how = {"bad_channels": bad_channels, "recorded_reference": recorded_reference, "montage": montage}
-    for recording in read_recordings(bundle, paths, clean, **how):
-        if isinstance(recording, Problem):
-            yield Refused(recording.file or "", recording.what, model)
+    for found in read_recordings(bundle, paths, clean, **how):
+        if isinstance(found, Problem):
+            yield Refused(str(found.file), found.what, bundle)
             continue
         try:
-            yield predict_windows(bundle, recording)
+            yield _predict(bundle, found)
         except BadData as error:
-            yield Refused(recording.name, _problem(error, recording.name).what, model)
+            yield Refused(found.name, _problem(error, found.name).what, bundle)
 
 
 def read_recordings(
@@ -207,57 +201,50 @@ def read_recordings(
     settings = settings_for(bundle.signal, bundle.model.facts.preparation, **how)
     cleaner = Cleaner.again(settings.clean, clean)
     fewest = min(MIN_WINDOWS, int(bundle.reference.windows[0]))
-    highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
     for path in paths:
         try:
             found = find([path])
         except BadData as error:  # a folder that cannot be searched, or holds nothing
             found = [_problem(error, plain(str(path)))]
-        for recording in found:
+        for one in found:
+            if isinstance(one, Problem):
+                yield one
+                continue
             try:
-                yield (
-                    recording
-                    if isinstance(recording, Problem)
-                    else read(recording, bundle.signal, settings, fewest, highest, cleaner)
-                )
+                yield read(one, bundle.signal, settings, fewest, bundle.reference.highest, cleaner)
             except BadData as error:
-                assert isinstance(recording, Recording)
-                yield _problem(error, recording.name)
+                yield _problem(error, one.name)
 
 
 def _problem(error: BadData, name: str) -> Problem:
     return Problem(str(error).removeprefix(f"{name}: "), file=name)
 
 
-def assess(bundle: Bundle, prediction: Prediction, features: RecordingFeatures, n_windows: int) -> Assessment:
+def assess(bundle: Bundle, prediction: Prediction, features: WindowFeatures) -> Assessment:
     """Calibrated probabilities, out-of-distribution percentile and prediction set of one subject.
 
-    ``prediction`` is of the bundle's model; ``features`` are of the subject's ``n_windows`` windows (``features_of``).
+    ``prediction`` is of the bundle's model; ``features`` are of the subject's windows (``features_of``).
     """
-    percentile, p = bundle.reference.percentile(features, n_windows), prediction.probabilities
+    percentile, p = bundle.reference.percentile(features), prediction.probabilities
     found = bundle.classes if percentile > WITHHELD else bundle.sets(bundle.calibration.raw(p))
-    return Assessment(bundle.classes, prediction, bundle.calibration(p), features, percentile, tuple(found))
+    return Assessment(bundle, prediction, bundle.calibration(p), features, percentile, tuple(found))
 
 
-def features_of(bundle: Bundle, bag: NDArray[np.float32]) -> RecordingFeatures:
+def features_of(bundle: Bundle, bag: NDArray[np.float32]) -> WindowFeatures:
     """Features of a subject's windows for the out-of-distribution test."""
     reference = bundle.reference
-    return window_features(bag, bundle.signal.sfreq, reference.bands, reference.reference).recording()
+    return window_features(bag, bundle.signal.sfreq, reference.bands, reference.reference)
 
 
-def predict_windows(bundle: Bundle, recording: NewRecording) -> RecordingPrediction:
-    """Predict one recording that was segmented already, by ``bridgemil.cohort.new_recording.read``."""
-    reference, bag = bundle.reference, recording.windows
+def _predict(bundle: Bundle, recording: NewRecording) -> RecordingPrediction:
+    bag = recording.windows
     features = features_of(bundle, bag)
-    gain = _gain(features, reference, recording.name)
-    found = assess(bundle, bundle.model.predict(bag), features, len(bag))
-    warnings = [*_known(bundle, bag), *_out_of_distribution(bundle, features, found.percentile)]
-    warnings += [*_referred(bundle, recording), *gain, *_length(len(bag), reference), *recording.notes]
+    gain = _gain(features, bundle.reference, recording.name)
+    found = assess(bundle, bundle.model.predict(bag), features)
+    warnings = [*_known(bundle, bag), *_out_of_distribution(found), *_referred(bundle, recording), *gain]
+    warnings += [*_length(len(bag), bundle.reference), *recording.notes]
     rankings = rank_windows(bundle.model, bag, int(found.probabilities.argmax()), bundle.calibration)
-    return RecordingPrediction(
-        **vars(found), recording=recording, warnings=tuple(warnings), coverage=bundle.sets.coverage,
-        reference=reference, rankings=rankings, model=describe(bundle), calibration=bundle.calibration.sentence,
-    )  # fmt: skip
+    return RecordingPrediction(**vars(found), recording=recording, warnings=tuple(warnings), rankings=rankings)
 
 
 def _known(bundle: Bundle, bag: NDArray[np.float32]) -> list[str]:
@@ -268,19 +255,20 @@ def _known(bundle: Bundle, bag: NDArray[np.float32]) -> list[str]:
     return [f"this recording was used to {how} the model; its probability is not held out"]
 
 
-def _out_of_distribution(bundle: Bundle, features: RecordingFeatures, percentile: float) -> list[str]:
+def _out_of_distribution(found: Assessment) -> list[str]:
     """That the recording is out of distribution; if no class is predicted, why, and what would help."""
-    if percentile <= OUTSIDE:
+    bundle = found.bundle
+    if found.percentile <= OUTSIDE:
         return []
-    unusual = bundle.reference.unusual(features, bundle.signal.channels)
+    unusual = bundle.reference.unusual(found.features, bundle.signal.channels)
     most = f"; most unusual: {', '.join(unusual)}" if unusual else ""
     outside = (
-        f"out of distribution: percentile {percentile:.0f} among training recordings of the same length (warned above "
-        f"{OUTSIDE:.0f}{most}); the probabilities may not be valid for it"
+        f"out of distribution: percentile {found.percentile:.0f} among training recordings of the same length (warned "
+        f"above {OUTSIDE:.0f}{most}); the probabilities may not be valid for it"
     )
-    if percentile <= WITHHELD:
+    if not found.withheld:
         return [outside]
-    cannot = not_adaptable(bundle.model, bundle.reference.populations)
+    cannot = bundle.not_adaptable
     remedy = f"the model cannot be adapted to another site ({cannot})" if cannot else (
         "if other recordings of this site are out of distribution too, `bridgemil adapt MODEL RECORDING… --out MODEL2` "
         f"with recordings of {LEAST_CONTROLS} or more healthy subjects, made by the same amplifier and montage, moves "
@@ -290,7 +278,7 @@ def _out_of_distribution(bundle: Bundle, features: RecordingFeatures, percentile
     return [withheld, outside]
 
 
-def _gain(features: RecordingFeatures, reference: Reference, name: str) -> list[str]:
+def _gain(features: WindowFeatures, reference: Reference, name: str) -> list[str]:
     """Refuse amplitudes that only a wrong unit explains; warn of those that the gain may explain."""
     lowest, _, highest = reference.spreads
     times = features.spread / float(np.clip(features.spread, lowest, highest))  # 1 inside of their range

@@ -9,33 +9,23 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil import methods
 from bridgemil.baselines.pipeline import NOT_STORED
-from bridgemil.bundle.bundle import METADATA, Bundle, open_bundle, refuse_taken
+from bridgemil.bundle.bundle import METADATA, Bundle, by_population, control_class, open_bundle, refuse_taken
 from bridgemil.bundle.conformal import PredictionSets, cross_coverage
-from bridgemil.bundle.novelty import make_reference
-from bridgemil.bundle.page import write_card
-from bridgemil.bundle.populations import by_population, control_class, mean_features, population
-from bridgemil.bundle.signals import TrainingSignals
+from bridgemil.bundle.novelty import Reference, TrainingSignals, make_reference, population
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.cohort.sources.bids import derivative_sentence
 from bridgemil.cohort.views import Unlabelled
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse, BridgeMILError, BridgeMILWarning
-from bridgemil.evaluation.calibration import (
-    Calibration,
-    calibration_error,
-    calibration_line,
-    cross_calibrated,
-    decide,
-    log_loss,
-)
+from bridgemil.evaluation import calibration
 from bridgemil.evaluation.clinical import TwoClassMetrics
 from bridgemil.evaluation.metrics import score_intervals
 from bridgemil.evaluation.protocol import Protocol
@@ -56,9 +46,6 @@ from bridgemil.report.characteristics import class_rows
 from bridgemil.report.window_values import leaves
 from bridgemil.runs import RunCache, RunStore, open_store
 from bridgemil.storage.artifact import digest
-
-if TYPE_CHECKING:
-    import torch
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -140,12 +127,7 @@ def train(
     out = Path(out)
     protocol = Protocol(method, backbone, seeds=[seed], **options)
     plan, chosen = protocol.fold_plan(cohort), protocol.method_settings(cohort)
-    if len(plan.numbers) < 2:
-        raise BadUse(
-            "train with a split that tests one fold: calibration and prediction sets need held-out predictions of "
-            "several folds; leave --split out, or use evaluate"
-        )
-    _check(protocol, chosen, single)
+    _check(protocol, plan, chosen, single)
     second = protocol.second(cohort)
     unlabelled = None if second is None else Unlabelled.beside(cohort, second)
     identity = digest([chosen.changed, cohort.hash, plan.hash, seed, single])
@@ -162,10 +144,10 @@ def train(
     runs_store = open_store(kept)
     if single:
         with torch_threads(threads):
-            model = _single(cohort, plan, chosen, seed, device_of(device), runs_store, unlabelled)
+            model = _single(cohort, plan, chosen, seed, device, runs_store, unlabelled)
     else:
         model = _of_folds(cohort, results, chosen, seed, runs_store)
-    metadata, calibration = _metadata(cohort, results, name or out.name, identity, single)
+    metadata, calibrated = _metadata(cohort, results, name or out.name, identity, single)
     if unlabelled is not None:
         metadata["trained"] += f" {unlabelled.sentence}"
         metadata["provenance"]["pretrain_on"] = unlabelled.for_json()
@@ -174,62 +156,51 @@ def train(
     metadata |= {"cautions": list(cautions), "recorded_reference": recorded_reference}
     if earlier is not None:
         metadata["created"] = earlier["created"]
-    card = write_card(metadata, model.facts.for_json())
-    windows = "average" if chosen.reference_free else "recorded"
     control = control_class(cohort.classes, protocol.positive)
-    cache = RunCache(runs_store)
-    reference = make_reference(cohort, _named_features(model, cohort, cache), windows, control)
-    populations = {**reference.populations, **_populations(model, cohort, cache, control)}
-    reference = replace(reference, populations=populations)
+    reference = _reference(model, cohort, RunCache(runs_store), control)
     sets = PredictionSets.fit(*held_out(results)[:2], results.classes)
     signals = TrainingSignals.of(map(cohort.windows, cohort.subjects), cohort.signal)
     if unlabelled is not None:  # everybody that the model has seen
         signals |= TrainingSignals.of(map(unlabelled.cohort.windows, unlabelled.subjects), cohort.signal)
-    bundle = Bundle(model, calibration, sets, reference, signals, metadata, card)
+    bundle = Bundle(model, calibrated, sets, reference, signals, metadata)
     return Trained(bundle.save(out, overwrite=True), results, kept)
 
 
-def _check(protocol: Protocol, chosen: Settings, single: bool) -> None:
+def _check(protocol: Protocol, plan: FoldPlan, chosen: Settings, single: bool) -> None:
     """Refuse what can be evaluated, but does not make a model for new recordings."""
+    if len(plan.numbers) < 2:
+        raise BadUse("train with a split that tests one fold has too few held-out predictions; leave --split out")
     if protocol.tune:
         raise BadUse("train chooses no settings: choose them with evaluate --tune, then train with --set")
     for member in chosen.each:
         if member.address is not None:
             raise BadUse(NOT_STORED.format(name=member.address))
         if member.adjust:
-            raise BadUse(
-                f"a new recording has no columns ({', '.join(member.adjust)}) that its features could be adjusted for: "
-                "leave --adjust out of train; evaluate --adjust shows what it changes"
-            )
+            columns = f"columns ({', '.join(member.adjust)}) that its features could be adjusted for"
+            raise BadUse(f"a new recording has no {columns}: leave --adjust out of train")
         if single and member.site_adjust != "none":
             raise BadUse("--single fits no maps of the sites: leave it out where site_adjust is set, or leave that out")
 
 
-def _means(leaf: Model, cohort: Cohort, cache: RunCache) -> list[Floats]:
-    """The mean over windows of a member's features, of each subject."""
-    assert leaf.features is not None
-    return [mean_features(leaf.features, features_of(cache, leaf.features, cohort, who)) for who in cohort.subjects]
+def _reference(model: Model, cohort: Cohort, cache: RunCache, control: str | None) -> Reference:
+    """Statistics of the subjects: of their windows, of named features, and of all features after harmonisation."""
 
+    def means(leaf: Model) -> list[Floats]:
+        assert leaf.features is not None
+        return [leaf.features.mean(features_of(cache, leaf.features, cohort, who)) for who in cohort.subjects]
 
-def _named_features(model: Model, cohort: Cohort, cache: RunCache) -> Floats | None:
-    """Mean over windows of the named features of each subject, shape (S, F); those of a baseline if there is one."""
-    for leaf in sorted(leaves(model), key=lambda leaf: isinstance(leaf, NetworkModel)):
-        named = leaf.baseline.feature_names if isinstance(leaf, BaselineModel) else (
-            leaf.features is not None and leaf.frozen is None  # those of a frozen encoder have no names
-        )  # fmt: skip
-        if named:
-            return np.stack(_means(leaf, cohort, cache))
-    return None
-
-
-def _populations(model: Model, cohort: Cohort, cache: RunCache, control: str | None) -> dict[str, Floats]:
-    """Location and scale of the subjects' features, those of a harmonised model after harmonisation."""
     rows, controls = {row["subject"]: row for row in cohort.rows()}, np.array(cohort.labels) == control
-    found = {}
+    populations = {}
     for name, leaf in by_population(model).items():
-        pairs = zip(cohort.subjects, _means(leaf, cohort, cache), strict=True)
-        found[name] = population(np.stack([leaf.for_subject(rows[who]).adjusted(own) for who, own in pairs]), controls)
-    return found
+        pairs = zip(cohort.subjects, means(leaf), strict=True)
+        values = np.stack([leaf.for_subject(rows[who]).adjusted(own) for who, own in pairs])
+        populations[name] = population(values, controls)
+    # Of a baseline if there is one; the features of a frozen encoder have no names.
+    first: list[Model] = [one for one in leaves(model) if isinstance(one, BaselineModel) and one.baseline.feature_names]
+    first += [one for one in leaves(model) if isinstance(one, NetworkModel) and one.features and one.frozen is None]
+    named = np.stack(means(first[0])) if first else None
+    windows = "average" if model.facts.settings.reference_free else "recorded"
+    return make_reference(cohort, named, windows, control, populations)
 
 
 def _same_training(out: Path, identity: str) -> Mapping[str, Any] | None:
@@ -256,23 +227,21 @@ def _single(
     plan: FoldPlan,
     settings: Settings,
     seed: int,
-    device: torch.device,
+    device: str,
     runs: RunStore,
     unlabelled: Unlabelled | None,
 ) -> Model:
     """One model on all subjects; the first fold selects the epoch, if any. It resumes like a run."""
     train = tuple(subject for fold in plan.folds[1:] for subject in fold)
-    identities = []
 
     def cache(member: Settings) -> RunCache:
         subjects = Fold(0, *roles(member, train, plan.folds[0]), ())
-        made = RunCache.of_run(runs, member, cohort.hash, subjects, seed)
-        identities.append(made.identity)
-        return made
+        return RunCache.of_run(runs, member, cohort.hash, subjects, seed)
 
-    model = fit_whole(cohort, train, plan.folds[0], settings, seed, device=device, cache=cache, unlabelled=unlabelled)
-    for identity in identities:
-        runs.checkpoint(identity).unlink(missing_ok=True)
+    how: dict[str, Any] = {"device": device_of(device), "cache": cache, "unlabelled": unlabelled}
+    model = fit_whole(cohort, train, plan.folds[0], settings, seed, **how)
+    for member in settings.each:
+        cache(member).checkpoint().unlink(missing_ok=True)
     return model
 
 
@@ -288,28 +257,28 @@ def _trained(results: Results, single: bool) -> str:
 
 def _metadata(
     cohort: Cohort, results: Results, name: str, identity: str, single: bool
-) -> tuple[dict[str, Any], Calibration]:
+) -> tuple[dict[str, Any], calibration.Calibration]:
     """The content of bundle.json beside the model's own facts, and the calibration that held-out predictions support.
 
     The calibration error after is of probabilities that were calibrated by the other folds only, decision included.
     """
     p, y, folds = held_out(results)
-    decision, calibrated = decide(p, y, folds), cross_calibrated(p, y, folds)
+    decision, calibrated = calibration.decide(p, y, folds), calibration.cross_calibrated(p, y, folds)
     error = {
-        when: calibration_error(values, y).for_json() | {"log_loss": log_loss(values, y)}
+        when: calibration.calibration_error(values, y).for_json() | {"log_loss": calibration.log_loss(values, y)}
         for when, values in (("before", p), ("after", calibrated))
     }
     line = {}
     if isinstance(results.clinical, TwoClassMetrics):
         positive = results.classes.index(results.clinical.positive)
-        line = calibration_line(calibrated[:, positive], y == positive)
+        line = calibration.calibration_line(calibrated[:, positive], y == positive)
     content = {
         "name": name,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "ensemble": "single" if single else "folds",
         "trained": _trained(results, single),
         "warnings": results.warnings,
-        "performance": measure(calibrated_classes(results)),
+        "performance": measure(results, calibrated),
         "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error, **line},
         "prediction_sets": {"measured": cross_coverage(p, y, folds, results.classes)},
         "provenance": {
@@ -339,22 +308,18 @@ def held_out(results: Results) -> tuple[Floats, Ints, Ints]:
     )
 
 
-def calibrated_classes(results: Results) -> Results:
-    """Results with the classes that a bundle would predict: the most probable after calibration by the other folds.
-
-    A vote's own prediction, and the most probable class before an isotonic calibration, may be another.
-    """
-    likeliest = cross_calibrated(*held_out(results)).argmax(axis=1)
-    return replace(results, predictions=results.predictions.assign(predicted=np.asarray(results.classes)[likeliest]))
-
-
-def measure(results: Results) -> dict[str, Any]:
+def measure(results: Results, p: Floats) -> dict[str, Any]:
     """Scores of held-out subjects with 95 % intervals, as ``bundle.json`` holds them.
 
+    Of the classes that a bundle would predict: the most probable ones after calibration by the other folds (``p``, n x
+    K). A vote's own prediction, and the most probable class before an isotonic calibration, may be another.
     ``p_guessing``: permutation p-value of the balanced accuracy, diagnoses permuted over subjects.
     """
-    predicted, true = (results.predictions[name].to_numpy() for name in ("predicted", "label"))
-    rng = np.random.default_rng(0)
+    predicted, true = np.asarray(results.classes)[p.argmax(axis=1)], results.predictions["label"].to_numpy()
+    results, rng = (
+        replace(results, predictions=results.predictions.assign(predicted=predicted)),
+        np.random.default_rng(0),
+    )
 
     def balanced(labels: NDArray[Any]) -> float:
         return float(np.mean([(predicted[labels == name] == name).mean() for name in results.classes]))

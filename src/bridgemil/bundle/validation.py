@@ -7,6 +7,7 @@ recognised by hashes of the signals, and refused.
 
 from __future__ import annotations
 
+import json
 import tempfile
 import warnings
 from collections import Counter
@@ -20,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.bundle.bundle import Bundle
+from bridgemil.bundle.conformal import summary
 from bridgemil.bundle.novelty import OUTSIDE, WITHHELD
 from bridgemil.bundle.prediction import assess, describe, features_of
 from bridgemil.cohort.channels import key
 from bridgemil.cohort.cleaning import Cleaner
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.formats import is_recording
 from bridgemil.cohort.new_recording import settings_for
 from bridgemil.cohort.pool import refuse_other_signals
 from bridgemil.cohort.prepare import prepare
@@ -35,9 +36,8 @@ from bridgemil.evaluation import metrics
 from bridgemil.evaluation.calibration import calibration_error, calibration_line
 from bridgemil.evaluation.clinical import ClinicalOptions, PerClassMetrics, TwoClassMetrics, clinical_metrics
 from bridgemil.evaluation.diagnostic_accuracy import Proportion
-from bridgemil.models import FitCache
+from bridgemil.models import FitCache, predict_subject
 from bridgemil.models.harmonisation import unknown_site
-from bridgemil.models.model import predict_subject
 from bridgemil.parallel import each
 from bridgemil.report.characteristics import FEW_OF_A_CLASS, Group, by_age, by_value
 from bridgemil.report.tables import Sheet
@@ -87,7 +87,7 @@ class Validation:
         if not n:
             return found
         if set(rows["label"]) == set(self.bundle.classes):
-            found["accuracy"] = Proportion.of((rows["predicted"] == rows["label"]).sum(), n)
+            found["accuracy"] = _share(rows["predicted"] == rows["label"])
             values, ends = metrics.scores(rows, self.bundle.classes), metrics.score_intervals(rows, self.bundle.classes)
             found |= {name: Proportion(values[name], *ends[name], n) for name in TITLES}
         clinical = self._clinical(rows)
@@ -115,23 +115,14 @@ class Validation:
     @cached_property
     def sets(self) -> dict[str, Any]:
         """Coverage of the prediction sets, by class, and their sizes; a withheld prediction excludes no class."""
-        label, found = self.predictions["label"], self.predictions["prediction_set"]
-        hit = np.array([name in own for name, own in zip(label, found, strict=True)])
-        size = found.map(len)
-        return {
-            "stated": self.bundle.sets.coverage,
-            "coverage": Proportion.of(hit.sum(), len(hit)),
-            "by_class": {name: Proportion.of(hit[label == name].sum(), (label == name).sum()) for name in self.classes},
-            "one_class": float((size == 1).mean()),
-            "several": float((size > 1).mean()),
-            "none": float((size == 0).mean()),
-        }
+        sets, labels = self.predictions["prediction_set"].tolist(), self.predictions["label"].to_numpy()
+        return summary(sets, labels, self.classes, self.bundle.sets.coverage, _share)
 
     @cached_property
     def out_of_distribution(self) -> dict[str, Any]:
         """Median percentile, and shares above the limits of warnings and of withheld predictions."""
         percentile = self.predictions["percentile"]
-        shares = {f"above_{limit:.0f}": Proportion.of((percentile > limit).sum(), len(percentile)) for limit in LIMITS}
+        shares = {f"above_{limit:.0f}": _share(percentile > limit) for limit in LIMITS}
         return {"median": float(percentile.median()), **shares}
 
     @property
@@ -149,36 +140,25 @@ class Validation:
     def table(self) -> Sheet:
         """The measures, beside those of internal cross-validation."""
         metadata, sets, found = self.bundle.metadata, self.sets, self.out_of_distribution
-        inside, calibration = metadata["prediction_sets"]["measured"], metadata["calibration"]
-        inner = partial(_internal, metadata["performance"])
-        rows = [[TITLES.get(name, name), _text(value), _text(inner(name))] for name, value in self.measures.items()]
-        if n := self.predictions["withheld"].sum():
-            rows += [
-                [f"{TITLES.get(name, name)}, without {n} withheld", _text(value), ""]
-                for name, value in self.without_withheld.items()
-            ]
-        internal = {"slope": calibration.get("slope"), "intercept": calibration.get("intercept")}
-        for name, value in (internal | {"error": calibration["error"]["after"]}).items():
-            if name in self.calibration:
-                rows.append([f"calibration {name}", _text(self.calibration[name]), _text(value)])
-        stated = f"{100 * sets['stated']:g} % sets"
-        shares = [(f"{stated}: coverage", sets["coverage"], inside["coverage"])]
-        for name, value in sets["by_class"].items():
-            shares.append((f"{stated}: coverage, {name}", value, inside["by_class"][name]))
-        for name, title in {"one_class": "one class", "several": "several classes", "none": "no class"}.items():
-            shares.append((f"{stated}: {title}", sets[name], inside[name]))
-        same = inside["stated"] == sets["stated"]
-        rows += [[title, _text(value), _text(share if same else None)] for title, value, share in shares]
+        performance, inside = metadata["performance"], metadata["prediction_sets"]["measured"]
+        calibration = metadata["calibration"] | {"error": metadata["calibration"]["error"]["after"]}
+        measured = _by_title(inside) if inside["stated"] == sets["stated"] else {}
+        n, errors = self.predictions["withheld"].sum(), ("slope", "intercept", "error")
+        values = [(TITLES.get(name, name), own, _internal(performance, name)) for name, own in self.measures.items()]
+        if n:
+            others = self.without_withheld.items()
+            values += [(f"{TITLES.get(name, name)}, without {n} withheld", own, None) for name, own in others]
+        own = [(name, self.calibration[name]) for name in errors if name in self.calibration]
+        values += [(f"calibration {name}", value, calibration.get(name)) for name, value in own]
+        values += [(title, value, measured.get(title)) for title, value in _by_title(sets).items()]
+        rows = [[title, _text(value), _text(internal)] for title, value, internal in values]
         rows.append(["out of distribution: median", f"{found['median']:.0f}", "50"])
         for limit, title in zip(LIMITS, (f"above {OUTSIDE:.0f}", "withheld"), strict=True):
-            own = _text(found[f"above_{limit:.0f}"])
             expected = max(1 - limit / 100, 1 / (metadata["provenance"]["n_subjects"] + 1))  # of few, one is beyond all
-            rows.append([f"out of distribution: {title}", own, f"{expected:.2f}"])
+            rows.append([f"out of distribution: {title}", _text(found[f"above_{limit:.0f}"]), f"{expected:.2f}"])
         title = f"{self.bundle.name}: external validation on {len(self.predictions)} subjects"
-        columns = ["", "here (95 %)", "internal (95 %)"]
-        return Sheet(
-            f"{title} ({self._counted(self.predictions)})", columns, rows, after=[*self.not_computed, *self.site_maps]
-        )
+        columns, after = ["", "here (95 %)", "internal (95 %)"], [*self.not_computed, *self.site_maps]
+        return Sheet(f"{title} ({self._counted(self.predictions)})", columns, rows, after=after)
 
     def _counted(self, rows: pd.DataFrame) -> str:
         counts = Counter(rows["label"])
@@ -205,8 +185,8 @@ class Validation:
     def to_dict(self) -> dict[str, Any]:
         """As ``validate --json`` prints it."""
         metadata, counts = self.bundle.metadata, Counter(self.predictions["label"])
-        content = None if self.two_classes is None else self.two_classes.to_dict()
-        return _plain({
+        two = None if self.two_classes is None else self.two_classes.to_dict()
+        content = {
             "model": describe(self.bundle),
             "source": self.source,
             "n_subjects": len(self.predictions),
@@ -216,14 +196,16 @@ class Validation:
             "prediction_sets": self.sets,
             "out_of_distribution": self.out_of_distribution,
             "without_withheld": self.without_withheld,
-            "curves": content and {name: content[name] for name in ("roc", "pr", "decision_curve")},
-            "subgroups": [_plain({"group": title, **own}) for title, (_, own) in self._by_group.items()],
+            "curves": two and {name: two[name] for name in ("roc", "pr", "decision_curve")},
+            "subgroups": [{"group": title, **own} for title, (_, own) in self._by_group.items()],
             "internal": {name: metadata[name] for name in ("performance", "calibration", "prediction_sets")},
             "not_computed": self.not_computed,
             "left_out": self.left_out,
             "site_maps": self.site_maps,
             "subjects": self.predictions.drop(columns=["seed", "fold"]).to_dict("records"),
-        })  # fmt: skip
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(content, default=Proportion.to_dict))
+        return plain
 
 
 def validate(
@@ -284,10 +266,8 @@ def validate(
         left_out += [{"what": subject, "why": "its label is none of the classes"} for subject in others]
         known = [who for who in labels if bundle.signals.holds(cohort.windows(who), bundle.signal)]
         if known and not exclude_known:
-            raise BadData(
-                f"{source}: {len(known)} of {len(labels)} subjects were used to train or adapt {bundle.name} "
-                f"({some(known)}); a validation needs others (--exclude-known leaves these out)"
-            )
+            used = f"{len(known)} of {len(labels)} subjects were used to train or adapt {bundle.name}"
+            raise BadData(f"{source}: {used} ({some(known)}); --exclude-known leaves these out")
         left_out += [{"what": subject, "why": "was used to train or adapt the model"} for subject in known]
         subjects = [subject for subject in labels if subject not in known]
         if not subjects:
@@ -306,8 +286,6 @@ def _opened(
 ) -> Iterator[tuple[Cohort, Mapping[str, str] | None]]:
     """The cohort, or recordings prepared as the model's in a temporary folder; and classes still to be renamed."""
     facts = bundle.model.facts
-    if source.is_file() and is_recording(source):
-        raise BadUse(f"{source}: is a single recording; name a cohort, a BIDS folder or a manifest")
     if source.is_dir() and is_artifact(source):
         if label is not None:
             raise BadUse("--label is for recordings; a prepared cohort has its labels (--classes renames them)")
@@ -328,10 +306,9 @@ def _labels(bundle: Bundle, cohort: Cohort, classes: Mapping[str, str] | None) -
     mapping = dict(classes) if classes is not None else {name: name for name in cohort.classes}
     wrong = sorted(set(mapping.values()) - set(bundle.classes))
     if wrong or not mapping:
-        raise BadUse(
-            f"the labels are {', '.join(cohort.classes) or 'missing'}, the classes of {bundle.name} "
-            f"{', '.join(bundle.classes)}; map them with --classes LABEL={bundle.classes[0]},…"
-        )
+        labels, known = ", ".join(cohort.classes) or "missing", ", ".join(bundle.classes)
+        how = f"map them with --classes LABEL={bundle.classes[0]},…"
+        raise BadUse(f"the labels are {labels}, the classes of {bundle.name} {known}; {how}")
     pairs = zip(cohort.subjects, cohort.labels, strict=True)
     return {subject: mapping[label] for subject, label in pairs if label in mapping}
 
@@ -341,12 +318,9 @@ def _check_signal(bundle: Bundle, cohort: Cohort) -> None:
     if list(map(key, cohort.channels)) != list(map(key, bundle.signal.channels)):
         names = ",".join(bundle.signal.channels)
         raise BadData(f"the electrodes of the cohort are not those of {bundle.name}; prepare with --channels {names}")
-    highest = max((end for _, end in bundle.reference.bands.values()), default=0.0)
-    if cohort.native_sfreq is not None and cohort.native_sfreq / 2 < highest:
-        raise BadData(
-            f"a recording was sampled at {cohort.native_sfreq:g} Hz and holds nothing above "
-            f"{cohort.native_sfreq / 2:g} Hz; {bundle.name} was trained on up to {highest:g} Hz"
-        )
+    rate, highest = cohort.native_sfreq, bundle.reference.highest
+    if rate is not None and rate / 2 < highest:
+        raise BadData(f"a recording was sampled at {rate:g} Hz; {bundle.name} was trained on up to {highest:g} Hz")
 
 
 def _site_maps(bundle: Bundle, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -368,14 +342,26 @@ def _row(
     bundle: Bundle, cohort: Cohort, labels: Mapping[str, str], rows: Mapping[str, Mapping[str, Any]], subject: str
 ) -> dict[str, Any]:
     """The prediction of one subject, a row of ``Validation.predictions``."""
-    bag = cohort.windows(subject)
     prediction = predict_subject(bundle.model.for_subject(rows[subject]), cohort, subject, FitCache())
-    found = assess(bundle, prediction, features_of(bundle, bag), len(bag))
+    found = assess(bundle, prediction, features_of(bundle, cohort.windows(subject)))
     return {
         "seed": 0, "fold": 0, "subject": subject, "label": labels[subject], "predicted": found.most_probable,
         **{f"p_{name}": p for name, p in found.by_class().items()},
         "percentile": found.percentile, "withheld": found.withheld, "prediction_set": found.prediction_set,
     }  # fmt: skip
+
+
+def _share(hit: Any) -> Proportion:
+    """Of a Boolean array or column, with its interval."""
+    return Proportion.of(hit.sum(), len(hit))
+
+
+def _by_title(sets: Mapping[str, Any]) -> dict[str, Any]:
+    """Shares of prediction sets, as the table names them."""
+    title = f"{100 * sets['stated']:g} % sets"
+    by_class = {f"{title}: coverage, {name}": value for name, value in sets["by_class"].items()}
+    sizes = {"one class": sets["one_class"], "several classes": sets["several"], "no class": sets["none"]}
+    return {f"{title}: coverage": sets["coverage"], **by_class} | {f"{title}: {n}": share for n, share in sizes.items()}
 
 
 def _text(found: Proportion | Mapping[str, Any] | float | None) -> str:
@@ -394,10 +380,3 @@ def _internal(performance: Mapping[str, Any], name: str) -> Mapping[str, Any] | 
     clinical = performance["clinical"]["per_class"][group] if comma else performance["clinical"]
     found: Mapping[str, Any] | None = performance.get(name) or clinical.get(measure)
     return found
-
-
-def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Proportions as JSON has them."""
-    plain = {name: value.to_dict() for name, value in found.items() if isinstance(value, Proportion)}
-    nested = {name: _plain(value) for name, value in found.items() if isinstance(value, Mapping)}
-    return {**found, **plain, **nested}

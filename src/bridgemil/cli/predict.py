@@ -110,8 +110,8 @@ def print_prediction(found: RecordingPrediction, windows: bool = True) -> None:
     typer.echo(found.name)
     for warning in found.warnings:
         typer.echo(f"  WARNING: {warning}")
-    ranked = sorted(zip(found.classes, found.probabilities, strict=True), key=lambda pair: -pair[1])
-    typer.echo("  " + "   ".join(f"{name} {p:.1%}" for name, p in ranked) + f"   ({found.calibration})")
+    ranked = sorted(zip(found.bundle.classes, found.probabilities, strict=True), key=lambda pair: -pair[1])
+    typer.echo("  " + "   ".join(f"{name} {p:.1%}" for name, p in ranked) + f"   ({found.bundle.calibration.sentence})")
     left = [f"{count} {why}" for why, count in found.recording.dropped.items() if count]
     dropped = f"; excluded: {', '.join(left)}" if left else ""
     typer.echo(f"  {found.set_sentence}")

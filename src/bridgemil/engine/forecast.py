@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import timeit
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from bridgemil.errors import plain
 from bridgemil.learning.settings import BagSettings, Loop, limited_steps, with_min_steps
 from bridgemil.methods import Settings
 from bridgemil.models import FitCache, encoder_for, fit
-from bridgemil.models.features import Features, Stage1
+from bridgemil.models.features import Encoder, Features
 from bridgemil.parallel import device_of, torch_threads
 
 if TYPE_CHECKING:
@@ -94,16 +94,17 @@ def _visits(settings: Loop, steps: int) -> tuple[int, float]:
 
 
 class _Trial(FitCache):
-    """Keeps the Stage 1 encoder, which has the seconds that it took."""
+    """How long Stage 1 took is kept."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.trained = Stage1()
+        self.stage1_seconds = 0.0
 
-    @contextmanager
-    def stage1(self) -> Iterator[Stage1]:
-        """The encoder to train."""
-        yield self.trained
+    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
+        """The encoder; its seconds are kept."""
+        encoder = train(None)
+        self.stage1_seconds = float(encoder[1]["seconds"])
+        return encoder
 
 
 @cache
@@ -132,10 +133,10 @@ def _measure(settings_json: str, signal: Signal, bag: int, where: str) -> _Pace:
     once = _once(settings, site_adjust="none", adjust=(), stage2=_once(settings.stage2), stage1=stage1)
     trial = _Trial()
     for _ in range(2):  # the first fit of a process is slower
-        trial.trained, kept = Stage1(), 0
+        kept = 0
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             seconds = fit(cohort, cohort.subjects, (), once, device=device, cache=trial).seconds
-    before = 0.0 if trial.trained.encoder is None else float(trial.trained.encoder[1]["seconds"])
+    before = trial.stage1_seconds
     encoded = 0 if once.stage1 is None else once.stage1.encoded(n)[0]
     took = 0.0 if features is None else min(timeit.repeat(lambda: features.compute(noise[0]), number=1, repeat=2))
     return _Pace((seconds - before) / n, before / max(1, encoded), took / len(noise[0]), kept / (n + encoded))

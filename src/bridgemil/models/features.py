@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
 Encoder = tuple[dict[str, "Tensor"], dict[str, Any]]  # weights, and what is known beside them: curve, seconds
 
 
-@dataclass
-class Stage1:
-    """The Stage 1 encoder of a fit, locked against other processes. Where it is None, the fit trains it and sets it."""
-
-    encoder: Encoder | None = None
-    checkpoint: Path | None = None  # to resume from
-
-
 class FitCache:
     """Checkpoints, Stage 1 encoders and features that fits share. This one keeps features only, in memory."""
 
@@ -43,10 +34,9 @@ class FitCache:
         """Where an unfinished fit keeps its checkpoint."""
         return None
 
-    @contextmanager
-    def stage1(self) -> Iterator[Stage1]:
-        """The Stage 1 encoder, to be used within ``with``; the caller trains and sets it if it is None."""
-        yield Stage1()
+    def stage1(self, train: Callable[[Path | None], Encoder]) -> Encoder:
+        """The Stage 1 encoder, trained if it is not there; ``train`` takes the checkpoint that it resumes from."""
+        return train(None)
 
     def features(self, key: str, signal_hash: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """An array computed from one subject's windows alone; ``key`` names how."""
@@ -63,13 +53,14 @@ class LazyBag:
     """The windows of a subject, read only if they are needed: where features are stored, they are not.
 
     ``shape`` is windows x channels x time and ``read`` returns them. ``signal_hash`` names them in the ``cache`` of
-    their features, which models that are given the same bag share.
+    their features, which models that are given the same bag share; errors name the ``subject``.
     """
 
     shape: tuple[int, ...]
     read: Callable[[], NDArray[np.float32]]
     cache: FitCache = field(default_factory=FitCache)
     signal_hash: str = ""
+    subject: str = ""
 
     @classmethod
     def of(cls, bag: NDArray[np.float32] | LazyBag) -> LazyBag:
@@ -81,11 +72,23 @@ class LazyBag:
         """A subject of a cohort, whose features a cache holds."""
         record, signal = cohort.records[subject], cohort.signal
         shape = record.n_windows, signal.n_channels, signal.n_times
-        return cls(shape, lambda: cohort.windows(subject), cache, record.signal_hash)
+        return cls(shape, lambda: cohort.windows(subject), cache, record.signal_hash, subject)
 
     def features(self, features: Features) -> NDArray[Any]:
         """Features of these windows, computed if the cache does not hold them."""
-        return self.cache.features(features.key, self.signal_hash, partial(_compute, features, self))
+        return self.cache.features(features.key, self.signal_hash, partial(self._compute, features))
+
+    def prepare(self, features: Features) -> None:
+        """Compute them now, unless the cache has them or another process computes them."""
+        self.cache.prepare_features(features.key, self.signal_hash, partial(self._compute, features))
+
+    def _compute(self, features: Features) -> NDArray[Any]:
+        try:
+            return features.compute(self.read())
+        except BadData as error:
+            if not self.subject:
+                raise
+            raise BadData(f"{self.subject}: {error}") from error
 
 
 Bag = NDArray[np.float32] | LazyBag
@@ -104,6 +107,10 @@ class Features:
     compute: Callable[[NDArray[np.float32]], NDArray[Any]]
     per_window: bool
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def mean(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Mean over windows of these features of one subject (F,)."""
+        return np.asarray(values.mean(axis=0, dtype=np.float64) if self.per_window else values)
 
     @classmethod
     def of_encoder(cls, encoder: nn.Module) -> Features | None:
@@ -142,8 +149,7 @@ def features_of(cache: FitCache, features: Features, cohort: Cohort, subject: st
     if features.per_window and isinstance(cohort, RecordingBags | CohortSubset):  # a window's features are its own
         person = cohort.person(subject) if isinstance(cohort, RecordingBags) else subject
         return cohort.part(subject, features_of(cache, features, cohort.whole, person))
-    with _naming(subject):
-        return LazyBag.of_subject(cohort, subject, cache).features(features)
+    return LazyBag.of_subject(cohort, subject, cache).features(features)
 
 
 def prepare_features(cache: FitCache, features: Features, cohort: Cohort, subjects: Sequence[str]) -> None:
@@ -153,19 +159,4 @@ def prepare_features(cache: FitCache, features: Features, cohort: Cohort, subjec
         cohort = cohort.whole
     whole = cohort.whole if features.per_window and isinstance(cohort, CohortSubset) else cohort
     for subject in subjects:
-        bag = LazyBag.of_subject(whole, subject, cache)
-        with _naming(subject):
-            cache.prepare_features(features.key, bag.signal_hash, partial(_compute, features, bag))
-
-
-def _compute(features: Features, bag: LazyBag) -> NDArray[Any]:
-    return features.compute(bag.read())
-
-
-@contextmanager
-def _naming(subject: str) -> Iterator[None]:
-    """Errors name the subject."""
-    try:
-        yield
-    except BadData as error:
-        raise BadData(f"{subject}: {error}") from error
+        LazyBag.of_subject(whole, subject, cache).prepare(features)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,18 +15,12 @@ from numpy.typing import NDArray
 from bridgemil import baselines
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.views import ExtendedCohort, RecordingBags, Unlabelled
-from bridgemil.errors import BadUse
+from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
-from bridgemil.models.features import Features, FitCache, features_of, prepare_features
-from bridgemil.models.harmonisation import Harmonisation, fit_harmonisation, mapped
+from bridgemil.models.features import Encoder, Features, FitCache, features_of, prepare_features
+from bridgemil.models.harmonisation import Covariates, Harmonisation, fit_sites, mapped, value_codes
 from bridgemil.models.loading import encoder_for, load_weights, refuse_changed_code
-from bridgemil.models.model import (
-    BaselineModel,
-    EnsembleModel,
-    Model,
-    ModelFacts,
-    NetworkModel,
-)
+from bridgemil.models.model import BaselineModel, EnsembleModel, Model, ModelFacts, NetworkModel
 
 if TYPE_CHECKING:
     import torch
@@ -98,9 +93,7 @@ def fit(
     if settings.selects and not validation:
         raise BadUse("no validation subjects to select the epoch on; give some, or use stage2.selection=last")
     if validation and not settings.selects:
-        raise BadUse(
-            f"{settings.title} selects nothing, so that its validation subjects would be unused; train on them instead"
-        )
+        raise BadUse(f"{settings.title} selects nothing, so that its validation subjects are unused; train on them too")
     named = None if settings.stage1 is None else settings.stage1.pretrain_on
     if named is not None and (unlabelled is None or not unlabelled.is_named(named)):
         raise BadUse(f"Stage 1 also learns from {named}, which is not given: use --pretrain-on COHORT")
@@ -125,18 +118,27 @@ class _Task:
     watch: Watch | None
 
     def harmonisation(self, features: Features) -> Harmonisation | None:
-        """Of these features, estimated on subjects' means; None where nothing is adjusted."""
-        settings = self.facts.settings
+        """The maps of sites, estimated on subjects' mean features, and the effect of covariates on what they leave."""
+        settings, rows = self.facts.settings, self.rows
         if not settings.harmonises:
             return None
 
-        def mean(subject: str) -> NDArray[np.float64]:
-            values = features_of(self.cache, features, self.cohort, subject)
-            return values.mean(axis=0, dtype=np.float64) if features.per_window else values
+        def means(subject: str) -> NDArray[np.float64]:
+            return features.mean(features_of(self.cache, features, self.cohort, subject))
 
+        here = {str(rows[subject][settings.site_column]) for subject in self.train} if self.sites else set()
+        training = {site: own for site, own in self.sites.items() if site in here}
+        others = {site: own for site, own in self.sites.items() if site not in here}
+        found = Harmonisation(settings.site_column, fit_sites(means, training, others) if self.sites else {})
+        if not settings.adjust:
+            return found
         controls = [subject for subject in self.train if self.cohort.records[subject].label == settings.control]
-        columns = settings.site_column, self.sites, settings.adjust
-        return fit_harmonisation(*columns, self.rows, mean, self.train, controls)
+        if len(controls) < len(settings.adjust) + 4:
+            few = f"{len(controls)} training controls are too few to estimate the effect of"
+            raise BadData(f"{few} {', '.join(settings.adjust)}")
+        own = np.stack([mapped(means(subject), found.scale(rows[subject])) for subject in controls])
+        codes = {name: value_codes(name, [row.get(name) for row in rows.values()]) for name in settings.adjust}
+        return replace(found, covariates=Covariates.fit([rows[subject] for subject in controls], codes, own))
 
 
 def fit_whole(
@@ -148,7 +150,6 @@ def fit_whole(
     *,
     device: torch.device | None = None,
     cache: Callable[[Settings], FitCache] | None = None,
-    watch: Watch | None = None,
     unlabelled: Unlabelled | None = None,
 ) -> Model:
     """Fit a model, or every member of an ensemble, on all subjects that are given.
@@ -161,9 +162,8 @@ def fit_whole(
     for member in settings.each:
         kept = shared if cache is None else cache(member)
         made = fit(
-            cohort, *roles(member, train, validation), member, seed, device=device, cache=kept, watch=watch,
-            unlabelled=unlabelled,
-        )  # fmt: skip
+            cohort, *roles(member, train, validation), member, seed, device=device, cache=kept, unlabelled=unlabelled
+        )
         fitted[member.method] = made.model
     if not settings.members:
         return fitted[settings.method]
@@ -189,7 +189,8 @@ def _fit_baseline(task: _Task) -> Fit:
         rows.append(mapped(features_of(task.cache, features, cohort, subject), scale))
     y = np.array([cohort.classes.index(cohort.records[subject].label) for subject in task.train])
     classifier = baseline.fit(baseline.together(rows), y, len(facts.classes), facts.seed)
-    return Fit(BaselineModel(facts, baseline, classifier, harmonisation), [], None, time.perf_counter() - begun, 1)
+    model = BaselineModel(facts, baseline, classifier, harmonisation=harmonisation)
+    return Fit(model, [], None, time.perf_counter() - begun, 1)
 
 
 def _fit_network(task: _Task, device: torch.device | None) -> Fit:
@@ -230,7 +231,7 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
             pretrained=settings.stage1 is not None,
         )  # fmt: skip
         trained = train(learner, streams, keep=cache.checkpoint(), watch=task.watch)
-    model = NetworkModel(facts, learner.model, scale, device, harmonisation)
+    model = NetworkModel(facts, learner.model, scale, device, harmonisation=harmonisation)
     return Fit(model, before + trained.curve, trained.epoch, seconds + trained.seconds, torch.get_num_threads())
 
 
@@ -245,12 +246,12 @@ def _stage1(
     if stage1 is None or backbone is None:
         return [], 0.0
 
-    with task.cache.stage1() as kept:
-        if kept.encoder is None:
-            streams.start("stage 1 head")
-            learner = create(encoder, backbone, training, stage1, device)
-            trained = train(learner, streams, keep=kept.checkpoint, watch=task.watch)
-            kept.encoder = encoder.state_dict(), {"curve": trained.curve, "seconds": trained.seconds}
-    tensors, note = kept.encoder
+    def trained(checkpoint: Path | None) -> Encoder:
+        streams.start("stage 1 head")
+        learner = create(encoder, backbone, training, stage1, device)
+        found = train(learner, streams, keep=checkpoint, watch=task.watch)
+        return encoder.state_dict(), {"curve": found.curve, "seconds": found.seconds}
+
+    tensors, note = task.cache.stage1(trained)
     load_weights(encoder, tensors, f"the stored Stage 1 encoder does not fit the backbone {backbone}")
     return list(note["curve"]), float(note["seconds"])

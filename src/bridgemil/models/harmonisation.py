@@ -68,10 +68,8 @@ def value_codes(column: str, values: Sequence[Any]) -> dict[str, float]:
     names = sorted({str(value) for value in known})
     if len(names) > 2:
         words = some([name for name in names if not _is_number(name)])
-        raise BadData(
-            f"column {column!r} has {len(names)} values, not all numbers ({words}); to adjust for it, it must hold "
-            "numbers or two values"
-        )
+        wanted = "an adjustment needs numbers or two values"
+        raise BadData(f"column {column!r} has {len(names)} values, not all numbers ({words}); {wanted}")
     return {name: float(number) for number, name in enumerate(names)}
 
 
@@ -88,9 +86,9 @@ def _values(row: Mapping[str, Any], codes: Mapping[str, Mapping[str, float]]) ->
     for column, names in codes.items():
         value = row.get(column)
         if is_missing(value) or (str(value) not in names if names else not _is_number(value)):
+            problem = f"no usable value of {column!r} ({value})"
             raise BadData(
-                f"subject {row.get('subject', '')}: no usable value of {column!r} ({value}); leave the subject out, or "
-                "do not adjust for this column"
+                f"subject {row.get('subject', '')}: {problem}; leave it out, or do not adjust for this column"
             )
         found.append(names[str(value)] if names else float(str(value)))
     return np.array(found)
@@ -108,12 +106,11 @@ class Harmonisation:
     sites: Mapping[str, Scale] = field(default_factory=dict)
     covariates: Covariates | None = None
 
-    def scale(self, row: Mapping[str, Any] | None = None) -> Scale | None:
+    def scale(self, row: Mapping[str, Any]) -> Scale | None:
         """The map of a subject with these columns, x -> (x - first) / second; None where it changes nothing.
 
         Without columns the recording is of an unknown site, which is refused where sites are adjusted and none is "".
         """
-        row = row or {}
         site = str(row.get(self.column, ""))
         scale = self.sites.get(site, self.sites.get(""))
         if self.sites and scale is None:
@@ -134,8 +131,7 @@ class Harmonisation:
 
     def for_json(self) -> dict[str, Any]:
         """What ``tensors`` does not hold."""
-        codes = None if self.covariates is None else {name: dict(own) for name, own in self.covariates.codes.items()}
-        return {"column": self.column, "covariates": codes}
+        return {"column": self.column, "covariates": None if self.covariates is None else self.covariates.codes}
 
     @classmethod
     def from_stored(cls, content: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Harmonisation:
@@ -143,10 +139,10 @@ class Harmonisation:
         prefix = "harmonisation.first."
         names = [name.removeprefix(prefix) for name in tensors if name.startswith(prefix)]
         sites = {name: (tensors[prefix + name], tensors[f"harmonisation.second.{name}"]) for name in names}
-        codes, covariates = content["covariates"], None
-        if codes is not None:
-            covariates = Covariates(codes, tensors["harmonisation.centre"], tensors["harmonisation.effect"])
-        return cls(content["column"], sites, covariates)
+        effect = [
+            tensors[f"harmonisation.{part}"] for part in ("centre", "effect") if content["covariates"] is not None
+        ]
+        return cls(content["column"], sites, Covariates(content["covariates"], *effect) if effect else None)
 
 
 def unknown_site(known: Iterable[str], *sites: str) -> str:
@@ -165,8 +161,6 @@ def location_scale(features: Floats, mean: Floats, deviation: Floats) -> Scale:
     ``features`` (n x F) are the mean features of two or more subjects of the site.
     """
     n = len(features)
-    if n < 2:
-        raise BadData(f"the features of a site are estimated from at least 2 subjects, not {n}")
     variance = ((n - 1) * features.var(axis=0, ddof=1) + PRIOR * deviation**2) / (n - 1 + PRIOR)
     ratio = np.sqrt(np.maximum(variance, TINY)) / np.maximum(deviation, np.sqrt(TINY))
     return features.mean(axis=0) - mean * ratio, ratio
@@ -175,36 +169,6 @@ def location_scale(features: Floats, mean: Floats, deviation: Floats) -> Scale:
 def mapped(features: NDArray[Any], scale: Scale | None) -> NDArray[Any]:
     """Features (F or n x F) after a map; unchanged where there is none."""
     return features if scale is None else ((features - scale[0]) / scale[1]).astype(features.dtype)
-
-
-def fit_harmonisation(
-    column: str,
-    sites: Mapping[str, Sequence[str]],
-    covariates: Sequence[str],
-    rows: Mapping[str, Mapping[str, Any]],
-    means: Callable[[str], Floats],
-    train: Sequence[str],
-    controls: Sequence[str],
-) -> Harmonisation:
-    """Estimate the maps of sites, then the effect of covariates on what they leave.
-
-    ``sites`` has of each site the subjects that it is known by (none: sites are not adjusted); ``covariates`` are
-    columns of ``rows`` (none: nothing is removed). ``means`` gives the mean features (F) of a subject, ``controls`` are
-    the controls among the training subjects.
-    """
-    here = {str(rows[subject][column]) for subject in train} if sites else set()
-    known = {site: own for site, own in sites.items() if site in here}
-    scales = fit_sites(means, known, {site: own for site, own in sites.items() if site not in here}) if sites else {}
-    found = Harmonisation(column, scales)
-    if not covariates:
-        return found
-    if len(controls) < len(covariates) + 4:
-        raise BadData(
-            f"{len(controls)} training controls are too few to estimate the effect of {', '.join(covariates)}"
-        )
-    features = np.stack([mapped(means(subject), found.scale(rows[subject])) for subject in controls])
-    codes = {name: value_codes(name, [row.get(name) for row in rows.values()]) for name in covariates}
-    return Harmonisation(column, scales, Covariates.fit([rows[subject] for subject in controls], codes, features))
 
 
 def fit_sites(
@@ -220,8 +184,6 @@ def fit_sites(
     mean = pooled.mean(axis=0)
     deviation = np.sqrt(np.square(within).sum(axis=0) / max(len(within) - len(rows), 1))
     rows |= {site: np.stack([means(subject) for subject in subjects]) for site, subjects in others.items()}
-    try:
-        return {site: location_scale(values, mean, deviation) for site, values in rows.items()}
-    except BadData as error:
-        few = [f"{site} ({len(values)})" for site, values in rows.items() if len(values) < 2]
-        raise BadData(f"sites with too few subjects to be adjusted: {', '.join(few)}; {error}") from None
+    if few := [f"{site} ({len(values)})" for site, values in rows.items() if len(values) < 2]:
+        raise BadData(f"sites with too few subjects to be adjusted: {', '.join(few)}; each needs at least 2")
+    return {site: location_scale(values, mean, deviation) for site, values in rows.items()}

@@ -24,7 +24,7 @@ from bridgemil.models.model import (
     ModelFacts,
     NetworkModel,
 )
-from bridgemil.storage.artifact import Artifact, is_artifact
+from bridgemil.storage.artifact import Artifact
 from bridgemil.user_code import absolute, fingerprint
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     -------
     Model
     """
-    if not is_artifact(Path(folder)):
-        raise BadData(f"{folder}: no model there; {ADVICE}")
-    return read_model(Artifact.open(Path(folder), KIND, ADVICE), "", backbone=backbone, device=device)
+    return read_model(Artifact.open(Path(folder), KIND, ADVICE), backbone=backbone, device=device)
 
 
 def read_model(
@@ -95,7 +93,7 @@ def read_model(
 
         baseline = baselines.create(settings.source, settings.baseline or {}, facts.signal)
         numbers = {name: value.numpy() for name, value in tensors.items()}
-        return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers), harmonisation)
+        return BaselineModel(facts, baseline, rebuild(metadata["classifier"], numbers), harmonisation=harmonisation)
     chosen = _backbone(settings, facts.signal, backbone)
     assert chosen.backbone is not None
     assert chosen.stage2 is not None
@@ -105,7 +103,7 @@ def read_model(
     load_weights(network, by_part(tensors)["network"], f"{artifact.root / below / WEIGHTS}: does not fit its settings")
     scale = (tensors["scale.mean"].numpy(), tensors["scale.std"].numpy()) if "scale.mean" in tensors else None
     where = torch.device(device)
-    return NetworkModel(facts, network.to(where).eval(), scale, where, harmonisation)
+    return NetworkModel(facts, network.to(where).eval(), scale, where, harmonisation=harmonisation)
 
 
 def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings:
@@ -113,10 +111,8 @@ def _backbone(settings: Settings, signal: Signal, given: str | None) -> Settings
     if settings.code is None:
         return settings
     if given is None:
-        raise BadUse(
-            f"the model was trained with code that is not bridgemil's ({settings.backbone}), and a folder never makes "
-            "code run: name it again, backbone=…"
-        )
+        why = f"the model has user code ({settings.backbone}), and a folder never makes code run"
+        raise BadUse(f"{why}: name it again, backbone=…")
     name = absolute(given)
     if backbones.try_out(name, signal, settings.encoder_options) != settings.code:
         raise BadData(f"{given}: is not the code the model was trained with, or has changed since")
@@ -143,10 +139,8 @@ def encoder_for(settings: Settings, signal: Signal, weights: Mapping[str, Tensor
     which = settings.backbone, signal, settings.encoder_options, settings.code
     made = frozen_encoder(*which, settings.weights_file if weights is None else weights)
     if made.front_end.checksum != settings.weights:
-        raise BadData(
-            f"{settings.weights_file or settings.backbone}: the weights of the frozen encoder are not those this model "
-            "or run was planned with; put them back, or run the same command again"
-        )
+        wrong = "the weights are not those this model or run was planned with"
+        raise BadData(f"{settings.weights_file or settings.backbone}: {wrong}; put them back, or run again")
     return made
 
 

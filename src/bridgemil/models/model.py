@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,27 +37,13 @@ METADATA, WEIGHTS, FROZEN = "model.json", "model.safetensors", "encoder.safetens
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction of one subject with n windows; K is the number of classes.
+    """The prediction of one subject with n windows; K is the number of classes. What a method does not have is None."""
 
-    Parameters
-    ----------
-    predicted : int
-        Number of the class.
-    probabilities : ndarray of shape (K,)
-        Of each class.
-    ``gates`` : ndarray of shape (n,), or None
-        Attention weight of each window; None where the method has none.
-    contributions : ndarray of shape (n, K), or None
-        What each window adds to each class's logit, of a baseline centred over classes; None where the method has none.
-    window_probabilities : ndarray of shape (n, K), or None
-        Predicted probabilities of each window alone; of a majority vote only.
-    """
-
-    predicted: int
-    probabilities: NDArray[np.float64]
-    gates: NDArray[np.float32] | None = None
-    contributions: NDArray[np.float32] | None = None
-    window_probabilities: NDArray[np.float32] | None = None
+    predicted: int  # number of the class
+    probabilities: NDArray[np.float64]  # K
+    gates: NDArray[np.float32] | None = None  # attention weights of the windows, n
+    contributions: NDArray[np.float32] | None = None  # of windows to logits (of a baseline centred over classes), n x K
+    window_probabilities: NDArray[np.float32] | None = None  # of each window alone, of a majority vote; n x K
 
 
 def versions() -> dict[str, str]:
@@ -97,31 +83,22 @@ class ModelFacts:
         return cls(settings, tuple(content["classes"]), signal, *more)
 
 
+@dataclass(eq=False, repr=False)
 class Model(ABC):
-    """A fitted model.
+    """A fitted model."""
 
-    Parameters
-    ----------
-    facts : ModelFacts
-        Its metadata.
-    features, harmonisation : Features, Harmonisation, optional
-        What it computes first of a subject's windows, if that can be stored, and how that is adjusted for the subject's
-        site and covariates.
-    """
+    facts: ModelFacts
+    harmonisation: Harmonisation | None = field(default=None, kw_only=True)  # for the subject's site and covariates
+    row: Mapping[str, Any] = field(default_factory=dict, kw_only=True)  # columns of the subject to predict
 
-    def __init__(
-        self, facts: ModelFacts, features: Features | None = None, harmonisation: Harmonisation | None = None
-    ) -> None:
-        self.facts, self.features, self.harmonisation = facts, features, harmonisation
-        self.row: Mapping[str, Any] = {}  # columns of the subject to predict
+    @property
+    def features(self) -> Features | None:
+        """What it computes first of a subject's windows, if that can be stored."""
+        return None
 
     def for_subject(self, row: Mapping[str, Any]) -> Self:
-        """The model for a subject with this site and these covariates; itself where it adjusts nothing."""
-        if self.harmonisation is None:
-            return self
-        bound = copy(self)
-        bound.row = row
-        return bound
+        """The model for a subject with this site and these covariates."""
+        return self if self.harmonisation is None else replace(self, row=row)
 
     @property
     def sites(self) -> frozenset[str]:
@@ -134,9 +111,8 @@ class Model(ABC):
         ``scale_of`` gives, of this model or of each member of an ensemble, the map of the site's features, x -> (x -
         first) / second.
         """
-        moved, own = copy(self), self.harmonisation or Harmonisation()
-        moved.harmonisation = replace(own, sites={**own.sites, "": scale_of(self)})
-        return moved
+        own = self.harmonisation or Harmonisation()
+        return replace(self, harmonisation=replace(own, sites={**own.sites, "": scale_of(self)}))
 
     def adjusted(self, features: NDArray[Any]) -> NDArray[Any]:
         """Features of the subject, or of its windows (F or n x F), after harmonisation."""
@@ -171,18 +147,10 @@ class Model(ABC):
             For a baseline the features of the subject, (1, f).
         """
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Every number the model needs; none of an ensemble."""
-        return {}
-
     @property
     def left_out(self) -> Mapping[str, str]:
         """Frequency bands that are no features, because recordings or filters do not hold them, with the reason."""
         return {} if self.features is None else self.features.left_out
-
-    def more(self) -> dict[str, Any]:
-        """Further content of ``model.json``."""
-        return {} if self.harmonisation is None else {"harmonisation": self.harmonisation.for_json()}
 
     def save(self, folder: str | Path) -> None:
         """Write the model as an artifact.
@@ -207,23 +175,27 @@ class Model(ABC):
         """
         from bridgemil.learning.checkpoint import write_tensors
 
+        folder.mkdir(parents=True, exist_ok=True)
         if encoder and self.frozen is not None:
-            folder.mkdir(parents=True, exist_ok=True)
             write_tensors(folder / FROZEN, self.frozen.state_dict())
-        self._write(folder)
+        write_json(folder / METADATA, self.facts.for_json() | self._write(folder))
 
-    def _write(self, folder: Path) -> None:
-        """What was learnt, and the metadata."""
+    def _write(self, folder: Path) -> dict[str, Any]:
+        """Write what was learnt; further content of ``model.json``."""
         import torch
 
         from bridgemil.learning.checkpoint import write_tensors
 
-        folder.mkdir(parents=True, exist_ok=True)
-        tensors = self.tensors()
+        tensors, content = self.learnt()
         if self.harmonisation is not None:
             tensors |= {name: torch.from_numpy(values) for name, values in self.harmonisation.tensors().items()}
+            content |= {"harmonisation": self.harmonisation.for_json()}
         write_tensors(folder / WEIGHTS, tensors)
-        write_json(folder / METADATA, self.facts.for_json() | self.more())
+        return content
+
+    def learnt(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Every number the model needs, and further content of ``model.json``."""
+        raise NotImplementedError
 
     def check(self, bag: Bag) -> None:
         """Refuse windows of another shape than the model was fitted on."""
@@ -236,19 +208,18 @@ class Model(ABC):
             )
 
 
+@dataclass(eq=False, repr=False)
 class NetworkModel(Model):
     """An encoder with a window classifier or an aggregator."""
 
-    def __init__(
-        self,
-        facts: ModelFacts,
-        network: WindowModel | BagModel,
-        scale: ChannelScale | None,
-        device: torch.device,
-        harmonisation: Harmonisation | None = None,
-    ) -> None:
-        super().__init__(facts, Features.of_encoder(network.encoder), harmonisation)
-        self.network, self.scale, self.device = network, scale, device
+    network: WindowModel | BagModel
+    scale: ChannelScale | None
+    device: torch.device
+
+    @cached_property
+    def features(self) -> Features | None:
+        """Those of the encoder's front end, if it has one."""
+        return Features.of_encoder(self.network.encoder)
 
     def predict(self, bag: Bag) -> Prediction:
         """Predict one subject."""
@@ -290,7 +261,7 @@ class NetworkModel(Model):
         """The encoder of a ``bridgemil.learning.frozen.Frozen``."""
         return self.network.encoder.front_end.encoder if self.facts.settings.frozen else None  # type: ignore
 
-    def tensors(self) -> dict[str, Tensor]:
+    def learnt(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Weights, and the scale of the training subjects."""
         import torch
 
@@ -298,23 +269,20 @@ class NetworkModel(Model):
         if self.scale is not None:
             mean, std = (torch.from_numpy(np.array(values, dtype=np.float64)) for values in self.scale)
             weights |= {"scale.mean": mean, "scale.std": std}
-        return weights
+        return weights, {}
 
 
+@dataclass(eq=False, repr=False)
 class BaselineModel(Model):
     """A classifier on features of the subject."""
 
-    features: Features
+    baseline: baselines.Baseline
+    classifier: Classifier
 
-    def __init__(
-        self,
-        facts: ModelFacts,
-        baseline: baselines.Baseline,
-        classifier: Classifier,
-        harmonisation: Harmonisation | None = None,
-    ) -> None:
-        super().__init__(facts, Features.of_baseline(facts.settings, baseline), harmonisation)
-        self.baseline, self.classifier = baseline, classifier
+    @cached_property
+    def features(self) -> Features:
+        """Those of the baseline."""
+        return Features.of_baseline(self.facts.settings, self.baseline)
 
     @property
     def window_features(self) -> Features | None:
@@ -342,17 +310,15 @@ class BaselineModel(Model):
         self.check(bag)
         return self.adjusted(self.baseline.features(bag))[None]
 
-    def tensors(self) -> dict[str, Tensor]:
-        """The classifier's numbers."""
+    def learnt(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The classifier's numbers, and its kind."""
         import torch
 
-        return {name: torch.from_numpy(np.array(value)) for name, value in self.classifier.tensors().items()}
-
-    def more(self) -> dict[str, Any]:
-        """The kind of classifier that the numbers belong to."""
-        return {"classifier": self.classifier.kind} | super().more()
+        tensors = {name: torch.from_numpy(np.array(value)) for name, value in self.classifier.tensors().items()}
+        return tensors, {"classifier": self.classifier.kind}
 
 
+@dataclass(eq=False, repr=False)
 class EnsembleModel(Model):
     """Several models, by name: the mean of their probabilities, weighted by ``Settings.weight``.
 
@@ -360,16 +326,11 @@ class EnsembleModel(Model):
     member's folder when the ensemble is saved.
     """
 
-    def __init__(self, facts: ModelFacts, members: Mapping[str, Model]) -> None:
-        super().__init__(facts)
-        for name, member in members.items():
-            if member.facts.signal != facts.signal or member.facts.classes != facts.classes:
-                raise BadData(f"{name}: its signal or classes are not those of the ensemble")
-        self.members = dict(members)
+    members: Mapping[str, Model]
 
     def for_subject(self, row: Mapping[str, Any]) -> Self:
         """Every member for this subject."""
-        return self._of({name: member.for_subject(row) for name, member in self.members.items()})
+        return replace(self, members={name: member.for_subject(row) for name, member in self.members.items()})
 
     @property
     def sites(self) -> frozenset[str]:
@@ -379,12 +340,7 @@ class EnsembleModel(Model):
 
     def moved(self, scale_of: Callable[[Model], Scale]) -> Self:
         """Every member for recordings of another site."""
-        return self._of({name: member.moved(scale_of) for name, member in self.members.items()})
-
-    def _of(self, members: dict[str, Model]) -> Self:
-        changed = copy(self)
-        changed.members = members
-        return changed
+        return replace(self, members={name: member.moved(scale_of) for name, member in self.members.items()})
 
     def predict(self, bag: Bag) -> Prediction:
         """The mean of the members' predictions; the class with the highest probability is predicted."""
@@ -411,11 +367,11 @@ class EnsembleModel(Model):
         """The frozen encoder, which all members that have one share."""
         return next((member.frozen for member in self.members.values() if member.frozen is not None), None)
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Path) -> dict[str, Any]:
         """Write each member into a folder of its own below."""
         for name, member in self.members.items():
-            member._write(folder / name)
-        write_json(folder / METADATA, self.facts.for_json() | {"members": list(self.members)})
+            member.write(folder / name, encoder=False)
+        return {"members": list(self.members)}
 
 
 def predict_subject(model: Model, cohort: Cohort, subject: str, cache: FitCache) -> Prediction:
