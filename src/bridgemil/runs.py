@@ -6,7 +6,7 @@
     RUNS/splits/                      the splits that were planned here, each with the audit warnings of its cohort
     RUNS/ensembles/                   the ensembles that were planned here
     RUNS/audits/                      the quick audits of the cohorts
-    RUNS/unfinished/                  checkpoints, and folders being written
+    RUNS/unfinished/                  checkpoints
     RUNS/failed/                      the errors of runs that failed
 
 All but the last two are artifacts (see ``bridgemil.storage.artifact``): a folder appears in one rename with a manifest
@@ -163,22 +163,13 @@ class RunStore:
         """Where a finished run is."""
         return self.root / "runs" / identity
 
-    def stage1(self, identity: str) -> Path:
-        """Where a finished Stage 1 encoder is."""
-        return self.root / "stage1" / identity
-
     def features(self, key: str, signal_hash: str) -> Path:
         """Where the features of one subject are, computed or not."""
         return self.place("features", digest(key)[:24], signal_hash[:32])
 
     def checkpoint(self, identity: str) -> Path:
         """Where an unfinished loop keeps its state."""
-        return self.unfinished / f"{identity}.safetensors"
-
-    @property
-    def unfinished(self) -> Path:
-        """Where checkpoints and folders being written are; made if it is not there."""
-        return self.place("unfinished", made=True)
+        return self.place("unfinished", f"{identity}.safetensors", made=True)
 
     def names(self, part: str) -> list[str]:
         """What is in one of the folder's parts."""
@@ -219,11 +210,9 @@ class RunStore:
     @contextmanager
     def writing(self, part: str, name: str) -> Iterator[Path]:
         """An artifact to fill, which takes its place when it is complete; the checkpoint of a run or encoder goes."""
-        resumed = part in ("runs", "stage1")
-        partial = self.unfinished / f"{name}.folder" if resumed else None
-        with new_artifact(self.place(part, name, made=True), KINDS[part], partial) as folder:
+        with new_artifact(self.place(part, name), KINDS[part]) as folder:
             yield folder
-        if resumed:
+        if part in ("runs", "stage1"):
             self.checkpoint(name).unlink(missing_ok=True)
 
     def artifact(self, part: str, name: str) -> Artifact:
@@ -238,19 +227,12 @@ class RunStore:
         """The held-out predictions of a run: seed, fold, subject, label, predicted, p_<class>…"""
         return self.table(identity, "predictions.parquet")
 
-    def curves(self, identity: str) -> pd.DataFrame:
-        """One row per epoch of either stage; empty for a baseline."""
-        return self.table(identity, "curves.parquet")
-
-    def windows(self, identity: str) -> pd.DataFrame:
-        """One row per window of the test subjects: subject, window, second, ``gate``, contributions or probabilities.
-
-        Empty for a baseline, which does not predict single windows.
-        """
-        return self.table(identity, "windows.parquet")
-
     def table(self, identity: str, name: str) -> pd.DataFrame:
-        """One of the tables of a run; empty where it has none of this name."""
+        """One of the tables of a run; empty where it has none of this name, as a baseline.
+
+        ``curves.parquet`` has one row per epoch of either stage; ``windows.parquet`` has one per window of the test
+        subjects: subject, window, second, ``gate``, contributions or probabilities.
+        """
         import pandas as pd
 
         artifact = self.artifact("runs", identity)
@@ -260,22 +242,12 @@ class RunStore:
         """The fitted model of a run; ``how`` as for ``bridgemil.models.load``."""
         return read_model(self.artifact("runs", identity), **how)
 
-    def model_facts(self, identity: str) -> dict[str, Any]:
-        """The content of model.json."""
-        return self.record("runs", identity, "model.json")
-
-    def encoder_metadata(self, identity: str) -> dict[str, Any]:
-        """What is known of a Stage 1 encoder beside its weights, which are compared with their checksum."""
-        artifact = self.artifact("stage1", identity)
-        artifact.path(WEIGHTS)
-        return artifact.json(NOTE)
-
     def encoder_tensors(self, identity: str) -> Encoder:
         """The weights of a Stage 1 encoder, and its metadata: seconds, curve, training subjects."""
         from bridgemil.learning.checkpoint import read_tensors
 
-        metadata = self.encoder_metadata(identity)
-        return read_tensors(self.stage1(identity) / WEIGHTS), metadata
+        artifact = self.artifact("stage1", identity)
+        return read_tensors(artifact.path(WEIGHTS)), artifact.json(NOTE)
 
     def encoder(self, identity: str, settings: Settings, signal: Signal) -> nn.Module:
         """The Stage 1 encoder of this identity; ``settings`` and ``signal`` are those of a run that started from it."""
@@ -286,7 +258,7 @@ class RunStore:
         return self.artifact(part, name).json(file)
 
     def note(self, part: str, name: str, content: Mapping[str, Any]) -> None:
-        """Write a split, ensemble or audit."""
+        """Write a split, ensemble or audit; one that is there is replaced."""
         with self.writing(part, name) as folder:
             write_json(folder / RECORD, content)
 

@@ -58,7 +58,7 @@ def test_the_stage1_encoder_read_back_is_the_one_that_was_trained(
     other = next(name for name in backbones.names() if name != backbone)
     with pytest.raises(BadData, match=f"does not fit {other}"):
         context.store.encoder(job.stage1, job.settings.model_copy(update={"backbone": other}), cohort.signal)
-    (context.store.stage1(job.stage1) / "encoder.safetensors").unlink()
+    (context.store.place("stage1", job.stage1) / "encoder.safetensors").unlink()
     with pytest.raises(BadData, match=r"encoder\.safetensors: is missing"):
         context.store.encoder(job.stage1, job.settings, cohort.signal)
 

@@ -94,7 +94,7 @@ def _record(store: RunStore, cells: Sequence[Cell], given: Cohort | None) -> Coh
         reason = reason.replace(where, Path(where).name) if where else reason
         absent = reason if cohort is None else ""
         unaudited = absent or f"the audit failed ({reason})"
-    model, preparation = store.model_facts(first.runs[0]), None
+    model, preparation = store.record("runs", first.runs[0], "model.json"), None
     prepared, unprepared = model["preparation"], ARRAYS
     if prepared:
         try:

@@ -122,7 +122,7 @@ def _windows(report: BenchmarkReport) -> Iterator[pd.DataFrame]:
             for identity, seed, fold in runs_of(results, cell.split):
                 if (identity, cell.split.hash) not in seen:
                     seen.add((identity, cell.split.hash))
-                    table = report.store.windows(identity)
+                    table = report.store.table(identity, "windows.parquet")
                     if len(table):
                         yield table.assign(**_names(member), seed=seed, fold=fold)
 

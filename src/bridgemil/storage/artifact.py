@@ -151,9 +151,9 @@ class Artifact:
 
 
 @contextmanager
-def new_artifact(final: Path, kind: str, partial: Path | None = None) -> Iterator[Path]:
+def new_artifact(final: Path, kind: str) -> Iterator[Path]:
     """A folder to fill, as ``new_folder``; its manifest is written and it takes its place when it is complete."""
-    with new_folder(final, partial) as folder:
+    with new_folder(final) as folder:
         yield folder
         write_manifest(folder, kind, visible_files(folder), final.name)
 

@@ -119,18 +119,16 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 @contextmanager
-def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
-    """A folder to fill (under the name ``partial`` if given); when it is complete it replaces ``final``.
+def new_folder(final: Path) -> Iterator[Path]:
+    """A folder to fill under a temporary name; when it is complete it replaces ``final``.
 
     A process that is killed while it replaces a folder may leave the old one under a temporary name: ``restore`` puts
     it back, here and wherever a folder is opened.
     """
-    filled = partial or aside(final)
-    refuse_link(final, filled)
+    filled = aside(final)
+    refuse_link(final)
     with _blaming(final, filled):
         restore(final)
-        if filled.exists():
-            remove(filled)
         filled.mkdir(parents=True)
         try:
             yield filled
@@ -138,11 +136,9 @@ def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
                 if file.is_file():
                     with file.open("r+b") as stream:
                         os.fsync(stream.fileno())
-            final.parent.mkdir(parents=True, exist_ok=True)
             _put_in_place(filled, final)
         except BaseException:
-            if partial is None:  # nobody will resume under that name
-                shutil.rmtree(filled, ignore_errors=True)
+            shutil.rmtree(filled, ignore_errors=True)
             raise
 
 
