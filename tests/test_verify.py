@@ -354,7 +354,7 @@ def test_a_cohort_that_says_nothing_of_itself_is_not_replaced_by_another(bids: P
     about = (out / "cohort.json").read_text()
     for damaged in (about[:100], about.replace("recipe", "recipes")):
         (out / "cohort.json").write_text(damaged)
-        with pytest.raises(BadUse, match=r"does not say how it was made.*--overwrite"):
+        with pytest.raises(BadUse, match=r"made from other files or settings.*--overwrite"):
             prepare(also, out, label="Group", jobs=1, progress=False, window_seconds=0.5)
         assert (out / "cohort.json").read_text() == damaged
         assert prepare(bids, out, label="Group", jobs=1, progress=False, window_seconds=1.0).hash == before.hash

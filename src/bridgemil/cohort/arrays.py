@@ -29,7 +29,7 @@ def gather(
     folds: int | None,
     burn_in: int,
 ) -> tuple[list[SubjectRecord], dict[str, Any], dict[str, dict[str, Any]], dict[str, Bag]]:
-    """Records, metadata, and by subject columns and bag of a cohort; parameters as of ``Cohort.from_arrays``."""
+    """What a ``Cohort`` is made of; parameters as of ``Cohort.from_arrays``."""
     names = _names(bags, labels, subjects)
     for what, given in (("sfreq", sfreq), ("native_sfreq", native_sfreq)):
         if given is not None and not 0 < given < np.inf:

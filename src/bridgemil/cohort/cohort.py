@@ -46,8 +46,8 @@ class Cohort:
         records: Sequence[SubjectRecord],
         metadata: Mapping[str, Any],
         columns: Mapping[str, Mapping[str, Any]],
-        path: Path | None = None,
         arrays: Mapping[str, NDArray[np.float32]] | None = None,
+        path: Path | None = None,
     ) -> None:
         self.records = {record.subject: record for record in records}
         self.metadata: dict[str, Any] = dict(metadata)  # the content of cohort.json
@@ -72,7 +72,7 @@ class Cohort:
         """
         artifact = folder.open_cohort(Path(path))
         records, columns = folder.read_subjects(artifact)
-        cohort = cls(records, artifact.json(folder.METADATA), columns, Path(path))
+        cohort = cls(records, artifact.json(folder.METADATA), columns, path=Path(path))
         cohort._artifact = artifact
         return cohort
 
@@ -119,10 +119,7 @@ class Cohort:
         """
         from bridgemil.cohort.arrays import gather
 
-        records, metadata, further, arrays = gather(
-            bags, labels, subjects, sfreq, channels, columns or {}, native_sfreq, folds, burn_in
-        )
-        return cls(records, metadata, further, arrays=arrays)
+        return cls(*gather(bags, labels, subjects, sfreq, channels, columns or {}, native_sfreq, folds, burn_in))
 
     @property
     def subjects(self) -> list[str]:
@@ -332,8 +329,7 @@ class Cohort:
             raise BadUse(f"{path}: exists and is not empty")
         with new_folder(path.absolute()) as partial:
             for subject, record in self.records.items():
-                starts = self.window_starts(subject)
-                folder.write_subject(partial, subject, self.windows(subject), starts, asdict(record))
+                folder.write_subject(partial, asdict(record), self.windows(subject), self.window_starts(subject))
             folder.write_cohort(partial, self.metadata | {"hash": self.hash}, self.rows())
         return Cohort.open(path)
 

@@ -33,7 +33,7 @@ class CohortView(Cohort):
     """Bags that are windows of other cohorts; all else is as in the cohort ``whole``, of which this is a view."""
 
     def __init__(self, whole: Cohort, records: Iterable[SubjectRecord], origins: Mapping[str, Origin]) -> None:
-        super().__init__(list(records), whole.metadata, whole._columns, whole.path)
+        super().__init__(list(records), whole.metadata, whole._columns, path=whole.path)
         self.whole = whole
         self.origins = origins
 
