@@ -236,7 +236,7 @@ class RunStore:
         import pandas as pd
 
         artifact = self.artifact("runs", identity)
-        return artifact.frame(name) if name in artifact.files else pd.DataFrame()
+        return artifact.table(name).to_pandas(use_threads=False) if name in artifact.files else pd.DataFrame()
 
     def model(self, identity: str, **how: Any) -> Model:
         """The fitted model of a run; ``how`` as for ``bridgemil.models.load``."""

@@ -242,7 +242,7 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
         Reference.from_tensors(arrays, metadata["reference"]),
         TrainingSignals(arrays["signals.subjects"], arrays["signals.windows"]),
         metadata,
-        artifact.text(CARD),
+        artifact.path(CARD).read_text("utf-8"),
         folder,
         artifact.checksum,
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, rereferenced, some_bands, window_band_power
+from bridgemil.cohort.signal import CLINICAL_BANDS, Band, band_name, evenly, rereferenced, some_bands, window_band_power
 from bridgemil.cohort.views import subset
 from bridgemil.errors import BadData, BadUse, one_of
 from bridgemil.methods import JOIN, Settings, changed_from_budget
@@ -84,7 +84,7 @@ class HeldOut:
         ]
         if isinstance(model, BaselineModel):
             return np.stack(rows).astype(np.float64), f"the mean features of the {len(train)} training subjects"
-        features = np.concatenate([values[spaced(len(values))] for values in rows]).astype(np.float64)
+        features = np.concatenate([values[evenly(len(values), MOST_WINDOWS)] for values in rows]).astype(np.float64)
         return features, f"{len(features):,} windows of the {len(train)} training subjects"
 
     def bands(self, settings: Settings) -> BandShares:
@@ -220,11 +220,6 @@ def cohort_place(recorded: str, root: Path) -> Path | None:
     return next((place for place in (Path(recorded), *beside) if recorded and place.is_dir()), None)
 
 
-def spaced(n: int, most: int = MOST_WINDOWS) -> Any:
-    """Indices of windows evenly over all n."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
-
-
 def observed_frequency(predictions: pd.DataFrame, subject: str, class_name: str, p: float) -> str:
     """Frequency of a class among other held-out subjects with a similar predicted probability, as a sentence."""
     low, high = max(0.0, p - NEAR), min(1.0, p + NEAR)
@@ -266,7 +261,7 @@ def band_shares(
     bag: Any, sfreq: float, bands: Iterable[Band], reference: str = "recorded", most: int = MOST_WINDOWS
 ) -> Floats:
     """Relative band power of a subject in percent, shape (C, B), over up to ``most`` windows (n, C, T) in µV."""
-    windows = rereferenced(np.asarray(bag[spaced(len(bag), most)]), reference)
+    windows = rereferenced(np.asarray(bag[evenly(len(bag), most)]), reference)
     shares: Floats = 100 * window_band_power(windows, sfreq, bands).mean(axis=0)
     return shares
 

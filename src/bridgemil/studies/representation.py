@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.signal import evenly
 from bridgemil.engine.plan import Job
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.results import Results
 from bridgemil.registry import class_colour
 from bridgemil.report.figures import canvas, class_look
-from bridgemil.report.held_out import spaced
 from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings, prose, score
 
@@ -106,7 +106,7 @@ def sample(cohort: Cohort, subjects: Sequence[str]) -> pd.DataFrame:
     most, parts = max(1, min(PER_SUBJECT, IN_ALL // len(subjects))), []
     for subject in subjects:
         record, numbers = cohort.records[subject], cohort.window_numbers(subject)
-        rows = spaced(len(numbers), most)
+        rows = evenly(len(numbers), most)
         parts.append(pd.DataFrame({"subject": subject, "label": record.label, "row": rows, "window": numbers[rows]}))
     return pd.concat(parts, ignore_index=True)
 

@@ -142,15 +142,12 @@ class Person:
     events: list[Event]
     evidence: NDArray[np.bool_]  # which of its one-second windows hold evidence
 
-    @property
-    def evidence_fraction(self) -> float:
-        """The share of its windows that hold evidence."""
-        return float(self.evidence.mean())
 
+def evidence_windows(events: Sequence[Event], begin: Signal) -> NDArray[np.bool_]:
+    """Which one-second windows, by where they begin in seconds, lie in evidence for at least half their length.
 
-def evidence_windows(events: Sequence[Event], seconds: int, starts: Signal | None = None) -> NDArray[np.bool_]:
-    """Which one-second windows lie in evidence for at least half their length, or hold at least half of a burst."""
-    begin = np.arange(seconds, dtype=float) if starts is None else starts
+    Also those that hold at least half of a burst.
+    """
     hit = np.zeros(len(begin), dtype=bool)
     for event in events:
         if event.kind.startswith("evidence"):
@@ -207,7 +204,8 @@ def simulate(settings: SynthSettings, index: int) -> Person:
     signal, events = _record(settings, index, label)
     signal = settings.site(index).recorded(signal, settings.sfreq, np.random.default_rng([settings.seed, 7, index]))
     events = sorted(events)
-    return Person(f"sub-{index + 1:03d}", label, signal, events, evidence_windows(events, settings.seconds))
+    evidence = evidence_windows(events, np.arange(settings.seconds, dtype=float))
+    return Person(f"sub-{index + 1:03d}", label, signal, events, evidence)
 
 
 def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, list[Event]]:

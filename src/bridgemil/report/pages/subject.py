@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_name, some_bands
+from bridgemil.cohort.signal import CLINICAL_BANDS, Signal, band_name, evenly, some_bands
 from bridgemil.models import ModelFacts
 from bridgemil.report import templating
 from bridgemil.report.explanation import Explanation, Ranking
-from bridgemil.report.held_out import BandShares, band_shares, reference_of, spaced
+from bridgemil.report.held_out import BandShares, band_shares, reference_of
 from bridgemil.report.pages import eeg
 from bridgemil.report.scalp import MapRow, power_maps, scalp_maps
 
@@ -72,7 +72,7 @@ def _data(explanation: Explanation, signal: Signal) -> dict[str, Any]:
     person, seconds, rankings = explanation.person, signal.n_times / signal.sfreq, explanation.rankings
     places, recordings = eeg.positions(person, seconds)
     singled_out = rankings and rankings[-1].singles_out
-    top = rankings[-1].order[: 4 * TOP] if singled_out else spaced(len(places), 4 * TOP)
+    top = rankings[-1].order[: 4 * TOP] if singled_out else evenly(len(places), 4 * TOP)
     return {
         "places": [round(float(place), 3) for place in places],
         "window": seconds,
