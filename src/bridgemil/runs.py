@@ -258,9 +258,10 @@ class RunStore:
         return self.artifact(part, name).json(file)
 
     def note(self, part: str, name: str, content: Mapping[str, Any]) -> None:
-        """Write a split, ensemble or audit; one that is there is replaced."""
-        with self.writing(part, name) as folder:
-            write_json(folder / RECORD, content)
+        """Write an ensemble or audit, unless it is there, or a split."""
+        if part == "splits" or name not in self.names(part):
+            with self.writing(part, name) as folder:
+                write_json(folder / RECORD, content)
 
     def note_split(self, cohort_hash: str, plan: FoldPlan, found: Sequence[AuditWarning] = ()) -> None:
         """Record a split that runs here follow, so that a report can tell which runs belong together.
@@ -283,11 +284,6 @@ class RunStore:
         """The splits that were planned here, each with its cohort's hash."""
         records = [self.record("splits", name) for name in self.names("splits")]
         return [(str(record["cohort"]), FoldPlan.from_json(record)) for record in records]
-
-    def note_ensemble(self, settings: Settings) -> None:
-        """Record an ensemble whose members are run here, so that a report can show it."""
-        if settings.hash[:24] not in self.names("ensembles"):
-            self.note("ensembles", settings.hash[:24], settings.model_dump(mode="json"))
 
     def ensembles(self) -> list[Settings]:
         """The ensembles that were planned here."""

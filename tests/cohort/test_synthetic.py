@@ -138,7 +138,7 @@ def test_the_evidence_is_slowing() -> None:
 
 def test_fingerprints_do_not_depend_on_the_class() -> None:
     settings = SynthSettings(subjects=20)
-    scores = [standard_scores(settings, i, TRAITS) for i in range(20)]
+    scores = [standard_scores(settings, i) for i in range(20)]
     for trait in TRAITS:
         patients = sorted(person[trait] for person in scores[1::2])
         controls = sorted(person[trait] for person in scores[::2])

@@ -184,14 +184,12 @@ def lock(path: Path, *, wait: bool = True, told: str = "") -> Iterator[None]:
     refuse_link(path)
     held = FileLock(path)
     try:
-        held.acquire(timeout=1 if wait else 0)
+        acquired = held.acquire(timeout=1 if wait else 0)
     except Timeout:
         if not wait:
             raise Taken(path) from None
         if told:
             warnings.warn(told, BridgeMILWarning, stacklevel=4)
-        held.acquire()
-    try:
+        acquired = held.acquire()
+    with acquired:
         yield
-    finally:
-        held.release()
