@@ -31,7 +31,7 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.methods.registry import HARMONISATION
-from bridgemil.models import FitCache, Model, build_encoder, read_model
+from bridgemil.models import FitCache, Model, read_model
 from bridgemil.models.features import Encoder, Stage1
 from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
 from bridgemil.storage.files import Taken, lock, refuse_link, write_json
@@ -39,10 +39,8 @@ from bridgemil.storage.files import Taken, lock, refuse_link, write_json
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
-    from torch import nn
 
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.cohort.signal import Signal
 
 IDENTITY = re.compile("[0-9a-f]{24}")
 RESULTS_VERSION = 6  # raised by hand when the same settings would give other numbers; docs/results.md states why
@@ -184,11 +182,8 @@ class RunStore:
         """
         if not settings.harmonises:
             return lambda fold, seed: run_identity(settings, cohort_hash, fold, seed)
-        runs = [self.metadata(identity) | {"identity": identity} for identity in identities]
-        last = {
-            (_trained(fold_of(run)), run["seed"]): str(run["identity"])
-            for run in sorted(runs, key=lambda run: str(run["finished"]))
-        }
+        runs = latest({identity: self.metadata(identity) for identity in identities})
+        last = {(_trained(fold_of(run)), run["seed"]): identity for identity, run in runs.items()}
         return lambda fold, seed: last.get((_trained(fold), seed), "")
 
     def is_done(self, identity: str) -> bool:
@@ -242,16 +237,12 @@ class RunStore:
         """The fitted model of a run; ``how`` as for ``bridgemil.models.load``."""
         return read_model(self.artifact("runs", identity), **how)
 
-    def encoder_tensors(self, identity: str) -> Encoder:
+    def encoder(self, identity: str) -> Encoder:
         """The weights of a Stage 1 encoder, and its metadata: seconds, curve, training subjects."""
         from bridgemil.learning.checkpoint import read_tensors
 
         artifact = self.artifact("stage1", identity)
         return read_tensors(artifact.path(WEIGHTS)), artifact.json(NOTE)
-
-    def encoder(self, identity: str, settings: Settings, signal: Signal) -> nn.Module:
-        """The Stage 1 encoder of this identity; ``settings`` and ``signal`` are those of a run that started from it."""
-        return build_encoder(self.encoder_tensors(identity)[0], settings, signal)
 
     def record(self, part: str, name: str, file: str = RECORD) -> dict[str, Any]:
         """The content of a split, ensemble or audit, or of another JSON file of an artifact."""
@@ -369,7 +360,7 @@ class RunCache(FitCache):
         assert identity is not None
         with self.store.lock(identity):
             there = self.store.place("stage1", identity).exists()
-            kept = Stage1(self.store.encoder_tensors(identity) if there else None, self.store.checkpoint(identity))
+            kept = Stage1(self.store.encoder(identity) if there else None, self.store.checkpoint(identity))
             yield kept
             if not there and kept.encoder is not None:
                 with self.store.writing("stage1", identity) as folder:

@@ -103,7 +103,7 @@ def _stage1(inputs: AuditInput) -> Finding:
             continue
         checked += 1
         try:
-            seen = set(map(str, inputs.store.encoder_tensors(encoder)[1]["train"]))
+            seen = set(map(str, inputs.store.encoder(encoder)[1]["train"]))
         except BadData as error:
             damaged.append(f"run {identity}: {first_line(error)}")
             continue

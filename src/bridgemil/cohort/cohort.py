@@ -117,9 +117,21 @@ class Cohort:
         Cohort
             In memory.
         """
-        from bridgemil.cohort.arrays import gather
+        from bridgemil.cohort.arrays import by_subject, read_bags, subject_ids
 
-        return cls(*gather(bags, labels, subjects, sfreq, channels, columns or {}, native_sfreq, folds, burn_in))
+        names = subject_ids(bags, labels, subjects)
+        further = by_subject(columns or {}, names)
+        for what, given in (("sfreq", sfreq), ("native_sfreq", native_sfreq)):
+            if given is not None and not 0 < given < np.inf:
+                raise BadUse(f"{what} is a rate in Hz, got {given}")
+        records, arrays, rate, electrodes = read_bags(bags, names, labels, sfreq, channels)
+        metadata = {
+            "source": "arrays", "channels": electrodes, "sfreq": rate, "n_times": arrays[names[0]].shape[2],
+            "native_sfreq": None if native_sfreq is None else float(native_sfreq), "burn_in": burn_in,
+            "folds": folds or folder.default_folds([*map(str, labels)]),
+            "settings": {}, "left_out": [], "notes": [], "files": [],
+        }  # fmt: skip
+        return cls(records, metadata, further, arrays)
 
     @property
     def subjects(self) -> list[str]:

@@ -140,8 +140,7 @@ class FoldPlan:
         folds = []
         for i in (number - 1 for number in self.numbers):
             validation = self.folds[(i + 1) % self.k] if selects else ()
-            apart = {*self.folds[i], *validation}
-            rest = [fold for fold in self.folds if not apart.issuperset(fold)]
+            rest = [fold for fold in self.folds if fold not in (self.folds[i], validation)]
             n = min(INNER_FOLDS, len(rest))
             inner = tuple(tuple(s for fold in rest[part::n] for s in fold) for part in range(n))
             train = tuple(s for fold in rest for s in fold)
@@ -352,9 +351,9 @@ class SubjectKFold:
 
     def _check_sizes(self, labels: NDArray[Any], groups: Sequence[Any] | None) -> None:
         kind = "subject" if groups is None else "group"
+        owners = range(len(labels)) if groups is None else groups
         for label in np.unique(labels):
-            members = np.flatnonzero(labels == label).tolist()
-            units = len(members) if groups is None else len({groups[i] for i in members})
+            units = len({owner for owner, own in zip(owners, labels, strict=True) if own == label})
             counted = f"class {str(label)!r} has {units} {kind}{'' if units == 1 else 's'}"
             if units < 3:
                 raise BadData(f"{counted}; at least 3 are needed in every class (training, validation, test)")
