@@ -28,8 +28,8 @@ from bridgemil import methods, models
 from bridgemil.cohort.arrays import bags_of, warn_of_volts
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.tables import is_missing
-from bridgemil.errors import BadData, BadUse, some
-from bridgemil.storage.artifact import Artifact, array_checksum, is_artifact, new_artifact
+from bridgemil.errors import BadUse, some
+from bridgemil.storage.artifact import Artifact, array_checksum, new_artifact
 from bridgemil.storage.files import write_json
 
 if TYPE_CHECKING:
@@ -300,10 +300,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         BridgeMILClassifier
         """
-        folder = Path(path)
-        if not is_artifact(folder):
-            raise BadData(f"{folder}: no classifier there; save one with `save`")
-        artifact = Artifact.open(folder, KIND, "save it again")
+        artifact = Artifact.open(Path(path), KIND, "save it again")
         content = artifact.json(METADATA)
         made = cls(**content["parameters"])
         made.classes_ = np.array(content["classes"]["values"], dtype=np.dtype(content["classes"]["dtype"]))

@@ -31,7 +31,7 @@ from bridgemil.errors import BadData, BadUse, BridgeMILError, NotFound
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.calibration import Calibration
 from bridgemil.runs import AuditWarning, warning_text
-from bridgemil.storage.artifact import Artifact, is_artifact, new_artifact
+from bridgemil.storage.artifact import Artifact, new_artifact
 from bridgemil.storage.files import refuse_link, write_json, write_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 KIND = "bundle"
 METADATA, CARD, REFERENCE, MODEL = "bundle.json", "card.md", "reference.safetensors", "model"
 SHIPPED = ("alzheimer",)  # models of the package: folders of src/bridgemil/bundles
-ADVICE = "get the bundle again"
+ADVICE = "get the bundle again, or make one with `bridgemil train COHORT --out MODEL`"
 NOTICE = "Research use only: not a medical device, and no basis for a decision about a person."
 
 
@@ -250,8 +250,6 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
 
 def open_bundle(folder: Path) -> Artifact:
     """The artifact of a bundle, its manifest checked."""
-    if not is_artifact(folder):
-        raise BadData(f"{folder}: no bundle there; make one with `bridgemil train COHORT --out MODEL`")
     return Artifact.open(folder, KIND, ADVICE)
 
 

@@ -412,8 +412,8 @@ class Cohort:
     def _array(self, subject: str, name: str) -> NDArray[Any]:
         """One of the files of a subject on disk."""
         if subject not in self._subjects:
-            assert self.path is not None
-            self._subjects[subject] = folder.open_subject(self.path, subject, self._artifact)
+            assert self._artifact is not None
+            self._subjects[subject] = folder.open_subject(self._artifact, subject)
         return self._subjects[subject].array(name)
 
     def __len__(self) -> int:

@@ -152,11 +152,10 @@ def read_subjects(artifact: Artifact) -> tuple[list[SubjectRecord], dict[str, di
     return [SubjectRecord.from_row(row) for row in rows], columns
 
 
-def open_subject(cohort: Path, subject: str, artifact: Artifact | None = None) -> Artifact:
-    """The artifact of one subject; ``artifact`` is the cohort's, which must list it (None while it is prepared)."""
-    folder = subject_folder(cohort, subject)
-    if artifact is not None:
-        artifact.path(f"{SUBJECTS}/{folder.name}/{MANIFEST}")
+def open_subject(cohort: Artifact, subject: str) -> Artifact:
+    """The artifact of one subject of a finished cohort, which must list it."""
+    folder = subject_folder(cohort.root, subject)
+    cohort.path(f"{SUBJECTS}/{folder.name}/{MANIFEST}")
     return Artifact.open(folder, SUBJECT_KIND, ADVICE, named=True)
 
 

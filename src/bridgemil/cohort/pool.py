@@ -195,8 +195,8 @@ def _store(out: Path, channels: Sequence[str], task: tuple[_Member, str]) -> Sub
     record = cohort.records[subject]
     names = tuple(f"{member.site}/{name}" for name in record.recordings)
     record = replace(record, subject=member.subject(subject), label=member.labels[subject], recordings=names)
-    if wanted == own and type(cohort) is Cohort and cohort.path is not None:
-        source = folder.open_subject(cohort.path, subject)
+    if wanted == own and cohort._artifact is not None:
+        source = folder.open_subject(cohort._artifact, subject)
         folder.write_subject(out, asdict(record), source.path(folder.WINDOWS), source.path(folder.STARTS))
         return record
     windows = cohort.windows(subject)[:, [own.index(name) for name in wanted]]

@@ -24,7 +24,7 @@ from bridgemil.models.model import (
     ModelFacts,
     NetworkModel,
 )
-from bridgemil.storage.artifact import Artifact, is_artifact
+from bridgemil.storage.artifact import Artifact
 from bridgemil.user_code import absolute, fingerprint
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
     -------
     Model
     """
-    if not is_artifact(Path(folder)):
-        raise BadData(f"{folder}: no model there; {ADVICE}")
     return read_model(Artifact.open(Path(folder), KIND, ADVICE), "", backbone=backbone, device=device)
 
 

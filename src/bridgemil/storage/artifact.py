@@ -64,8 +64,9 @@ class Artifact:
     @classmethod
     def open(cls, root: Path, kind: str, advice: str, *, named: bool = False) -> Artifact:
         """Read and check the manifest; another kind is refused, and with ``named`` a copy under another name."""
-        restore(root)
         file = root / MANIFEST
+        if not is_artifact(root):
+            raise BadData(f"{root}: no {kind} there (no {MANIFEST}); {advice}")
         status = regular_file(root, MANIFEST, advice)
         try:
             content: dict[str, Any] = json.loads(file.read_bytes() if status.st_size < MAX_MANIFEST else b"")

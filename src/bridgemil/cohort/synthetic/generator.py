@@ -262,7 +262,8 @@ def _slowing(rng: np.random.Generator, height: Signal, rate: int, front: bool) -
     """The slow rhythm of the states (channels x time, unit height)."""
     hz = rng.uniform(2.0, 3.2) if front else rng.uniform(4.8, 6.5)
     field = np.exp(-((APART / 0.6) ** 2)) @ rng.normal(size=len(APART))  # a smooth random map over the scalp
-    spread = np.clip(0.7 + 0.4 * (1 if front else -0.4) * PLACES[:, 1], 0.1, None) + 0.15 * field / np.abs(field).max()
+    field /= np.abs(field).max()
+    spread = np.clip(0.7 + 0.4 * (1 if front else -0.4) * PLACES[:, 1], 0.1, None) + 0.15 * field
     frequency = np.fft.rfftfreq(len(height), 1 / rate)
     rhythm = shaped_noise(rng, len(height), np.exp(-0.5 * ((frequency - hz) / 0.6) ** 2))  # which waxes and wanes
     return np.asarray(spread[:, None] * height * rhythm[0])
