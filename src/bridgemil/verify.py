@@ -25,6 +25,8 @@ FILES = {  # by which a folder is known
     "classifier": ("estimator.json",),
     "runs": ("runs",),
 }
+# What is one artifact by itself, and may be renamed; and what to do if it is damaged.
+WHOLE = {bundles.KIND: bundles.ADVICE, cohorts.KIND: cohorts.ADVICE, "classifier": "save it again"}
 Place = tuple[Path, str, str]  # a folder that must be an artifact, its kind, and what to do if it is damaged
 
 
@@ -99,8 +101,7 @@ def _compare(place: Place) -> tuple[list[str], list[str]]:
     """What is wrong with an artifact, and which files do not belong to it."""
     folder, kind, advice = place
     try:
-        named = kind not in (cohorts.KIND, bundles.KIND, "classifier")  # those may be renamed
-        artifact = Artifact.open(folder, kind, advice, named=named)
+        artifact = Artifact.open(folder, kind, advice, named=kind not in WHOLE)
     except BadData as error:
         return [str(error)], []
     findings, remarks = artifact.verify(), []
@@ -116,16 +117,13 @@ def _compare(place: Place) -> tuple[list[str], list[str]]:
 
 def _places(folder: Path, kind: str) -> Iterator[Place]:
     """The artifacts of a cohort (its subjects'), a bundle, a classifier or a folder of runs."""
-    if kind == "bundle":
-        yield folder, bundles.KIND, bundles.ADVICE
-    elif kind == "classifier":
-        yield folder, kind, "save it again"
-    elif kind == "cohort":
-        yield folder, cohorts.KIND, cohorts.ADVICE
+    if kind in WHOLE:
+        yield folder, kind, WHOLE[kind]
+    if kind == "cohort":
         with suppress(BadData):  # what is wrong with the cohort's own files is found there
             own = [folder / name for name in cohorts.open_cohort(folder).files if name.endswith(f"/{MANIFEST}")]
             yield from ((manifest.parent, cohorts.SUBJECT_KIND, cohorts.ADVICE) for manifest in own)
-    else:
+    if kind == "runs":
         refuse_link(*(folder / part for part in PARTS))
         store = RunStore(folder)
         store.failures()

@@ -66,37 +66,26 @@ def _blaming(path: Path, partial: Path | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
+def new_file(path: Path, *, resume: bool = False) -> Iterator[IO[bytes]]:
     """A file to fill, in an existing folder; it takes its place when it is complete.
 
+    With ``resume`` it starts with what an interrupted call left, and what is written now stays for the next.
     Anything but a regular file (a pipe, ``/dev/stdout``) is refused: it would be replaced.
     """
     if path.exists() and not path.is_file():
         raise BadUse(f"{path}: is no regular file, and only files are written; name another")
-    partial = aside(path)
+    partial = path.with_name(f".{path.name}.part") if resume else aside(path)
+    refuse_link(partial, *([path] if resume else []))
     with _blaming(path, partial):
         try:
-            with partial.open("xb") as stream:  # never through a link that was put there
+            with partial.open("ab" if resume else "xb") as stream:  # never through a link that was put there
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             partial.replace(path)
         finally:
-            partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def resumed_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to append to, starting with what an interrupted call left; it takes its place when nothing fails."""
-    partial = path.with_name(f".{path.name}.part")
-    refuse_link(path, partial)
-    with _blaming(path, partial):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("ab") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
+            if not resume:
+                partial.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
