@@ -391,10 +391,7 @@ class Cohort:
         return plots.spectra(frequencies, {name: density[labels == name] for name in self.classes or [""]}, ax)
 
     def _repr_html_(self) -> str:
-        import pandas as pd
-
-        windows = pd.Series([record.n_windows for record in self.records.values()])
-        by_class = windows.groupby(pd.Series(self.labels)).agg(["count", "sum", "min", "max"]).reset_index()
+        by_class = self.table.groupby("label")["n_windows"].agg(["count", "sum", "min", "max"]).reset_index()
         table = by_class.set_axis(["class", "subjects", "windows", "fewest", "most per subject"], axis=1)
         size = f"{len(self.channels)} channels x {self.n_times} samples at {self.sfreq:g} Hz"
         title = f"Cohort {self.path.name if self.path else 'in memory'}"

@@ -158,8 +158,7 @@ class FoldPlan:
         planned, known = {s for fold in self.folds for s in fold}, set(subjects)
         if planned != known:
             absent, strange = (", ".join(sorted(who)) or "none" for who in (known - planned, planned - known))
-            outside = f"not in the split: {absent}; not in the cohort: {strange}"
-            raise BadData(f"the split is for other subjects: {outside}")
+            raise BadData(f"the split is for other subjects: not in the split: {absent}; not in the cohort: {strange}")
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON.
