@@ -34,7 +34,7 @@ from bridgemil.methods.registry import HARMONISATION
 from bridgemil.models import FitCache, Model, read_model
 from bridgemil.models.features import Encoder, Stage1
 from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
-from bridgemil.storage.files import Taken, lock, refuse_link, write_json
+from bridgemil.storage.files import Taken, lock, refuse_link, remove, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -205,10 +205,12 @@ class RunStore:
     @contextmanager
     def writing(self, part: str, name: str) -> Iterator[Path]:
         """An artifact to fill, which takes its place when it is complete; the checkpoint of a run or encoder goes."""
-        with new_artifact(self.place(part, name), KINDS[part]) as folder:
+        final = self.place(part, name)
+        with new_artifact(final, KINDS[part]) as folder:
             yield folder
-        if part in ("runs", "stage1"):
-            self.checkpoint(name).unlink(missing_ok=True)
+        if part in ("runs", "stage1"):  # whose lock is held: nobody else writes them now
+            for path in (*final.parent.glob(f".{name}.*.part"), self.checkpoint(name)):
+                remove(path)
 
     def artifact(self, part: str, name: str) -> Artifact:
         """One of the artifacts in a part of the folder, its manifest checked."""
