@@ -27,7 +27,7 @@ from sklearn.model_selection import StratifiedKFold
 from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.cohort.prepare import prepare
-from bridgemil.cohort.views import CohortSubset
+from bridgemil.cohort.views import subset
 from bridgemil.evaluation.metrics import wilson
 from bridgemil.evaluation.statistics import compare
 from bridgemil.models import FitCache, LazyBag, Model, fit
@@ -78,7 +78,7 @@ def members(cohort: Cohort, length: int | None, split: int, folder: Path, few: b
     """Of each fold the members' logits, training and test rows, and the class numbers."""
     if length is not None:
         kept = {s: list(range(min(length, cohort.records[s].n_windows))) for s in cohort.subjects}
-        cohort = CohortSubset(cohort, kept)
+        cohort = subset(cohort, kept)
     y, subjects = np.array(cohort.y), np.array(cohort.subjects)
     if few:
         rng, k = np.random.default_rng(100 + split), len(cohort.classes)

@@ -56,7 +56,7 @@ class Witness(threading.Thread):
         self.out, self.first, self.stop = out, {}, threading.Event()
 
     def look(self) -> dict[str, int]:
-        files = [*self.out.glob("runs/*/run.json"), *self.out.glob("stage1/*/encoder.safetensors")]
+        files = [*self.out.glob("runs/[!.]*/run.json"), *self.out.glob("stage1/[!.]*/encoder.safetensors")]
         return {str(file.relative_to(self.out)): file.stat().st_ino for file in files}
 
     def run(self) -> None:

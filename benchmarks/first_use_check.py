@@ -39,7 +39,7 @@ def write(folder: Path, people: int, windows: int) -> Path:
         bag = 10 * rng.standard_normal((windows, CHANNELS, N_TIMES), dtype=np.float32)
         record = asdict(describe(name, label, bag, [f"{name}.edf"], [windows]))
         starts = np.arange(windows, dtype=np.float64)
-        write_subject(folder, name, bag, starts, record)
+        write_subject(folder, record, bag, starts)
         rows.append(record | {"age": 60 + i % 20, "sex": "FM"[i % 3 % 2]})
         files.append({"subject": name, "file": f"{name}.edf", "sha256": record["signal_hash"], "sfreq": 500.0,
                       "native_sfreq": 500.0, "n_channels": CHANNELS, "identity": i + 1, "day": i})  # fmt: skip

@@ -42,7 +42,7 @@ def write(folder: Path, gigabytes: float) -> None:
         name, label = f"sub-{i:04d}", "AB"[i % 2]
         windows = shared * np.float32(rng.uniform(0.8, 1.2)) + (i % 2) * slow
         record = asdict(describe(name, label, windows, ["noise"], [WINDOWS]))
-        write_subject(folder, name, windows, starts, record)
+        write_subject(folder, record, windows, starts)
         rows.append(record)
     about = {
         "source": "noise", "channels": [f"E{c + 1}" for c in range(CHANNELS)], "sfreq": 200.0,

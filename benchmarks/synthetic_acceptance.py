@@ -33,7 +33,7 @@ def person(settings: SynthSettings, index: int) -> tuple[str, float, np.ndarray]
     channels = tuple(map(str, range(len(signal))))
     baseline = BandPower(BandPower.Settings(), Signal(channels, settings.sfreq, settings.sfreq))
     values = baseline.features(bag.astype(np.float32))
-    return simulated.label, simulated.evidence_fraction, values
+    return simulated.label, float(simulated.evidence.mean()), values
 
 
 def acceptance(settings: SynthSettings, jobs: int = 2) -> tuple[float | None, float, dict[str, tuple[float, float]]]:

@@ -305,10 +305,10 @@ def test_runs_write_and_remove_nothing_through_a_link(whole: Path, tmp_path: Pat
     assert [part in line for line in verify(root, progress=False).findings] == [True]
 
 
-@pytest.mark.parametrize("name", ["unfinished/aa.folder", ".locks/aa.lock", "stage1/aa"])
+@pytest.mark.parametrize("name", ["unfinished/aa.safetensors", "runs/.aa.77-00.part", ".locks/aa.lock", "stage1/aa"])
 def test_clean_removes_nothing_through_a_link(tmp_path: Path, outside: Path, name: str) -> None:
     store = open_store(tmp_path / "runs")
-    (store.root / name).parent.mkdir()
+    (store.root / name).parent.mkdir(exist_ok=True)
     (store.root / name).symlink_to(outside / "x.txt" if name.endswith(".lock") else outside)
     with pytest.raises(BadData, match="is a link"):
         clean(store, leftovers(store, unused=True))
@@ -354,7 +354,7 @@ def test_a_cohort_that_says_nothing_of_itself_is_not_replaced_by_another(bids: P
     about = (out / "cohort.json").read_text()
     for damaged in (about[:100], about.replace("recipe", "recipes")):
         (out / "cohort.json").write_text(damaged)
-        with pytest.raises(BadUse, match=r"does not say how it was made.*--overwrite"):
+        with pytest.raises(BadUse, match=r"made from other files or settings.*--overwrite"):
             prepare(also, out, label="Group", jobs=1, progress=False, window_seconds=0.5)
         assert (out / "cohort.json").read_text() == damaged
         assert prepare(bids, out, label="Group", jobs=1, progress=False, window_seconds=1.0).hash == before.hash
@@ -421,7 +421,7 @@ def test_names_that_a_terminal_would_obey_are_shown_as_codes(copy: Path) -> None
 def test_what_a_running_benchmark_writes_is_no_finding(copy: Path) -> None:
     (copy / "runs/features/.x.1-aa.part").mkdir()
     (copy / "runs/unfinished").mkdir(exist_ok=True)
-    make_pipe(copy / "runs/unfinished/aa.folder")
+    make_pipe(copy / "runs/unfinished/aa.safetensors")
     assert verify(copy / "runs", progress=False).findings == []
 
 

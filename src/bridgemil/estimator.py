@@ -301,7 +301,7 @@ class BridgeMILClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         BridgeMILClassifier
         """
-        artifact = Artifact.open(Path(path), KIND, "save the classifier again")
+        artifact = Artifact.open(Path(path), KIND, "save it again")
         content = artifact.json(METADATA)
         made = cls(**content["parameters"])
         made.classes_ = np.array(content["classes"]["values"], dtype=np.dtype(content["classes"]["dtype"]))

@@ -6,7 +6,7 @@
     RUNS/splits/                      the splits that were planned here, each with the audit warnings of its cohort
     RUNS/ensembles/                   the ensembles that were planned here
     RUNS/audits/                      the quick audits of the cohorts
-    RUNS/unfinished/                  checkpoints, and folders being written
+    RUNS/unfinished/                  checkpoints
     RUNS/failed/                      the errors of runs that failed
 
 All but the last two are artifacts (see ``bridgemil.storage.artifact``): a folder appears in one rename with a manifest
@@ -31,18 +31,16 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.errors import BadData, BridgeMILError
 from bridgemil.methods import Settings
 from bridgemil.methods.registry import HARMONISATION
-from bridgemil.models import FitCache, Model, build_encoder, read_model
+from bridgemil.models import FitCache, Model, read_model
 from bridgemil.models.features import Encoder
 from bridgemil.storage.artifact import MANIFEST, Artifact, digest, new_artifact
-from bridgemil.storage.files import Taken, lock, refuse_link, write_json
+from bridgemil.storage.files import Taken, lock, refuse_link, remove, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
-    from torch import nn
 
     from bridgemil.cohort.cohort import Cohort
-    from bridgemil.cohort.signal import Signal
 
 IDENTITY = re.compile("[0-9a-f]{24}")
 RESULTS_VERSION = 6  # raised by hand when the same settings would give other numbers; docs/results.md states why
@@ -163,22 +161,13 @@ class RunStore:
         """Where a finished run is."""
         return self.root / "runs" / identity
 
-    def stage1(self, identity: str) -> Path:
-        """Where a finished Stage 1 encoder is."""
-        return self.root / "stage1" / identity
-
     def features(self, key: str, signal_hash: str) -> Path:
         """Where the features of one subject are, computed or not."""
         return self.place("features", digest(key)[:24], signal_hash[:32])
 
     def checkpoint(self, identity: str) -> Path:
         """Where an unfinished loop keeps its state."""
-        return self.unfinished / f"{identity}.safetensors"
-
-    @property
-    def unfinished(self) -> Path:
-        """Where checkpoints and folders being written are; made if it is not there."""
-        return self.place("unfinished", made=True)
+        return self.place("unfinished", f"{identity}.safetensors", made=True)
 
     def names(self, part: str) -> list[str]:
         """What is in one of the folder's parts."""
@@ -193,11 +182,8 @@ class RunStore:
         """
         if not settings.harmonises:
             return lambda fold, seed: run_identity(settings, cohort_hash, fold, seed)
-        runs = [self.metadata(identity) | {"identity": identity} for identity in identities]
-        last = {
-            (_trained(fold_of(run)), run["seed"]): str(run["identity"])
-            for run in sorted(runs, key=lambda run: str(run["finished"]))
-        }
+        runs = latest({identity: self.metadata(identity) for identity in identities})
+        last = {(_trained(fold_of(run)), run["seed"]): identity for identity, run in runs.items()}
         return lambda fold, seed: last.get((_trained(fold), seed), "")
 
     def is_done(self, identity: str) -> bool:
@@ -219,12 +205,12 @@ class RunStore:
     @contextmanager
     def writing(self, part: str, name: str) -> Iterator[Path]:
         """An artifact to fill, which takes its place when it is complete; the checkpoint of a run or encoder goes."""
-        resumed = part in ("runs", "stage1")
-        partial = self.unfinished / f"{name}.folder" if resumed else None
-        with new_artifact(self.place(part, name, made=True), KINDS[part], partial) as folder:
+        final = self.place(part, name)
+        with new_artifact(final, KINDS[part]) as folder:
             yield folder
-        if resumed:
-            self.checkpoint(name).unlink(missing_ok=True)
+        if part in ("runs", "stage1"):  # whose lock is held: nobody else writes them now
+            for path in (*final.parent.glob(f".{name}.*.part"), self.checkpoint(name)):
+                remove(path)
 
     def artifact(self, part: str, name: str) -> Artifact:
         """One of the artifacts in a part of the folder, its manifest checked."""
@@ -238,57 +224,37 @@ class RunStore:
         """The held-out predictions of a run: seed, fold, subject, label, predicted, p_<class>…"""
         return self.table(identity, "predictions.parquet")
 
-    def curves(self, identity: str) -> pd.DataFrame:
-        """One row per epoch of either stage; empty for a baseline."""
-        return self.table(identity, "curves.parquet")
-
-    def windows(self, identity: str) -> pd.DataFrame:
-        """One row per window of the test subjects: subject, window, second, ``gate``, contributions or probabilities.
-
-        Empty for a baseline, which does not predict single windows.
-        """
-        return self.table(identity, "windows.parquet")
-
     def table(self, identity: str, name: str) -> pd.DataFrame:
-        """One of the tables of a run; empty where it has none of this name."""
+        """One of the tables of a run; empty where it has none of this name, as a baseline.
+
+        ``curves.parquet`` has one row per epoch of either stage; ``windows.parquet`` has one per window of the test
+        subjects: subject, window, second, ``gate``, contributions or probabilities.
+        """
         import pandas as pd
 
         artifact = self.artifact("runs", identity)
-        return artifact.frame(name) if name in artifact.files else pd.DataFrame()
+        return artifact.table(name).to_pandas(use_threads=False) if name in artifact.files else pd.DataFrame()
 
     def model(self, identity: str, **how: Any) -> Model:
         """The fitted model of a run; ``how`` as for ``bridgemil.models.load``."""
         return read_model(self.artifact("runs", identity), **how)
 
-    def model_facts(self, identity: str) -> dict[str, Any]:
-        """The content of model.json."""
-        return self.record("runs", identity, "model.json")
-
-    def encoder_metadata(self, identity: str) -> dict[str, Any]:
-        """What is known of a Stage 1 encoder beside its weights, which are compared with their checksum."""
-        artifact = self.artifact("stage1", identity)
-        artifact.path(WEIGHTS)
-        return artifact.json(NOTE)
-
-    def encoder_tensors(self, identity: str) -> Encoder:
+    def encoder(self, identity: str) -> Encoder:
         """The weights of a Stage 1 encoder, and its metadata: seconds, curve, training subjects."""
         from bridgemil.learning.checkpoint import read_tensors
 
-        metadata = self.encoder_metadata(identity)
-        return read_tensors(self.stage1(identity) / WEIGHTS), metadata
-
-    def encoder(self, identity: str, settings: Settings, signal: Signal) -> nn.Module:
-        """The Stage 1 encoder of this identity; ``settings`` and ``signal`` are those of a run that started from it."""
-        return build_encoder(self.encoder_tensors(identity)[0], settings, signal)
+        artifact = self.artifact("stage1", identity)
+        return read_tensors(artifact.path(WEIGHTS)), artifact.json(NOTE)
 
     def record(self, part: str, name: str, file: str = RECORD) -> dict[str, Any]:
         """The content of a split, ensemble or audit, or of another JSON file of an artifact."""
         return self.artifact(part, name).json(file)
 
     def note(self, part: str, name: str, content: Mapping[str, Any]) -> None:
-        """Write a split, ensemble or audit."""
-        with self.writing(part, name) as folder:
-            write_json(folder / RECORD, content)
+        """Write an ensemble or audit, unless it is there, or a split."""
+        if part == "splits" or name not in self.names(part):
+            with self.writing(part, name) as folder:
+                write_json(folder / RECORD, content)
 
     def note_split(self, cohort_hash: str, plan: FoldPlan, found: Sequence[AuditWarning] = ()) -> None:
         """Record a split that runs here follow, so that a report can tell which runs belong together.
@@ -311,11 +277,6 @@ class RunStore:
         """The splits that were planned here, each with its cohort's hash."""
         records = [self.record("splits", name) for name in self.names("splits")]
         return [(str(record["cohort"]), FoldPlan.from_json(record)) for record in records]
-
-    def note_ensemble(self, settings: Settings) -> None:
-        """Record an ensemble whose members are run here, so that a report can show it."""
-        if settings.hash[:24] not in self.names("ensembles"):
-            self.note("ensembles", settings.hash[:24], settings.model_dump(mode="json"))
 
     def ensembles(self) -> list[Settings]:
         """The ensembles that were planned here."""
@@ -400,7 +361,7 @@ class RunCache(FitCache):
         assert identity is not None
         with self.store.lock(identity):
             if self.store.place("stage1", identity).exists():
-                return self.store.encoder_tensors(identity)
+                return self.store.encoder(identity)
             tensors, learned = train(self.store.checkpoint(identity))
             with self.store.writing("stage1", identity) as folder:
                 write_tensors(folder / WEIGHTS, tensors)

@@ -14,13 +14,19 @@ from bridgemil.cohort import folder as cohorts
 from bridgemil.errors import BadData, BadUse, BridgeMILError, plain
 from bridgemil.methods import Settings
 from bridgemil.parallel import each
-from bridgemil.runs import ADVICE, KINDS, PARTS, RunStore
+from bridgemil.runs import ADVICE, KINDS, PARTS, RunStore, find_store
 from bridgemil.storage.artifact import MANIFEST, Artifact, regular_file
 from bridgemil.storage.files import refuse_link
 
 OWN_FILES = {"inspect.png"}  # what `bridgemil inspect` puts beside a cohort's files
-
-
+FILES = {  # by which a folder is known
+    "bundle": (bundles.METADATA, bundles.REFERENCE),
+    "cohort": (cohorts.METADATA, cohorts.TABLE, cohorts.SUBJECTS),
+    "classifier": ("estimator.json",),
+    "runs": ("runs",),
+}
+# What is one artifact by itself, and may be renamed; and what to do if it is damaged.
+WHOLE = {bundles.KIND: bundles.ADVICE, cohorts.KIND: cohorts.ADVICE, "classifier": "save it again"}
 Place = tuple[Path, str, str]  # a folder that must be an artifact, its kind, and what to do if it is damaged
 
 
@@ -64,9 +70,7 @@ def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
     """
     folder = Path(path) if os.path.lexists(path) else bundles.locate(path)
     kind = kind_of(folder)
-    below = folder / "runs"  # a study has its runs one level deeper
-    if kind == "runs" and (below / "runs").is_dir() and not below.is_symlink() and not RunStore(folder).finished():
-        folder = below
+    folder = find_store(folder).root if kind == "runs" else folder
     report = VerificationReport(kind, folder)
     try:
         places = list(_places(folder, kind))
@@ -87,14 +91,9 @@ def verify(path: str | Path, *, progress: bool = True) -> VerificationReport:
 
 def kind_of(folder: Path) -> str:
     """What a folder is, by the files in it."""
-    if any(os.path.lexists(folder / name) for name in (bundles.METADATA, bundles.REFERENCE)):
-        return "bundle"
-    if any(os.path.lexists(folder / name) for name in (cohorts.METADATA, cohorts.TABLE, cohorts.SUBJECTS)):
-        return "cohort"
-    if os.path.lexists(folder / "estimator.json"):
-        return "classifier"
-    if os.path.lexists(folder / "runs"):
-        return "runs"
+    for kind, names in FILES.items():
+        if any(os.path.lexists(folder / name) for name in names):
+            return kind
     raise BadUse(f"{folder}: is not a cohort, a folder of runs or a bundle (by the files in it); name one of these")
 
 
@@ -102,8 +101,7 @@ def _compare(place: Place) -> tuple[list[str], list[str]]:
     """What is wrong with an artifact, and which files do not belong to it."""
     folder, kind, advice = place
     try:
-        named = kind not in (cohorts.KIND, bundles.KIND, "classifier")  # those may be renamed
-        artifact = Artifact.open(folder, kind, advice, named=named)
+        artifact = Artifact.open(folder, kind, advice, named=kind not in WHOLE)
     except BadData as error:
         return [str(error)], []
     findings, remarks = artifact.verify(), []
@@ -119,16 +117,13 @@ def _compare(place: Place) -> tuple[list[str], list[str]]:
 
 def _places(folder: Path, kind: str) -> Iterator[Place]:
     """The artifacts of a cohort (its subjects'), a bundle, a classifier or a folder of runs."""
-    if kind == "bundle":
-        yield folder, bundles.KIND, bundles.ADVICE
-    elif kind == "classifier":
-        yield folder, kind, "save it again"
-    elif kind == "cohort":
-        yield folder, cohorts.KIND, cohorts.ADVICE
+    if kind in WHOLE:
+        yield folder, kind, WHOLE[kind]
+    if kind == "cohort":
         with suppress(BadData):  # what is wrong with the cohort's own files is found there
             own = [folder / name for name in cohorts.open_cohort(folder).files if name.endswith(f"/{MANIFEST}")]
             yield from ((manifest.parent, cohorts.SUBJECT_KIND, cohorts.ADVICE) for manifest in own)
-    else:
+    if kind == "runs":
         refuse_link(*(folder / part for part in PARTS))
         store = RunStore(folder)
         store.failures()

@@ -62,7 +62,7 @@ def holder(store: RunStore) -> Iterator[subprocess.Popen[str]]:
 
 def test_runs_leave_nothing_unfinished(store: RunStore) -> None:
     run(people(6, windows=2), "bridgemil", store.root, baselines=True)
-    assert list(store.unfinished.iterdir()) == []
+    assert list((store.root / "unfinished").iterdir()) == []
     before = contents(store)
     assert leftovers(store, failed=True, unfinished=True) == {}
     clean(store, leftovers(store, failed=True, unfinished=True))
@@ -75,9 +75,9 @@ def test_what_somebody_has_begun_since_it_was_looked_at_stays(store: RunStore) -
     going = leftovers(store, unfinished=True)
     with store.lock("aaaa"):
         clean(store, going)
-        assert [file.name for file in sorted(store.unfinished.iterdir())] == ["aaaa.safetensors"]
+        assert [file.name for file in sorted((store.root / "unfinished").iterdir())] == ["aaaa.safetensors"]
     clean(store, leftovers(store, unfinished=True))
-    assert list(store.unfinished.iterdir()) == []
+    assert list((store.root / "unfinished").iterdir()) == []
 
 
 def test_chosen_runs_go_and_a_run_must_fit_all_that_is_given(store: RunStore) -> None:
@@ -129,11 +129,11 @@ def test_failed_runs_are_forgotten_with_their_checkpoints(store: RunStore) -> No
 
 
 def test_what_a_killed_process_left_goes_without_being_asked_for(store: RunStore) -> None:
-    half = store.unfinished / "aaaa.folder"
+    half = store.root / "runs" / ".aaaa.77-00.part"
     half.mkdir()
     (half / "model.safetensors").write_bytes(b"123")
-    (store.unfinished / ".aaaa.safetensors.77.part").write_bytes(b"12")
     store.checkpoint("aaaa").write_bytes(b"12345")
+    (store.root / "unfinished" / ".aaaa.safetensors.77.part").write_bytes(b"12")
     going = leftovers(store)
     assert {kind: len(paths) for kind, paths in going.items()} == {"half-written files": 2}
     assert size(going) == 5
@@ -144,15 +144,15 @@ def test_what_a_killed_process_left_goes_without_being_asked_for(store: RunStore
 @pytest.mark.usefixtures("holder")
 def test_what_a_living_process_works_on_stays(store: RunStore) -> None:
     for name in ("aaaa", "bbbb"):
-        (store.unfinished / f"{name}.folder").mkdir()
-        (store.unfinished / f"{name}.folder" / "run.json").touch()
-        (store.unfinished / f".{name}.safetensors.77.part").touch()
+        (store.root / "runs" / f".{name}.77-00.part").mkdir()
+        (store.root / "runs" / f".{name}.77-00.part" / "run.json").touch()
         store.checkpoint(name).touch()
+        (store.root / "unfinished" / f".{name}.safetensors.77.part").touch()
     (store.root / "failed").mkdir()
     (store.root / "failed" / "aaaa.json").write_text("{}")  # it failed before, and is tried again now
     clean(store, leftovers(store, failed=True, unfinished=True))
-    files = ("aaaa.folder/run.json", ".aaaa.safetensors.77.part", "aaaa.safetensors")
-    assert contents(store) == {f"unfinished/{name}" for name in files}
+    files = ("runs/.aaaa.77-00.part/run.json", "unfinished/.aaaa.safetensors.77.part", "unfinished/aaaa.safetensors")
+    assert contents(store) == set(files)
     with pytest.raises(BridgeMILError, match="another process is working on this folder; wait, or without --unused"):
         leftovers(store, unused=True)
 

@@ -515,7 +515,7 @@ def test_circles_elsewhere_in_a_bids_folder_do_not_matter(bids: Path, tmp_path: 
 def test_an_out_that_is_a_link_to_itself_or_to_nothing_is_refused(bids: Path, tmp_path: Path, out: str) -> None:
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "to nothing").symlink_to("nowhere")
-    with pytest.raises(BadUse, match="is a link to itself or to nothing; remove it, or choose another OUT"):
+    with pytest.raises(BadUse, match="is a file or a link to nothing, not a folder; remove it, or choose another OUT"):
         quiet(bids, tmp_path / out)
 
 

@@ -338,7 +338,7 @@ def test_preparing_again_does_nothing_and_other_settings_are_refused(bids: Path,
 def test_an_unfinished_cohort_is_not_replaced_by_another_unless_told_to(bids: Path, tmp_path: Path) -> None:
     first = quiet(bids, tmp_path / "c")
     (tmp_path / "c/manifest.json").unlink()
-    with pytest.raises(BadUse, match="holds an unfinished cohort made from other files or settings"):
+    with pytest.raises(BadUse, match="holds subjects made from other files or settings"):
         quiet(bids, tmp_path / "c", high=40)
     assert (tmp_path / "c/subjects/sub-01/windows.npy").is_file()
     (tmp_path / "c/subjects/sub-02/record.json").write_text("{")  # damaged: it is cut anew

@@ -79,7 +79,7 @@ def test_a_trait_shifts_patients_everywhere_and_has_no_special_windows(classes: 
         person = simulate(settings, index)
         whole = [e for e in person.events if e.kind == "background_shifted"]
         assert whole == ([] if person.label == "control" else [Event(0.0, 60.0, "background_shifted")])
-        assert person.evidence_fraction == 0
+        assert not person.evidence.any()
         truth = true_evidence(root, person.subject, np.arange(60.0))
         assert truth.shape == (60,)
         assert not truth.any()
@@ -113,8 +113,8 @@ def test_the_spread_benchmark_runs() -> None:
 def test_patients_have_evidence_and_controls_hardly_any(evidence: str) -> None:
     settings = SynthSettings(evidence=evidence, subjects=12, seed=5)
     people = [simulate(settings, i) for i in range(12)]
-    patients = [p.evidence_fraction for p in people if p.label != "control"]
-    controls = [p.evidence_fraction for p in people if p.label == "control"]
+    patients = [p.evidence.mean() for p in people if p.label != "control"]
+    controls = [p.evidence.mean() for p in people if p.label == "control"]
     assert max(controls) < 0.1
     assert (min(patients) >= 0.3 and max(patients) <= 0.6) if evidence == "state" else min(patients) > max(controls)
     for person in people:
@@ -138,7 +138,7 @@ def test_the_evidence_is_slowing() -> None:
 
 def test_fingerprints_do_not_depend_on_the_class() -> None:
     settings = SynthSettings(subjects=20)
-    scores = [standard_scores(settings, i, TRAITS) for i in range(20)]
+    scores = [standard_scores(settings, i) for i in range(20)]
     for trait in TRAITS:
         patients = sorted(person[trait] for person in scores[1::2])
         controls = sorted(person[trait] for person in scores[::2])
@@ -147,7 +147,7 @@ def test_fingerprints_do_not_depend_on_the_class() -> None:
 
 def test_evidence_windows_need_half_an_overlap() -> None:
     events = [Event(1.4, 1.2, "evidence_state"), Event(3.0, 0.9, "blink"), Event(4.8, 0.4, "evidence_burst")]
-    assert evidence_windows(events, 6).tolist() == [False, True, True, False, True, True]
+    assert evidence_windows(events, np.arange(6.0)).tolist() == [False, True, True, False, True, True]
 
 
 def test_written_as_bids_it_is_read_and_prepared(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_written_as_bids_it_is_read_and_prepared(tmp_path: Path) -> None:
             Event(float(r["onset"]), float(r["duration"]), r["trial_type"])
             for r in csv.DictReader(stream, delimiter="\t")
         ]
-    assert np.array_equal(evidence_windows(events, 60), person.evidence)
+    assert np.array_equal(evidence_windows(events, np.arange(60.0)), person.evidence)
     cohort = prepare(root, tmp_path / "c", label="group", jobs=1, progress=False)
     assert cohort.classes == ["control", "frontal", "slowing"]
     assert cohort.n_windows == 9 * 60

@@ -36,10 +36,11 @@ def quickly(cohort: Cohort, other: Cohort | Path | None, method: str = "bridgemi
 
 def test_subjects_of_the_second_cohort_are_numbered_after_the_training_subjects_and_have_no_label() -> None:
     cohort, other = people(6, windows=4), healthy()
-    both = Unlabelled.beside(cohort, other).joined(cohort)
-    assert both.further == tuple(f"arrays/{subject}" for subject in other.subjects)
+    further = Unlabelled.beside(cohort, other)
+    both = further.joined(cohort)
+    assert list(further.bags) == [f"arrays/{subject}" for subject in other.subjects]
     assert both.classes == cohort.classes
-    windows = WindowSet(both, [*cohort.subjects[:2], *both.further], cohort.normalisation(cohort.subjects[:2]))
+    windows = WindowSet(both, [*cohort.subjects[:2], *further.bags], cohort.normalisation(cohort.subjects[:2]))
     assert windows.y.tolist() == [0, 1, -1, -1, -1, -1, -1]
     mean, std = (values.astype(np.float32)[:, None] for values in cohort.normalisation(cohort.subjects[:2]))
     last = (other.windows(other.subjects[-1]) - mean) / std

@@ -54,7 +54,7 @@ class Pretend:
     def submit(self, job: Job, function: Any, *arguments: Any) -> None:
         assert (function, arguments[0]) == (do, job)
         self.running.append(job)
-        training = [j.stage1 for j in self.running if j.stage1 and not self.store.stage1(j.stage1).is_dir()]
+        training = [j.stage1 for j in self.running if j.stage1 and not self.store.place("stage1", j.stage1).is_dir()]
         assert len(training) == len(set(training)), "two runs train the same encoder"
         self.together.append({job.identity for job in self.running})
 
@@ -65,7 +65,7 @@ class Pretend:
             return [Answer(job, "lost", "message")]
         if kind == "done":
             if job.stage1:
-                self.store.stage1(job.stage1).mkdir(parents=True, exist_ok=True)
+                self.store.place("stage1", job.stage1).mkdir(parents=True, exist_ok=True)
             self.store.run(job.identity).mkdir()
             (self.store.run(job.identity) / "manifest.json").touch()
         return [Answer(job, "done", (kind, "message"))]

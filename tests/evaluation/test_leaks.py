@@ -66,10 +66,10 @@ def quantities(
     store = open_store(folder)
     identity = run.perform(store, device_of("cpu"))
     found: dict[str, Any] = dict(checkpoint.read_tensors(store.run(identity) / "model.safetensors"))
-    found["curve"] = store.curves(identity).to_csv()
+    found["curve"] = store.table(identity, "curves.parquet").to_csv()
     found["epoch"] = store.metadata(identity)["selected_epoch"]
     if run.settings.stage1 is not None:
-        file = store.stage1(stage1_identity(run.settings, cohort.hash, subjects, 0)) / "encoder.safetensors"
+        file = store.place("stage1", stage1_identity(run.settings, cohort.hash, subjects, 0)) / "encoder.safetensors"
         found |= {f"stage 1 {name}": value for name, value in checkpoint.read_tensors(file).items()}
     return found
 

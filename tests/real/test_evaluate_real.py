@@ -38,10 +38,10 @@ def test_a_fold_of_bridgemil_learns_in_both_stages(cohort: Cohort, tmp_path: Pat
     own = settings("bridgemil", budget="laptop", changes=changes)
     store = open_store(tmp_path)
     identity = Run(cohort, Protocol().fold_plan(cohort).cv_folds()[0], own, 0).perform(store, device_of("cpu"))
-    curves = store.curves(identity)
+    curves = store.table(identity, "curves.parquet")
     stage1, stage2 = (curves[curves["phase"] == name]["loss"].tolist() for name in ("Stage 1", "Stage 2"))
     assert stage1[1] < 0.97 * stage1[0]
     assert stage2[-1] < stage2[0]
-    assert store.windows(identity).groupby("subject").size().to_dict() == {
+    assert store.table(identity, "windows.parquet").groupby("subject").size().to_dict() == {
         subject: cohort.records[subject].n_windows for subject in Protocol().fold_plan(cohort).cv_folds()[0].test
     }

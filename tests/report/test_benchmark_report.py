@@ -138,7 +138,7 @@ def test_an_unfinished_seed_is_left_out_and_named(runs: Path, tmp_path: Path) ->
     pairs = [c for compared in report.comparisons.values() for c in compared]
     assert all(c.seeds == 1 for c in pairs if "attention" in (c.one, c.other))
     (store.run(victim)).mkdir()
-    with pytest.raises(BadData, match=r"manifest\.json: is missing; delete the folder"):
+    with pytest.raises(BadData, match=r"no run there \(no manifest\.json\); delete the folder"):
         build(store)
 
 

@@ -63,11 +63,11 @@ def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeyp
 
 
 def test_what_a_killed_process_left_of_the_old_folder_goes_with_the_next(tmp_path: Path) -> None:
-    final, unfinished = tmp_path / "runs" / "aa", tmp_path / "unfinished" / "aa.folder"
+    final = tmp_path / "runs" / "aa"
     left = final.with_name(".aa.old.77-00.part")
     left.mkdir(parents=True)
     for text in ("one", "two"):
-        with new_folder(final, unfinished) as folder:
+        with new_folder(final) as folder:
             (folder / f"{text}.txt").touch()
     assert [entry.name for entry in final.iterdir()] == ["two.txt"]
     assert [entry.name for entry in final.parent.iterdir()] == ["aa"]

@@ -15,7 +15,7 @@ from sklearn.metrics import pairwise_distances, silhouette_score
 from bridgemil import backbones, methods, studies
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadData
-from bridgemil.models import FitCache, fit
+from bridgemil.models import FitCache, build_encoder, fit
 from bridgemil.report.benchmark import paper
 from bridgemil.studies import StudyContext
 from bridgemil.studies import representation as study
@@ -45,7 +45,8 @@ def test_the_stage1_encoder_read_back_is_the_one_that_was_trained(
     context.perform([fold])
     cache = Remembers()
     fit(cohort, job.subjects.train, job.subjects.validation, job.settings, cache=cache)
-    stored = context.store.encoder(job.stage1, job.settings, cohort.signal)
+    tensors = context.store.encoder(job.stage1)[0]
+    stored = build_encoder(tensors, job.settings, cohort.signal)
     assert not stored.training
     assert stored.state_dict().keys() == cache.tensors.keys()
     assert all(torch.equal(value, cache.tensors[name]) for name, value in stored.state_dict().items())
@@ -54,10 +55,10 @@ def test_the_stage1_encoder_read_back_is_the_one_that_was_trained(
 
     other = next(name for name in backbones.names() if name != backbone)
     with pytest.raises(BadData, match=f"does not fit {other}"):
-        context.store.encoder(job.stage1, job.settings.model_copy(update={"backbone": other}), cohort.signal)
-    (context.store.stage1(job.stage1) / "encoder.safetensors").unlink()
+        build_encoder(tensors, job.settings.model_copy(update={"backbone": other}), cohort.signal)
+    (context.store.place("stage1", job.stage1) / "encoder.safetensors").unlink()
     with pytest.raises(BadData, match=r"encoder\.safetensors: is missing"):
-        context.store.encoder(job.stage1, job.settings, cohort.signal)
+        context.store.encoder(job.stage1)
 
 
 @pytest.fixture(scope="module", params=BACKBONES)

@@ -161,7 +161,7 @@ def guard(
 def keep(cohort: Cohort, runs: str | Path) -> None:
     """Store the quick audit of a cohort, if this process did it, in the folder of its runs: resuming is then fast."""
     key, store = _key(cohort), RunStore(Path(runs))
-    if key in _AUDITED and key not in store.names("audits"):
+    if key in _AUDITED:
         findings = [finding.to_dict() for finding in _AUDITED[key]]
         store.note("audits", key, {"cohort": cohort.hash, "findings": findings})
 

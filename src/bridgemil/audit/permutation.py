@@ -77,7 +77,7 @@ def _shuffled(cohort: Cohort, settings: Settings, folds: int, rng: np.random.Gen
     """Balanced accuracy of one cross-validation with shuffled labels."""
     labels = rng.permutation(cohort.labels).tolist()
     records = [replace(record, label=label) for record, label in zip(cohort.records.values(), labels, strict=True)]
-    mixed = Cohort(records, cohort.metadata, {}, cohort.path, cohort._arrays)
+    mixed = Cohort(records, cohort.metadata, {}, cohort._arrays, cohort.path)
     seed, true, predicted = int(rng.integers(2**31)), [], []
     plan = Protocol(folds=folds, split_seed=seed).fold_plan(mixed)
     for several in zip(*(plan.cv_folds(member.selects) for member in settings.each), strict=True):

@@ -98,12 +98,12 @@ def _stage1(inputs: AuditInput) -> Finding:
         encoder = stage1_identity(settings, inputs.cohort.hash, fold_of(metadata), int(metadata["seed"]))
         if encoder is None:
             continue
-        if not inputs.store.stage1(encoder).exists():
+        if not inputs.store.place("stage1", encoder).exists():
             absent += 1
             continue
         checked += 1
         try:
-            seen = set(map(str, inputs.store.encoder_metadata(encoder)["train"]))
+            seen = set(map(str, inputs.store.encoder(encoder)[1]["train"]))
         except BadData as error:
             damaged.append(f"run {identity}: {first_line(error)}")
             continue

@@ -34,7 +34,7 @@ from bridgemil.evaluation.clinical import positive_class
 from bridgemil.models import BaselineModel, Features, Model, read_model
 from bridgemil.report.window_values import leaves
 from bridgemil.runs import AuditWarning, warning_text
-from bridgemil.storage.artifact import Artifact, digest, is_artifact, new_artifact
+from bridgemil.storage.artifact import Artifact, digest, new_artifact
 from bridgemil.storage.files import refuse_link, write_json, write_text
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 KIND = "bundle"
 METADATA, CARD, REFERENCE, MODEL = "bundle.json", "card.md", "reference.safetensors", "model"
 SHIPPED = ("alzheimer",)  # models of the package: folders of src/bridgemil/bundles
-ADVICE = "get the bundle again"
+ADVICE = "get the bundle again, or make one with `bridgemil train COHORT --out MODEL`"
 NOTICE = "Research use only: not a medical device, and no basis for a decision about a person."
 
 
@@ -262,7 +262,7 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
         Reference.from_tensors(arrays, metadata["reference"]),
         TrainingSignals(arrays["signals.subjects"], arrays["signals.windows"]),
         metadata,
-        artifact.text(CARD),
+        artifact.path(CARD).read_text("utf-8"),
         folder,
         artifact.checksum,
     )
@@ -270,8 +270,6 @@ def load(folder: str | Path, *, backbone: str | None = None, device: str = "cpu"
 
 def open_bundle(folder: Path) -> Artifact:
     """The artifact of a bundle, its manifest checked."""
-    if not is_artifact(folder):
-        raise BadData(f"{folder}: no bundle there; make one with `bridgemil train COHORT --out MODEL`")
     return Artifact.open(folder, KIND, ADVICE)
 
 

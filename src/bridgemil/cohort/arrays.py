@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgemil.cohort.folder import SubjectRecord, default_folds, describe
+from bridgemil.cohort.folder import SubjectRecord, describe
 from bridgemil.cohort.sources import respelt
 from bridgemil.cohort.tables import is_missing
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
@@ -18,23 +18,11 @@ Bag = NDArray[np.float32]  # n_windows x n_channels x n_times, microvolt
 VOLTS = 1e-3  # windows that vary by less than this are hardly microvolts
 
 
-def gather(
-    bags: Sequence[Any],
-    labels: Sequence[Any],
-    subjects: Sequence[str] | None,
-    sfreq: float | None,
+def read_bags(
+    bags: Sequence[Any], names: Sequence[str], labels: Sequence[Any], sfreq: float | None,
     channels: Sequence[str] | None,
-    columns: Mapping[str, Sequence[Any]],
-    native_sfreq: float | None,
-    folds: int | None,
-    burn_in: int,
-) -> tuple[list[SubjectRecord], dict[str, Any], dict[str, dict[str, Any]], dict[str, Bag]]:
-    """Records, metadata, and by subject columns and bag of a cohort; parameters as of ``Cohort.from_arrays``."""
-    names = _names(bags, labels, subjects)
-    for what, given in (("sfreq", sfreq), ("native_sfreq", native_sfreq)):
-        if given is not None and not 0 < given < np.inf:
-            raise BadUse(f"{what} is a rate in Hz, got {given}")
-    further = _by_subject(columns, names)
+) -> tuple[list[SubjectRecord], dict[str, Bag], float, list[str]]:  # fmt: skip
+    """Records, bags by subject, rate (Hz) and channels; parameters as of ``Cohort.from_arrays``."""
     arrays: dict[str, Bag] = {}
     records: list[SubjectRecord] = []
     for name, label, bag in zip(names, labels, bags, strict=True):
@@ -56,15 +44,11 @@ def gather(
     if len(shapes) > 1 or len(channels) != next(iter(shapes))[0]:
         raise BadUse(f"all windows need one shape of {len(channels)} channels x time; found {sorted(shapes)}")
     warn_of_volts(list(arrays.values()))
-    metadata = {
-        "source": "arrays", "channels": list(channels), "sfreq": float(sfreq), "n_times": next(iter(shapes))[1],
-        "native_sfreq": None if native_sfreq is None else float(native_sfreq), "burn_in": burn_in,
-        "folds": folds or default_folds([*map(str, labels)]), "settings": {}, "left_out": [], "notes": [], "files": [],
-    }  # fmt: skip
-    return records, metadata, further, arrays
+    return records, arrays, float(sfreq), list(channels)
 
 
-def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] | None) -> list[str]:
+def subject_ids(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] | None) -> list[str]:
+    """The ids of the subjects, by default ``subject-001`` and so on; parameters as of ``Cohort.from_arrays``."""
     names = [f"subject-{i + 1:03d}" for i in range(len(bags))] if subjects is None else [str(s) for s in subjects]
     if not len(bags) == len(labels) == len(names) or not names:
         raise BadUse(f"{len(bags)} bags, {len(labels)} labels and {len(names)} subjects: one of each per subject")
@@ -77,7 +61,7 @@ def _names(bags: Sequence[Any], labels: Sequence[Any], subjects: Sequence[str] |
     return names
 
 
-def _by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -> dict[str, dict[str, Any]]:
+def by_subject(columns: Mapping[str, Sequence[Any]], subjects: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Columns as one dict per subject."""
     known: dict[str, dict[str, Any]] = {subject: {} for subject in subjects}
     for name, values in columns.items():

@@ -46,8 +46,8 @@ class Cohort:
         records: Sequence[SubjectRecord],
         metadata: Mapping[str, Any],
         columns: Mapping[str, Mapping[str, Any]],
-        path: Path | None = None,
         arrays: Mapping[str, NDArray[np.float32]] | None = None,
+        path: Path | None = None,
     ) -> None:
         self.records = {record.subject: record for record in records}
         self.metadata: dict[str, Any] = dict(metadata)  # the content of cohort.json
@@ -72,7 +72,7 @@ class Cohort:
         """
         artifact = folder.open_cohort(Path(path))
         records, columns = folder.read_subjects(artifact)
-        cohort = cls(records, artifact.json(folder.METADATA), columns, Path(path))
+        cohort = cls(records, artifact.json(folder.METADATA), columns, path=Path(path))
         cohort._artifact = artifact
         return cohort
 
@@ -117,12 +117,21 @@ class Cohort:
         Cohort
             In memory.
         """
-        from bridgemil.cohort.arrays import gather
+        from bridgemil.cohort.arrays import by_subject, read_bags, subject_ids
 
-        records, metadata, further, arrays = gather(
-            bags, labels, subjects, sfreq, channels, columns or {}, native_sfreq, folds, burn_in
-        )
-        return cls(records, metadata, further, arrays=arrays)
+        names = subject_ids(bags, labels, subjects)
+        further = by_subject(columns or {}, names)
+        for what, given in (("sfreq", sfreq), ("native_sfreq", native_sfreq)):
+            if given is not None and not 0 < given < np.inf:
+                raise BadUse(f"{what} is a rate in Hz, got {given}")
+        records, arrays, rate, electrodes = read_bags(bags, names, labels, sfreq, channels)
+        metadata = {
+            "source": "arrays", "channels": electrodes, "sfreq": rate, "n_times": arrays[names[0]].shape[2],
+            "native_sfreq": None if native_sfreq is None else float(native_sfreq), "burn_in": burn_in,
+            "folds": folds or folder.default_folds([*map(str, labels)]),
+            "settings": {}, "left_out": [], "notes": [], "files": [],
+        }  # fmt: skip
+        return cls(records, metadata, further, arrays)
 
     @property
     def subjects(self) -> list[str]:
@@ -332,8 +341,7 @@ class Cohort:
             raise BadUse(f"{path}: exists and is not empty")
         with new_folder(path.absolute()) as partial:
             for subject, record in self.records.items():
-                starts = self.window_starts(subject)
-                folder.write_subject(partial, subject, self.windows(subject), starts, asdict(record))
+                folder.write_subject(partial, asdict(record), self.windows(subject), self.window_starts(subject))
             folder.write_cohort(partial, self.metadata | {"hash": self.hash}, self.rows())
         return Cohort.open(path)
 
@@ -383,10 +391,7 @@ class Cohort:
         return plots.spectra(frequencies, {name: density[labels == name] for name in self.classes or [""]}, ax)
 
     def _repr_html_(self) -> str:
-        import pandas as pd
-
-        windows = pd.Series([record.n_windows for record in self.records.values()])
-        by_class = windows.groupby(pd.Series(self.labels)).agg(["count", "sum", "min", "max"]).reset_index()
+        by_class = self.table.groupby("label")["n_windows"].agg(["count", "sum", "min", "max"]).reset_index()
         table = by_class.set_axis(["class", "subjects", "windows", "fewest", "most per subject"], axis=1)
         size = f"{len(self.channels)} channels x {self.n_times} samples at {self.sfreq:g} Hz"
         title = f"Cohort {self.path.name if self.path else 'in memory'}"
@@ -404,8 +409,8 @@ class Cohort:
     def _array(self, subject: str, name: str) -> NDArray[Any]:
         """One of the files of a subject on disk."""
         if subject not in self._subjects:
-            assert self.path is not None
-            self._subjects[subject] = folder.open_subject(self.path, subject, self._artifact)
+            assert self._artifact is not None
+            self._subjects[subject] = folder.open_subject(self._artifact, subject)
         return self._subjects[subject].array(name)
 
     def __len__(self) -> int:

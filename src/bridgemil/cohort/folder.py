@@ -30,6 +30,7 @@ WINDOWS, STARTS, RECORD = "windows.npy", "starts.npy", "record.json"
 DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # names that Windows keeps for itself
 MARKER = ".bridgemil-cohort"  # says that a folder is ours to write in
 ADVICE = "run the same `bridgemil prepare` again, or get the cohort again"
+OTHER = "{}: holds subjects made from other files or settings; choose another OUT, or --overwrite"
 
 
 @dataclass(frozen=True)
@@ -105,23 +106,18 @@ def mark(cohort: Path) -> None:
         write_text(cohort / MARKER, "A bridgemil cohort: `bridgemil prepare` may replace what is in this folder.\n")
 
 
-def write_subject(
-    cohort: Path, subject: str, windows: NDArray[np.float32], starts: NDArray[np.float64], record: Mapping[str, Any]
-) -> None:
-    """Write one subject's folder; it appears complete or not at all."""
-    mark(cohort)
-    with new_artifact(subject_folder(cohort, subject), SUBJECT_KIND) as folder:
-        np.save(folder / WINDOWS, np.ascontiguousarray(windows), allow_pickle=False)
-        np.save(folder / STARTS, np.ascontiguousarray(starts), allow_pickle=False)
-        write_json(folder / RECORD, record)
+def write_subject(cohort: Path, record: Mapping[str, Any], windows: Any, starts: Any) -> None:
+    """Write one subject's folder; it appears complete or not at all.
 
-
-def link_subject(cohort: Path, source: Artifact, record: Mapping[str, Any]) -> None:
-    """Write a subject's folder with the windows of another cohort's, which are not copied where that is possible."""
+    ``windows`` and ``starts`` are arrays, or files of another cohort, which are linked where that is possible.
+    """
     mark(cohort)
     with new_artifact(subject_folder(cohort, str(record["subject"])), SUBJECT_KIND) as folder:
-        for name in (WINDOWS, STARTS):
-            link_or_copy(source.path(name), folder / name)
+        for name, content in ((WINDOWS, windows), (STARTS, starts)):
+            if isinstance(content, Path):
+                link_or_copy(content, folder / name)
+            else:
+                np.save(folder / name, np.ascontiguousarray(content), allow_pickle=False)
         write_json(folder / RECORD, record)
 
 
@@ -156,11 +152,10 @@ def read_subjects(artifact: Artifact) -> tuple[list[SubjectRecord], dict[str, di
     return [SubjectRecord.from_row(row) for row in rows], columns
 
 
-def open_subject(cohort: Path, subject: str, artifact: Artifact | None = None) -> Artifact:
-    """The artifact of one subject; ``artifact`` is the cohort's, which must list it (None while it is prepared)."""
-    folder = subject_folder(cohort, subject)
-    if artifact is not None:
-        artifact.path(f"{SUBJECTS}/{folder.name}/{MANIFEST}")
+def open_subject(cohort: Artifact, subject: str) -> Artifact:
+    """The artifact of one subject of a finished cohort, which must list it."""
+    folder = subject_folder(cohort.root, subject)
+    cohort.path(f"{SUBJECTS}/{folder.name}/{MANIFEST}")
     return Artifact.open(folder, SUBJECT_KIND, ADVICE, named=True)
 
 
@@ -168,10 +163,8 @@ def refuse_foreign(out: Path, listing: Listing) -> None:
     """Refuse an OUT that holds something else, or the recordings, or cannot be written: nothing may be lost."""
     out = out.absolute()
     existing = next(folder for folder in (out, *out.parents) if os.path.lexists(folder))
-    if not existing.exists():
-        raise BadUse(f"{existing}: is a link to itself or to nothing; remove it, or choose another OUT")
     if not existing.is_dir():
-        raise BadUse(f"{existing}: is a file; name a folder for the cohort")
+        raise BadUse(f"{existing}: is a file or a link to nothing, not a folder; remove it, or choose another OUT")
     place, root = out.resolve(), listing.root.resolve()
     files = [recording.path.resolve() for recording in listing.recordings]
     if any(file.is_relative_to(place) for file in files):
@@ -200,7 +193,7 @@ def refuse_other(out: Path, settings: PrepareSettings, overwrite: bool) -> None:
     """Refuse a finished cohort of other settings before anything is done: ``is_finished`` would do so later."""
     with suppress(BadData):
         if not overwrite and open_cohort(out).json(METADATA)["settings"] != settings.model_dump(mode="json"):
-            raise BadUse(f"{out}: holds a cohort made from other files or settings; choose another OUT, or --overwrite")
+            raise BadUse(OTHER.format(out))
 
 
 def is_finished(out: Path, recipe: str, subjects: Mapping[str, str], overwrite: bool) -> bool:
@@ -209,16 +202,14 @@ def is_finished(out: Path, recipe: str, subjects: Mapping[str, str], overwrite: 
     ``recipe`` identifies the cohort (its files and settings), ``subjects`` maps each subject to the recipe of its own.
     """
     refuse_link(out / METADATA, out / MANIFEST)
-    begun, known = is_artifact(out), None
+    known = None
     with suppress(BadData):
         artifact = open_cohort(out)
         known, records = artifact.json(METADATA).get("recipe"), read_subjects(artifact)[0]
         if known == recipe and all(_record(subject_folder(out, r.subject), compare=True) for r in records):
             return True
     if known != recipe and not overwrite and (known is not None or _holds_others(out, subjects)):
-        what = "a cohort made" if known else f"a cohort whose {METADATA} does not say how it was made, and subjects"
-        what = what if begun else "an unfinished cohort made"
-        raise BadUse(f"{out}: holds {what} from other files or settings; choose another OUT, or --overwrite")
+        raise BadUse(OTHER.format(out))
     remove(out / MANIFEST)  # from here on it is an unfinished cohort
     return False
 
@@ -241,15 +232,13 @@ def _holds_others(out: Path, subjects: Mapping[str, str]) -> bool:
 
 def already_done(out: Path, subjects: Mapping[str, str]) -> dict[str, dict[str, Any] | None]:
     """The records of subjects that an earlier call finished by the same recipe; other subjects' folders are removed."""
+    refuse_link(*(subject_folder(out, subject) for subject in subjects))
     done: dict[str, dict[str, Any] | None] = {}
-    wanted = set()
     for subject, recipe in subjects.items():
-        folder = subject_folder(out, subject)
-        refuse_link(folder)
-        record = _record(folder, compare=True)
+        record = _record(subject_folder(out, subject), compare=True)
         if record and record.get("recipe") == recipe:
             done[subject] = record
-            wanted.add(folder.name)
+    wanted = {subject_folder(out, subject).name for subject in done}
     for folder in (out / SUBJECTS).iterdir():
         if folder.name not in wanted and (is_artifact(folder) or folder.suffix == ".part"):
             remove(folder)

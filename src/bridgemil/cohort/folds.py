@@ -140,8 +140,7 @@ class FoldPlan:
         folds = []
         for i in (number - 1 for number in self.numbers):
             validation = self.folds[(i + 1) % self.k] if selects else ()
-            apart = {*self.folds[i], *validation}
-            rest = [fold for fold in self.folds if not apart.issuperset(fold)]
+            rest = [fold for fold in self.folds if fold not in (self.folds[i], validation)]
             n = min(INNER_FOLDS, len(rest))
             inner = tuple(tuple(s for fold in rest[part::n] for s in fold) for part in range(n))
             train = tuple(s for fold in rest for s in fold)
@@ -159,8 +158,7 @@ class FoldPlan:
         planned, known = {s for fold in self.folds for s in fold}, set(subjects)
         if planned != known:
             absent, strange = (", ".join(sorted(who)) or "none" for who in (known - planned, planned - known))
-            outside = f"not in the split: {absent}; not in the cohort: {strange}"
-            raise BadData(f"the split is for other subjects: {outside}")
+            raise BadData(f"the split is for other subjects: not in the split: {absent}; not in the cohort: {strange}")
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON.
@@ -230,11 +228,9 @@ class FoldPlan:
             raise NotFound(f"{expected}, and there is no such file")
         try:
             content = _SplitFile.model_validate_json(Path(path).read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise BadData(f"{expected} (cannot be read: {error.strerror})") from None
-        except ValueError:
+        except (OSError, ValueError):
             fields = "split_seed is a whole number or null, kind a word, groups a column's name"
-            raise BadData(f"{expected} as JSON in UTF-8 text; {fields}") from None
+            raise BadData(f"{expected} as JSON in UTF-8 text, readable; {fields}") from None
         return cls.from_json(content.model_dump())
 
 
@@ -354,9 +350,9 @@ class SubjectKFold:
 
     def _check_sizes(self, labels: NDArray[Any], groups: Sequence[Any] | None) -> None:
         kind = "subject" if groups is None else "group"
+        owners = range(len(labels)) if groups is None else groups
         for label in np.unique(labels):
-            members = np.flatnonzero(labels == label).tolist()
-            units = len(members) if groups is None else len({groups[i] for i in members})
+            units = len({owner for owner, own in zip(owners, labels, strict=True) if own == label})
             counted = f"class {str(label)!r} has {units} {kind}{'' if units == 1 else 's'}"
             if units < 3:
                 raise BadData(f"{counted}; at least 3 are needed in every class (training, validation, test)")

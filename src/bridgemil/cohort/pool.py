@@ -26,7 +26,6 @@ from bridgemil.parallel import each
 from bridgemil.storage.artifact import digest, is_artifact
 from bridgemil.storage.files import new_folder
 
-UNLESS_TOLD = ("notch", "reference", "clean")  # options of `prepare` that do nothing by default
 SITE = "site"
 SPELLINGS = {"F": ("f", "female", "woman"), "M": ("m", "male", "man")}  # of sex
 # Settings of `prepare` that change which windows there are, but not what a window holds: differences are noted.
@@ -86,7 +85,7 @@ def pool(
         store = functools.partial(_store, partial, channels)
         records = [record for _, record in each(store, tasks, jobs=1, label="pooling", show=progress)]
         metadata = _metadata(members, channels, [record.label for record in records]) | {"recipe": recipe}
-        whole = Cohort(records, metadata, _columns(members), out)
+        whole = Cohort(records, metadata, _columns(members))
         folder.write_cohort(partial, metadata | {"hash": whole.hash}, whole.rows())
     return Cohort.open(out)
 
@@ -154,14 +153,14 @@ def _members(
 
 
 def _alike(cohort: Any) -> dict[str, Any]:
-    """What the windows of all cohorts must share, by option of ``prepare``; a filter of arrays is not known."""
+    """What the windows of all cohorts must share, by option of ``prepare``."""
     prepared, signal = cohort.preparation, cohort.signal
     filters = {"--low": signal.low, "--high": signal.high, "--notch": signal.notch}
     return {
         "--sfreq": signal.sfreq, "--window": signal.n_times / signal.sfreq, "--overlap": prepared.get("overlap", 0.0),
         "--reference": tuple(prepared.get("reference") or ()),
         "--clean": tuple(f"{step['address']} (code {step['code'][:8]})" for step in prepared.get("clean") or ()),
-        **(filters if prepared else dict.fromkeys(filters, "not known")),
+        **(filters if prepared else dict.fromkeys(filters, "unknown (from arrays)")),
     }  # fmt: skip
 
 
@@ -173,7 +172,7 @@ def _shown(value: Any) -> str:
 
 
 def refuse_other_signals(named: Sequence[tuple[str, Any]], what: str) -> None:
-    """Refuse cohorts, each with its name, whose windows are unlike the first's, and say how to prepare them again.
+    """Refuse cohorts, each with its name, whose windows are unlike the first's, and say in which options.
 
     The first may be the metadata of a model, which state its training cohort's.
     """
@@ -181,20 +180,12 @@ def refuse_other_signals(named: Sequence[tuple[str, Any]], what: str) -> None:
     wanted = _alike(cohort)
     for name, member in named[1:]:
         own = _alike(member)
-        other = {option: value for option, value in wanted.items() if value != own[option]}
-        if not other:
-            continue
-        differing = ", ".join(f"{option} {_shown(own[option])}, not {_shown(value)}" for option, value in other.items())
-        if "not known" in (*own.values(), *wanted.values()):
-            advice = "a cohort of arrays does not say how it was filtered; prepare both from recordings"
-        else:
-            options = [f"{option} {_shown(v)}" for option, v in other.items() if v or option in ("--low", "--high")]
-            without = [option for option, value in other.items() if not value and option[2:] in UNLESS_TOLD]
-            command = " ".join(["bridgemil prepare SOURCE", name, *options, "--overwrite"])
-            advice = f"`{command}`" + (f", without {' and '.join(without)}" if without else "")
-        problems.append(Problem(f"{differing}: {advice}", name))
+        differing = [f"{k} {_shown(own[k])}, not {_shown(value)}" for k, value in wanted.items() if value != own[k]]
+        if differing:
+            problems.append(Problem(", ".join(differing), name))
     if problems:
-        raise BadData(f"{what} must be prepared alike; these differ from {first}", problems)
+        advice = f"prepare these again with the options of {first}, `bridgemil prepare SOURCE OUT … --overwrite`"
+        raise BadData(f"{what} must be prepared alike; {advice}", problems)
 
 
 def _store(out: Path, channels: Sequence[str], task: tuple[_Member, str]) -> SubjectRecord:
@@ -204,12 +195,13 @@ def _store(out: Path, channels: Sequence[str], task: tuple[_Member, str]) -> Sub
     record = cohort.records[subject]
     names = tuple(f"{member.site}/{name}" for name in record.recordings)
     record = replace(record, subject=member.subject(subject), label=member.labels[subject], recordings=names)
-    if wanted == own and type(cohort) is Cohort and cohort.path is not None:
-        folder.link_subject(out, folder.open_subject(cohort.path, subject), asdict(record))
+    if wanted == own and cohort._artifact is not None:
+        source = folder.open_subject(cohort._artifact, subject)
+        folder.write_subject(out, asdict(record), source.path(folder.WINDOWS), source.path(folder.STARTS))
         return record
     windows = cohort.windows(subject)[:, [own.index(name) for name in wanted]]
     record = folder.describe(record.subject, record.label, windows, names, record.recording_windows)
-    folder.write_subject(out, record.subject, windows, cohort.window_starts(subject), asdict(record))
+    folder.write_subject(out, asdict(record), windows, cohort.window_starts(subject))
     return record
 
 

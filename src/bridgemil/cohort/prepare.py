@@ -263,5 +263,5 @@ def _finish(
     } | ({"provenance": listing.provenance} if listing.provenance else {})
     clash = {name: f"{name}_source" for name in SubjectRecord.__dataclass_fields__}
     columns = {s: {clash.get(k, k): v for k, v in values.items()} for s, values in listing.columns.items()}
-    cohort = Cohort(subjects, metadata, columns, out)
+    cohort = Cohort(subjects, metadata, columns)
     folder.write_cohort(out, metadata | {"hash": cohort.hash}, cohort.rows())

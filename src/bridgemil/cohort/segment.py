@@ -187,5 +187,5 @@ def segment_subject(task: SubjectTask) -> dict[str, Any] | None:
     record = asdict(describe(task.subject, task.label, windows, names, lengths)) | {"recipe": task.recipe}
     pairs = zip(task.files, parts, strict=True)
     record["files"] = [{**file, **part.counts, "filter_warnings": part.warnings} for file, part in pairs]
-    write_subject(task.out, task.subject, windows, starts, record)
+    write_subject(task.out, record, windows, starts)
     return record

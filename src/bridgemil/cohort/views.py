@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,103 +26,78 @@ from bridgemil.cohort.pool import refuse_other_signals
 from bridgemil.errors import BadData, BadUse
 from bridgemil.storage.artifact import digest
 
-Kept = Mapping[str, Sequence[int]]  # the numbers of the windows kept of a subject; who is not named keeps all
 Origin = tuple[Cohort, str, "slice | NDArray[np.int64]"]  # a cohort, a subject's id there, and which of its windows
 
 
 class CohortView(Cohort):
-    """Bags that are windows of other cohorts; channels, rate, settings and columns are those of the cohort ``like``."""
+    """Bags that are windows of other cohorts; all else is as in the cohort ``whole``, of which this is a view."""
 
-    def __init__(self, like: Cohort, records: Iterable[SubjectRecord], origins: Mapping[str, Origin]) -> None:
-        super().__init__(list(records), like.metadata, like._columns, like.path)
-        self._origins = origins
+    def __init__(self, whole: Cohort, records: Iterable[SubjectRecord], origins: Mapping[str, Origin]) -> None:
+        super().__init__(list(records), whole.metadata, whole._columns, path=whole.path)
+        self.whole = whole
+        self.origins = origins
 
     def windows(self, subject: str) -> NDArray[np.float32]:
         """Windows of a bag, n x C x T in microvolts."""
-        cohort, name, _ = self._origin(subject)
-        return self.part(subject, cohort.windows(name))
+        self._known(subject)
+        cohort, name, rows = self.origins[subject]
+        return cohort.windows(name)[rows]
 
     def window_starts(self, subject: str) -> NDArray[np.float64]:
         """Start of each window, in seconds from the start of its recording."""
-        cohort, name, _ = self._origin(subject)
-        return self.part(subject, cohort.window_starts(name))
+        cohort, name, rows = self.origins[subject]
+        return cohort.window_starts(name)[rows]
 
     def window_numbers(self, subject: str) -> NDArray[np.int64]:
         """The number of each window among all of the subject's."""
-        cohort, name, _ = self._origin(subject)
-        return self.part(subject, cohort.window_numbers(name))
+        cohort, name, rows = self.origins[subject]
+        return cohort.window_numbers(name)[rows]
 
-    def part(self, subject: str, values: NDArray[Any]) -> NDArray[Any]:
-        """The rows of a bag, of an array with one row per window of the subject."""
-        return values[self._origin(subject)[2]]
-
-    def save(self, path: str | Path) -> Cohort:
-        """Refused: a cohort on disk holds all windows."""
-        raise BadUse(f"{path}: a subset of a cohort is not saved; save the cohort itself")
-
-    def _origin(self, subject: str) -> Origin:
-        self._known(subject)
-        return self._origins[subject]
+    def _sums(self, subject: str) -> SubjectRecord:
+        own = self.records[subject]
+        if not own.sums:  # some windows only: measured when it is first needed
+            windows = self.windows(subject)
+            measured = describe(subject, own.label, windows, own.recordings, own.recording_windows)
+            own = self.records[subject] = replace(measured, signal_hash=own.signal_hash)
+        return own
 
 
-class CohortSubset(CohortView):
+def subset(cohort: Cohort, kept: Mapping[str, Sequence[int]]) -> Cohort:
     """Some windows of a cohort: by subject, the ascending numbers of those that stay; who is not named keeps all.
 
     Windows that were neighbours stay neighbours: where some are left out between two others, a new piece begins, as if
-    it were another recording.
+    it were another recording. The cohort itself where nothing is left out.
     """
-
-    def __init__(self, whole: Cohort, kept: Kept) -> None:
-        self.whole = whole
-        chosen = {subject: _checked(whole, subject, rows) for subject, rows in kept.items()}
-        shortened = {subject: _shortened(whole.records[subject], rows) for subject, rows in chosen.items()}
-        origins: dict[str, Origin] = {subject: (whole, subject, slice(None)) for subject in whole.subjects}
-        for subject, rows in chosen.items():  # consecutive rows as a slice, which copies nothing
-            consecutive = rows[-1] - rows[0] + 1 == len(rows)
-            origins[subject] = whole, subject, slice(rows[0], rows[-1] + 1) if consecutive else rows
-        super().__init__(whole, (whole.records | shortened).values(), origins)
-        self._measured: dict[str, SubjectRecord] = {}
-
-    def _sums(self, subject: str) -> SubjectRecord:
-        own = self._known(subject)
-        if own.sums:
-            return own
-        if subject not in self._measured:
-            windows = self.windows(subject)
-            self._measured[subject] = describe(subject, own.label, windows, own.recordings, own.recording_windows)
-        return self._measured[subject]
-
-
-def subset(cohort: Cohort, kept: Kept) -> Cohort:
-    """The cohort with some windows only; the cohort itself where nothing is left out."""
-    return CohortSubset(cohort, kept) if kept else cohort
-
-
-def _checked(cohort: Cohort, subject: str, rows: Sequence[int]) -> NDArray[np.int64]:
-    if subject not in cohort.records:
-        raise BadUse(f"windows are kept of {subject}, who is not in the cohort")
-    numbers, n = np.asarray(rows, dtype=np.int64), cohort.records[subject].n_windows
-    if not len(numbers) or (np.diff(numbers) < 1).any() or numbers[0] < 0 or numbers[-1] >= n:
-        raise BadUse(f"{subject}: the windows to keep must be some of 0 to {n - 1}, ascending, each once")
-    return numbers
+    if not kept:
+        return cohort
+    records = dict(cohort.records)
+    origins: dict[str, Origin] = {subject: (cohort, subject, slice(None)) for subject in records}
+    for subject, numbers in kept.items():
+        if subject not in records:
+            raise BadUse(f"windows are kept of {subject}, who is not in the cohort")
+        rows, n = np.asarray(numbers, dtype=np.int64), records[subject].n_windows
+        if not len(rows) or (np.diff(rows) < 1).any() or rows[0] < 0 or rows[-1] >= n:
+            raise BadUse(f"{subject}: the windows to keep must be some of 0 to {n - 1}, ascending, each once")
+        consecutive = rows[-1] - rows[0] + 1 == len(rows)  # as a slice, which copies nothing
+        origins[subject] = cohort, subject, slice(rows[0], rows[-1] + 1) if consecutive else rows
+        records[subject] = _shortened(records[subject], rows)
+    return CohortView(cohort, records.values(), origins)
 
 
 def _shortened(record: SubjectRecord, rows: NDArray[np.int64]) -> SubjectRecord:
-    """Without sums: they are measured when they are needed."""
-    ends = np.cumsum(record.recording_windows)
-    recording = np.searchsorted(ends, rows, side="right")
+    """The record of some windows of a subject, without sums."""
+    recording = np.searchsorted(np.cumsum(record.recording_windows), rows, side="right")
     begins = np.flatnonzero(np.append(True, (np.diff(rows) > 1) | (np.diff(recording) > 0)))
-    lengths = np.diff(np.append(begins, len(rows)))
+    lengths = tuple(np.diff(np.append(begins, len(rows))).tolist())
     checksum = hashlib.sha256(f"{record.signal_hash} {rows.tolist()}".encode()).hexdigest()
     names = tuple(record.recordings[i] for i in recording[begins].tolist()) if record.recordings else ()
-    return SubjectRecord(record.subject, record.label, names, tuple(lengths.tolist()), (), (), checksum)
+    return SubjectRecord(record.subject, record.label, names, lengths, (), (), checksum)
 
 
 class RecordingBags(CohortView):
     """Every recording as a bag of its own, named ``SUBJECT/NUMBER``; a subject with one recording keeps its name."""
 
     def __init__(self, whole: Cohort, subjects: Sequence[str] | None = None) -> None:
-        self.whole = whole
         records, origins = list[SubjectRecord](), dict[str, Origin]()
         for subject in whole.subjects if subjects is None else subjects:
             record, end = whole.records[subject], 0
@@ -142,19 +116,15 @@ class RecordingBags(CohortView):
     def of(self, subjects: Iterable[str]) -> tuple[str, ...]:
         """The bags of these subjects."""
         chosen = set(subjects)
-        return tuple(name for name in self.subjects if self.person(name) in chosen)
-
-    def person(self, name: str) -> str:
-        """The subject of a bag."""
-        return self._origins[name][1]
+        return tuple(name for name, (_, subject, _) in self.origins.items() if subject in chosen)
 
     def spread(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Values of subjects as values of their bags."""
-        return {name: values[person] for name in self.subjects if (person := self.person(name)) in values}
+        return {name: values[subject] for name, (_, subject, _) in self.origins.items() if subject in values}
 
     def normalisation(self, subjects: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and standard deviation per channel over all windows of the bags' subjects."""
-        return self.whole.normalisation(list(dict.fromkeys(map(self.person, subjects))))
+        return self.whole.normalisation(list(dict.fromkeys(self.origins[name][1] for name in subjects)))
 
 
 @dataclass(frozen=True)
@@ -174,7 +144,7 @@ class Unlabelled:
         BadData
             If the windows are not of one kind, or nobody is left.
         """
-        name, own = name_of(other), cohort.whole if isinstance(cohort, CohortSubset) else cohort
+        name, own = name_of(other), cohort.whole if isinstance(cohort, CohortView) else cohort
         refuse_other_signals([("the evaluated cohort", own), (name, other)], "a cohort to pretrain on")
         if list(map(key, own.channels)) != list(map(key, other.channels)):
             raise BadData(
@@ -213,26 +183,24 @@ class Unlabelled:
         n, name = len(self.subjects), name_of(self.cohort)
         return f"Stage 1 also learned from {n} subjects of {name}, without labels, in every fold."
 
-    def joined(self, cohort: Cohort) -> ExtendedCohort:
-        """The evaluated cohort, or some windows of it, with these subjects."""
-        return ExtendedCohort(cohort, self)
+    @property
+    def bags(self) -> dict[str, str]:
+        """The subjects by the ids that they have beside those of the evaluated cohort, NAME/ID."""
+        return {f"{name_of(self.cohort)}/{subject}": subject for subject in self.subjects}
+
+    def joined(self, cohort: Cohort) -> CohortView:
+        """The evaluated cohort, or some windows of it, with these subjects, who have no labels."""
+        records = dict(cohort.records)
+        origins: dict[str, Origin] = {subject: (cohort, subject, slice(None)) for subject in records}
+        for name, subject in self.bags.items():
+            records[name] = replace(self.cohort.records[subject], subject=name, label="")
+            origins[name] = self.cohort, subject, slice(None)
+        return CohortView(cohort, records.values(), origins)
 
     def for_json(self) -> dict[str, Any]:
         """As a run records it."""
         content = {"hash": self.cohort.hash, "path": str(self.cohort.path or ""), "subjects": list(self.subjects)}
         return content | ({"left_out": list(self.shared)} if self.shared else {})
-
-
-class ExtendedCohort(CohortView):
-    """The evaluated cohort, or some windows of it, and further subjects without labels, whose ids are NAME/ID."""
-
-    def __init__(self, own: Cohort, further: Unlabelled) -> None:
-        other, name = further.cohort, name_of(further.cohort)
-        added: dict[str, Origin] = {f"{name}/{subject}": (other, subject, slice(None)) for subject in further.subjects}
-        records = [replace(other.records[subject], subject=new, label="") for new, (_, subject, _) in added.items()]
-        origins = {subject: (own, subject, slice(None)) for subject in own.subjects} | added
-        super().__init__(own, [*own.records.values(), *records], origins)
-        self.further = tuple(added)  # the ids of the added subjects
 
 
 def name_of(cohort: Cohort) -> str:

@@ -25,7 +25,7 @@ from urllib.request import Request, urlopen
 
 from bridgemil.datasets import card as card_of
 from bridgemil.errors import BadData, BadUse
-from bridgemil.storage.files import resumed_file
+from bridgemil.storage.files import new_file
 
 ATTEMPTS, PAUSE, TIMEOUT = 3, 2.0, 60.0  # the last two in seconds
 BLOCK = 1 << 20
@@ -114,7 +114,8 @@ def download(name: str, folder: str | Path, *, everything: bool = False, progres
 
 def _fetch(file: RemoteFile, target: Path, advance: Callable[[int], None]) -> None:
     """Start or continue a transfer; a broken connection is tried again from where it broke."""
-    with resumed_file(target) as stream:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with new_file(target, resume=True) as stream:
         advance(stream.tell())
         for attempt in range(1, ATTEMPTS + 1):
             try:

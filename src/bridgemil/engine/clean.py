@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from bridgemil.engine.benchmark import collect
@@ -31,7 +31,10 @@ def leftovers(
     are computed again when needed).
     """
     folders = {part: store.place(part) for part in (*PARTS, ".locks")}
-    entries, locks = sorted(folders["unfinished"].glob("*")), sorted(folders[".locks"].glob("*.lock"))
+    # What a killed process was writing or removing has a temporary name beside the run or encoder.
+    patterns = {"unfinished": "*", "runs": ".*.part", "stage1": ".*.part"}
+    entries = [entry for part, pattern in patterns.items() for entry in sorted(folders[part].glob(pattern))]
+    locks = sorted(folders[".locks"].glob("*.lock"))
     records = sorted(folders["failed"].glob("*.json")) if failed else []
     refuse_link(*entries, *locks)
     alive = {file.stem for file in locks if not _free(file)} - {"scheduler"}
@@ -40,12 +43,10 @@ def leftovers(
     left = [entry for entry in entries if _identity(entry) not in alive]
     checkpoints = [entry for entry in left if entry.suffix == ".safetensors"]
     gone = {record.stem for record in records}
-    gone |= {file.stem for file in checkpoints if store.is_done(file.stem) or store.stage1(file.stem).is_dir()}
+    gone |= {file.stem for file in checkpoints if store.is_done(file.stem) or store.place("stage1", file.stem).is_dir()}
     chosen = _chosen(store, {"method": methods, "backbone": backbones, "budget": budgets})
     going = {
-        "half-written files": [entry for entry in left if entry.suffix == ".folder" or entry.name.endswith(".part")],
-        # What was renamed to be removed, by a process that was killed then.
-        "half-removed folders": [path for part in ("runs", "stage1") for path in sorted(folders[part].glob(".*.part"))],
+        "half-written files": [entry for entry in left if entry.suffix != ".safetensors"],
         "failures": records,
         "checkpoints": [file for file in checkpoints if unfinished or file.stem in gone],
         "runs": [store.run(identity) for identity in sorted(chosen)],
@@ -73,10 +74,8 @@ def clean(store: RunStore, going: Mapping[str, Sequence[Path]]) -> None:
     with only_scheduler(store):
         refuse_link(*paths)
         for path in paths:
-            if path.parent.name != "unfinished":
-                remove(path)
-                continue
-            with suppress(Taken), lock(store.lock_file(_identity(path)), wait=False):
+            is_partial = path.parent.name == "unfinished" or path.suffix == ".part"
+            with suppress(Taken), lock(store.lock_file(_identity(path)), wait=False) if is_partial else nullcontext():
                 remove(path)
 
 

@@ -14,7 +14,7 @@ from bridgemil import baselines as simple
 from bridgemil import methods
 from bridgemil.audit import guard
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.views import CohortSubset
+from bridgemil.cohort.views import CohortView
 from bridgemil.engine.execute import Where, execute, registered
 from bridgemil.engine.forecast import Forecast, forecast, say_auditing
 from bridgemil.engine.plan import Experiment, Plan
@@ -161,7 +161,7 @@ def _stays_in_process(work: Plan, where: Where) -> bool:
     why = ""
     for experiment in work.experiments:
         cohorts = [one for one in (experiment.cohort, experiment.pretrain_on) if one is not None]
-        if any(cohort.path is None or isinstance(cohort, CohortSubset) for cohort in cohorts):
+        if any(cohort.path is None or isinstance(cohort, CohortView) for cohort in cohorts):
             why = "workers open a cohort by its path; save it first: cohort.save(path)"
         for name in [one.backbone or one.method for one in experiment.settings.each if registered(one)]:
             why = f"{name} is known to this process only; put it in a file and name it path/to/file.py:NAME"

@@ -247,7 +247,7 @@ def schedule(
 def _next(waiting: list[Job], running: dict[str, Job], store: RunStore) -> Job | None:
     """The first job whose Stage 1 encoder is not being trained by another; None if there is none."""
     training = {job.stage1 for job in running.values() if job.stage1 is not None}
-    training -= {identity for identity in training if store.stage1(identity).is_dir()}
+    training -= {identity for identity in training if store.place("stage1", identity).is_dir()}
     place = next((place for place, job in enumerate(waiting) if job.stage1 not in training), None)
     return None if place is None else waiting.pop(place)
 

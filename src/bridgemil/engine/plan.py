@@ -204,8 +204,8 @@ class Plan:
             keep(cohort, self.store.root)
         for experiment in [one for one in self.experiments if not one.part]:
             self.store.note_split(experiment.cohort.hash, experiment.split, experiment.warnings)
-            if experiment.settings.members:
-                self.store.note_ensemble(experiment.settings)
+            if (settings := experiment.settings).members:  # so that a report can show the ensemble
+                self.store.note("ensembles", settings.hash[:24], settings.model_dump(mode="json"))
 
 
 def grid(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bridgemil import baselines
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.views import CohortSubset, RecordingBags
+from bridgemil.cohort.views import CohortView
 from bridgemil.errors import BadData
 from bridgemil.methods import Settings
 
@@ -146,17 +146,16 @@ def front_end_features(front_end: Any, bag: NDArray[np.float32]) -> NDArray[np.f
 
 def features_of(cache: FitCache, features: Features, cohort: Cohort, subject: str) -> NDArray[Any]:
     """Features of one subject's windows, computed once for all fits that share a cache."""
-    if features.per_window and isinstance(cohort, RecordingBags | CohortSubset):  # a window's features are its own
-        person = cohort.person(subject) if isinstance(cohort, RecordingBags) else subject
-        return cohort.part(subject, features_of(cache, features, cohort.whole, person))
+    if features.per_window and isinstance(cohort, CohortView):  # a window's features are its own
+        whole, name, rows = cohort.origins[subject]
+        return features_of(cache, features, whole, name)[rows]
     return LazyBag.of_subject(cohort, subject, cache).features(features)
 
 
 def prepare_features(cache: FitCache, features: Features, cohort: Cohort, subjects: Sequence[str]) -> None:
     """Let the processes that share a cache compute the features of different subjects, each once."""
-    if features.per_window and isinstance(cohort, RecordingBags):
-        subjects = list(dict.fromkeys(map(cohort.person, subjects)))
-        cohort = cohort.whole
-    whole = cohort.whole if features.per_window and isinstance(cohort, CohortSubset) else cohort
-    for subject in subjects:
+    wanted = [(cohort, subject) for subject in subjects]
+    while features.per_window and any(isinstance(whole, CohortView) for whole, _ in wanted):
+        wanted = [whole.origins[name][:2] if isinstance(whole, CohortView) else (whole, name) for whole, name in wanted]
+    for whole, subject in dict.fromkeys(wanted):
         LazyBag.of_subject(whole, subject, cache).prepare(features)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bridgemil import baselines
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.views import ExtendedCohort, RecordingBags, Unlabelled
+from bridgemil.cohort.views import RecordingBags, Unlabelled
 from bridgemil.errors import BadData, BadUse
 from bridgemil.methods import Settings
 from bridgemil.models.features import Encoder, Features, FitCache, features_of, prepare_features
@@ -97,24 +97,25 @@ def fit(
     named = None if settings.stage1 is None else settings.stage1.pretrain_on
     if named is not None and (unlabelled is None or not unlabelled.is_named(named)):
         raise BadUse(f"Stage 1 also learns from {named}, which is not given: use --pretrain-on COHORT")
-    extended = None if named is None or unlabelled is None else unlabelled.joined(cohort)
+    stage1 = (cohort, []) if named is None or unlabelled is None else (unlabelled.joined(cohort), [*unlabelled.bags])
     facts, cache = ModelFacts.of(cohort, settings, seed), cache or FitCache()
-    task = _Task(cohort, sorted(train), sorted(validation), facts, cache, sites or {}, rows or {}, extended, watch)
+    task = _Task(cohort, *stage1, sorted(train), sorted(validation), facts, cache, sites or {}, rows or {}, watch)
     return _fit_network(task, device) if settings.is_network else _fit_baseline(task)
 
 
 @dataclass(frozen=True)
 class _Task:
-    """Parameters as of ``fit``; ``extended`` is the cohort with the subjects of a second one, for Stage 1."""
+    """Parameters as of ``fit``; ``further`` are subjects of the cohort ``joined`` from whom Stage 1 learns too."""
 
     cohort: Cohort
+    joined: Cohort
+    further: list[str]
     train: list[str]
     validation: list[str]
     facts: ModelFacts
     cache: FitCache
     sites: Mapping[str, Sequence[str]]
     rows: Mapping[str, Mapping[str, Any]]
-    extended: ExtendedCohort | None
     watch: Watch | None
 
     def harmonisation(self, features: Features) -> Harmonisation | None:
@@ -201,7 +202,6 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
     from bridgemil.learning.loop import Streams, train
 
     facts, settings, cohort, cache = task.facts, task.facts.settings, task.cohort, task.cache
-    extended = task.extended
     assert settings.stage2 is not None
     assert settings.backbone is not None
     streams, device = Streams(facts.seed, task.train), device or torch.device("cpu")
@@ -209,21 +209,18 @@ def _fit_network(task: _Task, device: torch.device | None) -> Fit:
         refuse_changed_code(settings, facts.signal)
         streams.start("encoder")
         encoder = encoder_for(settings, facts.signal).to(device)
-        arrays, extended_arrays, scale, harmonisation = None, None, None, None
+        arrays, scale, harmonisation = None, None, None
         if (features := Features.of_encoder(encoder)) is None:
             scale = cohort.normalisation(task.train)
         else:
-            prepare_features(cache, features, cohort, [*task.train, *task.validation])
-            arrays, harmonisation = partial(features_of, cache, features, cohort), task.harmonisation(features)
-            if extended is not None:
-                prepare_features(cache, features, extended, extended.further)
-                extended_arrays = partial(features_of, cache, features, extended)
+            prepare_features(cache, features, task.joined, [*task.train, *task.validation, *task.further])
+            arrays, harmonisation = partial(features_of, cache, features, task.joined), task.harmonisation(features)
         adjust = None if harmonisation is None else lambda subject: harmonisation.scale(task.rows[subject])
         training = WindowSet(cohort, task.train, scale, arrays, adjust)
         validating = WindowSet(cohort, task.validation, scale, arrays, adjust) if task.validation else None
         stage1_windows = training
-        if extended is not None:  # scaled as the training subjects are
-            stage1_windows = WindowSet(extended, [*task.train, *extended.further], scale, extended_arrays)
+        if task.further:  # scaled as the training subjects are
+            stage1_windows = WindowSet(task.joined, [*task.train, *task.further], scale, arrays)
         before, seconds = _stage1(task, encoder, stage1_windows, streams, device)
         streams.start("head")
         learner = create(

@@ -56,7 +56,7 @@ def cohort_records(report: BenchmarkReport, given: Sequence[Path] = ()) -> list[
 def _record(store: RunStore, cells: Sequence[Cell], given: Cohort | None) -> SimpleNamespace:
     """What is recorded of one cohort and the experiments on it (``cells``): values of the texts in checklist.yaml."""
     first, opened, findings, unaudited = cells[0].results, None, list[Finding](), ""
-    source, model = cells[0].source, store.model_facts(first.runs[0])
+    source, model = cells[0].source, store.record("runs", first.runs[0], "model.json")
     try:
         opened = cohort_of(source, store.root, given)
         findings = quick(opened, store.root)

@@ -22,7 +22,6 @@ from bridgemil.errors import BadData
 from bridgemil.storage.files import new_folder, restore, write_json
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -65,8 +64,9 @@ class Artifact:
     @classmethod
     def open(cls, root: Path, kind: str, advice: str, *, named: bool = False) -> Artifact:
         """Read and check the manifest; another kind is refused, and with ``named`` a copy under another name."""
-        restore(root)
         file = root / MANIFEST
+        if not is_artifact(root):
+            raise BadData(f"{root}: no {kind} there (no {MANIFEST}); {advice}")
         status = regular_file(root, MANIFEST, advice)
         try:
             content: dict[str, Any] = json.loads(file.read_bytes() if status.st_size < MAX_MANIFEST else b"")
@@ -102,22 +102,13 @@ class Artifact:
             _verified[str(path)] = stamp
         return path
 
-    def text(self, name: str) -> str:
-        """A text file (UTF-8)."""
-        return self.path(name).read_text("utf-8")
-
     def json(self, name: str) -> dict[str, Any]:
         """A JSON object."""
         content: dict[str, Any] = json.loads(self.path(name).read_bytes())
         return content
 
-    def frame(self, name: str) -> pd.DataFrame:
-        """A parquet table."""
-        frame: pd.DataFrame = self.table(name).to_pandas(use_threads=False)
-        return frame
-
     def table(self, name: str) -> pa.Table:
-        """A parquet table, as Arrow has it."""
+        """A parquet table."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -151,9 +142,9 @@ class Artifact:
 
 
 @contextmanager
-def new_artifact(final: Path, kind: str, partial: Path | None = None) -> Iterator[Path]:
+def new_artifact(final: Path, kind: str) -> Iterator[Path]:
     """A folder to fill, as ``new_folder``; its manifest is written and it takes its place when it is complete."""
-    with new_folder(final, partial) as folder:
+    with new_folder(final) as folder:
         yield folder
         write_manifest(folder, kind, visible_files(folder), final.name)
 
@@ -173,13 +164,8 @@ def is_artifact(folder: Path) -> bool:
 
 def visible_files(root: Path) -> list[str]:
     """All files below a folder by name, but for hidden ones; links are not followed."""
-    found = []
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        shown = sorted(name for name in [*files, *links] if not name.startswith("."))
-        found += [Path(folder, name).relative_to(root).as_posix() for name in shown]
-    return found
+    found = (path.relative_to(root) for path in root.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
 
 
 def regular_file(root: Path, name: str, advice: str) -> os.stat_result:
@@ -196,6 +182,5 @@ def regular_file(root: Path, name: str, advice: str) -> os.stat_result:
     except OSError as error:
         raise BadData(f"{root / name}: cannot be read ({error.strerror}); {advice}") from None
     if not stat.S_ISREG(status.st_mode):
-        kind = "a link" if place.is_symlink() else "a folder" if place.is_dir() else "a pipe, a device or a socket"
-        raise BadData(f"{place}: is not a regular file but {kind}; {advice}")
+        raise BadData(f"{place}: is not a regular file but a link, folder, pipe or device; {advice}")
     return status

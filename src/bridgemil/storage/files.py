@@ -66,37 +66,26 @@ def _blaming(path: Path, partial: Path | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
+def new_file(path: Path, *, resume: bool = False) -> Iterator[IO[bytes]]:
     """A file to fill, in an existing folder; it takes its place when it is complete.
 
+    With ``resume`` it starts with what an interrupted call left, and what is written now stays for the next.
     Anything but a regular file (a pipe, ``/dev/stdout``) is refused: it would be replaced.
     """
     if path.exists() and not path.is_file():
         raise BadUse(f"{path}: is no regular file, and only files are written; name another")
-    partial = aside(path)
+    partial = path.with_name(f".{path.name}.part") if resume else aside(path)
+    refuse_link(partial, *([path] if resume else []))
     with _blaming(path, partial):
         try:
-            with partial.open("xb") as stream:  # never through a link that was put there
+            with partial.open("ab" if resume else "xb") as stream:  # never through a link that was put there
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             partial.replace(path)
         finally:
-            partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def resumed_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to append to, starting with what an interrupted call left; it takes its place when nothing fails."""
-    partial = path.with_name(f".{path.name}.part")
-    refuse_link(path, partial)
-    with _blaming(path, partial):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("ab") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
+            if not resume:
+                partial.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -119,18 +108,16 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 @contextmanager
-def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
-    """A folder to fill (under the name ``partial`` if given); when it is complete it replaces ``final``.
+def new_folder(final: Path) -> Iterator[Path]:
+    """A folder to fill under a temporary name; when it is complete it replaces ``final``.
 
     A process that is killed while it replaces a folder may leave the old one under a temporary name: ``restore`` puts
     it back, here and wherever a folder is opened.
     """
-    filled = partial or aside(final)
-    refuse_link(final, filled)
+    filled = aside(final)
+    refuse_link(final)
     with _blaming(final, filled):
         restore(final)
-        if filled.exists():
-            remove(filled)
         filled.mkdir(parents=True)
         try:
             yield filled
@@ -138,11 +125,9 @@ def new_folder(final: Path, partial: Path | None = None) -> Iterator[Path]:
                 if file.is_file():
                     with file.open("r+b") as stream:
                         os.fsync(stream.fileno())
-            final.parent.mkdir(parents=True, exist_ok=True)
             _put_in_place(filled, final)
         except BaseException:
-            if partial is None:  # nobody will resume under that name
-                shutil.rmtree(filled, ignore_errors=True)
+            shutil.rmtree(filled, ignore_errors=True)
             raise
 
 
@@ -188,14 +173,12 @@ def lock(path: Path, *, wait: bool = True, told: str = "") -> Iterator[None]:
     refuse_link(path)
     held = FileLock(path)
     try:
-        held.acquire(timeout=1 if wait else 0)
+        acquired = held.acquire(timeout=1 if wait else 0)
     except Timeout:
         if not wait:
             raise Taken(path) from None
         if told:
             warnings.warn(told, BridgeMILWarning, stacklevel=4)
-        held.acquire()
-    try:
+        acquired = held.acquire()
+    with acquired:
         yield
-    finally:
-        held.release()

@@ -141,7 +141,7 @@ class FirstFold:
 
     def encoder(self, space: Space) -> nn.Module:
         """The trained encoder of a space, on the CPU."""
-        from bridgemil.models import NetworkModel
+        from bridgemil.models import NetworkModel, build_encoder
 
         job, store = self.jobs[space.method], self.context.store
         if space.kind == STAGE2:
@@ -149,7 +149,7 @@ class FirstFold:
             assert isinstance(model, NetworkModel)
             return model.network.encoder
         assert job.stage1 is not None
-        return store.encoder(job.stage1, job.settings, self.cohort.signal)
+        return build_encoder(store.encoder(job.stage1)[0], job.settings, self.cohort.signal)
 
     def _features(self, space: Space) -> list[NDArray[np.float32]]:
         """Of the test and of the training windows, each (n, d)."""

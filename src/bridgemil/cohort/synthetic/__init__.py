@@ -110,7 +110,7 @@ def true_evidence(recordings: str | Path, subject: str, starts: Signal) -> NDArr
     """
     _, rows = read_table(Path(recordings) / subject / "eeg" / f"{subject}_task-rest_events.tsv")
     events = [Event(float(row["onset"]), float(row["duration"]), row["trial_type"]) for _, row in rows]
-    return evidence_windows(events, len(starts), starts)
+    return evidence_windows(events, starts)
 
 
 def patients(recordings: str | Path) -> set[str]:

@@ -59,11 +59,6 @@ class Site(NamedTuple):
         """As in participants.tsv."""
         return f"site{self.number + 1}"
 
-    def age(self, rng: np.random.Generator, patient: bool) -> float:
-        """The age of a person that the site recruits, in years."""
-        mean = AGE + self.level * (AGE_OF_SITE + (AGE_OF_PATIENTS if patient else 0.0))
-        return float(np.round(rng.normal(mean, AGE_SPREAD), 1))
-
     def recorded(self, signal: Signal, sfreq: float, rng: np.random.Generator) -> Signal:
         """What the site records of a signal (channels x time, microvolts)."""
         if "slope" in self.shifts and self.level:
@@ -116,12 +111,10 @@ class SynthSettings(BaseModel):
     def age(self, index: int) -> float:
         """A person's age in years, of which the EEG depends where ``age`` is a shift of sites."""
         rng = np.random.default_rng([self.seed, 9, index])
-        if "age" in self.site_shift:
-            return self.site(index).age(rng, patient=index % self.classes > 0)
-        return float(rng.integers(50, 80))
-
-
-BACKGROUND = "background_shifted"  # the whole recording of a patient, where the disease is a trait
+        if "age" not in self.site_shift:
+            return float(rng.integers(50, 80))
+        mean = AGE + self.site(index).level * (AGE_OF_SITE + (AGE_OF_PATIENTS if index % self.classes else 0.0))
+        return float(np.round(rng.normal(mean, AGE_SPREAD), 1))
 
 
 class Event(NamedTuple):
@@ -142,15 +135,12 @@ class Person:
     events: list[Event]
     evidence: NDArray[np.bool_]  # which of its one-second windows hold evidence
 
-    @property
-    def evidence_fraction(self) -> float:
-        """The share of its windows that hold evidence."""
-        return float(self.evidence.mean())
 
+def evidence_windows(events: Sequence[Event], begin: Signal) -> NDArray[np.bool_]:
+    """Which one-second windows, by where they begin in seconds, lie in evidence for at least half their length.
 
-def evidence_windows(events: Sequence[Event], seconds: int, starts: Signal | None = None) -> NDArray[np.bool_]:
-    """Which one-second windows lie in evidence for at least half their length, or hold at least half of a burst."""
-    begin = np.arange(seconds, dtype=float) if starts is None else starts
+    Also those that hold at least half of a burst.
+    """
     hit = np.zeros(len(begin), dtype=bool)
     for event in events:
         if event.kind.startswith("evidence"):
@@ -207,7 +197,8 @@ def simulate(settings: SynthSettings, index: int) -> Person:
     signal, events = _record(settings, index, label)
     signal = settings.site(index).recorded(signal, settings.sfreq, np.random.default_rng([settings.seed, 7, index]))
     events = sorted(events)
-    return Person(f"sub-{index + 1:03d}", label, signal, events, evidence_windows(events, settings.seconds))
+    evidence = evidence_windows(events, np.arange(settings.seconds, dtype=float))
+    return Person(f"sub-{index + 1:03d}", label, signal, events, evidence)
 
 
 def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, list[Event]]:
@@ -215,7 +206,7 @@ def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, li
     rng = np.random.default_rng([settings.seed, 0, index])
     n, rate = settings.seconds * settings.sfreq, settings.sfreq
     patient = label != "control"
-    scores = standard_scores(settings, index, TRAITS)
+    scores = standard_scores(settings, index)
     shift = SHIFTS[label] if patient and settings.evidence == "trait" else Shift(0.0, {}, 0.0)
     alpha_hz = BANDS["alpha"].centre + ALPHA_HZ_SPREAD * scores["alpha_hz"] + settings.trait_strength * shift.alpha_hz
     years = settings.age(index) - AGE if "age" in settings.site_shift else 0.0
@@ -243,7 +234,7 @@ def _record(settings: SynthSettings, index: int, label: str) -> tuple[Signal, li
     artefacts = add_artefacts(rng, signal, settings)
     signal += settings.common_uv * shaped_noise(rng, n, _falling(frequency, 1.125))
     signal += rng.normal(0, SENSOR_UV, signal.shape)
-    whole_recording = [Event(0.0, float(settings.seconds), BACKGROUND)] if shift.log_amplitude else []
+    whole_recording = [Event(0.0, float(settings.seconds), "background_shifted")] if shift.log_amplitude else []
     return signal, [*whole_recording, *states, *bursts, *artefacts]
 
 
@@ -270,7 +261,9 @@ def _activity(rng: np.random.Generator, band: Band, shape: Signal, settings: Syn
 def _slowing(rng: np.random.Generator, height: Signal, rate: int, front: bool) -> Signal:
     """The slow rhythm of the states (channels x time, unit height)."""
     hz = rng.uniform(2.0, 3.2) if front else rng.uniform(4.8, 6.5)
-    spread = np.clip(0.7 + 0.4 * (1 if front else -0.4) * PLACES[:, 1], 0.1, None) + 0.15 * field(rng)
+    field = np.exp(-((APART / 0.6) ** 2)) @ rng.normal(size=len(APART))  # a smooth random map over the scalp
+    field /= np.abs(field).max()
+    spread = np.clip(0.7 + 0.4 * (1 if front else -0.4) * PLACES[:, 1], 0.1, None) + 0.15 * field
     frequency = np.fft.rfftfreq(len(height), 1 / rate)
     rhythm = shaped_noise(rng, len(height), np.exp(-0.5 * ((frequency - hz) / 0.6) ** 2))  # which waxes and wanes
     return np.asarray(spread[:, None] * height * rhythm[0])
@@ -285,7 +278,7 @@ PLACES = np.array([
 APART = np.linalg.norm(PLACES[:, None] - PLACES[None], axis=-1)  # distances between them
 
 
-def standard_scores(settings: SynthSettings, index: int, names: Sequence[str]) -> dict[str, float]:
+def standard_scores(settings: SynthSettings, index: int) -> dict[str, float]:
     """A person's traits as standard scores.
 
     Each is spread evenly over its normal distribution within every class (a Latin hypercube), so that classes have the
@@ -296,16 +289,10 @@ def standard_scores(settings: SynthSettings, index: int, names: Sequence[str]) -
     number, place = index % settings.classes, index // settings.classes
     members = len(range(number, settings.subjects, settings.classes))
     scores = {}
-    for order, name in enumerate(names):
+    for order, name in enumerate(TRAITS):
         rank = np.random.default_rng([settings.seed, 1 + number, order]).permutation(members)[place]
         scores[name] = float(norm.ppf((rank + 0.5) / members))
     return scores
-
-
-def field(rng: np.random.Generator) -> Signal:
-    """A smooth random map over the scalp, about -1 to 1."""
-    smooth = np.exp(-((APART / 0.6) ** 2)) @ rng.normal(size=len(APART))
-    return np.asarray(smooth / np.abs(smooth).max())
 
 
 def shaped_noise(rng: np.random.Generator, n: int, amplitude: Signal, rows: int = 1) -> Signal:

@@ -127,7 +127,7 @@ def _curves(cells: Sequence[Cell]) -> list[charts.Chart]:
 def methods_text(cells: Sequence[Cell], store: RunStore) -> list[str]:
     """Paragraphs on data, cross-validation, models, statistics and results of experiments on one cohort and split."""
     results = {cell.label: cell.results for cell in cells}
-    facts = store.model_facts(cells[0].results.runs[0])
+    facts = store.record("runs", cells[0].results.runs[0], "model.json")
     members = [member for one in results.values() for member in one.settings.each]
     encoders = list(dict.fromkeys(_encoder(member) for member in members if member.is_network))
     shared = encoders[0] if len(encoders) == 1 else ""
