@@ -38,7 +38,7 @@ from bridgemil.evaluation.calibration import (
     log_loss,
 )
 from bridgemil.evaluation.clinical import TwoClassMetrics
-from bridgemil.evaluation.metrics import score_intervals
+from bridgemil.evaluation.metrics import labelled, score_intervals
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results
 from bridgemil.methods import Settings
@@ -293,7 +293,7 @@ def _metadata(
     The calibration error after is of probabilities that were calibrated by the other folds only, decision included.
     """
     p, y, folds = held_out(results)
-    decision, calibrated = decide(p, y, folds), cross_calibrated(p, y, folds)
+    (calibration, why), calibrated = decide(p, y, folds), cross_calibrated(p, y, folds)
     error = {
         when: calibration_error(values, y).for_json() | {"log_loss": log_loss(values, y)}
         for when, values in (("before", p), ("after", calibrated))
@@ -309,7 +309,7 @@ def _metadata(
         "trained": _trained(results, single),
         "warnings": results.warnings,
         "performance": measure(calibrated_classes(results)),
-        "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error, **line},
+        "calibration": calibration.for_json() | why | {"sentence": calibration.sentence, "error": error} | line,
         "prediction_sets": {"measured": cross_coverage(p, y, folds, results.classes)},
         "provenance": {
             "identity": identity,
@@ -325,17 +325,12 @@ def _metadata(
             "runs": list(results.runs),
         },
     }
-    return content, decision.calibration
+    return content, calibration
 
 
 def held_out(results: Results) -> tuple[Floats, Ints, Ints]:
     """Held-out probabilities (n, K), class numbers (n,) and folds (n,) of the n subjects, from results of one seed."""
-    table, classes = results.predictions, list(results.classes)
-    return (
-        table[[f"p_{name}" for name in classes]].to_numpy(dtype=float),
-        table["label"].map(classes.index).to_numpy(dtype=np.int64),
-        table["fold"].to_numpy(dtype=np.int64),
-    )
+    return *labelled(results.predictions, results.classes), results.predictions["fold"].to_numpy(dtype=np.int64)
 
 
 def calibrated_classes(results: Results) -> Results:

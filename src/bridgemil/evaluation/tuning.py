@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bridgemil import methods
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
+from bridgemil.evaluation import metrics
 from bridgemil.evaluation.sites import harmonised
 from bridgemil.methods import Settings
 from bridgemil.methods.registry import HARMONISATION
@@ -105,10 +106,8 @@ def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None 
 
 def brier(predictions: pd.DataFrame, classes: Sequence[str]) -> NDArray[np.float64]:
     """Brier score of each subject: the squared distance of its probabilities from its class, between 0 and 2."""
-    p = predictions[[f"p_{name}" for name in classes]].to_numpy(dtype=float)
-    truth = predictions["label"].to_numpy()[:, None] == np.asarray(classes)[None]
-    score: NDArray[np.float64] = np.square(p - truth).sum(axis=1)
-    return score
+    p, y = metrics.labelled(predictions, classes)
+    return np.asarray(np.square(p - np.eye(len(classes))[y]).sum(axis=1))
 
 
 def simplest_within_one_error(scores: Sequence[float], errors: Sequence[float]) -> int:

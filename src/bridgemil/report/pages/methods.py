@@ -51,7 +51,7 @@ def assignment_text(split: FoldPlan) -> str:
 
 def model_text(label: str, settings: Settings, encoder: bool = True) -> str:
     """What a method is and how it was trained; with ``encoder``, also the encoder of a network."""
-    known = {**methods.METHODS, **methods.ABLATIONS, **{name: BASELINES[name] for name in BASELINES}}
+    known = {**methods.METHODS, **methods.ABLATIONS, **BASELINES}
     description = known[settings.method].description if settings.method in known else ""
     objective = OBJECTIVES[settings.stage1.objective].description if settings.stage1 else ""
     model, shown = templating.macro(TEMPLATE, "model"), _encoder(settings) if encoder else ""
