@@ -106,7 +106,8 @@ class TwoClassMetrics:
         if self.options.prevalence is None:
             return {}
         sensitivity, specificity, *_ = self.measures.values()
-        return predictive_values_at(self.options.prevalence, sensitivity, specificity)
+        found = predictive_values_at(self.options.prevalence, sensitivity, specificity)
+        return dict(zip(MEASURES[2:], found, strict=True))
 
     @property
     def has_curves(self) -> bool:

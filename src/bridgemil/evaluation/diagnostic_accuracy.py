@@ -40,7 +40,7 @@ class OperatingPoint:
     @classmethod
     def parse(cls, text: str | None) -> Self:
         """``sensitivity=.9`` and the like, as the command line and ``evaluate`` take it; None is ``argmax``."""
-        text = text or "argmax"
+        text = "argmax" if text is None else text
         name, _, value = (part.strip() for part in text.lower().partition("="))
         if name in ("argmax", "youden") and "=" not in text:
             return cls(name)
@@ -76,8 +76,6 @@ class OperatingPoint:
         """
         if not y.any() or y.all():
             raise BadData("the operating point needs subjects of both classes in the other folds")
-        if self.rule == "argmax":
-            return 0.5
         if self.rule == "youden":
             # Halfway between two neighbouring probabilities; of equally good thresholds the one nearest to .5.
             values = np.unique(p)
@@ -146,18 +144,21 @@ def measures(y: Bools, called: Floats) -> dict[str, Proportion]:
     return {name: Proportion.of(part.sum(), n.sum()) for name, (part, n) in zip(MEASURES, parts, strict=True)}
 
 
-def predictive_values_at(prevalence: float, sensitivity: Proportion, specificity: Proportion) -> dict[str, Proportion]:
-    """``ppv`` and ``npv`` where ``prevalence`` of those tested are patients, by Bayes' rule.
+def predictive_values_at(
+    prevalence: float, sensitivity: Proportion, specificity: Proportion
+) -> tuple[Proportion, Proportion]:
+    """PPV and NPV where ``prevalence`` of those tested are patients, by Bayes' rule.
 
     1 - PPV has the odds (1 - prevalence) / prevalence x (1 - specificity) / sensitivity, likewise 1 - NPV. The interval
     of that ratio of two independent proportions is MOVER's (Donner and Zou, 2012), from the Wilson intervals of both.
     """
     if not (sensitivity.n and specificity.n):  # subjects of one class only
-        return dict.fromkeys(("ppv", "npv"), Proportion.of(0, 0))
+        return Proportion.of(0, 0), Proportion.of(0, 0)
     odds, n = (1 - prevalence) / prevalence, sensitivity.n + specificity.n
     sides = (odds, specificity.rest, sensitivity), (1 / odds, sensitivity.rest, specificity)
     values = [[1 / (1 + prior * factor) for factor in ratio_interval(*pair)] for prior, *pair in sides]
-    return {name: Proportion(v, high, low, n) for name, (v, low, high) in zip(("ppv", "npv"), values, strict=True)}
+    ppv, npv = (Proportion(value, high, low, n) for value, low, high in values)
+    return ppv, npv
 
 
 def ratio_interval(one: Proportion, other: Proportion) -> tuple[float, float, float]:

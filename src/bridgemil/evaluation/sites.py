@@ -94,20 +94,18 @@ def _plain(value: object) -> object:
 
 def adjustment(settings: Settings, *, leaves_out: bool) -> str:
     """How the features of a method are adjusted for sites and covariates, as a sentence; empty if they are not."""
-    chosen, sentences = settings.each[0], []
-    site, adjusted = (
-        chosen.site_column,
-        f"Features were adjusted for {chosen.site_column} (location and scale, estimated",
-    )
+    chosen, sentences = settings.each[0], list[str]()
+    site = chosen.site_column
+    adjusted = f"Features were adjusted for {site} (location and scale, estimated on training"
     if chosen.site_adjust == "people":
         whose = f"a left-out {site} was" if leaves_out else f"a {site} without training subjects would be"
         sentences = [
-            f"{adjusted} on training subjects); this assumes the same share of patients at every {site}.",
+            f"{adjusted} subjects); this assumes the same share of patients at every {site}.",
             f"Transductive: {whose} adjusted by its own unlabelled test subjects.",
         ]
     if chosen.site_adjust == "controls":
         aside = f"A left-out {site} was adjusted by {chosen.site_controls} of its controls, who were set aside and not"
-        sentences = [f"{adjusted} on training controls).", *([f"{aside} scored."] if leaves_out else [])]
+        sentences = [f"{adjusted} controls).", *([f"{aside} scored."] if leaves_out else [])]
     if chosen.adjust:
         sentences.append(f"Linear effects of {', '.join(chosen.adjust)}, estimated on training controls, were removed.")
     return " ".join(sentences)
@@ -141,18 +139,12 @@ def concordance(scores: Floats, values: Floats, strata: Sequence[str]) -> tuple[
     counted = (order > 0) & (codes[:, None] == codes[None, :])
     alike = np.where(counted, (np.sign(scores[:, None] - scores[None, :]) + 1) / 2, 0.0)
     rng, n = np.random.default_rng(0), len(scores)
-    weights = rng.multinomial(n, np.full(n, 1 / n), RESAMPLES).astype(np.float64)
-    shares = [_share(weight, alike, counted) for weight in (np.ones((1, n)), weights)]
-    low, high = np.nanquantile(shares[1], [0.025, 0.975]) if counted.any() else (np.nan, np.nan)
-    return float(shares[0][0]), float(low), float(high)
-
-
-def _share(weights: Floats, alike: Floats, counted: NDArray[np.bool_]) -> Floats:
-    """Of each row of weights (m x n), the share of pairs that are ordered alike."""
-    pairs = ((weights @ counted) * weights).sum(axis=1)
-    sums: Floats = ((weights @ alike) * weights).sum(axis=1)
-    shares: Floats = np.divide(sums, pairs, out=np.full(len(weights), np.nan), where=pairs > 0)
-    return shares
+    resamples = rng.multinomial(n, np.full(n, 1 / n), RESAMPLES)  # how often each subject is drawn
+    weights = np.vstack([np.ones(n), resamples])
+    pairs, sums = (((weights @ of_pairs) * weights).sum(axis=1) for of_pairs in (counted, alike))
+    shares = np.divide(sums, pairs, out=np.full(len(weights), np.nan), where=pairs > 0)
+    low, high = np.nanquantile(shares[1:], [0.025, 0.975]) if counted.any() else (np.nan, np.nan)
+    return float(shares[0]), float(low), float(high)
 
 
 def associations(

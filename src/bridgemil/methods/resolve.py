@@ -221,18 +221,14 @@ def _tried(cohort: Cohort, chosen: Settings) -> Settings:
         baseline = baselines.create(chosen.source, chosen.baseline or {}, cohort.signal)
         if chosen.bags == "recording" and baseline.cross_validates:
             raise BadUse(
-                f"{chosen.method} cross-validates within its training set (it has a parameter cv), and with bags = "
-                "recording a subject's recordings would be on both sides; leave --bags recording out, or make its "
-                "choices settings and choose them with --tune"
+                f"{chosen.method} cross-validates within its training set (parameter cv), where a subject's recordings "
+                "would be on both sides; leave --bags recording out, or choose its settings with --tune"
             )
         code = baselines.fingerprint(chosen.source)
     else:
         code = backbones.try_out(chosen.backbone, cohort.signal, chosen.encoder_options)
         if is_senseless(chosen.method, chosen.backbone):
-            raise BadUse(
-                f"{chosen.method}: {chosen.backbone} is a fixed front end and a linear layer; there are no samples to "
-                "hide and predict"
-            )
+            raise BadUse(f"{chosen.method}: {chosen.backbone} is a fixed front end; there are no samples to hide")
         if chosen.frozen:
             from bridgemil.learning.frozen import frozen_encoder
 
@@ -263,8 +259,7 @@ def _control(cohort: Cohort, chosen: Settings) -> str:
         return chosen.control
     controls = control_classes(cohort.classes)
     if len(controls) != 1:
-        found = "several classes are" if controls else "no class is"
-        raise BadUse(f"{found} named as controls among {', '.join(cohort.classes)}; name it: --set control=CLASS")
+        raise BadUse(f"not one class of {', '.join(cohort.classes)} is named as controls; set control=CLASS")
     return controls[0]
 
 
