@@ -83,9 +83,8 @@ def settings(
     one_of("budget", budget, budgets())
     one_of("recipe", recipe, recipes())
     user = flat(changes or {})
-    for key in user:
-        if why := NO_SETTINGS.get(key, NO_SETTINGS.get(key.partition(".")[0])):
-            raise BadUse(f"{key} is no setting; {why}")
+    for name in (name for key in user for name in (key, key.partition(".")[0]) if name in NO_SETTINGS):
+        raise BadUse(f"{name} is no setting; {NO_SETTINGS[name]}")
     own, unused = shares(method.split(JOIN), user)
     for key in unused:
         every = setting_names(method)
