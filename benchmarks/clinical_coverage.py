@@ -19,8 +19,8 @@ from scipy.stats import binom, norm
 from bridgemil.evaluation.diagnostic_accuracy import (
     OperatingPoint,
     Proportion,
+    measures,
     predictive_values_at,
-    sensitivity_specificity,
 )
 
 PREVALENCE = 0.1
@@ -60,8 +60,8 @@ def operating(n: int, k: int, point: OperatingPoint, repeats: int, rng: np.rando
             models.append((w, bias))
             p[~train] = 1 / (1 + np.exp(-(x[~train] @ w + bias)))
         chosen = point.cross_fitted(p, y, folds)
-        estimates = sensitivity_specificity(y, (p >= chosen).astype(float))
-        naive = sensitivity_specificity(y, (p >= point.threshold(p, y)).astype(float))
+        estimates = list(measures(y, (p >= chosen).astype(float)).values())[:2]
+        naive = list(measures(y, (p >= point.threshold(p, y)).astype(float)).values())[:2]
         truth = np.mean([_truth(*models[fold], chosen[folds == fold][0], effect) for fold in range(k)], axis=0)
         held = [(e.low <= t <= e.high, t < e.low) for e, t in zip(estimates, truth, strict=True)]
         found.append([estimates[0].value, truth[0], *held[0], estimates[1].value, truth[1], *held[1],

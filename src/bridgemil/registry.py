@@ -8,9 +8,9 @@ texts need, so that the file (and torch) is imported only when the entry is used
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from bridgemil.errors import one_of
 
@@ -34,31 +34,23 @@ class Entry:
 AnyEntry = TypeVar("AnyEntry", bound=Entry)
 
 
-class Registry(Generic[AnyEntry]):
-    """The entries of one kind (``backbone``), by name and in the order of tables; targets are found below a package."""
+class Registry(dict[str, AnyEntry]):
+    """The entries of one kind (``backbone``), by name and in the order of tables; targets are found below a package.
+
+    For an unknown name ``BadUse`` lists the names. An entry that is added later is there in this process only.
+    """
 
     def __init__(self, kind: str, package: str, entries: Mapping[str, AnyEntry]) -> None:
+        super().__init__(entries)
         self.kind, self.package, self.built_in = kind, package, tuple(entries)
-        self._entries = dict(entries)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-    def __getitem__(self, name: str) -> AnyEntry:
-        """The entry of a name; ``BadUse`` lists the names if there is none."""
-        one_of(self.kind, name, self._entries)
-        return self._entries[name]
-
-    def add(self, name: str, entry: AnyEntry) -> None:
-        """Add an entry in this process, or replace one."""
-        self._entries[name] = entry
+    def __missing__(self, name: str) -> AnyEntry:
+        one_of(self.kind, name, self)
+        raise KeyError(name)
 
     def copy(self) -> Registry[AnyEntry]:
         """A registry of the built-in entries alone; tests use it in place of the original."""
-        return Registry(self.kind, self.package, {name: self._entries[name] for name in self.built_in})
+        return Registry(self.kind, self.package, {name: self[name] for name in self.built_in})
 
     def load(self, name: str) -> Any:
         """The target of an entry: a class, a function or a module, imported now."""
@@ -71,7 +63,7 @@ class Registry(Generic[AnyEntry]):
 
     def describe(self) -> str:
         """``name (description), …`` for help texts."""
-        return ", ".join(f"{name} ({entry.description})" for name, entry in self._entries.items())
+        return ", ".join(f"{name} ({entry.description})" for name, entry in self.items())
 
 
 def class_colour(number: int) -> str:

@@ -48,9 +48,9 @@ def test_what_is_judged_may_choose_what_everyone_may(monkeypatch: pytest.MonkeyP
     offered: list[list[str]] = []
     decide = calibration.decide
 
-    def listen(*arguments: Any) -> calibration.Decision:
+    def listen(*arguments: Any) -> tuple[calibration.Calibration, dict[str, Any]]:
         decision = decide(*arguments)
-        offered.append(list(decision.losses))
+        offered.append(list(decision[1]["log_loss"]))
         return decision
 
     monkeypatch.setattr(calibration, "decide", listen)

@@ -20,11 +20,11 @@ from bridgemil.evaluation.diagnostic_accuracy import (
     OperatingPoint,
     Proportion,
     decision_curve,
+    measures,
     precision_recall_curve,
     predictive_values_at,
     ratio_interval,
     roc_curve,
-    sensitivity_specificity,
 )
 from bridgemil.evaluation.metrics import wilson
 
@@ -47,7 +47,8 @@ def held_out(n: int = 40, seeds: int = 1, classes: tuple[str, ...] = ("A", "C"),
 
 
 def two_classes(predictions: pd.DataFrame, **chosen: object) -> TwoClassMetrics:
-    found = clinical_metrics(predictions, ["A", "C"], ClinicalOptions.of(**chosen))  # type: ignore[arg-type]
+    chosen["operating_point"] = OperatingPoint.parse(chosen.get("operating_point"))  # type: ignore[arg-type]
+    found = clinical_metrics(predictions, ["A", "C"], ClinicalOptions(**chosen))  # type: ignore[arg-type]
     assert isinstance(found, TwoClassMetrics)
     return found
 
@@ -218,7 +219,7 @@ def test_more_classes_have_sensitivity_and_specificity_each() -> None:
     assert row["specificity"]["value"] == pytest.approx((predictions["predicted"][rest] != "F").mean())
     assert len(found.table) == 6
     with pytest.raises(BadUse, match="are for two classes; this cohort has 3"):
-        clinical_metrics(predictions, classes, ClinicalOptions.of(prevalence=0.1))
+        clinical_metrics(predictions, classes, ClinicalOptions(prevalence=0.1))
 
 
 @pytest.mark.parametrize(
@@ -232,12 +233,12 @@ def test_operating_points_that_cannot_be_are_refused(text: str) -> None:
 @pytest.mark.parametrize("prevalence", [0, 1, 10, -0.1, float("nan")])
 def test_prevalences_that_cannot_be_are_refused(prevalence: float) -> None:
     with pytest.raises(BadUse, match="prevalence must lie between 0 and 1"):
-        ClinicalOptions.of(prevalence=prevalence)
+        ClinicalOptions(prevalence=prevalence)
 
 
 def test_sensitivity_is_of_the_positive_class() -> None:
     y = np.array([True, True, False, False, False])
-    one, other = sensitivity_specificity(y, np.array([1.0, 0.5, 0.0, 0.0, 1.0]))
+    one, other, *_ = measures(y, np.array([1.0, 0.5, 0.0, 0.0, 1.0])).values()
     assert (one.value, other.value) == pytest.approx((0.75, 2 / 3))
     flipped = two_classes(held_out(), positive="C")
     plain = two_classes(held_out())

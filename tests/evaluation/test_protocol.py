@@ -262,7 +262,7 @@ def test_a_saved_split_is_followed_and_a_foreign_one_refused(tmp_path: Path) -> 
 def test_one_tested_fold_has_no_threshold_and_makes_no_model(tmp_path: Path) -> None:
     cohort = people(12, windows=2)
     plan = FoldPlan.with_test_set(cohort.subjects, cohort.labels, cohort.subjects[:4], k=3)
-    with pytest.raises(BadUse, match="threshold of fold 1 is chosen on the held-out predictions of the other"):
+    with pytest.raises(BadUse, match="threshold of fold 1 is chosen on the other tested folds"):
         quickly(cohort, "bandpower", folds=None, split=plan, operating_point="youden", out=tmp_path / "r", settings={})
     with pytest.raises(BadUse, match="train with a split that tests one fold"):
         train(cohort, tmp_path / "m", "bandpower", split=plan, progress=False)

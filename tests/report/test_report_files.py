@@ -18,6 +18,7 @@ from bridgemil.cli import app
 from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.clinical import ClinicalOptions
+from bridgemil.evaluation.diagnostic_accuracy import OperatingPoint
 from bridgemil.report.benchmark import build, with_clinical_options
 from bridgemil.report.choice import Choice
 from bridgemil.report.files import _tex, latex, markdown, write_files
@@ -148,14 +149,14 @@ def test_a_cohort_without_the_positive_class_keeps_its_default(many: Path) -> No
     renamed = renamed.rename(columns={f"p_{old}": f"p_{new}" for old, new in others.items()})
     other = replace(cell.results, predictions=renamed, classes=list(others.values()))
     report.cells.append(replace(cell, cohort="elsewhere", results=other))
-    with_clinical_options(report, ClinicalOptions.of(positive=classes[0], operating_point="youden"))
+    with_clinical_options(report, ClinicalOptions(classes[0], OperatingPoint("youden")))
     found = [cell.results.clinical.to_dict() for cell in report.cells]
     assert {content["positive"] for content in found[:-1]} == {classes[0]}
     assert found[-1]["positive"] == f"other {classes[1]}"
     assert found[-1]["operating_point"]["rule"] == "youden"
     assert sum("elsewhere" in line and f"no class {classes[0]}" in line for line in report.remarks) == 1
     with pytest.raises(BadUse, match="are for two classes, one of them the positive one"):
-        with_clinical_options(report, ClinicalOptions.of(positive="nobody"))
+        with_clinical_options(report, ClinicalOptions(positive="nobody"))
 
 
 def test_files_are_written_although_the_reader_closes_the_pipe(runs: Path, tmp_path: Path) -> None:

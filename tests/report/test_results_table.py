@@ -55,7 +55,7 @@ def test_the_sentence_says_what_is_shown(right: list[int], words: str, capsys: p
 def test_scores_that_need_both_classes_are_left_out_for_one(capsys: pytest.CaptureFixture) -> None:
     whole = made("tangent", list(range(20)))
     controls = whole.predictions[whole.predictions["label"] == "a"]
-    options = ClinicalOptions.of(prevalence=0.1)
+    options = ClinicalOptions(prevalence=0.1)
     one = replace(whole, predictions=controls.reset_index(drop=True), clinical_options=options)
     found = json.loads(json.dumps(one.to_dict(), allow_nan=False))
     assert found["accuracy"]["mean"] == pytest.approx(2 / 3)

@@ -67,7 +67,7 @@ def test_a_study_is_one_file_and_one_line(
     registry = studies.STUDIES.copy()
     monkeypatch.setattr(studies, "STUDIES", registry)
     flags = {"how_often": studies.Option("how many times.", "numbers")}
-    registry.add("count", studies.Study("counts subjects", "count", flags=flags))
+    registry["count"] = studies.Study("counts subjects", "count", flags=flags)
     monkeypatch.setattr(study.run, "__signature__", study.with_options())
     app = typer.Typer()
     app.command()(cli.options.verb(study.run))

@@ -58,7 +58,7 @@ def register(name: str, factory: Callable[..., nn.Module]) -> None:
         raise BadUse(f"backbone {name!r}: the name is taken or has a colon; choose another")
     if not callable(factory):
         raise BadUse(f"backbone {name!r}: the factory must be a class or a function, got {type(factory).__name__}")
-    BACKBONES.add(name, Entry("registered by the user", factory))
+    BACKBONES[name] = Entry("registered by the user", factory)
 
 
 def check(name: str, options: Mapping[str, Any] | None = None) -> None:

@@ -101,5 +101,5 @@ def register(cls: _Kind) -> _Kind:
         raise BadUse(f"baseline {name!r}: its settings need defaults, {', '.join(needed)} has none")
     if name in BASELINES.built_in:
         raise BadUse(f"baseline {name!r} comes with the package and cannot be replaced; choose another name")
-    BASELINES.add(name, Entry((cls.__doc__ or name).strip().splitlines()[0].rstrip("."), cls))
+    BASELINES[name] = Entry((cls.__doc__ or name).strip().splitlines()[0].rstrip("."), cls)
     return cls

@@ -27,7 +27,7 @@ from bridgemil.engine.evaluate import evaluate
 from bridgemil.errors import BadUse, BridgeMILError, BridgeMILWarning
 from bridgemil.evaluation import calibration
 from bridgemil.evaluation.clinical import TwoClassMetrics
-from bridgemil.evaluation.metrics import score_intervals
+from bridgemil.evaluation.metrics import labelled, score_intervals
 from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import Results
 from bridgemil.methods import Settings
@@ -263,7 +263,7 @@ def _metadata(
     The calibration error after is of probabilities that were calibrated by the other folds only, decision included.
     """
     p, y, folds = held_out(results)
-    decision, calibrated = calibration.decide(p, y, folds), calibration.cross_calibrated(p, y, folds)
+    (chosen, why), calibrated = calibration.decide(p, y, folds), calibration.cross_calibrated(p, y, folds)
     error = {
         when: calibration.calibration_error(values, y).for_json() | {"log_loss": calibration.log_loss(values, y)}
         for when, values in (("before", p), ("after", calibrated))
@@ -279,7 +279,7 @@ def _metadata(
         "trained": _trained(results, single),
         "warnings": results.warnings,
         "performance": measure(results, calibrated),
-        "calibration": decision.for_json() | {"sentence": decision.calibration.sentence, "error": error, **line},
+        "calibration": chosen.for_json() | why | {"sentence": chosen.sentence, "error": error} | line,
         "prediction_sets": {"measured": cross_coverage(p, y, folds, results.classes)},
         "provenance": {
             "identity": identity,
@@ -295,17 +295,12 @@ def _metadata(
             "runs": list(results.runs),
         },
     }
-    return content, decision.calibration
+    return content, chosen
 
 
 def held_out(results: Results) -> tuple[Floats, Ints, Ints]:
     """Held-out probabilities (n, K), class numbers (n,) and folds (n,) of the n subjects, from results of one seed."""
-    table, classes = results.predictions, list(results.classes)
-    return (
-        table[[f"p_{name}" for name in classes]].to_numpy(dtype=float),
-        table["label"].map(classes.index).to_numpy(dtype=np.int64),
-        table["fold"].to_numpy(dtype=np.int64),
-    )
+    return *labelled(results.predictions, results.classes), results.predictions["fold"].to_numpy(dtype=np.int64)
 
 
 def measure(results: Results, p: Floats) -> dict[str, Any]:

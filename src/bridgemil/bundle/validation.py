@@ -18,8 +18,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bridgemil.bundle.bundle import Bundle
 from bridgemil.bundle.conformal import summary
 from bridgemil.bundle.novelty import OUTSIDE, WITHHELD
@@ -105,9 +103,8 @@ class Validation:
     @cached_property
     def calibration(self) -> dict[str, Any]:
         """Expected calibration error; of two classes that both occur also slope and intercept."""
-        y = self.predictions["label"].map(self.bundle.classes.index).to_numpy(dtype=np.int64)
-        p = self.predictions[[f"p_{name}" for name in self.bundle.classes]].to_numpy(dtype=float)
-        found: dict[str, Any] = {"error": calibration_error(p, y).for_json()}
+        error = calibration_error(*metrics.labelled(self.predictions, self.bundle.classes))
+        found: dict[str, Any] = {"error": error.for_json()}
         if self.two_classes is not None:
             found |= calibration_line(self.two_classes.p[0], self.two_classes.y)
         return found

@@ -57,6 +57,7 @@ def run(
     """
     from bridgemil.errors import BadUse, BridgeMILError, NotFound
     from bridgemil.evaluation.clinical import ClinicalOptions
+    from bridgemil.evaluation.diagnostic_accuracy import OperatingPoint
     from bridgemil.report.benchmark import build, with_clinical_options
     from bridgemil.report.checklist import build_checklist, checklist_page, markdown
     from bridgemil.report.choice import Choice
@@ -71,7 +72,7 @@ def run(
         raise NotFound(f"{runs}: no such folder; expected the --out of `bridgemil evaluate` or `benchmark`")
     if cohort and not checklist:
         raise BadUse("--cohort requires --checklist")
-    clinical = ClinicalOptions.of(positive, operating_point, prevalence)
+    clinical = ClinicalOptions(positive, OperatingPoint.parse(operating_point), prevalence)
     store, budgets, recipes = find_store(runs), options.names(budget) or (), options.names(recipe) or ()
     chosen = options.names(methods) or (), options.names(backbones) or (), budgets, recipes, tuple(split or ())
     report = build(store, Choice(*chosen))

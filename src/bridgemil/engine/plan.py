@@ -145,7 +145,7 @@ class Experiment:
         parts = []
         for member in self.settings.each:
             identities = [job.identity for seed in self.seeds for job in self.jobs(seed) if job.settings == member]
-            parts.append(gather(store, identities, member, self.split, len(identities) // len(self.seeds)))
+            parts.append(gather(store, identities, member, self.split))
         results = parts[0] if len(parts) == 1 else averaged(parts, self.settings)
         return replace(results, warnings=merged(results.warnings, self.warnings))
 

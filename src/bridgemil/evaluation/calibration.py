@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, PlainValidator, TypeAdapter, ValidationError
 
 from bridgemil.errors import BadData
-from bridgemil.evaluation.metrics import Z, resampled_rows
+from bridgemil.evaluation.metrics import Z, labelled, resampled_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,12 +34,13 @@ Ints = NDArray[np.int64]
 
 ENOUGH_FOR_ISOTONIC = 200  # subjects; with fewer a step function overfits
 LEAST = 1e-12  # probabilities below are rounding errors
-TEMPERATURES = (0.05, 20.0)
+TEMPERATURES = (0.05, 20.0)  # that are tried; half and twice as much is read
 UNINFORMATIVE = 10.0  # a temperature at which the probabilities of all classes become about equal
 BINS, SUBJECTS_PER_BIN = 10, 15  # of the calibration error: at most so many bins, at least so many subjects in each
 RESAMPLES = 1000
 
 
+@dataclass(frozen=True)
 class Calibration:
     """Probabilities (n x K, or K; rows sum to 1) to calibrated ones of the same shape; this one changes nothing."""
 
@@ -59,22 +61,22 @@ class Calibration:
 
     def for_json(self) -> dict[str, Any]:
         """As a bundle holds it."""
-        return {"kind": self.kind, **vars(self)}
+        own = {name: v.for_json() if isinstance(v, Calibration) else v for name, v in vars(self).items()}
+        return {"kind": self.kind, **own}
 
 
 @dataclass(frozen=True)
 class Temperature(Calibration):
     """Temperature scaling, logits divided by ``value``: above 1 it softens, below 1 it sharpens."""
 
-    value: float
+    value: Annotated[float, Field(ge=TEMPERATURES[0] / 2, le=TEMPERATURES[1] * 2)]
     kind: ClassVar[str] = "temperature"
 
     def __call__(self, p: Floats) -> Floats:
         """Probabilities to the power of 1 / value, renormalised."""
-        logits = np.log(np.maximum(p, LEAST)) / self.value
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        scaled: Floats = weights / weights.sum(axis=-1, keepdims=True)
-        return scaled
+        from scipy.special import softmax
+
+        return np.asarray(softmax(np.log(np.maximum(p, LEAST)) / self.value, axis=-1))
 
     @property
     def sentence(self) -> str:
@@ -125,7 +127,7 @@ class Shift(Calibration):
 
     value: float
     of: int  # number of the class
-    first: Calibration
+    first: Annotated[Calibration, PlainValidator(lambda content: from_json(content))]
     kind: ClassVar[str] = "shift"
 
     def raw(self, p: Floats) -> Floats:
@@ -146,29 +148,17 @@ class Shift(Calibration):
         """For reports and the model card."""
         return f"log-odds shifted by {self.value:+.2f} for another site; {self.first.sentence}"
 
-    def for_json(self) -> dict[str, Any]:
-        """As a bundle holds it."""
-        return {"kind": self.kind, "value": self.value, "of": self.of, "first": self.first.for_json()}
+
+KINDS: dict[str, type[Calibration]] = {one.kind: one for one in (Calibration, Temperature, Isotonic, Shift)}
 
 
 def from_json(content: Mapping[str, Any]) -> Calibration:
     """Undo ``for_json``."""
     try:
-        if content["kind"] == "none":
-            return Calibration()
-        if content["kind"] == "temperature":
-            value = float(content["value"])
-            if not TEMPERATURES[0] / 2 <= value <= TEMPERATURES[1] * 2:
-                raise ValueError(f"a temperature of {value}")
-            return Temperature(value)
-        if content["kind"] == "isotonic":
-            corners = tuple((tuple(map(float, x)), tuple(map(float, y))) for x, y in content["corners"])
-            return Isotonic(corners, float(content["least"]))
-        if content["kind"] == "shift":
-            return Shift(float(content["value"]), int(content["of"]), from_json(content["first"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadData(f"the calibration is damaged ({error!r})") from None
-    raise BadData(f"calibration {content['kind']!r}: this version knows none, temperature, isotonic and shift")
+        return TypeAdapter(KINDS[content["kind"]]).validate_python(content)
+    except (KeyError, TypeError, ValidationError) as error:
+        known = f"expected the values of one of {', '.join(KINDS)}"
+        raise BadData(f"the calibration is damaged or of a later version; {known} ({error!r})") from None
 
 
 def log_loss(p: Floats, y: Ints) -> float:
@@ -235,43 +225,28 @@ FITTERS: dict[str, Callable[[Floats, Ints], Calibration]] = {
 }
 
 
-@dataclass(frozen=True)
-class Decision:
-    """Which calibration is applied."""
-
-    calibration: Calibration
-    losses: Mapping[str, float]  # cross-fitted log loss of each candidate
-    errors: Mapping[str, float]  # cross-fitted expected calibration error of each candidate
-    why: str
-
-    def for_json(self) -> dict[str, Any]:
-        """As a bundle holds it."""
-        return self.calibration.for_json() | {
-            "log_loss": dict(self.losses), "calibration_error": dict(self.errors), "why": self.why
-        }  # fmt: skip
-
-
 def candidates(n: int) -> list[str]:
     """The calibrations that n subjects can support."""
     return [name for name in FITTERS if name != "isotonic" or n >= ENOUGH_FOR_ISOTONIC]
 
 
-def decide(p: Floats, y: Ints, folds: Ints, names: Sequence[str] | None = None) -> Decision:
+def decide(p: Floats, y: Ints, folds: Ints, names: Sequence[str] | None = None) -> tuple[Calibration, dict[str, Any]]:
     """Choose a calibration by cross-fitting over folds, and fit it on all subjects given.
 
     Of held-out probabilities ``p`` (n x K), true class numbers ``y`` (n) and the fold of each subject (n); ``names``
-    are the candidates, ``none`` among them, by default those that so many subjects can support.
+    are the candidates, ``none`` among them, by default those that so many subjects can support. Also returns, for the
+    bundle, the cross-fitted ``log_loss`` and ``calibration_error`` of each candidate, and ``why`` it was chosen.
     """
     names = names or candidates(len(y))
     fitted = {name: cross_fitted(FITTERS[name], p, y, folds) for name in names}
     losses = {name: log_loss(values, y) for name, values in fitted.items()}
-    errors = {name: _error(*_confidence(values, y)) for name, values in fitted.items()}
+    errors = {name: _error(values.max(axis=1), values.argmax(axis=1) == y) for name, values in fitted.items()}
     helpful = [name for name in names if losses[name] < losses["none"] and errors[name] < errors["none"]]
     best = min(helpful, key=lambda name: losses[name], default="none")
     figures = ", ".join(f"{name} {losses[name]:.4f} and {errors[name]:.3f}" for name in names)
     few = "" if "isotonic" in losses else f"; isotonic needs {ENOUGH_FOR_ISOTONIC} subjects, here are {len(y)}"
     why = f"log loss and calibration error, cross-fitted over folds: {figures}; applied only if both are lower{few}"
-    return Decision(FITTERS[best](p, y), losses, errors, why)
+    return FITTERS[best](p, y), {"log_loss": losses, "calibration_error": errors, "why": why}
 
 
 def cross_fitted(fitter: Callable[[Floats, Ints], Calibration], p: Floats, y: Ints, folds: Ints) -> Floats:
@@ -292,7 +267,7 @@ def cross_calibrated(p: Floats, y: Ints, folds: Ints) -> Floats:
     calibrated, names = np.array(p), candidates(len(y))
     for fold in np.unique(folds):
         here = folds == fold
-        calibrated[here] = decide(p[~here], y[~here], folds[~here], names).calibration(p[here])
+        calibrated[here] = decide(p[~here], y[~here], folds[~here], names)[0](p[here])
     return calibrated
 
 
@@ -331,7 +306,7 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
     classes; calibrated, overconfident and far overconfident) it covered the true error in 93 to 99 %, the quantiles
     in 0 to 98 %.
     """
-    confidence, correct = _confidence(p, y)
+    confidence, correct = p.max(axis=1), p.argmax(axis=1) == y
     rng = np.random.default_rng(0)
     again = [_error(confidence[rows], correct[rows]) for rows in resampled_rows(len(y), RESAMPLES, rng)]
     by_chance = [_error(confidence, rng.random(len(y)) < confidence) for _ in range(RESAMPLES)]
@@ -343,17 +318,9 @@ def calibration_error(p: Floats, y: Ints) -> CalibrationError:
 
 def calibration_summary(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float]:
     """Means over seeds of ``calibration_error``'s ``value``, ``low``, ``high`` and ``expected``."""
-    found = []
-    for _, rows in predictions.groupby("seed"):
-        y = rows["label"].map(list(classes).index).to_numpy(dtype=np.int64)
-        found.append(calibration_error(rows[[f"p_{name}" for name in classes]].to_numpy(dtype=float), y))
+    found = [calibration_error(*labelled(rows, classes)) for _, rows in predictions.groupby("seed")]
     names = ("value", "low", "high", "expected")
     return {name: float(np.mean([getattr(error, name) for error in found])) for name in names}
-
-
-def _confidence(p: Floats, y: Ints) -> tuple[Floats, Floats]:
-    """Probability of the predicted class, and whether it is correct."""
-    return p.max(axis=1), (p.argmax(axis=1) == y).astype(float)
 
 
 def _bins(confidence: Floats) -> list[NDArray[np.intp]]:

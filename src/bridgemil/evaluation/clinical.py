@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from bridgemil.cohort.tables import control_classes
 from bridgemil.errors import BadUse, one_of
 from bridgemil.evaluation.diagnostic_accuracy import (
     ARGMAX,
+    MEASURES,
     Bools,
     Curve,
     DecisionCurve,
@@ -27,18 +28,17 @@ from bridgemil.evaluation.diagnostic_accuracy import (
     OperatingPoint,
     Proportion,
     decision_curve,
+    measures,
     precision_recall_curve,
-    predictive_values,
     predictive_values_at,
     roc_curve,
-    sensitivity_specificity,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Row = tuple[str, str, float | None, Proportion]  # class, measure, prevalence, its value
-TITLES = {"sensitivity": "sensitivity", "specificity": "specificity", "ppv": "PPV", "npv": "NPV"}
+TITLES = dict(zip(MEASURES, ("sensitivity", "specificity", "PPV", "NPV"), strict=True))
 INTERVALS = (
     "95 % intervals: Wilson's over subjects, with the thresholds as chosen. They do not include retraining variance."
 )
@@ -68,14 +68,9 @@ class ClinicalOptions:
     operating_point: OperatingPoint = ARGMAX
     prevalence: float | None = None
 
-    @classmethod
-    def of(
-        cls, positive: str | None = None, operating_point: str | None = None, prevalence: float | None = None
-    ) -> Self:
-        """From what the command line and ``evaluate`` take."""
-        if prevalence is not None and not 0 < prevalence < 1:
-            raise BadUse(f"prevalence must lie between 0 and 1 (10 % is .1), got {prevalence:g}")
-        return cls(positive, OperatingPoint.parse(operating_point or "argmax"), prevalence)
+    def __post_init__(self) -> None:
+        if self.prevalence is not None and not 0 < self.prevalence < 1:
+            raise BadUse(f"prevalence must lie between 0 and 1 (10 % is .1), got {self.prevalence:g}")
 
     def check(self, classes: Sequence[str]) -> None:
         """Refuse what these classes do not allow, before anything is run."""
@@ -103,16 +98,16 @@ class TwoClassMetrics:
     @property
     def measures(self) -> dict[str, Proportion]:
         """``sensitivity``, ``specificity``, ``ppv`` and ``npv``, the last two at the cohort's class shares."""
-        values = (*sensitivity_specificity(self.y, self.called), *predictive_values(self.y, self.called))
-        return dict(zip(TITLES, values, strict=True))
+        return measures(self.y, self.called)
 
     @property
     def at_prevalence(self) -> dict[str, Proportion]:
         """``ppv`` and ``npv`` at the stated prevalence; empty where none was stated."""
         if self.options.prevalence is None:
             return {}
-        found = predictive_values_at(self.options.prevalence, *sensitivity_specificity(self.y, self.called))
-        return dict(zip(("ppv", "npv"), found, strict=True))
+        sensitivity, specificity, *_ = self.measures.values()
+        found = predictive_values_at(self.options.prevalence, sensitivity, specificity)
+        return dict(zip(MEASURES[2:], found, strict=True))
 
     @property
     def has_curves(self) -> bool:
@@ -217,11 +212,6 @@ class PerClassMetrics:
         return _table([(name, m, None, found) for name, own in self.classes.items() for m, found in own.items()])
 
     @property
-    def sentences(self) -> list[str]:
-        """What the numbers are to be read with."""
-        return [self.method]
-
-    @property
     def method(self) -> str:
         """How the measures were computed, for a methods section."""
         return "Sensitivity and specificity are of each class against the rest, by the predicted class."
@@ -251,9 +241,8 @@ def clinical_metrics(
     label, folds = first["label"].to_numpy(), first["fold"].to_numpy(dtype=np.int64)
     predicted = rows["predicted"].to_numpy().reshape(seeds, -1)
     if len(classes) != 2:
-        names = ("sensitivity", "specificity")
-        each = {k: sensitivity_specificity(label == k, (predicted == k).mean(axis=0)) for k in classes}
-        return PerClassMetrics({name: dict(zip(names, found, strict=True)) for name, found in each.items()})
+        each = {name: measures(label == name, (predicted == name).mean(axis=0)) for name in classes}
+        return PerClassMetrics({name: {m: found[m] for m in MEASURES[:2]} for name, found in each.items()})
     positive, reason = positive_class(classes, options.positive)
     y, p = label == positive, rows[f"p_{positive}"].to_numpy(dtype=np.float64).reshape(seeds, -1)
     called, thresholds = predicted == positive, pd.DataFrame(columns=["seed", "fold", "threshold"])

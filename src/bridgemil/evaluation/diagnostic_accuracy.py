@@ -4,8 +4,6 @@ The threshold applied to a fold is chosen on the held-out predictions of the oth
 calibration): it does not depend on the fold's diagnoses, given those predictions. The models behind them had the fold's
 subjects among their training subjects; a threshold on predictions nested inside each training set would need k times
 the runs. ``benchmarks/clinical_coverage.py`` measures that the sensitivity reached is not below the one asked for.
-
-Several seeds judge the same subjects: a subject counts once, with the share of seeds that called it positive.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from bridgemil.evaluation.metrics import wilson
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 RULES = "argmax, youden, sensitivity=VALUE or specificity=VALUE, such as sensitivity=.9"
+MEASURES = ("sensitivity", "specificity", "ppv", "npv")
 THRESHOLDS = np.arange(1, 100) / 100  # of the decision curve
 
 
@@ -39,8 +38,9 @@ class OperatingPoint:
     target: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """``sensitivity=.9`` and the like, as the command line and ``evaluate`` take it."""
+    def parse(cls, text: str | None) -> Self:
+        """``sensitivity=.9`` and the like, as the command line and ``evaluate`` take it; None is ``argmax``."""
+        text = "argmax" if text is None else text
         name, _, value = (part.strip() for part in text.lower().partition("="))
         if name in ("argmax", "youden") and "=" not in text:
             return cls(name)
@@ -76,8 +76,6 @@ class OperatingPoint:
         """
         if not y.any() or y.all():
             raise BadData("the operating point needs subjects of both classes in the other folds")
-        if self.rule == "argmax":
-            return 0.5
         if self.rule == "youden":
             # Halfway between two neighbouring probabilities; of equally good thresholds the one nearest to .5.
             values = np.unique(p)
@@ -136,17 +134,14 @@ class Proportion:
         return f"{value} ({100 * self.low:.0f} - {100 * self.high:.0f})"
 
 
-def sensitivity_specificity(y: Bools, called: Floats) -> tuple[Proportion, Proportion]:
-    """Share of patients called positive, and of the others not called so.
+def measures(y: Bools, called: Floats) -> dict[str, Proportion]:
+    """``sensitivity``, ``specificity``, ``ppv`` and ``npv``, the last two at the class shares of these subjects.
 
     Of n subjects, ``y``: whether the subject has the positive class; ``called``: the share of seeds that called it so.
     """
-    return Proportion.of(called[y].sum(), y.sum()), Proportion.of((1 - called[~y]).sum(), (~y).sum())
-
-
-def predictive_values(y: Bools, called: Floats) -> tuple[Proportion, Proportion]:
-    """PPV and NPV at the class shares of these subjects; parameters as for ``sensitivity_specificity``."""
-    return Proportion.of(called[y].sum(), called.sum()), Proportion.of((1 - called[~y]).sum(), (1 - called).sum())
+    rest = 1 - called
+    parts = (called[y], y), (rest[~y], ~y), (called[y], called), (rest[~y], rest)
+    return {name: Proportion.of(part.sum(), n.sum()) for name, (part, n) in zip(MEASURES, parts, strict=True)}
 
 
 def predictive_values_at(
@@ -243,7 +238,7 @@ def decision_curve(y: Bools, p: Floats, prevalence: float | None = None) -> Deci
     p = p * factor / (p * factor + 1 - p)
     found = []
     for t in THRESHOLDS:
-        sensitivity, specificity = sensitivity_specificity(y, (p >= t).mean(axis=0))
+        sensitivity, specificity, *_ = measures(y, (p >= t).mean(axis=0)).values()
         false, weight = specificity.rest, (1 - q) * t / (1 - t)
         value = q * sensitivity.value - weight * false.value
         down = math.hypot(q * (sensitivity.value - sensitivity.low), weight * (false.high - false.value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,12 @@ Floats = NDArray[np.float64]
 RESAMPLES = 10_000
 Z = 1.96
 SCORES = ("balanced_accuracy", "macro_f1", "auroc", "mcc")  # beside accuracy; not defined unless all classes occur
+
+
+def labelled(predictions: pd.DataFrame, classes: Sequence[str]) -> tuple[Floats, NDArray[np.int64]]:
+    """Held-out probabilities (n x K) and true class numbers (n) of a table of predictions."""
+    p = predictions[[f"p_{name}" for name in classes]].to_numpy(dtype=np.float64)
+    return p, predictions["label"].map(list(classes).index).to_numpy(dtype=np.int64)
 
 
 def accuracy(predictions: pd.DataFrame) -> float:
@@ -51,14 +57,13 @@ def scores(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[str, float
 
     if set(predictions["label"]) != set(classes):
         return dict.fromkeys(SCORES, math.nan)
-    true = predictions["label"].map(list(classes).index).to_numpy()
+    p, true = labelled(predictions, classes)
     predicted = predictions["predicted"].map(list(classes).index).to_numpy()
-    p = predictions[[f"p_{name}" for name in classes]].to_numpy()
-    labels = list(range(len(classes)))
+    how: dict[str, Any] = {"labels": range(len(classes)), "average": "macro", "zero_division": 0}
     return {
-        "balanced_accuracy": float(recall_score(true, predicted, labels=labels, average="macro", zero_division=0)),
-        "macro_f1": float(f1_score(true, predicted, labels=labels, average="macro", zero_division=0)),
-        "auroc": float(np.mean([roc_auc_score(true == k, p[:, k]) for k in labels])),
+        "balanced_accuracy": float(recall_score(true, predicted, **how)),
+        "macro_f1": float(f1_score(true, predicted, **how)),
+        "auroc": float(np.mean([roc_auc_score(true == k, p[:, k]) for k in range(len(classes))])),
         "mcc": float(matthews_corrcoef(true, predicted)),
     }
 
@@ -98,9 +103,9 @@ def bootstrap(values: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def resampled_rows(n: int, resamples: int = RESAMPLES, rng: np.random.Generator | None = None) -> NDArray[np.int64]:
+def resampled_rows(n: int, resamples: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Rows of n subjects drawn with replacement (resamples x n): every bootstrap of the package draws them here."""
-    return (rng or np.random.default_rng(0)).integers(0, n, (resamples, n))
+    return rng.integers(0, n, (resamples, n))
 
 
 def chance(labels: Sequence[str]) -> tuple[float, float, float]:
@@ -113,10 +118,10 @@ def chance(labels: Sequence[str]) -> tuple[float, float, float]:
     return rate, float(low) / n, float(high) / n
 
 
-def wilson(share: float, n: float, z: float = Z) -> tuple[float, float]:
+def wilson(share: float, n: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a share of n subjects: it stays wide where all of them, or none, are counted."""
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z * np.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n)) / (1 + Z * Z / n)
     return max(0.0, float(middle - half)), min(1.0, float(middle + half))
 
 
@@ -127,13 +132,12 @@ def score_intervals(predictions: pd.DataFrame, classes: Sequence[str]) -> dict[s
     classes, each of them somebody's label.
     """
     seeds = [rows.set_index("subject").sort_index() for _, rows in predictions.groupby("seed", sort=False)]
-    labels = seeds[0]["label"].to_numpy()
-    members = np.stack([labels == name for name in classes])  # K x n
+    p, y = zip(*(labelled(rows, classes) for rows in seeds), strict=True)
+    members = y[0] == np.arange(len(classes))[:, None]  # K x n
     correct = correctness(predictions).sort_index().to_numpy(dtype=np.float64)
-    p = np.stack([rows[[f"p_{name}" for name in classes]].to_numpy(dtype=np.float64) for rows in seeds])
     return {
         "balanced_accuracy": balanced_accuracy_interval(correct, members, len(seeds)),
-        "auroc": auroc_interval(p, members),
+        "auroc": auroc_interval(np.stack(p), members),
     }
 
 

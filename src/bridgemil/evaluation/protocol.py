@@ -15,6 +15,7 @@ from bridgemil.cohort.folds import FoldPlan, SubjectKFold
 from bridgemil.cohort.views import Unlabelled, tag_of
 from bridgemil.errors import BadData, BadUse, BridgeMILWarning
 from bridgemil.evaluation.clinical import ClinicalOptions
+from bridgemil.evaluation.diagnostic_accuracy import OperatingPoint
 from bridgemil.evaluation.tuning import tuned
 from bridgemil.methods import Settings
 from bridgemil.runs import refuse_own_encoder
@@ -97,7 +98,7 @@ class Protocol:
         tag, given = None, methods.flat(self.settings or {})
         derived: dict[str, Any] = {
             "seed_list": tuple(seed_list(self.seeds)),
-            "clinical": ClinicalOptions.of(self.positive, self.operating_point, self.prevalence),
+            "clinical": ClinicalOptions(self.positive, OperatingPoint.parse(self.operating_point), self.prevalence),
         }
         own = {"bags": self.bags, "frozen": self.frozen, "adjust": tuple(self.adjust)}
         changed = {name: value for name, value in own.items() if value not in ("subject", False, ())}
@@ -127,9 +128,8 @@ class Protocol:
         if len(cohort.classes) < 2:
             what = f"one class only ({cohort.classes[0]})" if cohort.classes else "no labels"
             raise BadData(
-                f"{cohort.path or 'the cohort'}: has {what}, at least two classes are needed: prepare it together with "
-                "subjects of another class, with their diagnoses in one column, or `bridgemil pool` it with another "
-                "cohort"
+                f"{cohort.path or 'the cohort'}: has {what}, at least two classes are needed: prepare it together "
+                "with subjects of another class and their diagnoses, or `bridgemil pool` it with another cohort"
             )
         if self.leave_out is not None:
             if self.folds is not None or self.groups is not None or self.split is not None:
@@ -149,8 +149,7 @@ class Protocol:
                 if len({cohort.records[subject].label for subject in others}) < 2:
                     raise BadUse(
                         f"--operating-point {self.clinical.operating_point}: the threshold of fold {tested} is chosen "
-                        "on the held-out predictions of the other tested folds, which hold no subjects of both classes "
-                        "in this split; leave --operating-point or --split out"
+                        "on the other tested folds, which do not have both classes; leave it or --split out"
                     )
         return plan
 

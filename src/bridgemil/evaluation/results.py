@@ -251,22 +251,24 @@ class Results:
         return "\n".join([*lines, *(f"  {line}" for line in more)])
 
 
-def compare_splits(one: Sequence[Results], other: Sequence[Results]) -> Comparison:
-    """Compare two methods on the same splits of one cohort: ``bridgemil.evaluation.statistics.compare``."""
-    names = (one[0].name, other[0].name)
-    names = names if names[0] != names[1] else (f"{names[0]} (1)", f"{names[1]} (2)")
-    return compare_tables(one, other, names, [_paired(*pair, names) for pair in zip(one, other, strict=True)])
-
-
-def compare_tables(
+def compare_splits(
     one: Sequence[Results],
     other: Sequence[Results],
-    names: tuple[str, str],
-    pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]],
+    *,
+    names: tuple[str, str] | None = None,
+    pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]] | None = None,
 ) -> Comparison:
-    """``compare`` of these pairs of the results' predictions; results of one split and several seeds are one split."""
+    """Compare two methods on the same splits of one cohort: ``bridgemil.evaluation.statistics.compare``.
+
+    Results of one split and several seeds are one split. ``pairs`` are the predictions to compare, by default all.
+    """
     import pandas as pd
 
+    if names is None:
+        names = (one[0].name, other[0].name)
+        names = names if names[0] != names[1] else (f"{names[0]} (1)", f"{names[1]} (2)")
+    if pairs is None:
+        pairs = [_paired(*pair, names) for pair in zip(one, other, strict=True)]
     splits = [str(results.split.get("hash", i)) for i, results in enumerate(one)]
     mine, theirs = (
         pd.concat([table.assign(split=split) for split, table in zip(splits, tables, strict=True)])
@@ -304,11 +306,8 @@ def _for_each_seed(results: Results, beside: Results) -> pd.DataFrame:
 
 def subbag_pairs(settings: Settings) -> int | None:
     """Pairs of sub-bags in a step, where sub-bags are aligned."""
-    for member in settings.each:
-        stage1 = member.stage1
-        if isinstance(stage1, AlignmentSettings) and stage1.subbag:
-            return stage1.subbag_pairs
-    return None
+    stages = (member.stage1 for member in settings.each)
+    return next((one.subbag_pairs for one in stages if isinstance(one, AlignmentSettings) and one.subbag), None)
 
 
 def averaged(members: list[Results], settings: Settings) -> Results:
@@ -357,17 +356,16 @@ def _mean_probabilities(
     return mean
 
 
-def gather(
-    store: RunStore, identities: Sequence[str], settings: Settings, plan: FoldPlan, rounds: int | None = None
-) -> Results:
+def gather(store: RunStore, identities: Sequence[str], settings: Settings, plan: FoldPlan) -> Results:
     """The results of an experiment's finished runs, given fold by fold for each seed.
 
     A run may belong to several splits, so its fold number is its place in ``identities``, not the one that it recorded.
-    ``rounds`` is the number of folds that were run, by default all that the plan tests. An audit warning of this cohort
-    and split, from any call, is a warning of these results.
+    A study may have run other folds than those the plan tests. An audit warning of this cohort and split, from any
+    call, is a warning of these results.
     """
     runs = [store.metadata(identity) for identity in identities]
-    numbers = plan.numbers if rounds in (None, len(plan.numbers)) else range(1, rounds + 1)
+    rounds = len(runs) // len({run["seed"] for run in runs})
+    numbers = plan.numbers if rounds == len(plan.numbers) else range(1, rounds + 1)
     marks = [{"seed": run["seed"], "fold": numbers[place % len(numbers)]} for place, run in enumerate(runs)]
 
     def joined(name: str) -> pd.DataFrame:

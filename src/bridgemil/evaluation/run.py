@@ -106,15 +106,15 @@ class Run:
         else:  # what a pipeline of the user's own has learnt is not kept
             write_json(folder / METADATA, fitted.model.facts.for_json())
         cohort, subjects = self.cohort, self.subjects
-        p = {
-            f"p_{name}": [float(prediction.probabilities[k]) for prediction in predictions.values()]
-            for k, name in enumerate(cohort.classes)
-        }
-        rows = pd.DataFrame({
-            "seed": self.seed, "fold": subjects.fold, "subject": list(predictions),
-            "label": [cohort.records[subject].label for subject in predictions],
-            "predicted": [cohort.classes[prediction.predicted] for prediction in predictions.values()],
-        } | p)  # fmt: skip
+        columns = [f"p_{name}" for name in cohort.classes]
+        rows = pd.DataFrame([
+            {
+                "seed": self.seed, "fold": subjects.fold, "subject": who, "label": cohort.records[who].label,
+                "predicted": cohort.classes[own.predicted],
+                **dict(zip(columns, map(float, own.probabilities), strict=True)),
+            }
+            for who, own in predictions.items()
+        ])  # fmt: skip
         rows.to_parquet(folder / "predictions.parquet")
         windows = [self._window_rows(subject, prediction) for subject, prediction in predictions.items()]
         if len(windows[0].columns) > 3:
@@ -146,16 +146,14 @@ class Run:
             "device": device.type if self.settings.is_network else "cpu",
             "threads": fitted.threads,
             "results_version": RESULTS_VERSION,
-        } | dict(fitted.model.facts.versions)
-        more: dict[str, Any] = {
-            "bands_left_out": dict(fitted.model.left_out) or None,
-            "tuning": tuning,
-            "pretrain_on": None if self.unlabelled is None else self.unlabelled.for_json(),
-            "kept": dict(subjects.kept) or None,
-            "sites": dict(subjects.sites) if subjects.rows else None,
-            "rows": dict(subjects.rows) or None,
+            **fitted.model.facts.versions,
         }
-        content |= {name: value for name, value in more.items() if value is not None}
+        more: dict[str, Any] = {"bands_left_out": fitted.model.left_out, "tuning": tuning, "kept": subjects.kept}
+        if self.unlabelled is not None:
+            more["pretrain_on"] = self.unlabelled.for_json()
+        content |= {name: dict(value) for name, value in more.items() if value}
+        if subjects.rows:
+            content |= {"sites": dict(subjects.sites), "rows": dict(subjects.rows)}
         write_json(folder / "run.json", content)
 
     def _window_rows(self, subject: str, prediction: Prediction) -> pd.DataFrame:

@@ -94,22 +94,18 @@ def _plain(value: object) -> object:
 
 def adjustment(settings: Settings, *, leaves_out: bool) -> str:
     """How the features of a method are adjusted for sites and covariates, as a sentence; empty if they are not."""
-    chosen, sentences = settings.each[0], []
+    chosen, sentences = settings.each[0], list[str]()
     site = chosen.site_column
+    adjusted = f"Features were adjusted for {site} (location and scale, estimated on training"
     if chosen.site_adjust == "people":
-        sentences.append(
-            f"Features were adjusted for {site} (location and scale, estimated on training subjects); this assumes "
-            f"the same share of patients at every {site}."
-        )
         whose = f"a left-out {site} was" if leaves_out else f"a {site} without training subjects would be"
-        sentences.append(f"Transductive: {whose} adjusted by its own unlabelled test subjects.")
+        sentences = [
+            f"{adjusted} subjects); this assumes the same share of patients at every {site}.",
+            f"Transductive: {whose} adjusted by its own unlabelled test subjects.",
+        ]
     if chosen.site_adjust == "controls":
-        sentences.append(f"Features were adjusted for {site} (location and scale, estimated on training controls).")
-        if leaves_out:
-            n = chosen.site_controls
-            sentences.append(
-                f"A left-out {site} was adjusted by {n} of its controls, who were set aside and not scored."
-            )
+        aside = f"A left-out {site} was adjusted by {chosen.site_controls} of its controls, who were set aside and not"
+        sentences = [f"{adjusted} controls).", *([f"{aside} scored."] if leaves_out else [])]
     if chosen.adjust:
         sentences.append(f"Linear effects of {', '.join(chosen.adjust)}, estimated on training controls, were removed.")
     return " ".join(sentences)
@@ -143,26 +139,12 @@ def concordance(scores: Floats, values: Floats, strata: Sequence[str]) -> tuple[
     counted = (order > 0) & (codes[:, None] == codes[None, :])
     alike = np.where(counted, (np.sign(scores[:, None] - scores[None, :]) + 1) / 2, 0.0)
     rng, n = np.random.default_rng(0), len(scores)
-    weights = rng.multinomial(n, np.full(n, 1 / n), RESAMPLES).astype(np.float64)
-    shares = [_share(weight, alike, counted) for weight in (np.ones((1, n)), weights)]
-    low, high = np.nanquantile(shares[1], [0.025, 0.975]) if counted.any() else (np.nan, np.nan)
-    return float(shares[0][0]), float(low), float(high)
-
-
-def _share(weights: Floats, alike: Floats, counted: NDArray[np.bool_]) -> Floats:
-    """Of each row of weights (m x n), the share of pairs that are ordered alike."""
-    pairs = ((weights @ counted) * weights).sum(axis=1)
-    sums: Floats = ((weights @ alike) * weights).sum(axis=1)
-    shares: Floats = np.divide(sums, pairs, out=np.full(len(weights), np.nan), where=pairs > 0)
-    return shares
-
-
-def numbers(values: Sequence[Any]) -> Floats:
-    """A column as numbers; words as their place in sorted order."""
-    try:
-        return np.array([float(value) for value in values])
-    except (TypeError, ValueError):
-        return np.unique([str(value) for value in values], return_inverse=True)[1].astype(np.float64)
+    resamples = rng.multinomial(n, np.full(n, 1 / n), RESAMPLES)  # how often each subject is drawn
+    weights = np.vstack([np.ones(n), resamples])
+    pairs, sums = (((weights @ of_pairs) * weights).sum(axis=1) for of_pairs in (counted, alike))
+    shares = np.divide(sums, pairs, out=np.full(len(weights), np.nan), where=pairs > 0)
+    low, high = np.nanquantile(shares[1:], [0.025, 0.975]) if counted.any() else (np.nan, np.nan)
+    return float(shares[0]), float(low), float(high)
 
 
 def associations(
@@ -187,13 +169,12 @@ def associations(
     found = []
     for column in columns:
         known = table[[not is_missing(rows.get(str(subject), {}).get(column)) for subject in table.index]]
-        values = numbers([rows[str(subject)][column] for subject in known.index])
-        patient = np.array([float(label != control) for label in known["label"]])
-        alone = concordance(values, patient, [""] * len(known))[0]
-        strata = [
-            f"{label} {fold if within_folds else ''}" for label, fold in zip(known["label"], known["fold"], strict=True)
-        ]
-        score, low, high = concordance(1 - known["p"].to_numpy(dtype=np.float64), values, strata)
+        own = [rows[str(subject)][column] for subject in known.index]
+        codes = value_codes(column, own)
+        values = np.array([float(codes.get(str(value), value)) for value in own])
+        alone = concordance(values, (known["label"] != control).to_numpy().astype(np.float64), [""] * len(known))[0]
+        strata = known["label"] + known["fold"].map(" {}".format) if within_folds else known["label"]
+        score, low, high = concordance(1 - known["p"].to_numpy(dtype=np.float64), values, strata.tolist())
         names = {"covariate": column, "diagnosis": max(alone, 1 - alone)}
         found.append(names | {"score": score, "score_low": low, "score_high": high})
     return found

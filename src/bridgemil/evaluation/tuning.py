@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bridgemil import methods
 from bridgemil.cohort.folds import FoldPlan
 from bridgemil.errors import BadUse
+from bridgemil.evaluation import metrics
 from bridgemil.evaluation.sites import harmonised
 from bridgemil.methods import Settings
 from bridgemil.methods.registry import HARMONISATION
@@ -59,13 +60,13 @@ def _with_candidates(
     member = base.each[place]
     if not grid:
         return member
-    default = {key: [make({key: value}).each[place] == member for value in values] for key, values in grid.items()}
-    found: list[tuple[int, dict[str, Any], Settings]] = []
-    for places in product(*(range(len(values)) for values in grid.values())):
-        changes = {key: values[i] for (key, values), i in zip(grid.items(), places, strict=True)}
-        rank = sum(0 if default[key][i] else i + 1 for key, i in zip(grid, places, strict=True))
-        found.append((rank, changes, make(changes).each[place]))
-    candidates = tuple((changes, settings) for _, changes, settings in sorted(found, key=lambda one: one[0]))
+    ranked = [  # of each setting its values, each with its place
+        [(0 if make({key: value}).each[place] == member else i, value) for i, value in enumerate(values, 1)]
+        for key, values in grid.items()
+    ]
+    simplest_first = sorted(product(*ranked), key=lambda combination: sum(rank for rank, _ in combination))
+    every = [{key: value for key, (_, value) in zip(grid, one, strict=True)} for one in simplest_first]
+    candidates = tuple((changes, make(changes).each[place]) for changes in every)
     if len(candidates) < 2:
         raise BadUse(f"there is nothing to choose: give {', '.join(grid)} two values or more")
     if any(settings.selects != member.selects for _, settings in candidates):
@@ -105,10 +106,8 @@ def choose(run: Run, store: RunStore, device: torch.device, watch: Watch | None 
 
 def brier(predictions: pd.DataFrame, classes: Sequence[str]) -> NDArray[np.float64]:
     """Brier score of each subject: the squared distance of its probabilities from its class, between 0 and 2."""
-    p = predictions[[f"p_{name}" for name in classes]].to_numpy(dtype=float)
-    truth = predictions["label"].to_numpy()[:, None] == np.asarray(classes)[None]
-    score: NDArray[np.float64] = np.square(p - truth).sum(axis=1)
-    return score
+    p, y = metrics.labelled(predictions, classes)
+    return np.asarray(np.square(p - np.eye(len(classes))[y]).sum(axis=1))
 
 
 def simplest_within_one_error(scores: Sequence[float], errors: Sequence[float]) -> int:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bridgemil import plots
 from bridgemil.errors import BadUse, one_of
 from bridgemil.evaluation.calibration import calibration_error
 from bridgemil.evaluation.clinical import TwoClassMetrics, positive_class
-from bridgemil.evaluation.metrics import SCORES
+from bridgemil.evaluation.metrics import SCORES, labelled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,9 +45,7 @@ def plot(results: Results, kind: str = "forest", ax: Axes | None = None) -> Axes
     if kind == "confusion":
         return plots.confusion(results.confusion, ax)
     if kind == "calibration":
-        rows = results.ensemble.predictions
-        y = np.array([results.classes.index(label) for label in rows["label"]])
-        error = calibration_error(rows[results.probabilities].to_numpy(dtype=np.float64), y)
+        error = calibration_error(*labelled(results.ensemble.predictions, results.classes))
         return plots.calibration(error.bins, f"calibration error {error.value:.3f}", ax)
     if kind == "subjects":
         shown = positive_class(results.classes)[0] if len(results.classes) == 2 else results.classes[0]
@@ -69,10 +65,14 @@ def to_frame(results: Results) -> pd.DataFrame:
     """
     import pandas as pd
 
-    others = {"baseline": results.baselines, "member": results.members}
-    rows = [results.summary.assign(role="method")]
-    rows += [one.summary.assign(role=role) for role, several in others.items() for one in several.values()]
+    rows = [results.summary.assign(role="method"), *(one.summary.assign(role=role) for role, one in _others(results))]
     return pd.concat(rows, ignore_index=True)
+
+
+def _others(results: Results) -> list[tuple[str, Results]]:
+    """The baselines, and the members of an ensemble, each with its role."""
+    several = {"baseline": results.baselines, "member": results.members}
+    return [(role, one) for role, own in several.items() for one in own.values()]
 
 
 def to_html(results: Results) -> str:
@@ -80,9 +80,7 @@ def to_html(results: Results) -> str:
     import pandas as pd
 
     table = results.to_frame()
-    others = {"baseline": results.baselines, "member": results.members}
-    names = [f"{one.name} ({role})" for role, several in others.items() for one in several.values()]
-    shown = pd.DataFrame({"method": [results.name, *names]})
+    shown = pd.DataFrame({"method": [results.name, *(f"{one.name} ({role})" for role, one in _others(results))]})
     shown["accuracy"] = [plots.percent(value) for value in table["accuracy"]]
     ends = zip(table["ci95_low"], table["ci95_high"], strict=True)
     shown["95 %"] = [f"{plots.percent(low)} to {plots.percent(high)}" for low, high in ends]

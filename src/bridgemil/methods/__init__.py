@@ -11,7 +11,6 @@ from bridgemil.methods.registry import (
     JOIN,
     METHOD,
     METHODS,
-    OURS,
     PAPER,
     PRETRAIN_ON,
     REFERENCE,
@@ -36,7 +35,7 @@ from bridgemil.methods.run_settings import Settings
 from bridgemil.user_code import short_name
 
 __all__ = [
-    "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "OURS", "PAPER", "PRETRAIN_ON", "REFERENCE",
+    "ABLATIONS", "BACKBONE", "BUDGET", "JOIN", "METHOD", "METHODS", "PAPER", "PRETRAIN_ON", "REFERENCE",
     "Method", "Settings", "ablations", "budgets", "changed_from_budget", "check", "colour", "entry", "fixed", "flat",
     "for_cohort", "has_setting", "is_senseless", "names", "order", "recipe_for", "recipes",
     "refuse_pretraining", "settings", "shares", "short_name",

@@ -107,6 +107,7 @@ ABLATIONS = {
         stage2=ATTENTION | {"frozen": True, "retention": 0.0},
     ),
 }
+NETWORKS = METHODS | ABLATIONS
 
 
 def names() -> list[str]:
@@ -131,7 +132,7 @@ def ablations() -> list[str]:
 
 def order(*, ablations: bool = True) -> list[str]:
     """Every name, in the order of tables; with or without the ablations."""
-    return [*baselines.names(), *METHODS, *(ABLATIONS if ablations else ())]
+    return [*baselines.names(), *(NETWORKS if ablations else METHODS)]
 
 
 def entry(name: str) -> Entry:
@@ -140,7 +141,7 @@ def entry(name: str) -> Entry:
     What follows ``" ("`` in the name is ignored. One without a colour gets a colour that depends on its name.
     """
     plain = name.partition(" (")[0]
-    known = {**METHODS, **ABLATIONS, **{key: baselines.BASELINES[key] for key in baselines.names()}}
+    known: dict[str, Entry] = {**NETWORKS, **baselines.BASELINES}
     found = known.get(plain, Entry(plain))
     return found if found.colour else replace(found, colour=OTHER_COLOURS[sum(plain.encode()) % len(OTHER_COLOURS)])
 
@@ -178,31 +179,31 @@ def is_senseless(method: str, backbone: str) -> bool:
     """Whether a method (or a member of an ensemble) needs the samples of windows and a backbone reads features."""
     from bridgemil import backbones
 
-    chosen = [(METHODS | ABLATIONS)[name] for name in method.split(JOIN) if name in METHODS | ABLATIONS]
-    samples = any(m.stage1 is not None and OBJECTIVES[m.stage1["objective"]].needs_samples for m in chosen)
+    stages = [NETWORKS[name].stage1 for name in method.split(JOIN) if name in NETWORKS]
+    samples = any(stage1 is not None and OBJECTIVES[stage1["objective"]].needs_samples for stage1 in stages)
     return samples and backbones.has_front_end(backbone)
+
+
+def setting_names(method: str) -> list[str]:
+    """The settings of a method, as ``stage1.epochs``; a network has those of its backbone too, any at this point."""
+    check(method)
+    if JOIN in method:
+        return list(dict.fromkeys(key for member in method.split(JOIN) for key in setting_names(member)))
+    if is_baseline(method):
+        own = [f"baseline.{name}" for name in baselines.get(method).Settings.model_fields]
+        return [*own, *SHARED, *([REFERENCE] if "baseline.reference" in own else [])]
+    stage1, stage2, left_out = NETWORKS[method].stage1, NETWORKS[method].stage2, ["stage1.objective", "stage2.kind"]
+    own = [f"stage2.{name}" for name in STAGE2[stage2["kind"]].model_fields]
+    if stage1 is not None:
+        own += [f"stage1.{name}" for name in STAGE1[stage1["objective"]].model_fields]
+        left_out += [PRETRAIN_ON] if OBJECTIVES[stage1["objective"]].needs_labels else []
+    return [*(key for key in own if key not in left_out), *SHARED, REFERENCE, "frozen"]
 
 
 def has_setting(method: str, key: str) -> bool:
     """Whether a method has this setting: ``stage1.epochs`` has no meaning for one without a Stage 1."""
-    check(method)
-    part, _, name = key.partition(".")
-    if JOIN in method:
-        return any(has_setting(member, key) for member in method.split(JOIN))
-    if key in SHARED:
-        return True
-    if key == REFERENCE:
-        return not is_baseline(method) or "reference" in baselines.get(method).Settings.model_fields
-    if is_baseline(method):
-        return part == "baseline" and name in baselines.get(method).Settings.model_fields
-    chosen = (METHODS | ABLATIONS)[method]
-    if part == "stage1":
-        if chosen.stage1 is None or (key == PRETRAIN_ON and OBJECTIVES[chosen.stage1["objective"]].needs_labels):
-            return False
-        return name in STAGE1[chosen.stage1["objective"]].model_fields
-    if part == "stage2":
-        return name in STAGE2[chosen.stage2["kind"]].model_fields
-    return part == "backbone_options" or key == "frozen"
+    known = setting_names(method)
+    return key in known or ("frozen" in known and key.startswith("backbone_options."))
 
 
 def shares(methods: Iterable[str], changes: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -213,27 +214,22 @@ def shares(methods: Iterable[str], changes: Mapping[str, Any]) -> tuple[dict[str
 
 def refuse_pretraining(methods: Sequence[str]) -> None:
     """Refuse a second cohort for Stage 1 where none of several methods can learn from subjects without labels."""
-    if any(has_setting(method, PRETRAIN_ON) for method in methods):
-        return
-    chosen = [(METHODS | ABLATIONS).get(name) for method in methods for name in method.split(JOIN)]
-    supervised = any(one is not None and one.stage1 is not None for one in chosen)
-    why = "trains Stage 1 with labels, which a second cohort's subjects do not have" if supervised else "has no Stage 1"
-    possible = ", ".join(name for name in METHODS if has_setting(name, PRETRAIN_ON))
-    raise BadUse(f"{', '.join(methods)} {why}: --pretrain-on is for {possible} and ensembles with them")
+    if not any(has_setting(method, PRETRAIN_ON) for method in methods):
+        possible = ", ".join(name for name in METHODS if has_setting(name, PRETRAIN_ON))
+        raise BadUse(
+            f"{', '.join(methods)} has no Stage 1 that learns without labels, which a second cohort's subjects do not "
+            f"have: --pretrain-on is for {possible} and ensembles with them"
+        )
 
 
 def fixed(method: str) -> set[str]:
     """The settings that make an ablation what it is: ``stage2.retention`` of ``wo_retention``. None of a method."""
-    if JOIN in method:
-        return set().union(*(fixed(member) for member in method.split(JOIN)))
-    if method not in ABLATIONS:
-        return set()
-    ablation = ABLATIONS[method]
-    keys = {f"stage1.{name}" for name in ablation.stage1 or ()} | {f"stage2.{name}" for name in ablation.stage2}
-    keys.discard("stage2.aggregator")  # bridgemil's own: set by the user, it applies to both
-    if ablation.stage1 is not None and ablation.stage1["objective"] == "untrained":
-        keys.add("stage1.weight_decay")  # nothing may change a weight
-    return keys
+    keys: set[str] = set()
+    for ablation in (ABLATIONS[name] for name in method.split(JOIN) if name in ABLATIONS):
+        stage1 = ablation.stage1 or {}
+        keys |= {f"stage1.{name}" for name in stage1} | {f"stage2.{name}" for name in ablation.stage2}
+        keys |= {"stage1.weight_decay"} if stage1.get("objective") == "untrained" else set()  # no weight may change
+    return keys - {"stage2.aggregator"}  # bridgemil's own: set by the user, it applies to both
 
 
 def is_baseline(method: str) -> bool:

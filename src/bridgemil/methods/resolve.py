@@ -19,15 +19,16 @@ from bridgemil.methods.registry import (
     BUDGET,
     JOIN,
     METHODS,
+    NETWORKS,
     PAPER,
     REFERENCE,
-    SHARED,
     budgets,
     check,
     is_baseline,
     is_senseless,
     recipe_for,
     recipes,
+    setting_names,
     shares,
 )
 from bridgemil.methods.run_settings import Settings
@@ -41,6 +42,7 @@ STEADY_EPOCHS = 5  # warm-up and freezing, or a tenth of the epochs if that is f
 NO_SETTINGS = {  # what a user might set, and should write instead
     **{name: f"use --{name}" for name in ("method", "backbone", "budget", "recipe")},
     **dict.fromkeys(("members", "tune", "candidates"), "values to choose from are given with --tune"),
+    **dict.fromkeys(("stage1.objective", "stage2.kind"), "it makes the method; choose another method instead"),
     "address": "name your pipeline with --method",
     "code": "it is the fingerprint of your own backbone",
     "weights": "set backbone_options.weights=FILE, the weights of an encoder that is --frozen",
@@ -51,24 +53,10 @@ NO_SETTINGS = {  # what a user might set, and should write instead
 def flat(changes: Mapping[str, Any]) -> dict[str, Any]:
     """``{"stage1": {"epochs": 5}}`` as ``{"stage1.epochs": 5}``."""
     pairs: dict[str, Any] = {}
-    for part, value in nested(changes).items():
-        pairs |= {f"{part}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {part: value}
-    return pairs
-
-
-def nested(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"stage1.epochs": 5}`` as ``{"stage1": {"epochs": 5}}``."""
-    found: dict[str, Any] = {}
     for key, value in changes.items():
-        first, _, rest = key.partition(".")
-        if rest or isinstance(value, Mapping):
-            inner = found.setdefault(first, {})
-            if not isinstance(inner, dict):
-                raise BadUse(f"{first} is set twice")
-            inner |= nested({rest: value}) if rest else dict(value)
-        else:
-            found[key] = value
-    return found
+        is_part = isinstance(value, Mapping) and "." not in key
+        pairs |= {f"{key}.{name}": own for name, own in value.items()} if is_part else {key: value}
+    return pairs
 
 
 def settings(
@@ -95,14 +83,14 @@ def settings(
     one_of("budget", budget, budgets())
     one_of("recipe", recipe, recipes())
     user = flat(changes or {})
-    for name in sorted({key.partition(".")[0] for key in user} & set(NO_SETTINGS)):
+    for name in (name for key in user for name in (key, key.partition(".")[0]) if name in NO_SETTINGS):
         raise BadUse(f"{name} is no setting; {NO_SETTINGS[name]}")
-    for key in sorted({"stage1.objective", "stage2.kind"} & set(user)):
-        raise BadUse(f"{key} is what makes the method; choose another method instead")
+    own, unused = shares(method.split(JOIN), user)
+    for key in unused:
+        every = setting_names(method)
+        near = [name for name in every if name.partition(".")[0] == key.partition(".")[0]]
+        raise BadUse(f"{method} has no setting {key}; the settings are {', '.join(near or every)}")
     if JOIN in method:
-        own, unused = shares(method.split(JOIN), user)
-        for key in unused:
-            raise BadUse(f"no member of {method} has a setting {key}")
         members = tuple(settings(name, backbone, budget, burn_in, own[name], recipe=recipe) for name in own)
         network = next((member for member in members if member.is_network), None)
         shared = {} if network is None else {name: getattr(network, name) for name in ("backbone", "recipe", "budget")}
@@ -115,42 +103,30 @@ def settings(
             )
         user["baseline.reference" if is_baseline(method) else "backbone_options.reference"] = user.pop(REFERENCE)
     if is_baseline(method):
-        return _baseline_settings(method, nested(user))
-    return _network_settings(method, backbone, budget, recipe, burn_in, nested(user))
+        return _baseline_settings(method, user)
+    return _network_settings(method, backbone, budget, recipe, burn_in, user)
 
 
 def _part(user: dict[str, Any], name: str) -> dict[str, Any]:
-    """Take out the settings of one part: ``stage1``, ``stage2``, ``baseline``."""
-    value = user.pop(name, {})
-    if not isinstance(value, Mapping):
-        raise BadUse(f"{name} holds several settings: set {name}.epochs and so on, not {name} itself")
-    return dict(value)
+    """Take out the settings of one part, ``stage1.epochs`` as ``epochs``."""
+    return {key.removeprefix(f"{name}."): user.pop(key) for key in [*user] if key.startswith(f"{name}.")}
 
 
 def _baseline_settings(method: str, user: dict[str, Any]) -> Settings:
-    values = _part(user, "baseline")
-    adjusted = {key: user.pop(key) for key in SHARED if key in user}
-    for part in user:
-        raise BadUse(f"{method} is a baseline; there is nothing to set in {part} (its own settings: baseline.…)")
-    checked = parse(baselines.get(method).Settings, values, prefix="baseline")
+    checked = parse(baselines.get(method).Settings, _part(user, "baseline"), prefix="baseline")
     own = checked.model_dump(mode="json", exclude_defaults=True)
     address = absolute(method) if is_address(method) else None
-    return parse(Settings, {"method": short_name(method), "address": address, "baseline": own} | adjusted)
+    return parse(Settings, {"method": short_name(method), "address": address, "baseline": own} | user)
 
 
 def _network_settings(
     method: str, backbone: str, budget: str, recipe: str, burn_in: int, user: dict[str, Any]
 ) -> Settings:
-    chosen, manner = (METHODS | ABLATIONS)[method], recipes()[recipe]
+    chosen, manner = NETWORKS[method], recipes()[recipe]
     time = budgets()[budget] | manner.get("budgets", {}).get(budget, {})  # a recipe may count its own steps
     values: dict[str, Any] = {"method": method, "backbone": backbone, "budget": budget, "recipe": recipe}
-    if user.get("frozen"):
-        user["backbone_options"] = _frozen_options(method, user)
-    if "baseline" in user:
-        raise BadUse(f"{method} is a network; there is nothing to set in baseline")
-    if chosen.stage1 is None and "stage1" in user:
-        raise BadUse(f"{method} has no Stage 1; there is nothing to set in stage1")
-    mine1, mine2 = _part(user, "stage1"), _part(user, "stage2")
+    mine1, mine2, options = (_part(user, name) for name in ("stage1", "stage2", "backbone_options"))
+    values["backbone_options"] = _frozen_options(method, options) if user.get("frozen") else options
     for mine in (mine1, mine2):
         if "epochs" in mine:
             mine.setdefault("min_steps", 0)  # setting the epochs disables the minimum, unless that is set too
@@ -175,18 +151,15 @@ def _network_settings(
     return parse(Settings, values | {"stage2": derived | stage2} | user)
 
 
-def _frozen_options(method: str, user: dict[str, Any]) -> dict[str, Any]:
+def _frozen_options(method: str, options: dict[str, Any]) -> dict[str, Any]:
     """The backbone's options where its encoder is never trained, the file of its weights by an absolute path."""
-    if (METHODS | ABLATIONS)[method].stage1 is not None:
-        possible = [name for name in METHODS if METHODS[name].stage1 is None]
-        raise BadUse(
-            f"{method} trains the encoder in Stage 1, and a frozen encoder is never trained: with --frozen use "
-            f"--method attention ({', '.join(possible)})"
-        )
-    options = _part(user, "backbone_options")
-    if options.get("weights") is not None:
-        options["weights"] = os.path.abspath(Path(str(options["weights"])).expanduser())  # noqa: PTH100 (links stay)
-    return options
+    if NETWORKS[method].stage1 is not None:
+        possible = ", ".join(name for name in METHODS if METHODS[name].stage1 is None)
+        raise BadUse(f"{method} trains the encoder in Stage 1; methods for an encoder that is --frozen: {possible}")
+    if options.get("weights") is None:
+        return options
+    path = os.path.abspath(Path(str(options["weights"])).expanduser())  # noqa: PTH100 (links stay)
+    return options | {"weights": path}
 
 
 def _steady_epochs(values: Mapping[str, Any], part: str) -> int:
@@ -247,18 +220,14 @@ def _tried(cohort: Cohort, chosen: Settings) -> Settings:
         baseline = baselines.create(chosen.source, chosen.baseline or {}, cohort.signal)
         if chosen.bags == "recording" and baseline.cross_validates:
             raise BadUse(
-                f"{chosen.method} cross-validates within its training set (it has a parameter cv), and with bags = "
-                "recording a subject's recordings would be on both sides; leave --bags recording out, or make its "
-                "choices settings and choose them with --tune"
+                f"{chosen.method} cross-validates within its training set (parameter cv), where a subject's recordings "
+                "would be on both sides; leave --bags recording out, or choose its settings with --tune"
             )
         code = baselines.fingerprint(chosen.source)
     else:
         code = backbones.try_out(chosen.backbone, cohort.signal, chosen.encoder_options)
         if is_senseless(chosen.method, chosen.backbone):
-            raise BadUse(
-                f"{chosen.method}: {chosen.backbone} is a fixed front end and a linear layer; there are no samples to "
-                "hide and predict"
-            )
+            raise BadUse(f"{chosen.method}: {chosen.backbone} is a fixed front end; there are no samples to hide")
         if chosen.frozen:
             from bridgemil.learning.frozen import frozen_encoder
 
@@ -289,8 +258,7 @@ def _control(cohort: Cohort, chosen: Settings) -> str:
         return chosen.control
     controls = control_classes(cohort.classes)
     if len(controls) != 1:
-        found = "several classes are" if controls else "no class is"
-        raise BadUse(f"{found} named as controls among {', '.join(cohort.classes)}; name it: --set control=CLASS")
+        raise BadUse(f"not one class of {', '.join(cohort.classes)} is named as controls; set control=CLASS")
     return controls[0]
 
 

@@ -289,7 +289,7 @@ def clinical(results: Sequence[tuple[str, Results]]) -> list[Sheet]:
         for label, metrics in each
         for measure in ("sensitivity", "specificity")
     ]
-    after = [" ".join([*each[0][1].sentences, INTERVALS])]
+    after = [f"{each[0][1].method} {INTERVALS}"]
     return [Sheet("Sensitivity and specificity of each class, % (95 %)", ["method", *names], rows, after=after)]
 
 

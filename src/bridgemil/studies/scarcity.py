@@ -18,7 +18,7 @@ from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.results import Results, compare_tables
+from bridgemil.evaluation.results import Results, compare_splits
 from bridgemil.evaluation.statistics import Comparison
 from bridgemil.report.figures import CHANCE, canvas, intervals, look
 from bridgemil.studies.context import StudyContext
@@ -217,7 +217,7 @@ def _on_shared(one: Condition, other: Condition, names: tuple[str, str]) -> Comp
     for a, b in zip(one.results, other.results, strict=True):
         a_rows, b_rows = a.predictions, b.predictions
         pairs.append((a_rows.merge(b_rows[keys], on=keys), b_rows.merge(a_rows[keys], on=keys)))
-    return compare_tables(one.results, other.results, names, pairs)
+    return compare_splits(one.results, other.results, names=names, pairs=pairs)
 
 
 def _loss(context: StudyContext, ends: Ends) -> dict[str, Any]:
