@@ -41,7 +41,7 @@ def context(
     ("k", "numbers"), [(10, [10, 8, 6, 4, 3]), (12, [12, 8, 6, 4, 3]), (5, [5, 4, 3]), (7, [7, 6, 4, 3]), (3, [3])]
 )
 def test_how_many_folds_stay(k: int, numbers: list[int]) -> None:
-    amounts = scarcity.fold_amounts(k)
+    amounts = [amount for amount in scarcity.amounts(k) if amount.what == SUBJECTS]
     assert [amount.value for amount in amounts] == numbers
     assert [amount.text for amount in amounts] == ["", *(f"{m} of {k} folds" for m in numbers[1:])]
 
@@ -80,7 +80,7 @@ def test_every_fold_of_a_subset_is_test_once_and_the_next_validates(cohort: Coho
 
 @pytest.mark.parametrize("percent", scarcity.PERCENTS)
 def test_the_last_windows_stay_in_all_three_sets(cohort: Cohort, tmp_path: Path, percent: int) -> None:
-    amount = {amount.value: amount for amount in scarcity.window_amounts()}[percent]
+    amount = next(one for one in scarcity.amounts(4) if (one.what, one.value) == (WINDOWS, percent))
     experiment = scarcity.reduced(context(cohort, tmp_path), cohort, "attention", amount, 0, 0)
     for one_round in experiment.cv_folds():
         for subject in (*one_round.train, *one_round.validation, *one_round.test):

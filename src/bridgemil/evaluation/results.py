@@ -251,22 +251,18 @@ class Results:
         return "\n".join([*lines, *(f"  {line}" for line in more)])
 
 
-def compare_splits(one: Sequence[Results], other: Sequence[Results]) -> Comparison:
-    """Compare two methods on the same splits of one cohort: ``bridgemil.evaluation.statistics.compare``."""
-    names = (one[0].name, other[0].name)
-    names = names if names[0] != names[1] else (f"{names[0]} (1)", f"{names[1]} (2)")
-    return compare_tables(one, other, names, [_paired(*pair, names) for pair in zip(one, other, strict=True)])
-
-
-def compare_tables(
-    one: Sequence[Results],
-    other: Sequence[Results],
-    names: tuple[str, str],
-    pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]],
+def compare_splits(
+    one: Sequence[Results], other: Sequence[Results], names: tuple[str, str] | None = None
 ) -> Comparison:
-    """``compare`` of these pairs of the results' predictions; results of one split and several seeds are one split."""
+    """Compare two methods on the same splits of one cohort: ``bridgemil.evaluation.statistics.compare``.
+
+    ``names`` are those of the methods by default; results of one split and several seeds are one split.
+    """
     import pandas as pd
 
+    methods = (one[0].name, other[0].name)
+    names = names or (methods if methods[0] != methods[1] else (f"{methods[0]} (1)", f"{methods[1]} (2)"))
+    pairs = [_paired(*pair, names) for pair in zip(one, other, strict=True)]
     splits = [str(results.split.get("hash", i)) for i, results in enumerate(one)]
     mine, theirs = (
         pd.concat([table.assign(split=split) for split, table in zip(splits, tables, strict=True)])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.results import Results, compare_splits
+from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.statistics import Comparison, corrected
 from bridgemil.report.figures import drawn
 from bridgemil.report.tables import Sheet
@@ -162,12 +162,6 @@ def score(results: Sequence[Results]) -> dict[str, Any]:
         "subjects": int(predictions["subject"].nunique()),
         "runs_of_all_folds": len(per_seed),
     }
-
-
-def compared(one: Sequence[Results], other: Sequence[Results], names: tuple[str, str] | None = None) -> Comparison:
-    """A condition against its reference on the same subjects, seeds and splits, by the one test of the package."""
-    found = compare_splits(one, other)
-    return found if names is None else replace(found, one=names[0], other=names[1])
 
 
 def family(found: Mapping[Key, Comparison]) -> dict[Key, Comparison]:

@@ -6,7 +6,7 @@ inverse power law, score(n) = a - b n^-c, is fitted to the balanced accuracies (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -232,15 +232,15 @@ def perform(context: StudyContext) -> Findings:
     method = context.option("method", methods.METHOD)
     runs: dict[tuple[str, str], list[Results]] = {}
     figure, axes = canvas(len(context.cohorts), width=5.8, height=4.2)
-    rows, fits, forecasts = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+    tables: dict[str, list[dict[str, Any]]] = {"learning_curve": [], "fit": [], "forecast": []}
     sentences, curves = list[str](), list[pd.DataFrame]()
-    for (cohort, points), ax in zip(_points(context, method), axes, strict=True):
+    for cohort, points, ax in zip(context.cohorts, _points(context, method), axes, strict=True):
         name, expected = context.name(cohort), _forecast(points)
         mine, curve = [{"cohort": name, **_row(point)} for point in points], None
         ahead = [{"cohort": name, **_forecast_row(expected, times)} for times in MULTIPLES] if expected else []
-        rows += mine
-        forecasts += ahead
-        fits.append({"cohort": name, "curve": "a - b n^-c", **_fit_row(expected)})
+        tables["learning_curve"] += mine
+        tables["forecast"] += ahead
+        tables["fit"].append({"cohort": name, "curve": "a - b n^-c", **_fit_row(expected)})
         sentences += prose(
             "learning_curve_sentences", name=name, rows=mine, ahead=ahead, rise=expected and expected.rise,
             first=points[0].title, last=points[-1].title, least_sizes=LEAST_SIZES,
@@ -252,8 +252,7 @@ def perform(context: StudyContext) -> Findings:
         _draw(ax, mine, curve, look(method), len(cohort.classes))
         ax.set_title(f"{name}: {context.title(method)}", fontsize=9)
         runs |= {(cohort.hash, f"{method}, {point.title}"): point.results for point in points}
-    tables = {"learning_curve": rows, "fit": fits, "forecast": forecasts}
-    several = any(row["draws"] > 1 for row in rows)
+    several = any(row["draws"] > 1 for row in tables["learning_curve"])
     return Findings(
         f"Learning curve of {context.title(method)}", sentences,
         {name: pd.DataFrame(table) for name, table in tables.items() if table}, {"learning_curve": figure},
@@ -262,8 +261,8 @@ def perform(context: StudyContext) -> Findings:
     )  # fmt: skip
 
 
-def _points(context: StudyContext, method: str) -> Iterator[tuple[Cohort, list[Point]]]:
-    """Run everything; by cohort, from few training subjects to all."""
+def _points(context: StudyContext, method: str) -> list[list[Point]]:
+    """Run everything; of each cohort the points from few training subjects to all."""
     n_draws = int(context.option("draws", DRAWS))
     if n_draws < 1:
         raise BadUse(f"draws must be at least 1, got {n_draws}")
@@ -279,19 +278,20 @@ def _points(context: StudyContext, method: str) -> Iterator[tuple[Cohort, list[P
             for draw in range(n_draws)
             for seed in context.split_seeds
         ]
-    found = context.run(planned)
-    for cohort in context.cohorts:
-        draws: dict[int | None, list[list[Results]]] = {}
-        for (cohort_hash, n, _), results in found.items():
-            if cohort_hash == cohort.hash:
-                draws.setdefault(n, []).append(results)
-        everyone = Point(float(np.mean(numbers[cohort.hash])), True, draws.pop(None))
-        yield cohort, [*(Point(float(n or 0), False, draws[n]) for n in draws), everyone]
+    draws: dict[str, dict[int | None, list[list[Results]]]] = {}
+    for (of, n, _), results in context.run(planned).items():
+        draws.setdefault(of, {}).setdefault(n, []).append(results)
+    return [
+        [
+            *(Point(float(n), False, several) for n, several in own.items() if n is not None),
+            Point(float(np.mean(numbers[of])), True, own[None]),
+        ]
+        for of, own in draws.items()
+    ]
 
 
 def _forecast(points: Sequence[Point]) -> Forecast | None:
-    labels = correctness(points[0].results)["label"]
-    correct, draws = [], []
+    correct, draws, labels = [], [], correctness(points[0].results)["label"]
     for point in points:
         table, *each = (correctness(results) for results in (point.results, *point.draws))
         if not table["label"].equals(labels):
