@@ -34,12 +34,7 @@ class SubjectMeasures:
     codes: NDArray[np.int32]  # n x TABLES: equal for windows that are equal but for scale and sign; -1 if flat
 
 
-def match_channels(cohort: Cohort | Signal, most: int = MOST_MATCH_CHANNELS) -> list[int]:
-    """Channels spread over the cohort's."""
-    return [int(channel) for channel in evenly(len(cohort.channels), most)]
-
-
-def differences(values: NDArray[Any], channels: list[int]) -> NDArray[Any]:
+def differences(values: NDArray[Any], channels: NDArray[np.intp]) -> NDArray[Any]:
     """Differences of neighbours among some channels of (..., n_channels, n), which do not depend on the reference."""
     chosen: NDArray[Any] = values[..., channels, :]
     return np.diff(chosen, axis=-2) if len(channels) > 1 else chosen
@@ -64,8 +59,7 @@ def spectra(windows: NDArray[np.float32]) -> NDArray[np.complex64]:
     from scipy.fft import rfft
 
     taper = np.hanning(windows.shape[-1] + 2)[1:-1].astype(np.float32)
-    spectrum: NDArray[np.complex64] = rfft((windows - windows.mean(axis=-1, keepdims=True)) * taper, axis=-1)
-    return spectrum
+    return np.asarray(rfft((windows - windows.mean(axis=-1, keepdims=True)) * taper, axis=-1))
 
 
 class WindowHash:
@@ -76,7 +70,7 @@ class WindowHash:
         low, high = MATCH_BAND
         inside = np.flatnonzero((frequencies >= low) & (frequencies <= high))
         self.bins = inside if len(inside) >= 8 else np.arange(1, len(frequencies))  # short windows: whatever there is
-        self.channels = match_channels(signal)
+        self.channels = evenly(len(signal.channels), MOST_MATCH_CHANNELS)
 
     @cached_property
     def planes(self) -> NDArray[np.float32]:
@@ -96,8 +90,7 @@ class WindowHash:
         vectors = self.phases(differences(spectrum, self.channels))
         sides = (vectors @ self.planes > 0).reshape(len(vectors), TABLES, BITS)
         sides ^= ~sides[..., :1]
-        places = np.arange(BITS, dtype=np.int32)
-        codes: NDArray[np.int32] = (sides.astype(np.int32) << places).sum(axis=-1).astype(np.int32)
+        codes = np.asarray((sides << np.arange(BITS, dtype=np.int32)).sum(axis=-1), dtype=np.int32)
         codes[windows.std(axis=-1).max(axis=1) <= 1e-6] = -1
         return codes
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.audit.findings import AuditInput, Finding
-from bridgemil.audit.measures import MATCH_BAND, SubjectMeasures, WindowHash, differences, match_channels, spectra
+from bridgemil.audit.measures import MATCH_BAND, MOST_MATCH_CHANNELS, SubjectMeasures, WindowHash, differences, spectra
 from bridgemil.audit.resemblance import (
     Cleaned,
     best_lag,
@@ -25,6 +25,7 @@ from bridgemil.audit.resemblance import (
     without_artefacts,
 )
 from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.signal import evenly
 
 NAME = "same_signal"
 # A calibration pulse or an artefact may fill one window of two recordings, but hardly three seconds of them.
@@ -149,24 +150,22 @@ def _windows_alike(cohort: Cohort, first: str, second: str, rows: NDArray[np.int
     rows = rows[2 * np.abs((a * b).sum(axis=1)) / a.shape[1] > WORTHWHILE]
     r = np.array([window_correlation(bags[0][i], bags[1][j], cohort.sfreq) for i, j in rows])
     same = np.abs(r) > SAME
-    alike: NDArray[np.float64] = r[same][np.unique(rows[same][:, 0], return_index=True)[1]]
-    return alike
+    return np.asarray(r[same][np.unique(rows[same][:, 0], return_index=True)[1]])
 
 
 def overlapping(cohort: Cohort) -> list[Copy]:
     """Pairs of subjects whose recordings overlap at some offset."""
 
-    def cleaned(channels: list[int], *pair: str) -> tuple[Cleaned, Cleaned]:
-        lines = (timeline(cohort, subject, channels, reference_free=referenced_to_median) for subject in pair)
-        a, b = (without_artefacts(line, cohort.sfreq) for line in lines)
-        return a, b
+    def cleaned(most: int, subject: str) -> Cleaned:
+        line = timeline(cohort, subject, evenly(n, most), reference_free=referenced_to_median)
+        return without_artefacts(line, cohort.sfreq)
 
-    copies = []
+    copies, n, some = [], len(cohort.channels), MOST_MATCH_CHANNELS
     for first, second, lag in _candidates(cohort):
-        best = best_lag(*cleaned(match_channels(cohort), first, second), lag, cohort.sfreq)
+        best = best_lag(cleaned(some, first), cleaned(some, second), lag, cohort.sfreq)
         if best is None:
             continue
-        seconds, r = shared(*cleaned(list(range(len(cohort.channels))), first, second), best, cohort.sfreq)
+        seconds, r = shared(cleaned(n, first), cleaned(n, second), best, cohort.sfreq)
         if seconds:
             copies.append(Copy(first, second, seconds, r, best / cohort.sfreq))
     return copies
@@ -183,9 +182,9 @@ def laid_out(cohort: Cohort) -> float:
 def timeline(
     cohort: Cohort,
     subject: str,
-    channels: list[int],
+    channels: NDArray[np.intp],
     seconds: float = MOST_SECONDS,
-    reference_free: Callable[[NDArray[np.float32], list[int]], NDArray[np.float32]] = differences,
+    reference_free: Callable[[NDArray[np.float32], NDArray[np.intp]], NDArray[np.float32]] = differences,
 ) -> NDArray[np.float32]:
     """A subject's recordings, one after the other (rows x samples, at least a window); zero where there is no window.
 
@@ -260,7 +259,7 @@ def all_phases(cohort: Cohort) -> tuple[NDArray[np.complex64], int, int, int]:
     low, high = (max(1, round(edge * n / cohort.sfreq)) for edge in MATCH_BAND)
     high = min(high, n // 2)
     fitting = int(ROOM / (_spectra_kept(len(cohort)) * (high - low) * BYTES))
-    channels = match_channels(cohort, max(2, min(5, fitting + 1)))
+    channels = evenly(len(cohort.channels), max(2, min(5, fitting + 1)))
     phases = np.empty((len(cohort), max(1, len(channels) - 1), high - low), dtype=np.complex64)
     for row, subject in enumerate(cohort.subjects):
         phases[row] = _timeline_phases(timeline(cohort, subject, channels, seconds), n, low, high)
@@ -289,5 +288,4 @@ def _timeline_phases(line: NDArray[np.float32], n: int, low: int, high: int) -> 
     even = np.clip(line / np.maximum(amplitude, 0.05 * usual + 1e-9), -CLIP, CLIP)
     spectrum = rfft(even, n, axis=-1)[:, low:high]
     size = np.abs(spectrum)
-    phases: NDArray[np.complex64] = np.divide(spectrum, size, out=np.zeros_like(spectrum), where=size > 1e-9)
-    return phases
+    return np.asarray(np.divide(spectrum, size, out=np.zeros_like(spectrum), where=size > 1e-9))

@@ -252,7 +252,7 @@ class Results:
 
 
 def compare_splits(
-    one: Sequence[Results], other: Sequence[Results], names: tuple[str, str] | None = None
+    one: Sequence[Results], other: Sequence[Results], *, names: tuple[str, str] | None = None
 ) -> Comparison:
     """Compare two methods on the same splits of one cohort: ``bridgemil.evaluation.statistics.compare``.
 

@@ -87,11 +87,10 @@ class Findings:
     @staticmethod
     def plain(table: pd.DataFrame) -> str:
         """A table for the terminal."""
+        import pandas as pd
+
         sheet = readable("", table)
-        rows = [sheet.columns, *sheet.rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
-        return "\n".join(line.rstrip() for line in lines)
+        return str(pd.DataFrame(list(sheet.rows), columns=list(sheet.columns)).to_string(index=False))
 
     def markdown(self) -> str:
         """As findings.md holds it."""
@@ -137,12 +136,8 @@ def pooled(results: Sequence[Results]) -> pd.DataFrame:
     """Held-out predictions of several results (splits), each seed of each with a number of its own."""
     import pandas as pd
 
-    tables, first = [], 0
-    for result in results:
-        codes = {seed: first + i for i, seed in enumerate(sorted(result.predictions["seed"].unique()))}
-        tables.append(result.predictions.assign(seed=result.predictions["seed"].map(codes)))
-        first += len(codes)
-    return pd.concat(tables, ignore_index=True)
+    table = pd.concat([result.predictions.assign(result=i) for i, result in enumerate(results)], ignore_index=True)
+    return table.assign(seed=table.groupby(["result", "seed"]).ngroup()).drop(columns="result")
 
 
 def score(results: Sequence[Results]) -> dict[str, Any]:

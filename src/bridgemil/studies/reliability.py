@@ -73,8 +73,10 @@ def perform(context: StudyContext) -> Findings:
     """Predict every window of held-out subjects, train on the chosen windows, and compare."""
     import pandas as pd
 
-    nested = bool(context.option("nested", False))
-    chosen = choices(_sizes(context), nested)
+    sizes, nested = context.option("top", TOP), bool(context.option("nested", False))
+    if not sizes or not all(isinstance(k, int) and k > 0 for k in sizes):
+        raise BadUse(f"--top: expected whole numbers above zero, got {sizes!r}")
+    chosen = choices(sorted(set(sizes)), nested)
     # The whole runs come first: a choice that leaves nothing out is one of them, and is then not run again.
     whole = context.run([*_whole(context), *(_inner(context) if nested else ())])
     planned, folds = list(_reduced(context, chosen, whole)), dict[tuple[str, Choice], list[Fold]]()
@@ -99,7 +101,12 @@ def perform(context: StudyContext) -> Findings:
         own = subjects[subjects["cohort"] == name].set_index("label")["agreement"]
         by_class += [{"cohort": name, "label": label, **_summary(own[[label]].to_numpy())} for label in cohort.classes]
         for choice in chosen:
-            row = {"cohort": name, "gates": choice.weights, "windows": choice.title, "rule": choice.rule}
+            row: dict[str, Any] = {
+                "cohort": name,
+                "gates": choice.weights,
+                "windows": choice.title,
+                "rule": choice.rule,
+            }
             row |= {"k": choice.k or None} | score(mine[choice]) | comparison_columns(against.get((choice, ALL)))
             if context.truth is not None:
                 row["true_evidence"] = evidence_share(folds[cohort.hash, choice], context.evidence)
@@ -126,13 +133,6 @@ def choices(sizes: Sequence[int], nested: bool) -> list[Choice]:
     kinds = ("plain", "nested") if nested else ("plain",)
     ranked = [Choice(kind, rule, k) for kind in kinds for k in sizes for rule in ("top", "bottom")]
     return [ALL, *(Choice("none", "random", k) for k in sizes), *ranked]
-
-
-def _sizes(context: StudyContext) -> list[int]:
-    sizes = list(context.option("top", TOP))
-    if not sizes or any(isinstance(k, bool) or not isinstance(k, int) or k < 1 for k in sizes):
-        raise BadUse(f"--top: expected whole numbers above zero, got {context.options.get('top')!r}")
-    return sorted(set(sizes))
 
 
 def mean_weights(results: Results, cohort: Cohort) -> dict[str, NDArray[np.float64]]:
@@ -282,7 +282,7 @@ def _compared(trained: Mapping[Choice, list[Results]], less: Iterable[Choice]) -
     pairs = [(choice, ALL) for choice in less]
     for choice in [choice for choice, _ in pairs if choice.rule == "top"]:
         pairs += [(choice, choice._replace(rule="bottom")), (choice, Choice("none", "random", choice.k))]
-    return family({(a, b): compare_splits(trained[a], trained[b], (a.title, b.title)) for a, b in pairs})
+    return family({(a, b): compare_splits(trained[a], trained[b], names=(a.title, b.title)) for a, b in pairs})
 
 
 def _agreement_sentences(context: StudyContext, subjects: pd.DataFrame, rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -328,8 +328,8 @@ def _figure(context: StudyContext, subjects: pd.DataFrame, by_class: pd.DataFram
     for cohort, axes, mine in panels:
         name, level = context.name(cohort), 100 * chance(cohort.labels)[0]
         low, high = min(row["ci95_low"] for row in mine), max(row["ci95_high"] for row in mine)
-        of_cohort = (table[table["cohort"] == name] for table in (subjects, by_class))
-        _draw_agreement(axes[0], *of_cohort, cohort.classes)
+        agreement, means = (table[table["cohort"] == name] for table in (subjects, by_class))
+        _draw_agreement(axes[0], agreement, means, cohort.classes)
         axes[0].set_title(f"{name}: held-out subjects, majority vote", fontsize=10)
         for ax, kind in zip(axes[1:], kinds, strict=True):
             _draw_accuracy(ax, [row for row in mine if row["gates"] in ("none", kind)])

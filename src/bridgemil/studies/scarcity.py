@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
@@ -114,7 +113,16 @@ def perform(context: StudyContext) -> Findings:
     import pandas as pd
 
     conditions, left_out = _conditions(context)
-    rows = [_row(context, condition) for condition in conditions]
+    rows = [
+        {
+            "cohort": context.name(c.cohort), "what": c.amount.what, "amount": c.amount.text or "all",
+            # all but the test fold and, where an epoch is selected, the validation fold
+            "training_folds": c.experiments[0].split.k - (2 if c.experiments[0].settings.selects else 1),
+            "train_subjects": c.sizes()[SUBJECTS], "windows": c.sizes()[WINDOWS], "method": c.method,
+            **score(c.results),
+        }
+        for c in conditions
+    ]  # fmt: skip
     losses, sentences = list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
         ends: dict[tuple[str, str], Ends] = {}
@@ -168,29 +176,14 @@ def _conditions(context: StudyContext) -> tuple[list[Condition], list[tuple[str,
 def _can_train(cohort: Cohort, folds: Sequence[Fold]) -> bool:
     """Whether every training set has all classes, and consecutive windows, which Stage 1 aligns."""
     for fold in folds:
-        records = [cohort.records[subject] for subject in fold.train]
-        consecutive = sum(_consecutive(r, len(fold.kept.get(r.subject, range(r.n_windows)))) for r in records)
-        if {record.label for record in records} != set(cohort.classes) or consecutive < 2:
+        records, consecutive = [cohort.records[subject] for subject in fold.train], False
+        for record in records:  # whether two of the last windows are neighbours in their recording
+            ends = np.cumsum(record.recording_windows)
+            first = ends[-1] - len(fold.kept.get(record.subject, range(record.n_windows)))
+            consecutive |= bool((ends - np.maximum(ends - record.recording_windows, first) > 1).any())
+        if {record.label for record in records} != set(cohort.classes) or not consecutive:
             return False
     return True
-
-
-def _consecutive(record: SubjectRecord, last: int) -> int:
-    """How many of a subject's last windows have a neighbour in their recording."""
-    ends = np.cumsum(record.recording_windows)
-    starts = np.maximum(ends - record.recording_windows, ends[-1] - last)
-    return sum(n for n in (ends - starts).tolist() if n > 1)
-
-
-def _row(context: StudyContext, condition: Condition) -> dict[str, Any]:
-    sizes, amount, first = condition.sizes(), condition.amount, condition.experiments[0]
-    return {
-        "cohort": context.name(condition.cohort), "what": amount.what, "amount": amount.text or "all",
-        # all but the test fold and, where an epoch is selected, the validation fold
-        "training_folds": first.split.k - (2 if first.settings.selects else 1),
-        "train_subjects": sizes[SUBJECTS], "windows": sizes[WINDOWS], "method": condition.method,
-        **score(condition.results),
-    }  # fmt: skip
 
 
 def _comparisons(ends: Mapping[tuple[str, str], Ends]) -> dict[tuple[str, str], Comparison]:
@@ -217,7 +210,7 @@ def _on_shared(one: Condition, other: Condition, names: tuple[str, str]) -> Comp
         mine = a.predictions.merge(b.predictions[keys], on=keys)
         theirs = b.predictions.drop(columns="fold").merge(mine[[*keys, "fold"]], on=keys)
         shared.append((replace(a, predictions=mine), replace(b, predictions=theirs)))
-    return compare_splits([mine for mine, _ in shared], [theirs for _, theirs in shared], names)
+    return compare_splits([mine for mine, _ in shared], [theirs for _, theirs in shared], names=names)
 
 
 def _loss(context: StudyContext, full: Condition, least: Condition) -> dict[str, Any]:

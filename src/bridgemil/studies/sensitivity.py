@@ -33,7 +33,8 @@ def perform(context: StudyContext) -> Findings:
 
     method = context.option("method", "bridgemil")
     vary = _values_to_try(context, method)
-    changes = {("", None): {}} | {(key, value): {key: value} for key, values in vary.items() for value in values}
+    changes: dict[tuple[str, Any], dict[str, Any]] = {("", None): {}}
+    changes |= {(key, value): {key: value} for key, values in vary.items() for value in values}
     results = context.run(
         ((cohort.hash, *name), context.experiment(cohort, method, split, changes=change))
         for cohort in context.cohorts
@@ -44,7 +45,7 @@ def perform(context: StudyContext) -> Findings:
     for cohort in context.cohorts:
         default = results[cohort.hash, "", None]
         against = family({
-            (of, key, value): compare_splits(found, default, (f"{key} = {_text(value)}", DEFAULT_VALUE))
+            (of, key, value): compare_splits(found, default, names=(f"{key} = {_text(value)}", DEFAULT_VALUE))
             for (of, key, value), found in results.items()
             if of == cohort.hash and found[0].settings.hash != default[0].settings.hash
         })  # fmt: skip
@@ -127,12 +128,6 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _gradient_ratio(results: Sequence[Results]) -> float | None:
-    """Retention's gradient relative to the classification gradient, median over epochs, folds and seeds."""
-    values = [value for r in results if RATIO in r.curves for value in r.curves[RATIO].dropna()]
-    return float(np.median(values)) if values else None
-
-
 def _rows(
     context: StudyContext, cohort: Cohort, key: str, values: Sequence[Any], results: Mapping[Key, list[Results]],
     against: Mapping[Key, Comparison],
@@ -141,16 +136,18 @@ def _rows(
     names: dict[str, Key] = {_text(value): (cohort.hash, key, value) for value in values}
     if all(name in against for name in names.values()):
         names = {DEFAULTS: (cohort.hash, "", None), **names}
-    published = context.published(cohort, "sensitivity", key)
-    return [
-        {
+    published, rows = context.published(cohort, "sensitivity", key), []
+    for value, name in names.items():
+        mine = results[name]
+        # Retention's gradient relative to the classification gradient, median over epochs, folds and seeds
+        ratios = [ratio for r in mine if RATIO in r.curves for ratio in r.curves[RATIO].dropna()]
+        rows.append({
             "cohort": context.name(cohort), "setting": key, "value": value, "default": name not in against,
-            **score(mine), **comparison_columns(against.get(name)), "gradient_ratio": _gradient_ratio(mine),
+            **score(mine), **comparison_columns(against.get(name)),
+            "gradient_ratio": float(np.median(ratios)) if ratios else None,
             **paper_columns(published.get(value, ()) if mine[0].settings.method == "bridgemil" else ()),
-        }
-        for value, name in names.items()
-        if (mine := results[name])
-    ]  # fmt: skip
+        })  # fmt: skip
+    return rows
 
 
 def _figure(context: StudyContext, keys: Sequence[str], rows: Sequence[dict[str, Any]], style: dict[str, Any]) -> Any:
