@@ -429,16 +429,6 @@ def test_a_column_called_like_an_identity_is_one_only_if_its_values_are(
     assert (finding.name, finding.status) == (f"groups_{column}", status)
 
 
-@pytest.mark.parametrize("plant", [_scaled, _half_a_sample_later, _resampled])
-def test_among_very_many_people_whole_copies_are_found_still(
-    plant: Callable[[Path], Planted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(same_signal, "MOST_PAIRS", 60)
-    assert max(map(len, same_signal.groups_of(N))) > 4, "people are compared in groups"
-    found = same_signal.overlapping(plant(tmp_path)[0])
-    assert [(copy.first, copy.second) for copy in found] == [("sub-05", "sub-11")]
-
-
 def test_the_spectra_of_very_many_people_stay_within_their_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

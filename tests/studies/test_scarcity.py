@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 
 from bridgemil import studies
 from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.folds import Fold
 from bridgemil.engine.benchmark import Where
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.protocol import Protocol
@@ -113,10 +115,24 @@ def test_what_cannot_be_trained_is_left_out_and_said(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("recordings", "last", "number"), [((5, 6), 11, 11), ((5, 1), 3, 2), ((1, 1), 2, 0), ((5, 3), 1, 0), ((4, 2), 4, 4)]
+    ("recordings", "last", "possible"),
+    [
+        ((5, 6), 11, True),
+        ((5, 1), 3, True),
+        ((1, 1), 2, False),
+        ((5, 3), 1, False),
+        ((4, 2), 4, True),
+        ((5, 1), 2, False),
+    ],
 )
-def test_windows_in_a_row_are_counted_in_their_recording(recordings: tuple[int, ...], last: int, number: int) -> None:
-    assert scarcity._consecutive(SimpleNamespace(recording_windows=recordings), last) == number  # type: ignore[arg-type]
+def test_training_needs_two_windows_in_a_row_in_one_recording(
+    recordings: tuple[int, ...], last: int, possible: bool
+) -> None:
+    n = sum(recordings)
+    record = SimpleNamespace(subject="a", label="x", n_windows=n, recording_windows=recordings)
+    fold = Fold(1, ("a",), (), (), {"a": tuple(range(n))[-last:]})
+    few: Any = SimpleNamespace(records={"a": record}, classes=["x"])
+    assert scarcity._can_train(few, [fold]) is possible
 
 
 def test_the_papers_losses_stand_beside_only_where_they_may(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +35,10 @@ SAME = 0.95  # correlation from which two windows are one signal
 WORTHWHILE = 0.5  # mean agreement of phases of two windows that are worth correlating
 STANDS_OUT = 6.5  # standard deviations of a pair's correlation over all offsets
 MOST_SECONDS = 1800.0  # of a subject's timeline
-MOST_PAIRS = 15_000  # correlations of recordings; with more pairs subjects are compared in groups
 MOST_CANDIDATES = 400  # pairs that are compared sample by sample
 LOUD = 400  # samples over which the amplitude is normalised
 CLIP = 4.0  # of that amplitude: a pop within them has no more weight than a large wave
-ROOM = 400e6  # bytes for the spectra of all timelines and of groups of them
+ROOM = 400e6  # bytes for the spectra of all timelines
 BYTES = 8  # of a phase, complex64
 # Measured by benchmarks/copy_limits.py on adftd-300s.
 LIMITS = (
@@ -82,8 +82,6 @@ def _how(cohort: Cohort) -> str:
     most = laid_out(cohort)
     if any(record.n_windows * cohort.n_times / cohort.sfreq > most for record in cohort.records.values()):
         how += f"; offsets within the first {most / 60:.3g} minutes of a subject, window by window beyond"
-    if len(groups_of(len(cohort))) < len(cohort):
-        how += "; with so many subjects, of stretches that start at another place in the window only long ones"
     return how
 
 
@@ -174,7 +172,7 @@ def overlapping(cohort: Cohort) -> list[Copy]:
 def laid_out(cohort: Cohort) -> float:
     """Seconds of each timeline that are compared at all offsets: fewer with many subjects, to bound the memory."""
     # A tenth is left for rounding up to a length that is fast to transform.
-    bins = 0.9 * ROOM / (_spectra_kept(len(cohort)) * BYTES)
+    bins = 0.9 * ROOM / (len(cohort) * BYTES)
     fitting = bins / (2 * (MATCH_BAND[1] - MATCH_BAND[0]))
     return max(min(MOST_SECONDS, fitting), cohort.n_times / cohort.sfreq)
 
@@ -216,34 +214,21 @@ def _candidates(cohort: Cohort) -> list[tuple[str, str, int]]:
     """Pairs of subjects whose timelines agree much better at one offset than at all others; the offset in samples."""
     from scipy.fft import irfft, next_fast_len
 
-    subjects = cohort.subjects
-    groups = groups_of(len(subjects))
     phases, n, low, high = all_phases(cohort)
     short = next_fast_len(2 * high, real=True)
-    sums = [phases[group[0]] if len(group) == 1 else phases[group].sum(axis=0) for group in groups]
     spectrum = np.zeros(short // 2 + 1, dtype=np.complex64)
     standing: list[tuple[float, int, int, int]] = []
-
-    def compare(a: int, other: NDArray[np.complex64]) -> tuple[float, int]:
-        """How far the best offset stands out, and that offset in samples."""
-        spectrum[low:high] = np.einsum("cf,cf->f", phases[a].conj(), other)
+    for a, b in combinations(range(len(cohort)), 2):
+        spectrum[low:high] = np.einsum("cf,cf->f", phases[a].conj(), phases[b])
         correlation = irfft(spectrum, short)
         size = np.abs(correlation)
         place = int(size.argmax())
-        lag = place if place <= short // 2 else place - short
-        return float(size[place] / max(float(correlation.std()), 1e-20)), round(lag * n / short)
-
-    for a in range(len(subjects)):
-        for group, together in zip(groups, sums, strict=True):
-            later = [b for b in group if b > a]
-            if not later or (len(later) == len(group) > 1 and compare(a, together)[0] < STANDS_OUT):
-                continue
-            for b in later:
-                height, lag = compare(a, phases[b])
-                if height >= STANDS_OUT:
-                    standing.append((height, a, b, lag))
+        height = float(size[place] / max(float(correlation.std()), 1e-20))
+        if height >= STANDS_OUT:
+            lag = place if place <= short // 2 else place - short
+            standing.append((height, a, b, round(lag * n / short)))
     standing.sort(reverse=True)
-    return [(subjects[a], subjects[b], lag) for _, a, b, lag in standing[:MOST_CANDIDATES]]
+    return [(cohort.subjects[a], cohort.subjects[b], lag) for _, a, b, lag in standing[:MOST_CANDIDATES]]
 
 
 def all_phases(cohort: Cohort) -> tuple[NDArray[np.complex64], int, int, int]:
@@ -258,24 +243,12 @@ def all_phases(cohort: Cohort) -> tuple[NDArray[np.complex64], int, int, int]:
     n = next_fast_len(2 * min(longest, max(round(seconds * cohort.sfreq), cohort.n_times)), real=True)
     low, high = (max(1, round(edge * n / cohort.sfreq)) for edge in MATCH_BAND)
     high = min(high, n // 2)
-    fitting = int(ROOM / (_spectra_kept(len(cohort)) * (high - low) * BYTES))
+    fitting = int(ROOM / (len(cohort) * (high - low) * BYTES))
     channels = evenly(len(cohort.channels), max(2, min(5, fitting + 1)))
     phases = np.empty((len(cohort), max(1, len(channels) - 1), high - low), dtype=np.complex64)
     for row, subject in enumerate(cohort.subjects):
         phases[row] = _timeline_phases(timeline(cohort, subject, channels, seconds), n, low, high)
     return phases, n, low, high
-
-
-def groups_of(n: int) -> list[list[int]]:
-    """Indices of n subjects, one a group, or more if there are too many pairs: then only longer copies are found."""
-    size = max(1, int(np.ceil(n * n / 2 / MOST_PAIRS)))
-    return [list(range(first, min(first + size, n))) for first in range(0, n, size)]
-
-
-def _spectra_kept(n: int) -> int:
-    """The number of spectra of n subjects and of their groups, if they are compared in groups."""
-    groups = len(groups_of(n))
-    return n + (groups if groups < n else 0)
 
 
 def _timeline_phases(line: NDArray[np.float32], n: int, low: int, high: int) -> NDArray[np.complex64]:

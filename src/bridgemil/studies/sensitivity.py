@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bridgemil import baselines, methods
+from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
@@ -71,10 +71,8 @@ def _values_to_try(context: StudyContext, method: str) -> dict[str, list[Any]]:
     members = context.experiment(context.cohorts[0], method).settings.each
     completed: dict[str, list[Any]] = {}
     for key, values in context.option("vary", VARIED).items():
-        if not methods.has_setting(method, key):
-            known = ", ".join(_settings_of(method, members)) or "none"
-            unasked = "" if context.options.get("vary") else "name a setting with --vary KEY=VALUE,VALUE: "
-            raise BadUse(f"{unasked}{method} has no setting {key}; its own: {known}")
+        if not context.options.get("vary") and not methods.has_setting(method, key):
+            raise BadUse(f"{method} has no setting {key}; name one that it has with --vary KEY=VALUE,VALUE")
         if key in methods.fixed(method):
             raise BadUse(f"{key} is what makes {method}; vary it of bridgemil")
         for value in values:
@@ -86,16 +84,6 @@ def _values_to_try(context: StudyContext, method: str) -> dict[str, list[Any]]:
             # numbers by their size, then words, then none
             completed[key] = sorted([*completed[key], default], key=lambda v: (v is None, isinstance(v, str), v))
     return completed
-
-
-def _settings_of(method: str, members: Sequence[methods.Settings]) -> list[str]:
-    """The settings that can vary."""
-    keys = {key for member in members for key in _flat(member) if "." in key}
-    for member in members:
-        if not member.is_network:  # whose stored settings leave out the defaults
-            keys |= {f"baseline.{name}" for name in baselines.get(member.source).Settings.model_fields}
-    keys -= {"stage1.objective", "stage2.kind"} | methods.fixed(method)  # these make the method
-    return sorted(key for key in keys if methods.has_setting(method, key))
 
 
 def _flat(settings: methods.Settings) -> dict[str, Any]:
