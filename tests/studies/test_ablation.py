@@ -14,9 +14,9 @@ from bridgemil.cohort.cohort import Cohort
 from bridgemil.engine.benchmark import collect
 from bridgemil.errors import BadUse
 from bridgemil.evaluation.protocol import Protocol
+from bridgemil.evaluation.results import compare_splits
 from bridgemil.learning.loop import Streams
 from bridgemil.models import encoder_for, fit
-from bridgemil.studies import findings
 from contexts import QUICK, files, quick_context
 
 
@@ -77,13 +77,13 @@ def test_a_gain_is_paired_by_subject_and_nothing_against_itself(cohort: Cohort, 
     whole, without = context.perform(
         [context.experiment(cohort, name) for name in ("bridgemil", "wo_variance_covariance")]
     )
-    same = findings.compared([whole], [whole])
+    same = compare_splits([whole], [whole])
     assert (same.difference, same.p) == (0, 1)
-    forth, back = findings.compared([whole], [without]), findings.compared([without], [whole])
+    forth, back = compare_splits([whole], [without]), compare_splits([without], [whole])
     assert forth.difference == pytest.approx(-back.difference)
     assert (forth.low, forth.high) == pytest.approx((-back.high, -back.low))
     without_order = replace(whole, predictions=whole.predictions.sample(frac=1, random_state=0))
-    assert findings.compared([without_order], [whole]).difference == 0, "rows are matched by subject, not by place"
+    assert compare_splits([without_order], [whole]).difference == 0, "rows are matched by subject, not by place"
 
 
 def test_the_study_says_the_sentence_of_the_pair(cohort: Cohort, out: Path, found: studies.Findings) -> None:

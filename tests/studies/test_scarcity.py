@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 
 from bridgemil import studies
 from bridgemil.cohort.cohort import Cohort
+from bridgemil.cohort.folds import Fold
 from bridgemil.engine.benchmark import Where
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.protocol import Protocol
@@ -41,7 +43,7 @@ def context(
     ("k", "numbers"), [(10, [10, 8, 6, 4, 3]), (12, [12, 8, 6, 4, 3]), (5, [5, 4, 3]), (7, [7, 6, 4, 3]), (3, [3])]
 )
 def test_how_many_folds_stay(k: int, numbers: list[int]) -> None:
-    amounts = scarcity.fold_amounts(k)
+    amounts = [amount for amount in scarcity.amounts(k) if amount.what == SUBJECTS]
     assert [amount.value for amount in amounts] == numbers
     assert [amount.text for amount in amounts] == ["", *(f"{m} of {k} folds" for m in numbers[1:])]
 
@@ -80,7 +82,7 @@ def test_every_fold_of_a_subset_is_test_once_and_the_next_validates(cohort: Coho
 
 @pytest.mark.parametrize("percent", scarcity.PERCENTS)
 def test_the_last_windows_stay_in_all_three_sets(cohort: Cohort, tmp_path: Path, percent: int) -> None:
-    amount = {amount.value: amount for amount in scarcity.window_amounts()}[percent]
+    amount = next(one for one in scarcity.amounts(4) if (one.what, one.value) == (WINDOWS, percent))
     experiment = scarcity.reduced(context(cohort, tmp_path), cohort, "attention", amount, 0, 0)
     for one_round in experiment.cv_folds():
         for subject in (*one_round.train, *one_round.validation, *one_round.test):
@@ -113,10 +115,24 @@ def test_what_cannot_be_trained_is_left_out_and_said(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("recordings", "last", "number"), [((5, 6), 11, 11), ((5, 1), 3, 2), ((1, 1), 2, 0), ((5, 3), 1, 0), ((4, 2), 4, 4)]
+    ("recordings", "last", "possible"),
+    [
+        ((5, 6), 11, True),
+        ((5, 1), 3, True),
+        ((1, 1), 2, False),
+        ((5, 3), 1, False),
+        ((4, 2), 4, True),
+        ((5, 1), 2, False),
+    ],
 )
-def test_windows_in_a_row_are_counted_in_their_recording(recordings: tuple[int, ...], last: int, number: int) -> None:
-    assert scarcity._consecutive(SimpleNamespace(recording_windows=recordings), last) == number  # type: ignore[arg-type]
+def test_training_needs_two_windows_in_a_row_in_one_recording(
+    recordings: tuple[int, ...], last: int, possible: bool
+) -> None:
+    n = sum(recordings)
+    record = SimpleNamespace(subject="a", label="x", n_windows=n, recording_windows=recordings)
+    fold = Fold(1, ("a",), (), (), {"a": tuple(range(n))[-last:]})
+    few: Any = SimpleNamespace(records={"a": record}, classes=["x"])
+    assert scarcity._can_train(few, [fold]) is possible
 
 
 def test_the_papers_losses_stand_beside_only_where_they_may(

@@ -41,7 +41,7 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 
 
 def test_every_model_is_tested_at_sites_that_it_was_not_trained_on(cohort: Cohort) -> None:
-    sites = transfer.Sites.of(cohort, "site")
+    sites = transfer.Sites(cohort, "site")
     site = dict(zip(cohort.subjects, cohort.column("site"), strict=True))
 
     def named(subjects: tuple[str, ...]) -> set[str]:

@@ -32,13 +32,13 @@ def check(inputs: AuditInput) -> list[Finding]:
     if smallest < 2 or min(len(measures[s].powers) for s in cohort.subjects) < FEWEST:
         message = f"Needs 2 subjects of each class, and {FEWEST} windows of every subject."
         return [Finding(NAME, "SKIP", message)]
-    n, most = len(cohort), max(FEWEST, MOST_WINDOWS // len(cohort))
-    bags = [measures[s].powers for s in cohort.subjects]
-    powers = [bag[evenly(len(bag), most)].astype(np.float64) for bag in bags]
-    identified = _identify(powers)
+    n, bags = len(cohort), [measures[s].powers for s in cohort.subjects]
+    powers = [bag[evenly(len(bag), max(FEWEST, MOST_WINDOWS // n))].astype(np.float64) for bag in bags]
+    rows, owner = np.concatenate(powers), np.repeat(np.arange(n), [len(part) for part in powers])
+    # Of each second-half window, whether it is nearest to its own subject's first half
+    first = np.concatenate([np.arange(len(part)) < len(part) // 2 for part in powers])
+    identified = _nearest(rows[first], owner[first], rows[~first]) == owner[~first]
     share = float(identified.mean())
-    rows = np.concatenate(powers)
-    owner = np.repeat(np.arange(n), [len(part) for part in powers])
     rng = np.random.default_rng(inputs.options.seed)
     folds = min(FOLDS, smallest)
     by_window = _accuracies(rows, owner, y, rng.permutation(len(rows)) % folds, k)
@@ -60,14 +60,6 @@ def check(inputs: AuditInput) -> list[Finding]:
     return [Finding(NAME, "INFO", message, evidence, fix, numbers)]
 
 
-def _identify(powers: list[Floats]) -> NDArray[np.bool_]:
-    """Of each second-half window, whether it is nearest to its own subject's first half."""
-    first, second = ([part[: len(part) // 2] for part in powers], [part[len(part) // 2 :] for part in powers])
-    owner, true = (np.repeat(np.arange(len(powers)), [len(part) for part in half]) for half in (first, second))
-    found: NDArray[np.bool_] = _nearest(np.concatenate(first), owner, np.concatenate(second)) == true
-    return found
-
-
 def _nearest(rows: Floats, owner: Ints, asked: Floats) -> Ints:
     """The owner whose mean each asked window is nearest to, by Mahalanobis distance within subjects."""
     subjects, places = np.unique(owner, return_inverse=True)
@@ -78,8 +70,7 @@ def _nearest(rows: Floats, owner: Ints, asked: Floats) -> Ints:
     covariance += np.eye(len(covariance)) * (0.05 * np.trace(covariance) / len(covariance) + 1e-9)
     white = np.linalg.cholesky(np.linalg.inv(covariance))
     a, b = asked @ white, centres @ white
-    nearest: Ints = subjects[((b**2).sum(axis=1) - 2 * a @ b.T).argmin(axis=1)]
-    return nearest
+    return np.asarray(subjects[((b**2).sum(axis=1) - 2 * a @ b.T).argmin(axis=1)])
 
 
 def _accuracies(rows: Floats, owner: Ints, labels: Ints, folds: Ints, k: int) -> dict[str, float]:

@@ -109,23 +109,22 @@ def _group_finding(inputs: AuditInput, column: str, shared: Mapping[str, Sequenc
 
 def related_columns(inputs: AuditInput) -> list[str]:
     """The given column, and those whose name and values say that equal ones are one person or family."""
-    named = [] if inputs.options.groups is None else [inputs.options.groups]
-    alike = [column for column in _named_alike(inputs) if _is_identity(_members(inputs, column))]
-    return list(dict.fromkeys([*named, *alike]))
+    related = [] if inputs.options.groups is None else [inputs.options.groups]
+    for column in _named_alike(inputs):
+        members = _members(inputs, column)
+        sizes = [len(names) for names in members.values()]
+        n = sum(sizes)
+        # Many values, each of few subjects; `family` may also say whether the disease runs in it.
+        few_each = max(sizes, default=0) <= max(5, n / 5)
+        if few_each and len(sizes) >= n / 4 and not {value.strip().lower() for value in members} <= FLAGS:
+            related.append(column)
+    return list(dict.fromkeys(related))
 
 
 def _named_alike(inputs: AuditInput) -> list[str]:
     """Columns named like an identity of a person or family."""
     every = [c for c in inputs.cohort.table.columns if c not in ("subject", "label", "n_windows", "n_recordings")]
     return [c for c in every if c.lower().replace("-", "_").removesuffix("_id").removesuffix("_number") in PERSONS]
-
-
-def _is_identity(members: Mapping[str, Sequence[str]]) -> bool:
-    """Whether there are many values, each of few subjects; `family` may also say whether the disease runs in it."""
-    sizes = [len(names) for names in members.values()]
-    n = sum(sizes)
-    few_each = max(sizes, default=0) <= max(5, n / 5)
-    return few_each and len(sizes) >= n / 4 and not {value.strip().lower() for value in members} <= FLAGS
 
 
 def _members(inputs: AuditInput, column: str) -> dict[str, list[str]]:

@@ -51,24 +51,18 @@ def without_artefacts(line: NDArray[np.float32], sfreq: float) -> Cleaned:
     around = 2 * round(AROUND * sfreq) + 1
     kept = ~maximum_filter1d(size > STEP * usual / 0.6745, around, axis=-1) & line.any(axis=0)
     n = next_fast_len(line.shape[1] + round(sfreq), real=True)
-    spectrum = rfft(steps * kept, n, axis=-1) * _edges(np.fft.rfftfreq(n, 1 / sfreq))
+    frequencies, (low, high) = np.fft.rfftfreq(n, 1 / sfreq), MATCH_BAND
+    # 1 within the band, falling to 0 over a fifth of its edges: a sharp edge would ring for seconds.
+    rising = np.clip((frequencies - 0.8 * low) / (0.2 * low), 0, 1)
+    falling = np.clip((1.2 * high - frequencies) / (0.2 * high), 0, 1)
+    spectrum = rfft(steps * kept, n, axis=-1) * (rising * falling).astype(np.float32)
     values = irfft(spectrum, n, axis=-1)[:, : line.shape[1]]
     return Cleaned((values * kept).astype(np.float32), kept & (usual > 0))
 
 
-def _edges(frequencies: NDArray[np.floating]) -> NDArray[np.float32]:
-    """1 within ``MATCH_BAND``, falling to 0 over a fifth of its edges: a sharp edge would ring for seconds."""
-    low, high = MATCH_BAND
-    rising = np.clip((frequencies - 0.8 * low) / (0.2 * low), 0, 1)
-    falling = np.clip((1.2 * high - frequencies) / (0.2 * high), 0, 1)
-    edges: NDArray[np.float32] = (rising * falling).astype(np.float32)
-    return edges
-
-
 def window_correlation(a: NDArray[np.float32], b: NDArray[np.float32], sfreq: float) -> float:
     """Median correlation over the channels of two windows (channels x samples)."""
-    channels = list(range(len(a)))
-    one, two = (without_artefacts(referenced_to_median(window, channels), sfreq) for window in (a, b))
+    one, two = (without_artefacts(referenced_to_median(window, list(range(len(a)))), sfreq) for window in (a, b))
     r = _pieces(one, two, a.shape[1])
     return float(r[0]) if len(r) else 0.0
 

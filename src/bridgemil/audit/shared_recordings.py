@@ -78,14 +78,11 @@ def _header(files: Sequence[Mapping[str, Any]]) -> list[Finding]:
         return [Finding("shared_header", "SKIP", message)]
     most = max(MOST_OF_ONE, SHARE_OF_ONE * len({file.get("subject") for file in files}))
     twice = [names for names in owners.values() if len(names) > 1]
-    # One text in the headers of many subjects is an unedited template rather than a person.
-    of_status: dict[Status, list[set[str]]] = {
-        "FAIL": [names for names in twice if len(names) <= most],
-        "WARN": [names for names in twice if len(names) > most],
-    }
     fix = "find out whether they are one person; if so, merge them into one subject and prepare again"
-    findings = []
-    for status, groups in of_status.items():
+    findings, statuses = [], tuple[Status, ...](("FAIL", "WARN"))
+    for status in statuses:
+        # One text in the headers of many subjects is an unedited template rather than a person.
+        groups = [names for names in twice if (len(names) > most) is (status == "WARN")]
         lines = [f"{', '.join(sorted(names))}: the same identity" for names in groups]
         message = f"{sum(map(len, groups))} subjects share the identity of their files' headers with another one."
         findings += [Finding("shared_header", status, message, lines, fix)] if groups else []

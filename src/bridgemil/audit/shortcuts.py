@@ -123,8 +123,7 @@ def separation(
 
     def areas(x: Floats) -> Floats:
         """Of each class, by its best learner."""
-        best_learner: Floats = np.max([auroc(learner(x, y, k, folds), y) for learner in learners], axis=0)
-        return best_learner
+        return np.asarray(np.max([auroc(learner(x, y, k, folds), y) for learner in learners], axis=0))
 
     true = areas(values[None])[0]
     best, beaten = int(true.argmax()), 0
@@ -183,5 +182,5 @@ def auroc(probabilities: Floats, y: Ints) -> Floats:
     ranks = rankdata(np.round(probabilities, 9), axis=1)
     member = (y[:, None] == np.arange(k)).astype(np.float64)
     count = member.sum(axis=0)
-    areas: Floats = (np.einsum("pnk,nk->pk", ranks, member) - count * (count + 1) / 2) / (count * (len(y) - count))
-    return areas
+    beaten = np.einsum("pnk,nk->pk", ranks, member) - count * (count + 1) / 2
+    return np.asarray(beaten / (count * (len(y) - count)))

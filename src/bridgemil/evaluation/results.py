@@ -252,23 +252,17 @@ class Results:
 
 
 def compare_splits(
-    one: Sequence[Results],
-    other: Sequence[Results],
-    *,
-    names: tuple[str, str] | None = None,
-    pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]] | None = None,
+    one: Sequence[Results], other: Sequence[Results], *, names: tuple[str, str] | None = None
 ) -> Comparison:
     """Compare two methods on the same splits of one cohort: ``bridgemil.evaluation.statistics.compare``.
 
-    Results of one split and several seeds are one split. ``pairs`` are the predictions to compare, by default all.
+    ``names`` are those of the methods by default; results of one split and several seeds are one split.
     """
     import pandas as pd
 
-    if names is None:
-        names = (one[0].name, other[0].name)
-        names = names if names[0] != names[1] else (f"{names[0]} (1)", f"{names[1]} (2)")
-    if pairs is None:
-        pairs = [_paired(*pair, names) for pair in zip(one, other, strict=True)]
+    methods = (one[0].name, other[0].name)
+    names = names or (methods if methods[0] != methods[1] else (f"{methods[0]} (1)", f"{methods[1]} (2)"))
+    pairs = [_paired(*pair, names) for pair in zip(one, other, strict=True)]
     splits = [str(results.split.get("hash", i)) for i, results in enumerate(one)]
     mine, theirs = (
         pd.concat([table.assign(split=split) for split, table in zip(splits, tables, strict=True)])

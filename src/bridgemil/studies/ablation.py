@@ -12,9 +12,10 @@ from typing import Any
 from bridgemil import methods
 from bridgemil.errors import one_of
 from bridgemil.evaluation import metrics
-from bridgemil.report.figures import canvas, chance_line, interval_rows
+from bridgemil.evaluation.results import compare_splits
+from bridgemil.report.figures import chance_line, interval_rows
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings, compared, comparison_columns, family, paper_columns, prose, score
+from bridgemil.studies.findings import Findings, comparison_columns, family, paper_columns, prose, score
 
 WHOLE = "bridgemil"
 
@@ -30,14 +31,14 @@ def perform(context: StudyContext) -> Findings:
     found = context.run(
         ((cohort.hash, name), context.experiment(cohort, name, split))
         for cohort in context.cohorts
-        for name in variants
         for split in context.splits(cohort)
+        for name in variants
     )
     rows, sentences = list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
         title, published = context.name(cohort), context.published(cohort, "ablation")
         results = {name: found[cohort.hash, name] for name in variants}
-        against = family({name: compared(results[name], results[WHOLE]) for name in variants[1:]})
+        against = family({name: compare_splits(results[name], results[WHOLE]) for name in variants[1:]})
         rows += [
             {"cohort": title, "variant": name, **score(results[name]), **comparison_columns(against.get(name)),
              **paper_columns(published.get(name, ()))}
@@ -56,11 +57,9 @@ def perform(context: StudyContext) -> Findings:
 
 def _figure(context: StudyContext, rows: Sequence[dict[str, Any]], n_variants: int) -> Any:
     """Accuracy on the left; on the right the paired difference of each variant to the whole."""
-    figure, axes = canvas(2, len(context.cohorts), width=5.2, height=1.3 + 0.4 * n_variants)
-    for i, cohort in enumerate(context.cohorts):
-        mine = [row for row in rows if row["cohort"] == context.name(cohort)]
+    figure, panels = context.panels(2, rows, width=5.2, height=1.3 + 0.4 * n_variants)
+    for cohort, (left, right), mine in panels:
         names = [row["variant"] for row in mine]
-        left, right = axes[2 * i : 2 * i + 2]
         interval_rows(left, mine, names)
         chance_line(left, 100 * metrics.chance(cohort.labels)[0], vertical=True, named=True)
         left.set_xlabel("accuracy of held-out subjects (%), 95 % over subjects")

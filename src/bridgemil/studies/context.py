@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridgemil import backbones, methods
 from bridgemil.audit import guard
@@ -21,9 +21,14 @@ from bridgemil.evaluation.protocol import Protocol
 from bridgemil.evaluation.results import GROUPED, Results, subbag_pairs
 from bridgemil.evaluation.statistics import COMPARED
 from bridgemil.report.benchmark import differences, paper
+from bridgemil.report.figures import canvas
 from bridgemil.runs import AuditWarning, RunStore, merged
 from bridgemil.studies.evidence import Evidence, evidence_found, known_evidence
 from bridgemil.studies.findings import Findings, prose
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TESTS = f"{COMPARED} p_holm: Holm-corrected for the comparisons on the cohort; significant where below .05."
 Key = TypeVar("Key")
@@ -198,6 +203,15 @@ class StudyContext:
         for key in rest:
             found = found.get(key, {}) if isinstance(found, dict) else {}
         return found
+
+    def panels(
+        self, columns: int, rows: Sequence[dict[str, Any]], **size: float
+    ) -> tuple[Figure, list[tuple[Cohort, list[Axes], list[dict[str, Any]]]]]:
+        """A figure with a line of panels for each cohort; with each cohort its axes, and its rows of a table."""
+        figure, axes = canvas(columns, len(self.cohorts), **size)
+        lines = [axes[first : first + columns] for first in range(0, len(axes), columns)]
+        own = [[row for row in rows if row["cohort"] == self.name(cohort)] for cohort in self.cohorts]
+        return figure, list(zip(self.cohorts, lines, own, strict=True))
 
     def explained(self, findings: Findings) -> Findings:
         """Findings of a study with the evidence found, the audit warnings and the notes that all studies share."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from bridgemil.errors import BadUse, plain
 from bridgemil.evaluation.metrics import bootstrap
 from bridgemil.evaluation.results import Results
 from bridgemil.storage.artifact import file_checksum
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # What ranks the windows of a subject of class c.
 ATTENTION, CONTRIBUTION, VOTE = "attention weights", "contributions to the diagnosis", "agreement with the diagnosis"
@@ -59,7 +56,10 @@ def evidence_found(results: Sequence[Results], known: Evidence) -> list[dict[str
     values: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
     for result in results:
         labels: dict[str, str] = dict(result.predictions[["subject", "label"]].itertuples(index=False))
-        for subject, rows in _by_subject(result.windows):
+        # the windows of each subject, seed and member of an ensemble
+        keys = [name for name in ("subject", "seed", "member") if name in result.windows]
+        for key, rows in result.windows.groupby(keys, sort=False) if keys else ():
+            subject = str(key[0])
             truth = known[subject][rows["window"].to_numpy()] if subject in known else np.zeros(0, dtype=bool)
             if not 0 < truth.sum() < len(truth):
                 continue
@@ -80,9 +80,3 @@ def evidence_found(results: Sequence[Results], known: Evidence) -> list[dict[str
             "patients": len(auroc),
         })  # fmt: skip
     return table
-
-
-def _by_subject(windows: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
-    """The windows of each subject, seed and member of an ensemble."""
-    keys = [name for name in ("subject", "seed", "member") if name in windows]
-    return [(str(key[0]), rows) for key, rows in windows.groupby(keys, sort=False)] if keys else []

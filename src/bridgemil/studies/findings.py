@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.results import Results, compare_splits
+from bridgemil.evaluation.results import Results
 from bridgemil.evaluation.statistics import Comparison, corrected
 from bridgemil.report.figures import drawn
 from bridgemil.report.tables import Sheet
@@ -87,11 +87,10 @@ class Findings:
     @staticmethod
     def plain(table: pd.DataFrame) -> str:
         """A table for the terminal."""
+        import pandas as pd
+
         sheet = readable("", table)
-        rows = [sheet.columns, *sheet.rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
-        return "\n".join(line.rstrip() for line in lines)
+        return str(pd.DataFrame(list(sheet.rows), columns=list(sheet.columns)).to_string(index=False))
 
     def markdown(self) -> str:
         """As findings.md holds it."""
@@ -137,12 +136,8 @@ def pooled(results: Sequence[Results]) -> pd.DataFrame:
     """Held-out predictions of several results (splits), each seed of each with a number of its own."""
     import pandas as pd
 
-    tables, first = [], 0
-    for result in results:
-        codes = {seed: first + i for i, seed in enumerate(sorted(result.predictions["seed"].unique()))}
-        tables.append(result.predictions.assign(seed=result.predictions["seed"].map(codes)))
-        first += len(codes)
-    return pd.concat(tables, ignore_index=True)
+    table = pd.concat([result.predictions.assign(result=i) for i, result in enumerate(results)], ignore_index=True)
+    return table.assign(seed=table.groupby(["result", "seed"]).ngroup()).drop(columns="result")
 
 
 def score(results: Sequence[Results]) -> dict[str, Any]:
@@ -162,12 +157,6 @@ def score(results: Sequence[Results]) -> dict[str, Any]:
         "subjects": int(predictions["subject"].nunique()),
         "runs_of_all_folds": len(per_seed),
     }
-
-
-def compared(one: Sequence[Results], other: Sequence[Results], names: tuple[str, str] | None = None) -> Comparison:
-    """A condition against its reference on the same subjects, seeds and splits, by the one test of the package."""
-    found = compare_splits(one, other)
-    return found if names is None else replace(found, one=names[0], other=names[1])
 
 
 def family(found: Mapping[Key, Comparison]) -> dict[Key, Comparison]:

@@ -6,7 +6,7 @@ inverse power law, score(n) = a - b n^-c, is fitted to the balanced accuracies (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +100,22 @@ class Forecast:
         parts = [[_estimate(row) for row in self.laws.at(n)], [self.score(float(more)) for more in beyond]]
         return np.vstack([np.append(n, beyond), np.concatenate(parts).T])
 
+    @property
+    def fitted(self) -> dict[str, float]:
+        """Columns: a, b and c of the curve, and the rise."""
+        a, gap, c = (float(values[0]) for values in (self.laws.ceiling, self.laws.gap, self.laws.rate))
+        return {"a": a, "b": gap * self.laws.largest**c, "c": c, **_columns("rise", self.rise)}
+
+    def row(self, times: float) -> dict[str, float]:
+        """Columns: the forecast with so many times today's subjects."""
+        n = times * self.laws.largest
+        gain, score = _columns("expected_gain", self.gain(n)), _columns("balanced_accuracy", self.score(n))
+        return {"times": times, "training_subjects": n, **gain, **score}
+
+
+def _columns(name: str, estimate: Estimate) -> dict[str, float]:
+    return dict(zip((name, f"{name}95_low", f"{name}95_high"), estimate, strict=True))
+
 
 def _estimate(values: Floats) -> Estimate:
     low, high = np.quantile(values[1:], [0.025, 0.975])
@@ -149,19 +165,14 @@ def balanced(correct: Floats, labels: Sequence[str], resamples: int) -> tuple[Fl
 
 def drawn_order(subjects: Sequence[str], labels: Sequence[str], rng: np.random.Generator) -> list[str]:
     """All subjects in an order whose every beginning has the classes in proportion, and two of each at first."""
-    waiting = {}
+    places = []
     for name in sorted(set(labels)):
         mine = [subject for subject, label in zip(subjects, labels, strict=True) if label == name]
-        waiting[name] = [mine[i] for i in rng.permutation(len(mine))]
-    order, taken = list[str](), dict.fromkeys(waiting, 0)
-    for _ in subjects:
-        left = [name for name in waiting if taken[name] < len(waiting[name])]
-        few = [name for name in left if taken[name] < LEAST_OF_A_CLASS]
-        # Webster's rule: unlike rounding shares for each n, a larger n never loses a subject of a smaller one.
-        name = min(few or left, key=lambda c: taken[c] if few else -len(waiting[c]) / (2 * taken[c] + 1))
-        order.append(waiting[name][taken[name]])
-        taken[name] += 1
-    return order
+        for place, i in enumerate(rng.permutation(len(mine))):
+            # Webster's rule: unlike rounding shares for each n, a larger n never loses a subject of a smaller one.
+            later = place >= LEAST_OF_A_CLASS
+            places.append((later, -len(mine) / (2 * place + 1) if later else place, mine[i]))
+    return [subject for _, _, subject in sorted(places, key=lambda item: item[:2])]
 
 
 def default_sizes(smallest: int, n_classes: int) -> list[int]:
@@ -232,15 +243,16 @@ def perform(context: StudyContext) -> Findings:
     method = context.option("method", methods.METHOD)
     runs: dict[tuple[str, str], list[Results]] = {}
     figure, axes = canvas(len(context.cohorts), width=5.8, height=4.2)
-    rows, fits, forecasts = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+    tables: dict[str, list[dict[str, Any]]] = {"learning_curve": [], "fit": [], "forecast": []}
     sentences, curves = list[str](), list[pd.DataFrame]()
-    for (cohort, points), ax in zip(_points(context, method), axes, strict=True):
+    for cohort, points, ax in zip(context.cohorts, _points(context, method), axes, strict=True):
         name, expected = context.name(cohort), _forecast(points)
         mine, curve = [{"cohort": name, **_row(point)} for point in points], None
-        ahead = [{"cohort": name, **_forecast_row(expected, times)} for times in MULTIPLES] if expected else []
-        rows += mine
-        forecasts += ahead
-        fits.append({"cohort": name, "curve": "a - b n^-c", **_fit_row(expected)})
+        ahead = [{"cohort": name, **expected.row(times)} for times in MULTIPLES] if expected else []
+        fitted = expected.fitted if expected else dict.fromkeys(("a", "b", "c", "rise", "rise95_low", "rise95_high"))
+        tables["learning_curve"] += mine
+        tables["forecast"] += ahead
+        tables["fit"].append({"cohort": name, "curve": "a - b n^-c", **fitted})
         sentences += prose(
             "learning_curve_sentences", name=name, rows=mine, ahead=ahead, rise=expected and expected.rise,
             first=points[0].title, last=points[-1].title, least_sizes=LEAST_SIZES,
@@ -252,8 +264,7 @@ def perform(context: StudyContext) -> Findings:
         _draw(ax, mine, curve, look(method), len(cohort.classes))
         ax.set_title(f"{name}: {context.title(method)}", fontsize=9)
         runs |= {(cohort.hash, f"{method}, {point.title}"): point.results for point in points}
-    tables = {"learning_curve": rows, "fit": fits, "forecast": forecasts}
-    several = any(row["draws"] > 1 for row in rows)
+    several = any(row["draws"] > 1 for row in tables["learning_curve"])
     return Findings(
         f"Learning curve of {context.title(method)}", sentences,
         {name: pd.DataFrame(table) for name, table in tables.items() if table}, {"learning_curve": figure},
@@ -262,11 +273,8 @@ def perform(context: StudyContext) -> Findings:
     )  # fmt: skip
 
 
-def _points(context: StudyContext, method: str) -> Iterator[tuple[Cohort, list[Point]]]:
-    """Run everything; by cohort, from few training subjects to all."""
-    n_draws = int(context.option("draws", DRAWS))
-    if n_draws < 1:
-        raise BadUse(f"draws must be at least 1, got {n_draws}")
+def _points(context: StudyContext, method: str) -> list[list[Point]]:
+    """Run everything; of each cohort the points from few training subjects to all."""
     planned, numbers = list[tuple[tuple[str, int | None, int], Experiment]](), {}
     for cohort in context.cohorts:
         whole = [fewer_subjects(context, cohort, method, None, 0, seed) for seed in context.split_seeds]
@@ -276,22 +284,23 @@ def _points(context: StudyContext, method: str) -> Iterator[tuple[Cohort, list[P
         planned += [
             ((cohort.hash, n, draw), fewer_subjects(context, cohort, method, n, draw, seed))
             for n in sizes_of(context, cohort, numbers[cohort.hash])
-            for draw in range(n_draws)
+            for draw in range(context.option("draws", DRAWS))
             for seed in context.split_seeds
         ]
-    found = context.run(planned)
-    for cohort in context.cohorts:
-        draws: dict[int | None, list[list[Results]]] = {}
-        for (cohort_hash, n, _), results in found.items():
-            if cohort_hash == cohort.hash:
-                draws.setdefault(n, []).append(results)
-        everyone = Point(float(np.mean(numbers[cohort.hash])), True, draws.pop(None))
-        yield cohort, [*(Point(float(n or 0), False, draws[n]) for n in draws), everyone]
+    draws: dict[str, dict[int | None, list[list[Results]]]] = {}
+    for (of, n, _), results in context.run(planned).items():
+        draws.setdefault(of, {}).setdefault(n, []).append(results)
+    return [
+        [
+            *(Point(float(n), False, several) for n, several in own.items() if n is not None),
+            Point(float(np.mean(numbers[of])), True, own[None]),
+        ]
+        for of, own in draws.items()
+    ]
 
 
 def _forecast(points: Sequence[Point]) -> Forecast | None:
-    labels = correctness(points[0].results)["label"]
-    correct, draws = [], []
+    correct, draws, labels = [], [], correctness(points[0].results)["label"]
     for point in points:
         table, *each = (correctness(results) for results in (point.results, *point.draws))
         if not table["label"].equals(labels):
@@ -316,24 +325,6 @@ def _row(point: Point) -> dict[str, Any]:
         **{name: float(np.mean([row[name] for row in each])) for name in ("auroc", "accuracy")},
         "subjects": each[0]["subjects"],
     }  # fmt: skip
-
-
-def _columns(name: str, estimate: Estimate) -> dict[str, float]:
-    return dict(zip((name, f"{name}95_low", f"{name}95_high"), estimate, strict=True))
-
-
-def _fit_row(expected: Forecast | None) -> dict[str, Any]:
-    if expected is None:
-        return dict.fromkeys(("a", "b", "c", "rise", "rise95_low", "rise95_high"))
-    laws = expected.laws
-    b = float(laws.gap[0]) * laws.largest ** float(laws.rate[0])
-    return {"a": float(laws.ceiling[0]), "b": b, "c": float(laws.rate[0]), **_columns("rise", expected.rise)}
-
-
-def _forecast_row(expected: Forecast, times: float) -> dict[str, float]:
-    n = times * expected.laws.largest
-    gain, now = _columns("expected_gain", expected.gain(n)), _columns("balanced_accuracy", expected.score(n))
-    return {"times": times, "training_subjects": n, **gain, **now}
 
 
 def _draw(ax: Axes, rows: list[dict[str, Any]], curve: Floats | None, style: dict[str, Any], n_classes: int) -> None:

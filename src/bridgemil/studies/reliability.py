@@ -9,7 +9,7 @@ from the cross-validation itself, as in the paper; nested ones from folds withou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,12 +22,12 @@ from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadData, BadUse
 from bridgemil.evaluation.metrics import bootstrap, chance
-from bridgemil.evaluation.results import Results
+from bridgemil.evaluation.results import Results, compare_splits
 from bridgemil.evaluation.statistics import LEVEL, Comparison
-from bridgemil.report.figures import canvas, chance_line, class_look, intervals
+from bridgemil.report.figures import chance_line, class_look, intervals
 from bridgemil.studies.context import StudyContext
 from bridgemil.studies.evidence import Evidence
-from bridgemil.studies.findings import Findings, compared, comparison_columns, family, prose, score
+from bridgemil.studies.findings import Findings, comparison_columns, family, prose, score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,48 +67,61 @@ class Choice(NamedTuple):
 
 ALL = Choice("none", "all", 0)
 Pair = tuple[Choice, Choice]
-SplitCohort = tuple[Cohort, FoldPlan]  # a cohort with one of its splits
-
-
-class Trained(NamedTuple):
-    """The results of one choice of windows on one cohort, over all splits, and their folds."""
-
-    results: list[Results]
-    folds: list[Fold]
 
 
 def perform(context: StudyContext) -> Findings:
     """Predict every window of held-out subjects, train on the chosen windows, and compare."""
     import pandas as pd
 
-    chosen = choices(_sizes(context), bool(context.option("nested", False)))
-    cases = [(cohort, split) for cohort in context.cohorts for split in context.splits(cohort)]
+    sizes, nested = context.option("top", TOP), bool(context.option("nested", False))
+    if not sizes or not all(isinstance(k, int) and k > 0 for k in sizes):
+        raise BadUse(f"--top: expected whole numbers above zero, got {sizes!r}")
+    chosen = choices(sorted(set(sizes)), nested)
     # The whole runs come first: a choice that leaves nothing out is one of them, and is then not run again.
-    whole = context.run(_planned(context, cases, any(choice.weights == "nested" for choice in chosen)))
-    trained = _trained(context, cases, chosen, whole)
-    tables = [_agreement(context.name(c), split, whole[VOTE, i][0]) for i, (c, split) in enumerate(cases)]
-    agreement = pd.concat(tables, ignore_index=True)
-    keys = ["cohort", "label"]
+    whole = context.run([*_whole(context), *(_inner(context) if nested else ())])
+    planned, folds = list(_reduced(context, chosen, whole)), dict[tuple[str, Choice], list[Fold]]()
+    for key, experiment in planned:
+        folds.setdefault(key, []).extend(experiment.cv_folds())
+    trained = context.run(planned)
+    agreement = pd.concat(
+        [
+            _agreement(context.name(cohort), split, results)
+            for cohort in context.cohorts
+            for split, results in zip(context.splits(cohort), whole[cohort.hash, VOTE], strict=True)
+        ],
+        ignore_index=True,
+    )
     subjects = agreement.groupby(["cohort", "subject", "label"], sort=False)["agreement"].mean().reset_index()
-    shares = {key: own["agreement"].to_numpy() for key, own in subjects.groupby(keys)}
     rows, by_class, sentences = list[dict[str, Any]](), list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
         name, mine = context.name(cohort), {choice: trained[cohort.hash, choice] for choice in chosen}
-        against = _compared(mine)
-        by_class += [{"cohort": name, "label": label, **_summary(shares[name, label])} for label in cohort.classes]
-        rows += [_row(context, cohort, choice, mine[choice], against) for choice in chosen]
-        sentences += _sentences(name, mine, against)
-    looked: dict[tuple[str, str], list[Results]] = {}
-    for (method, i), results in whole.items():
-        if method != "nested":
-            looked.setdefault((cases[i][0].hash, method), []).extend(results)
+        against = _compared(
+            mine, [choice for choice in chosen if any(fold.kept for fold in folds[cohort.hash, choice])]
+        )
+        own = subjects[subjects["cohort"] == name].set_index("label")["agreement"]
+        by_class += [{"cohort": name, "label": label, **_summary(own[[label]].to_numpy())} for label in cohort.classes]
+        for choice in chosen:
+            row: dict[str, Any] = {
+                "cohort": name,
+                "gates": choice.weights,
+                "windows": choice.title,
+                "rule": choice.rule,
+            }
+            row |= {"k": choice.k or None} | score(mine[choice]) | comparison_columns(against.get((choice, ALL)))
+            if context.truth is not None:
+                row["true_evidence"] = evidence_share(folds[cohort.hash, choice], context.evidence)
+            number = _published(context, cohort, choice)
+            rows.append(row | ({} if number is None else {"paper": number}))
+            if choice.rule == "top":
+                found = [comparison for (one, _), comparison in against.items() if one == choice]
+                sentences += prose("reliability_top", name=name, choice=choice, found=found, level=LEVEL)
     classes = pd.DataFrame(by_class)
     return Findings(
         f"Reliability of inherited labels: {context.setup}",
         [*_agreement_sentences(context, subjects, rows), *sentences],
         {"agreement_by_class": classes, "reliability": pd.DataFrame(rows).drop(columns=["rule", "k"])},
-        {"reliability": _figure(context, subjects, classes, rows)}, {"agreement": agreement},
-        _notes(context, cases, chosen), runs=looked,
+        {"reliability": _figure(context, subjects, classes, rows)}, {"agreement": agreement}, _notes(context, chosen),
+        runs={key: results for key, results in whole.items() if not key[1].startswith(INNER)},
     )  # fmt: skip
 
 
@@ -120,13 +133,6 @@ def choices(sizes: Sequence[int], nested: bool) -> list[Choice]:
     kinds = ("plain", "nested") if nested else ("plain",)
     ranked = [Choice(kind, rule, k) for kind in kinds for k in sizes for rule in ("top", "bottom")]
     return [ALL, *(Choice("none", "random", k) for k in sizes), *ranked]
-
-
-def _sizes(context: StudyContext) -> list[int]:
-    sizes = list(context.option("top", TOP))
-    if not sizes or any(isinstance(k, bool) or not isinstance(k, int) or k < 1 for k in sizes):
-        raise BadUse(f"--top: expected whole numbers above zero, got {context.options.get('top')!r}")
-    return sorted(set(sizes))
 
 
 def mean_weights(results: Results, cohort: Cohort) -> dict[str, NDArray[np.float64]]:
@@ -195,43 +201,39 @@ def evidence_share(folds: Sequence[Fold], known: Evidence) -> float | None:
 # ------------------------------------------------------------------ runs
 
 
-def _planned(
-    context: StudyContext, cases: Sequence[SplitCohort], nested: bool
-) -> Iterator[tuple[tuple[str, int], Experiment]]:
-    """Whole splits by method and number of the case; and of each case the inner folds, in the order of its folds."""
-    for method in (VOTE, GATED, *([ADDITIVE] if context.truth is not None else [])):
-        for i, (cohort, split) in enumerate(cases):
-            experiment = context.experiment(cohort, method, split)
-            for member in experiment.settings.each if method == GATED else ():
-                if getattr(member.stage2, "aggregator", None) == "mean":
-                    raise BadUse("stage2.aggregator=mean gives every window the same weight; windows cannot be ranked")
-            yield (method, i), experiment
-    for i, (cohort, split) in enumerate(cases if nested else ()):
-        for outer in context.experiment(cohort, VOTE, split).cv_folds():
-            inner, drawn = inner_plan(split, outer), partial(inner_folds, outer)
-            yield ("nested", i), context.experiment(cohort, GATED, inner, part=INNER, drawn=drawn)
+def _whole(context: StudyContext) -> Iterator[tuple[tuple[str, str], Experiment]]:
+    """The methods on whole splits."""
+    for cohort in context.cohorts:
+        for method in (VOTE, GATED, *([ADDITIVE] if context.truth is not None else [])):
+            for split in context.splits(cohort):
+                yield (cohort.hash, method), context.experiment(cohort, method, split)
 
 
-def _trained(
-    context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence[Choice],
-    whole: Mapping[tuple[str, int], list[Results]],
-) -> dict[tuple[str, Choice], Trained]:  # fmt: skip
+def _inner(context: StudyContext) -> Iterator[tuple[tuple[str, str], Experiment]]:
+    """Of every split the inner folds of each of its folds, in their order."""
+    for cohort in context.cohorts:
+        for number, split in enumerate(context.splits(cohort)):
+            for outer in context.experiment(cohort, VOTE, split).cv_folds():
+                inner, drawn = inner_plan(split, outer), partial(inner_folds, outer)
+                made = context.experiment(cohort, GATED, inner, part=INNER, drawn=drawn)
+                yield (cohort.hash, f"{INNER}, split {number}"), made
+
+
+def _reduced(
+    context: StudyContext, chosen: Sequence[Choice], whole: Mapping[tuple[str, str], list[Results]]
+) -> Iterator[tuple[tuple[str, Choice], Experiment]]:
     """A majority vote for each choice of windows."""
-    planned: list[tuple[tuple[str, Choice], Experiment]] = []
-    for i, (cohort, split) in enumerate(cases):
-        weights: dict[str, list[Weights]] = {
-            "none": [{}] * split.k,
-            "plain": [mean_weights(whole[GATED, i][0], cohort)] * split.k,
-            "nested": [mean_weights(inner, cohort) for inner in whole.get(("nested", i), [])],
-        }
-        for choice in chosen:
-            drawn = partial(reduced, cohort, split.split_seed or 0, choice, weights[choice.weights])
-            made = context.experiment(cohort, VOTE, split, part=choice.part, drawn=drawn)
-            planned.append(((cohort.hash, choice), made))
-    folds: dict[tuple[str, Choice], list[Fold]] = {}
-    for key, experiment in planned:
-        folds.setdefault(key, []).extend(experiment.cv_folds())
-    return {key: Trained(results, folds[key]) for key, results in context.run(planned).items()}
+    for cohort in context.cohorts:
+        for number, split in enumerate(context.splits(cohort)):
+            inner = whole.get((cohort.hash, f"{INNER}, split {number}"), [])
+            weights: dict[str, list[Weights]] = {
+                "none": [{}] * split.k,
+                "plain": [mean_weights(whole[cohort.hash, GATED][number], cohort)] * split.k,
+                "nested": [mean_weights(results, cohort) for results in inner],
+            }
+            for choice in chosen:
+                drawn = partial(reduced, cohort, split.split_seed or 0, choice, weights[choice.weights])
+                yield (cohort.hash, choice), context.experiment(cohort, VOTE, split, part=choice.part, drawn=drawn)
 
 
 # ------------------------------------------------------------------ tables and sentences
@@ -262,18 +264,6 @@ def _summary(shares: NDArray[np.float64]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(
-    context: StudyContext, cohort: Cohort, choice: Choice, mine: Trained, against: Mapping[Pair, Comparison]
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"cohort": context.name(cohort), "gates": choice.weights, "windows": choice.title}
-    row |= {"rule": choice.rule, "k": choice.k or None} | score(mine.results)
-    row |= comparison_columns(against.get((choice, ALL)))
-    if context.truth is not None:
-        row["true_evidence"] = evidence_share(mine.folds, context.evidence)
-    number = _published(context, cohort, choice)
-    return row | ({} if number is None else {"paper": number})
-
-
 def _published(context: StudyContext, cohort: Cohort, choice: Choice) -> float | None:
     """The paper's accuracy in percent, which is of plain attention weights."""
     keys = (choice.rule, choice.k) if choice.k else (choice.rule,)
@@ -281,16 +271,12 @@ def _published(context: StudyContext, cohort: Cohort, choice: Choice) -> float |
     return float(number) if number else None
 
 
-def _compared(trained: Mapping[Choice, Trained]) -> dict[Pair, Comparison]:
-    """Each choice against all windows, and each Top-K against as many of the lowest and of random ones: one family.
-
-    A choice that leaves no window out compares nothing.
-    """
-    less = [choice for choice, mine in trained.items() if any(fold.kept for fold in mine.folds)]
+def _compared(trained: Mapping[Choice, list[Results]], less: Iterable[Choice]) -> dict[Pair, Comparison]:
+    """Each choice that leaves windows out against all, each Top-K against as many of the lowest and of random ones."""
     pairs = [(choice, ALL) for choice in less]
-    for choice in (choice for choice in less if choice.rule == "top"):
+    for choice in [choice for choice, _ in pairs if choice.rule == "top"]:
         pairs += [(choice, choice._replace(rule="bottom")), (choice, Choice("none", "random", choice.k))]
-    return family({(a, b): compared(trained[a].results, trained[b].results, (a.title, b.title)) for a, b in pairs})
+    return family({(a, b): compare_splits(trained[a], trained[b], names=(a.title, b.title)) for a, b in pairs})
 
 
 def _agreement_sentences(context: StudyContext, subjects: pd.DataFrame, rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -306,18 +292,12 @@ def _agreement_sentences(context: StudyContext, subjects: pd.DataFrame, rows: Se
     return sentences
 
 
-def _sentences(name: str, trained: Mapping[Choice, Trained], against: Mapping[Pair, Comparison]) -> list[str]:
-    """Each Top-K against all windows, the same number of the lowest, and of random ones."""
-    sentences = []
-    for choice in (choice for choice in trained if choice.rule == "top"):
-        found = [comparison for (one, _), comparison in against.items() if one == choice]
-        sentences += prose("reliability_top", name=name, choice=choice, found=found, level=LEVEL)
-    return sentences
-
-
-def _notes(context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence[Choice]) -> list[str]:
-    ks, n_seeds = [split.k for _, split in cases], len(context.protocol.seed_list)
-    unranked = 1 + context.experiment(cases[0][0], VOTE).settings.selects
+def _notes(context: StudyContext, chosen: Sequence[Choice]) -> list[str]:
+    ks = [split.k for cohort in context.cohorts for split in context.splits(cohort)]
+    unranked, n_seeds = (
+        1 + context.experiment(context.cohorts[0], VOTE).settings.selects,
+        len(context.protocol.seed_list),
+    )
     few = []
     for cohort in context.cohorts:
         counts = np.array([cohort.records[subject].n_windows for subject in cohort.subjects])
@@ -338,17 +318,14 @@ def _notes(context: StudyContext, cases: Sequence[SplitCohort], chosen: Sequence
 def _figure(context: StudyContext, subjects: pd.DataFrame, by_class: pd.DataFrame, rows: list[dict[str, Any]]) -> Any:
     """A row of panels per cohort: agreement, then accuracy against K for plain and nested attention weights."""
     kinds = [kind for kind in ("plain", "nested") if any(row["gates"] == kind for row in rows)]
-    figure, axes = canvas(1 + len(kinds), len(context.cohorts), width=4.9, height=4.4)
-    places = iter(axes)
-    for cohort in context.cohorts:
+    figure, panels = context.panels(1 + len(kinds), rows, width=4.9, height=4.4)
+    for cohort, axes, mine in panels:
         name, level = context.name(cohort), 100 * chance(cohort.labels)[0]
-        mine = [row for row in rows if row["cohort"] == name]
         low, high = min(row["ci95_low"] for row in mine), max(row["ci95_high"] for row in mine)
-        ax = next(places)
-        _draw_agreement(ax, subjects[subjects["cohort"] == name], by_class[by_class["cohort"] == name], cohort.classes)
-        ax.set_title(f"{name}: held-out subjects, majority vote", fontsize=10)
-        for kind in kinds:
-            ax = next(places)
+        agreement, means = (table[table["cohort"] == name] for table in (subjects, by_class))
+        _draw_agreement(axes[0], agreement, means, cohort.classes)
+        axes[0].set_title(f"{name}: held-out subjects, majority vote", fontsize=10)
+        for ax, kind in zip(axes[1:], kinds, strict=True):
             _draw_accuracy(ax, [row for row in mine if row["gates"] in ("none", kind)])
             chance_line(ax, level)
             ax.set_ylim(max(0.0, min(level, low) - 4), min(102.0, max(level, high) + 4))  # the same in all panels

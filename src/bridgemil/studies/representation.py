@@ -79,17 +79,23 @@ def perform(context: StudyContext) -> Findings:
     results = context.run(planned.items())
     rows, sentences, figures, points = list[dict[str, Any]](), list[str](), {}, []
     for cohort in context.cohorts:
-        jobs = {name: planned[cohort.hash, name].jobs(seeds[0])[0] for name in names}
+        name, jobs = context.name(cohort), {name: planned[cohort.hash, name].jobs(seeds[0])[0] for name in names}
         maps = FirstFold(context, cohort, jobs)
         mine = [_row(maps, space, results[cohort.hash, space.method]) for space in maps.spaces]
         rows += mine
         sentences += _sentences(maps, mine)
         points.append(maps.points())
-        several = "" if len(context.cohorts) == 1 else re.sub(r"[^\w.-]+", "_", f"_{context.name(cohort)}")
-        figures[f"representation{several}"] = _figure(points[-1], mine, cohort.classes, _title(maps))
+        title = f"{name}, {context.setup}: {maps.test_subjects} of fold 1, {len(maps.test)} windows, seed {seeds[0]}"
+        several = "" if len(context.cohorts) == 1 else re.sub(r"[^\w.-]+", "_", f"_{name}")
+        figures[f"representation{several}"] = _figure(points[-1], mine, cohort.classes, title)
+    notes = prose(
+        "representation_notes", per_subject=PER_SUBJECT, in_all=IN_ALL, permutations=PERMUTATIONS, untrained=UNTRAINED,
+        neighbours=NEIGHBOURS, front_end=backbone if methods.is_senseless("masked", backbone) else "",
+        paper=context.is_papers,
+    )  # fmt: skip
     return Findings(
         f"Representation: {context.setup}", sentences, {"representation": pd.DataFrame(rows)}, figures,
-        {"representation_points": pd.concat(points, ignore_index=True)}, _notes(context), runs=results,
+        {"representation_points": pd.concat(points, ignore_index=True)}, notes, runs=results,
     )  # fmt: skip
 
 
@@ -178,14 +184,10 @@ class FirstFold:
         """The t-SNE map of every space: one row per window."""
         import pandas as pd
 
-        parts, windows = [], self.test[["subject", "label", "window"]]
-        for space in self.spaces:
-            part = windows.assign(**dict(zip("xy", tsne(self.features[space][0]).T, strict=True)))
-            part.insert(0, "space", space.name)
-            parts.append(part)
-        points = pd.concat(parts, ignore_index=True)
-        points.insert(0, "cohort", self.context.name(self.cohort))
-        return points
+        keys, windows = ["cohort", "space"], self.test[["subject", "label", "window"]]
+        maps = {(self.context.name(self.cohort), space.name): tsne(self.features[space][0]).T for space in self.spaces}
+        parts = {key: windows.assign(x=x, y=y) for key, (x, y) in maps.items()}
+        return pd.concat(parts, names=keys).reset_index(level=keys).reset_index(drop=True)
 
     @property
     def test_subjects(self) -> str:
@@ -292,7 +294,7 @@ def _standardised(features: Values) -> Values:
     return np.asarray(centred / size if size else centred)
 
 
-# ------------------------------------------------------------------ table, sentences and notes
+# ------------------------------------------------------------------ table and sentences
 
 
 def _row(maps: FirstFold, space: Space, results: Sequence[Results]) -> dict[str, Any]:
@@ -307,13 +309,6 @@ def _row(maps: FirstFold, space: Space, results: Sequence[Results]) -> dict[str,
     }  # fmt: skip
 
 
-def _title(maps: FirstFold) -> str:
-    return (
-        f"{maps.context.name(maps.cohort)}, {maps.context.setup}: {maps.test_subjects} of fold 1, "
-        f"{len(maps.test)} windows, seed {maps.context.protocol.seed_list[0]}"
-    )
-
-
 def _sentences(maps: FirstFold, rows: Sequence[dict[str, Any]]) -> list[str]:
     by, classes = {row["space"]: row for row in rows}, maps.test.drop_duplicates("subject")["label"].tolist()
     first = by[AFTER_STAGE1.name]
@@ -323,14 +318,6 @@ def _sentences(maps: FirstFold, rows: Sequence[dict[str, Any]]) -> list[str]:
         neighbours=NEIGHBOURS, subjects=maps.test_subjects,
         significant=first["by_chance"] is not None and first["by_chance"] <= LEVEL, chance=100 / len(set(classes)),
         first=first, too_few=distinct_permutations(classes) < 1 / LEVEL,
-    )  # fmt: skip
-
-
-def _notes(context: StudyContext) -> list[str]:
-    front_end = context.protocol.backbone if methods.is_senseless("masked", context.protocol.backbone) else ""
-    return prose(
-        "representation_notes", per_subject=PER_SUBJECT, in_all=IN_ALL, permutations=PERMUTATIONS, untrained=UNTRAINED,
-        neighbours=NEIGHBOURS, front_end=front_end, paper=context.is_papers,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ subject's windows stays, in training, validation and test. All methods have the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.cohort.folder import SubjectRecord
 from bridgemil.cohort.folds import Fold, FoldPlan
 from bridgemil.engine.plan import Experiment
 from bridgemil.evaluation import metrics
 from bridgemil.evaluation.results import Results, compare_splits
 from bridgemil.evaluation.statistics import Comparison
-from bridgemil.report.figures import CHANCE, canvas, intervals, look
+from bridgemil.report.figures import CHANCE, intervals, look
 from bridgemil.studies.context import StudyContext
 from bridgemil.studies.findings import Findings, comparison_columns, family, prose, score
 
@@ -42,15 +41,16 @@ class Amount(NamedTuple):
     text: str = ""  # empty where all is used
 
 
-def fold_amounts(k: int) -> list[Amount]:
-    """All k folds, and 8, 6, 4 and 3 of them; of fewer than ten, the same shares, but at least 3."""
-    numbers = [k, 8, 6, 4, 3] if k >= 10 else [k, *(max(3, round(share * k)) for share in (0.8, 0.6, 0.4, 0.3))]
-    return [Amount(SUBJECTS, m, f"{m} of {k} folds" if m < k else "") for m in dict.fromkeys(numbers)]
+def amounts(k: int) -> list[Amount]:
+    """All of k folds, and 8, 6, 4 and 3 of them; all windows, and the last 80, 50, 20 and 10 % of them.
 
-
-def window_amounts() -> list[Amount]:
-    """All windows, and the last 80, 50, 20 and 10 % of them."""
-    return [Amount(WINDOWS, p, f"last {p} % of the windows" if p < 100 else "") for p in PERCENTS]
+    Of fewer than ten folds, the same shares, but at least 3.
+    """
+    fewer = [8, 6, 4, 3] if k >= 10 else [min(k, max(3, round(share * k))) for share in (0.8, 0.6, 0.4, 0.3)]
+    return [
+        *(Amount(SUBJECTS, m, f"{m} of {k} folds" if m < k else "") for m in dict.fromkeys([k, *fewer])),
+        *(Amount(WINDOWS, p, f"last {p} % of the windows" if p < 100 else "") for p in PERCENTS),
+    ]
 
 
 def reduced(
@@ -113,14 +113,27 @@ def perform(context: StudyContext) -> Findings:
     import pandas as pd
 
     conditions, left_out = _conditions(context)
-    rows = [_row(context, condition) for condition in conditions]
+    rows = [
+        {
+            "cohort": context.name(c.cohort), "what": c.amount.what, "amount": c.amount.text or "all",
+            # all but the test fold and, where an epoch is selected, the validation fold
+            "training_folds": c.experiments[0].split.k - (2 if c.experiments[0].settings.selects else 1),
+            "train_subjects": c.sizes()[SUBJECTS], "windows": c.sizes()[WINDOWS], "method": c.method,
+            **score(c.results),
+        }
+        for c in conditions
+    ]  # fmt: skip
     losses, sentences = list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
-        ends = {(m, what): _ends(conditions, cohort, m, what) for m in METHODS for what in (SUBJECTS, WINDOWS)}
+        ends: dict[tuple[str, str], Ends] = {}
+        for method, what in ((method, what) for method in METHODS for what in (SUBJECTS, WINDOWS)):
+            # from all of it to the least
+            mine = [c for c in conditions if (c.cohort, c.method, c.amount.what) == (cohort, method, what)]
+            ends[method, what] = mine[0], mine[-1]
         against = family(_comparisons(ends))
         for method in METHODS:
             found = {
-                what: _loss(context, ends[method, what]) | comparison_columns(against[method, what])
+                what: _loss(context, *ends[method, what]) | comparison_columns(against[method, what])
                 for what in (SUBJECTS, WINDOWS)
                 if (method, what) in against
             }
@@ -149,8 +162,7 @@ def _conditions(context: StudyContext) -> tuple[list[Condition], list[tuple[str,
     planned, left_out = list[Condition](), []
     draws = [(split_seed, seed) for split_seed in context.split_seeds for seed in context.protocol.seed_list]
     for cohort in context.cohorts:
-        k = context.split(cohort, context.split_seeds[0]).k
-        for amount in (*fold_amounts(k), *window_amounts()):
+        for amount in amounts(context.split(cohort, context.split_seeds[0]).k):
             of_each = [tuple(reduced(context, cohort, method, amount, *draw) for draw in draws) for method in METHODS]
             # The methods have the same folds: one is representative of all.
             if amount.text and not all(_can_train(cohort, experiment.cv_folds()) for experiment in of_each[0]):
@@ -164,34 +176,14 @@ def _conditions(context: StudyContext) -> tuple[list[Condition], list[tuple[str,
 def _can_train(cohort: Cohort, folds: Sequence[Fold]) -> bool:
     """Whether every training set has all classes, and consecutive windows, which Stage 1 aligns."""
     for fold in folds:
-        records = [cohort.records[subject] for subject in fold.train]
-        consecutive = sum(_consecutive(r, len(fold.kept.get(r.subject, range(r.n_windows)))) for r in records)
-        if {record.label for record in records} != set(cohort.classes) or consecutive < 2:
+        records, consecutive = [cohort.records[subject] for subject in fold.train], False
+        for record in records:  # whether two of the last windows are neighbours in their recording
+            ends = np.cumsum(record.recording_windows)
+            first = ends[-1] - len(fold.kept.get(record.subject, range(record.n_windows)))
+            consecutive |= bool((ends - np.maximum(ends - record.recording_windows, first) > 1).any())
+        if {record.label for record in records} != set(cohort.classes) or not consecutive:
             return False
     return True
-
-
-def _consecutive(record: SubjectRecord, last: int) -> int:
-    """How many of a subject's last windows have a neighbour in their recording."""
-    ends = np.cumsum(record.recording_windows)
-    starts = np.maximum(ends - record.recording_windows, ends[-1] - last)
-    return sum(n for n in (ends - starts).tolist() if n > 1)
-
-
-def _row(context: StudyContext, condition: Condition) -> dict[str, Any]:
-    sizes, amount, first = condition.sizes(), condition.amount, condition.experiments[0]
-    return {
-        "cohort": context.name(condition.cohort), "what": amount.what, "amount": amount.text or "all",
-        # all but the test fold and, where an epoch is selected, the validation fold
-        "training_folds": first.split.k - (2 if first.settings.selects else 1),
-        "train_subjects": sizes[SUBJECTS], "windows": sizes[WINDOWS], "method": condition.method,
-        **score(condition.results),
-    }  # fmt: skip
-
-
-def _ends(conditions: Iterable[Condition], cohort: Cohort, method: str, what: str) -> Ends:
-    mine = [c for c in conditions if c.cohort is cohort and (c.method, c.amount.what) == (method, what)]
-    return max(mine, key=lambda c: c.amount.value), min(mine, key=lambda c: c.amount.value)
 
 
 def _comparisons(ends: Mapping[tuple[str, str], Ends]) -> dict[tuple[str, str], Comparison]:
@@ -212,17 +204,17 @@ def _comparisons(ends: Mapping[tuple[str, str], Ends]) -> dict[tuple[str, str], 
 
 
 def _on_shared(one: Condition, other: Condition, names: tuple[str, str]) -> Comparison:
-    """The comparison on the subjects that the same draw of both tested."""
-    keys, pairs = ["seed", "subject"], []
+    """The comparison on the subjects that the same draw of both tested, with the folds of the first."""
+    keys, shared = ["seed", "subject"], []
     for a, b in zip(one.results, other.results, strict=True):
-        a_rows, b_rows = a.predictions, b.predictions
-        pairs.append((a_rows.merge(b_rows[keys], on=keys), b_rows.merge(a_rows[keys], on=keys)))
-    return compare_splits(one.results, other.results, names=names, pairs=pairs)
+        mine = a.predictions.merge(b.predictions[keys], on=keys)
+        theirs = b.predictions.drop(columns="fold").merge(mine[[*keys, "fold"]], on=keys)
+        shared.append((replace(a, predictions=mine), replace(b, predictions=theirs)))
+    return compare_splits([mine for mine, _ in shared], [theirs for _, theirs in shared], names=names)
 
 
-def _loss(context: StudyContext, ends: Ends) -> dict[str, Any]:
+def _loss(context: StudyContext, full: Condition, least: Condition) -> dict[str, Any]:
     """From all to the least."""
-    full, least = ends
     what, method = least.amount.what, least.method
     changes = least.each(metrics.accuracy) - full.each(metrics.accuracy)
     row = {
@@ -238,17 +230,16 @@ def _loss(context: StudyContext, ends: Ends) -> dict[str, Any]:
 
 
 def _figure(context: StudyContext, conditions: list[Condition], rows: list[dict[str, Any]]) -> Any:
-    figure, axes = canvas(2, len(context.cohorts), width=5.2, height=4.0)
-    for i, cohort in enumerate(context.cohorts):
-        mine = [row | {"value": c.amount.value, "chance": c.chance}
-                for c, row in zip(conditions, rows, strict=True) if c.cohort is cohort]  # fmt: skip
+    drawn = [row | {"value": c.amount.value, "chance": c.chance} for c, row in zip(conditions, rows, strict=True)]
+    figure, panels = context.panels(2, drawn, width=5.2, height=4.0)
+    for cohort, axes, mine in panels:
         bottom = min(min(row["ci95_low"], row["chance"]) for row in mine)
         top = max(row["ci95_high"] for row in mine)
-        for ax, what in zip(axes[2 * i : 2 * i + 2], (SUBJECTS, WINDOWS), strict=True):
+        for ax, what in zip(axes, (SUBJECTS, WINDOWS), strict=True):
             _draw(ax, [row for row in mine if row["what"] == what], what)
             ax.set_title(f"{context.name(cohort)}: fewer {'subjects' if what == SUBJECTS else 'windows'}", fontsize=10)
             ax.set_ylim(max(-2, bottom - 4), min(102, top + 4))  # the same for both panels
-        axes[2 * i].legend(frameon=False, fontsize=8)
+        axes[0].legend(frameon=False, fontsize=8)
     return figure
 
 

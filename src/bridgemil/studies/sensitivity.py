@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bridgemil import baselines, methods
+from bridgemil import methods
 from bridgemil.cohort.cohort import Cohort
-from bridgemil.engine.plan import Experiment
 from bridgemil.errors import BadUse
 from bridgemil.evaluation import metrics
-from bridgemil.evaluation.results import Results
+from bridgemil.evaluation.results import Results, compare_splits
 from bridgemil.evaluation.statistics import LEVEL, Comparison
-from bridgemil.report.figures import canvas, chance_line, intervals, look
+from bridgemil.report.figures import chance_line, intervals, look
 from bridgemil.studies.context import StudyContext
-from bridgemil.studies.findings import Findings, compared, comparison_columns, family, paper_columns, prose, score
+from bridgemil.studies.findings import Findings, comparison_columns, family, paper_columns, prose, score
 
 VARIED: dict[str, list[Any]] = {
     "stage2.retention": [0, 1e-6, 1e-5, 1e-4, 1e-2],
@@ -34,10 +33,22 @@ def perform(context: StudyContext) -> Findings:
 
     method = context.option("method", "bridgemil")
     vary = _values_to_try(context, method)
-    results = context.run(_planned(context, method, vary))
+    changes: dict[tuple[str, Any], dict[str, Any]] = {("", None): {}}
+    changes |= {(key, value): {key: value} for key, values in vary.items() for value in values}
+    results = context.run(
+        ((cohort.hash, *name), context.experiment(cohort, method, split, changes=change))
+        for cohort in context.cohorts
+        for split in context.splits(cohort)
+        for name, change in changes.items()
+    )
     rows, sentences = list[dict[str, Any]](), list[str]()
     for cohort in context.cohorts:
-        against = _compared(cohort, results)
+        default = results[cohort.hash, "", None]
+        against = family({
+            (of, key, value): compare_splits(found, default, names=(f"{key} = {_text(value)}", DEFAULT_VALUE))
+            for (of, key, value), found in results.items()
+            if of == cohort.hash and found[0].settings.hash != default[0].settings.hash
+        })  # fmt: skip
         for key, values in vary.items():
             mine = _rows(context, cohort, key, values, results, against)
             significant = [c.corrected_sentence for k, c in against.items() if k[1] == key and c.p < LEVEL]
@@ -56,57 +67,23 @@ def perform(context: StudyContext) -> Findings:
 
 def _values_to_try(context: StudyContext, method: str) -> dict[str, list[Any]]:
     """The values of every setting, the default among them; what cannot vary is refused."""
-    chosen = context.option("vary", VARIED)
     methods.check(method)
+    members = context.experiment(context.cohorts[0], method).settings.each
     completed: dict[str, list[Any]] = {}
-    for key, values in chosen.items():
-        if not methods.has_setting(method, key):
-            known = ", ".join(_settings_of(context, method)) or "none"
-            unasked = "" if context.options.get("vary") else "name a setting with --vary KEY=VALUE,VALUE: "
-            raise BadUse(f"{unasked}{method} has no setting {key}; its own: {known}")
+    for key, values in context.option("vary", VARIED).items():
+        if not context.options.get("vary") and not methods.has_setting(method, key):
+            raise BadUse(f"{method} has no setting {key}; name one that it has with --vary KEY=VALUE,VALUE")
         if key in methods.fixed(method):
             raise BadUse(f"{key} is what makes {method}; vary it of bridgemil")
         for value in values:
             if not isinstance(value, str | bool | int | float | None):
                 raise BadUse(f"--vary {key}: {value!r} is no number, word, true, false or null")
-        default = _default(context, method, key)
         completed[key] = list(dict.fromkeys(values))
+        default = next((value for member in members if (value := _flat(member).get(key)) is not None), None)
         if default is not None and default not in completed[key]:  # the reference is in the table
-            completed[key] = sorted([*completed[key], default], key=_order)
+            # numbers by their size, then words, then none
+            completed[key] = sorted([*completed[key], default], key=lambda v: (v is None, isinstance(v, str), v))
     return completed
-
-
-def _order(value: Any) -> tuple[int, float, str]:
-    """Numbers by their size, then words, then none."""
-    if value is None:
-        return 2, 0, ""
-    return (0, value, "") if isinstance(value, int | float) else (1, 0, value)
-
-
-def _planned(context: StudyContext, method: str, vary: Mapping[str, Sequence[Any]]) -> Iterator[tuple[Key, Experiment]]:
-    for cohort in context.cohorts:
-        for split in context.splits(cohort):
-            yield (cohort.hash, "", None), context.experiment(cohort, method, split)
-            for key, values in vary.items():
-                for value in values:
-                    yield (cohort.hash, key, value), context.experiment(cohort, method, split, changes={key: value})
-
-
-def _settings_of(context: StudyContext, method: str) -> list[str]:
-    """The settings that can vary."""
-    members = context.experiment(context.cohorts[0], method).settings.each
-    keys = {key for member in members for key in _flat(member) if "." in key}
-    for member in members:
-        if not member.is_network:  # whose stored settings leave out the defaults
-            keys |= {f"baseline.{name}" for name in baselines.get(member.source).Settings.model_fields}
-    keys -= {"stage1.objective", "stage2.kind"}  # these make the method
-    return sorted(key for key in keys if methods.has_setting(method, key) and key not in methods.fixed(method))
-
-
-def _default(context: StudyContext, method: str, key: str) -> Any:
-    """The value of a setting where it is not varied; None where it has none that can be named."""
-    values = [_flat(member).get(key) for member in context.experiment(context.cohorts[0], method).settings.each]
-    return next((value for value in values if value is not None), None)
 
 
 def _flat(settings: methods.Settings) -> dict[str, Any]:
@@ -130,9 +107,8 @@ def _other_changes(by_key: Mapping[Key, Sequence[Results]]) -> list[str]:
 
 def _by_member(settings: methods.Settings) -> dict[str, Any]:
     """Every setting by name; those of an ensemble's members with the member's name in front."""
-    if len(settings.each) == 1:
-        return _flat(settings.each[0])
-    return {f"{one.method} {key}": value for one in settings.each for key, value in _flat(one).items()}
+    each = settings.each
+    return {f"{one.method} {key}" if len(each) > 1 else key: v for one in each for key, v in _flat(one).items()}
 
 
 def _text(value: Any) -> str:
@@ -140,62 +116,47 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _gradient_ratio(results: Sequence[Results]) -> float | None:
-    """Retention's gradient relative to the classification gradient, median over epochs, folds and seeds."""
-    values = [value for r in results if RATIO in r.curves for value in r.curves[RATIO].dropna()]
-    return float(np.median(values)) if values else None
-
-
-def _compared(cohort: Cohort, results: Mapping[Key, list[Results]]) -> dict[Key, Comparison]:
-    """Every value of a cohort that is not the default against it, as one family."""
-    default = results[cohort.hash, "", None]
-    varied = {
-        name: compared(mine, default, (f"{name[1]} = {_text(name[2])}", DEFAULT_VALUE))
-        for name, mine in results.items()
-        if name[0] == cohort.hash and mine[0].settings.hash != default[0].settings.hash
-    }
-    return family(varied)
-
-
 def _rows(
     context: StudyContext, cohort: Cohort, key: str, values: Sequence[Any], results: Mapping[Key, list[Results]],
     against: Mapping[Key, Comparison],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """One row per value; where none of them is the default, that comes first."""
-    names = {_text(value): (cohort.hash, key, value) for value in values}
-    found = {text: (results[name], against.get(name)) for text, name in names.items()}
-    if all(comparison is not None for _, comparison in found.values()):
-        found = {DEFAULTS: (results[cohort.hash, "", None], None), **found}
-    published = context.published(cohort, "sensitivity", key)
-    return [
-        {
-            "cohort": context.name(cohort), "setting": key, "value": value, "default": comparison is None,
-            **score(mine), **comparison_columns(comparison), "gradient_ratio": _gradient_ratio(mine),
+    names: dict[str, Key] = {_text(value): (cohort.hash, key, value) for value in values}
+    if all(name in against for name in names.values()):
+        names = {DEFAULTS: (cohort.hash, "", None), **names}
+    published, rows = context.published(cohort, "sensitivity", key), []
+    for value, name in names.items():
+        mine = results[name]
+        # Retention's gradient relative to the classification gradient, median over epochs, folds and seeds
+        ratios = [ratio for r in mine if RATIO in r.curves for ratio in r.curves[RATIO].dropna()]
+        rows.append({
+            "cohort": context.name(cohort), "setting": key, "value": value, "default": name not in against,
+            **score(mine), **comparison_columns(against.get(name)),
+            "gradient_ratio": float(np.median(ratios)) if ratios else None,
             **paper_columns(published.get(value, ()) if mine[0].settings.method == "bridgemil" else ()),
-        }
-        for value, (mine, comparison) in found.items()
-    ]  # fmt: skip
+        })  # fmt: skip
+    return rows
 
 
 def _figure(context: StudyContext, keys: Sequence[str], rows: Sequence[dict[str, Any]], style: dict[str, Any]) -> Any:
-    figure, axes = canvas(len(keys), len(context.cohorts), width=4.4, height=3.6)
-    panels = ((cohort, key) for cohort in context.cohorts for key in keys)
-    for ax, (cohort, key) in zip(axes, panels, strict=True):
-        name, level = context.name(cohort), 100 * metrics.chance(cohort.labels)[0]
-        mine = [row for row in rows if (row["cohort"], row["setting"]) == (name, key)]
-        for is_default, fill in ((True, style["color"]), (False, "white")):
-            at = [x for x, row in enumerate(mine) if row["default"] is is_default]
-            intervals(ax, at, [mine[x] for x in at], markersize=8, markerfacecolor=fill, **style)
-        for x, row in enumerate(mine if key == "stage2.retention" else ()):
-            if row["gradient_ratio"] is not None:
-                ax.annotate(
-                    f"gradient\n{row['gradient_ratio']:.0e}", (x, row["ci95_low"]), xytext=(0, -4), fontsize=7,
-                    textcoords="offset points", ha="center", va="top", color="0.3",
-                )  # fmt: skip
-        chance_line(ax, level, named=True)
-        ax.set_xticks(range(len(mine)), [row["value"] for row in mine])
-        low = min(level, *(row["ci95_low"] for row in mine))
-        ax.set(xlim=(-0.6, len(mine) - 0.4), ylim=(max(0, low - 14), None), xlabel=key)
-        ax.set_ylabel("accuracy of held-out subjects (%)")
-        ax.set_title(f"{name} (filled: the default value)", fontsize=9)
+    figure, panels = context.panels(len(keys), rows, width=4.4, height=3.6)
+    for cohort, axes, of_cohort in panels:
+        level = 100 * metrics.chance(cohort.labels)[0]
+        for ax, key in zip(axes, keys, strict=True):
+            mine = [row for row in of_cohort if row["setting"] == key]
+            for is_default, fill in ((True, style["color"]), (False, "white")):
+                at = [x for x, row in enumerate(mine) if row["default"] is is_default]
+                intervals(ax, at, [mine[x] for x in at], markersize=8, markerfacecolor=fill, **style)
+            for x, row in enumerate(mine if key == "stage2.retention" else ()):
+                if row["gradient_ratio"] is not None:
+                    ax.annotate(
+                        f"gradient\n{row['gradient_ratio']:.0e}", (x, row["ci95_low"]), xytext=(0, -4), fontsize=7,
+                        textcoords="offset points", ha="center", va="top", color="0.3",
+                    )  # fmt: skip
+            chance_line(ax, level, named=True)
+            ax.set_xticks(range(len(mine)), [row["value"] for row in mine])
+            low = min(level, *(row["ci95_low"] for row in mine))
+            ax.set(xlim=(-0.6, len(mine) - 0.4), ylim=(max(0, low - 14), None), xlabel=key)
+            ax.set_ylabel("accuracy of held-out subjects (%)")
+            ax.set_title(f"{context.name(cohort)} (filled: the default value)", fontsize=9)
     return figure
