@@ -129,48 +129,39 @@ def read(
     ``min_windows`` is refused, and one that does not hold ``highest``, the upper edge in Hz of the highest band that
     the training recordings hold. ``BadData`` names the file and all that is wrong with it in one sentence.
     """
-    if not recording.path.exists():
-        raise BadData(f"{recording.name}: {formats.ABSENT if formats.is_absent(recording.path) else 'no such file'}")
+    name, cap, keep = recording.name, settings.montage, [channels.key(channel) for channel in signal.channels]
+    if why := formats.missing(recording.path):
+        raise BadData(f"{name}: {why}")
     cleaner = cleaner or Cleaner.again(settings.clean, ())  # refuses to leave out the cohort's cleaning
     with TemporaryDirectory() as folder:
-        cap = settings.montage
         scan = scan_recording(recording, cap) if cleaner is None else clean(recording, cleaner, Path(folder), cap)
         if scan.error or scan.excluded:
-            raise BadData(f"{recording.name}: {scan.error or scan.excluded}")
-        keep = [channels.key(name) for name in signal.channels]
-        return _segmented(scan, keep, recording, settings, min_windows, highest)
-
-
-def _segmented(
-    scan: RecordingScan, keep: list[str], recording: Recording, settings: PrepareSettings, min_windows: int,
-    highest: float,
-) -> NewRecording:  # fmt: skip
-    # As a cohort of this one recording. Its rate is checked by ``_rate``; what concerns no subject does not matter.
-    listing = Listing("new", recording.path.parent, [scan.recording], {recording.subject: ""})
-    report = validate(listing, [scan], settings.model_copy(update={"allow_low_rate": True}))
-    wrong = [*_unit(scan, keep), *_rate(scan, keep, settings, highest)] or [
-        problem.what for problem in report.problems if problem.subject is not None
-    ]
-    if wrong:
-        raise BadData(f"{recording.name}: {'; '.join(wrong)}")
-    try:
-        found = segment(report.plans[0])
-    except BadData as error:
-        raise BadData(f"{recording.name}: {'; '.join(problem.what for problem in error.problems)}") from error
+            raise BadData(f"{name}: {scan.error or scan.excluded}")
+        # As a cohort of this one recording. Its rate is checked by ``_rate``; what concerns no subject does not matter.
+        listing = Listing("new", recording.path.parent, [scan.recording], {recording.subject: ""})
+        _, plans = validate(listing, [scan], settings.model_copy(update={"allow_low_rate": True}))
+        wrong = [*_unit(scan, keep), *_rate(scan, keep, settings, highest)]
+        wrong = wrong or [problem.what for problem in listing.problems if problem.subject is not None]
+        if wrong:
+            raise BadData(f"{name}: {'; '.join(wrong)}")
+        try:
+            found = segment(plans[0])
+        except BadData as error:
+            raise BadData(f"{name}: {'; '.join(problem.what for problem in error.problems)}") from error
     dropped = {"marked bad": found.counts["dropped_marked_bad"], "too loud": found.counts["dropped_amplitude"]}
     if len(found.windows) < min_windows:
         lost = f" ({sum(dropped.values())} were marked bad or too loud)" if any(dropped.values()) else ""
         raise BadData(
-            f"{recording.name}: too short: {scan.seconds:.1f} s give {len(found.windows)} windows of "
+            f"{name}: too short: {scan.seconds:.1f} s give {len(found.windows)} windows of "
             f"{settings.window_seconds:g} s{lost}; at least {min_windows} are needed"
         )
-    prefix = f"{recording.subject}, {recording.name}: "
-    notes = [note.removeprefix(prefix) for note in report.notes] + _stated_filters(recording.path, settings)
+    prefix = f"{recording.subject}, {name}: "
+    notes = [note.removeprefix(prefix) for note in listing.notes] + _stated_filters(recording.path, settings)
     for text in dict.fromkeys([*scan.warnings, *found.warnings]):  # names and dates do not concern the signal
         if re.search("MNE naming|patient|measurement date", text) is None:
             notes.append(f"a warning from reading or filtering: {text}")
     return NewRecording(
-        name=recording.name,
+        name=name,
         path=recording.path,
         windows=found.windows,
         starts=found.starts,

@@ -1,6 +1,6 @@
 """Fetch a public data set over HTTPS: list its files at the host, then fetch and compare each with its checksum.
 
-A site is one function from an identifier to its files, and its address in ``SITES``. An interrupted transfer leaves a
+A site is its address in ``SITES`` and one function from an identifier to its files. An interrupted transfer leaves a
 hidden ``.NAME.part``, which the next call continues with an HTTP Range request.
 """
 
@@ -23,7 +23,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
-from bridgemil.datasets import card as card_of
+from bridgemil import datasets
 from bridgemil.errors import BadData, BadUse
 from bridgemil.storage.files import resumed_file
 
@@ -86,7 +86,7 @@ def download(name: str, folder: str | Path, *, everything: bool = False, progres
     BadData
         If the data set needs a login, a host cannot be reached, or a file differs from its checksum.
     """
-    card, folder = card_of(name), Path(folder)
+    card, folder = datasets.card(name), Path(folder)
     if card.host is None:
         raise BadData(f"{name} cannot be fetched without a login. {card.access} Its page: {card.url}")
     if folder.exists() and not folder.is_dir():
@@ -187,15 +187,10 @@ def _read(url: str) -> bytes:
         raise _unreachable(url, error, "nothing was changed") from error
 
 
-def _json(url: str) -> Any:
-    return json.loads(_read(url))
-
-
 def _unreachable(url: str, error: Exception, kept: str) -> BadData:
+    reason = str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
     if isinstance(error, HTTPError):
         reason = f"the host answered {error.code} {error.reason}"
-    else:
-        reason = str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
     return BadData(f"{url}: {reason}; {kept}, and the same command resumes")
 
 
@@ -219,15 +214,13 @@ def _openneuro(base: str, identifier: str) -> list[RemoteFile]:
     query = {"list-type": "2", "prefix": f"{identifier}/"}
     while True:
         root = ElementTree.fromstring(_read(f"{base}/?{urlencode(query)}"))
-        for node in root.iter():
-            node.tag = node.tag.rpartition("}")[2]  # without the namespace
-        for entry in root.findall("Contents"):
-            key, tag = entry.findtext("Key", ""), entry.findtext("ETag", "").strip('"')
+        for entry in root.findall("{*}Contents"):
+            key, tag = entry.findtext("{*}Key", ""), entry.findtext("{*}ETag", "").strip('"')
             checksum = f"md5:{tag}" if re.fullmatch("[0-9a-f]{32}", tag) else None
-            path, size = key.removeprefix(f"{identifier}/"), int(entry.findtext("Size", "0"))
+            path, size = key.removeprefix(f"{identifier}/"), int(entry.findtext("{*}Size", "0"))
             if path and not path.endswith("/"):
                 files.append(RemoteFile(path, f"{base}/{quote(key)}", size, checksum))
-        token = root.findtext("NextContinuationToken")
+        token = root.findtext("{*}NextContinuationToken")
         if token is None:
             return files
         query["continuation-token"] = token
@@ -236,7 +229,7 @@ def _openneuro(base: str, identifier: str) -> list[RemoteFile]:
 def _figshare(base: str, identifier: str) -> list[RemoteFile]:
     """Two files may have one name; then the id of the file stands before it, as in figshare's own archives."""
     entries: list[dict[str, Any]] = []
-    while page := _json(f"{base}/articles/{identifier}/files?page_size=100&page={len(entries) // 100 + 1}"):
+    while page := json.loads(_read(f"{base}/articles/{identifier}/files?page_size=100&page={len(entries) // 100 + 1}")):
         entries += page
         if len(page) < 100:
             break
@@ -249,12 +242,12 @@ def _figshare(base: str, identifier: str) -> list[RemoteFile]:
 
 
 def _zenodo(base: str, identifier: str) -> list[RemoteFile]:
-    entries = _json(f"{base}/records/{identifier}")["files"]
+    entries = json.loads(_read(f"{base}/records/{identifier}"))["files"]
     return [RemoteFile(e["key"], e["links"]["self"], e["size"], e.get("checksum")) for e in entries]
 
 
 def _dataverse(base: str, identifier: str) -> list[RemoteFile]:
-    answer = _json(f"{base}/datasets/:persistentId/?{urlencode({'persistentId': identifier})}")
+    answer = json.loads(_read(f"{base}/datasets/:persistentId/?{urlencode({'persistentId': identifier})}"))
     files = []
     for entry in answer["data"]["latestVersion"]["files"]:
         data = entry["dataFile"]
@@ -266,7 +259,7 @@ def _dataverse(base: str, identifier: str) -> list[RemoteFile]:
 
 def _osf(base: str, identifier: str) -> list[RemoteFile]:
     """The files at the top level of a project's storage."""
-    entries = _json(f"{base}/nodes/{identifier}/files/osfstorage/")["data"]
+    entries = json.loads(_read(f"{base}/nodes/{identifier}/files/osfstorage/"))["data"]
     return [
         RemoteFile(e["attributes"]["name"], e["links"]["download"], e["attributes"]["size"],
                    f"sha256:{e['attributes']['extra']['hashes']['sha256']}")
