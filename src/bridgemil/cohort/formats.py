@@ -82,10 +82,6 @@ def refuse_irregular(path: Path) -> None:
     for file in (path, *beside, *(path.rglob("*") if path.is_dir() else ())):
         if is_irregular(file):
             raise Unusable(("" if file == path else f"{file.name}, which belongs to it, ") + IRREGULAR)
-    header = path.read_bytes() if path.suffix.lower() in BRAINVISION and path.is_file() else b""
-    for match in re.finditer(rb"^\s*(?:Data|Marker)File\s*=\s*([^\r\n]+)", header, re.M | re.I):
-        if is_irregular(path.parent / match[1].decode("utf-8", "replace").strip().replace("$b", path.stem)):
-            raise Unusable(f"a file that its header names {IRREGULAR}")
 
 
 def patient(path: Path) -> str:
@@ -227,11 +223,10 @@ def trouble(path: Path, error: Exception) -> str:
     return f"unreadable: the reader of {reader} gave up ({type(error).__name__}): damaged, or not {reader}"
 
 
-def cut_short(path: Path, data: Path, n_times: int, sample_bytes: int) -> str | None:
-    """Why a BrainVision recording must have been longer than the reader's ``n_times``; None if it need not."""
+def check_brainvision(path: Path, data: Path, n_times: int, sample_bytes: int) -> None:
+    """Refuse a BrainVision recording that must have been longer than the reader's ``n_times``."""
     if data.is_file() and data.stat().st_size % sample_bytes != 0:
-        return "its data file ends in the middle of a sample"
+        raise Unusable("truncated: its data file ends in the middle of a sample")
     stated = re.search(rb"^\s*DataPoints\s*=\s*(\d{1,18})\s*$", path.read_bytes(), re.MULTILINE | re.IGNORECASE)
     if stated and n_times < int(stated[1]):
-        return f"its header says {int(stated[1])} samples, its data file has {n_times}"
-    return None
+        raise Unusable(f"truncated: its header says {int(stated[1])} samples, its data file has {n_times}")

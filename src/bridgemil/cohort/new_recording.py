@@ -22,7 +22,8 @@ from bridgemil.cohort.scan import FLAT_UV, RecordingScan, collected_warnings, op
 from bridgemil.cohort.segment import segment
 from bridgemil.cohort.settings import PrepareSettings
 from bridgemil.cohort.signal import Signal
-from bridgemil.cohort.sources import Listing, Recording, SourceOptions, bids
+from bridgemil.cohort.sources import Listing, Recording, bids
+from bridgemil.cohort.tables import natural_key
 from bridgemil.cohort.validate import validate
 from bridgemil.errors import BadData, BadUse, Problem, plain
 from bridgemil.settings import parse
@@ -84,16 +85,12 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
             recordings.append(_with_sidecars(path))
             continue
         is_bids = any(path.glob("sub-*/eeg/")) or any(path.glob("sub-*/ses-*/eeg/"))
-        files = sorted(path.glob("sub-*/**/eeg/*_eeg.*") if is_bids else path.rglob("*"))
-        missed = filter(formats.is_missed, files)
-        inside: list[Recording | Problem] = [Problem(formats.ABSENT, file=plain(str(file))) for file in missed]
-        if is_bids:
-            listing = Listing("bids", path)
-            for found in bids.recordings(path, SourceOptions()):
-                bids.add(listing, found)
-            inside += [*listing.problems, *(replace(one, name=plain(str(one.path))) for one in listing.recordings)]
-        else:
-            inside += [_with_sidecars(file) for file in files if formats.is_recording(file)]
+        inside: list[Recording | Problem] = []
+        for file in sorted(path.glob("sub-*/**/eeg/*_eeg.*" if is_bids else "**/*"), key=lambda f: natural_key(str(f))):
+            if formats.is_missed(file):
+                inside.append(Problem(formats.ABSENT, file=plain(str(file))))
+            elif formats.is_recording(file):
+                inside.append(_with_sidecars(file))
         if not inside:
             raise BadData(f"{path}: no recording in this folder; {formats.FORMATS_READ}")
         recordings += inside

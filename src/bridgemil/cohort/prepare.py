@@ -132,8 +132,7 @@ def prepare(
             (out / cleaning.FOLDER).mkdir(exist_ok=True)
             found = dict(each(work, listing.recordings, jobs=workers, label="cleaning", show=progress))
         _drop_excluded(listing, found)
-    scans = {found[recording].recording: found[recording] for recording in listing.recordings}
-    channels, plans = validate(listing, list(scans.values()), chosen)
+    channels, plans = validate(listing, [found[recording] for recording in listing.recordings], chosen)
     if listing.problems and not skip_bad:
         count = "1 problem" if len(listing.problems) == 1 else f"{len(listing.problems)} problems"
         written = f"only cleaned recordings were written, to {out}" if cleaner else "nothing was written"
@@ -146,10 +145,10 @@ def prepare(
         listing.notes.append(f"montage {chosen.montage.sentence}")
         if far := chosen.montage.far(map(key, channels)):
             listing.notes.append(f"montage: farther than 15 mm: {', '.join(far)}")
-    labels = {plan.recording.subject: listing.labels[plan.recording.subject] for plan in plans}
-    if len(set(labels.values()) - {""}) < 2:
-        warnings.warn(folder.class_notes([*labels.values()])[0], BridgeMILWarning, stacklevel=2)
-    tasks = _tasks(listing, plans, scans, out)
+    tasks = _tasks(listing, plans, out)
+    labels = [task.label for task in tasks]
+    if len(set(labels) - {""}) < 2:
+        warnings.warn(folder.class_notes(labels)[0], BridgeMILWarning, stacklevel=2)
     recipes = {task.subject: task.recipe for task in tasks}
     recipe = digest([[*recipes.values()], channels, chosen.folds, chosen.burn_in, listing.columns])
     with folder.only_writer(out):
@@ -160,7 +159,7 @@ def prepare(
                 raise BadData(f"{out}: not finished, {len(empty)} problems (--skip-bad leaves them out)", empty)
             listing.problems += empty
             records = [record for subject in recipes if (record := done[subject]) is not None]
-            headers = header_records([scans[plan.recording] for plan in plans])
+            headers = header_records([plan.scan for plan in plans])
             _finish(out, records, recipe, listing, channels, chosen, headers)
         if cleaner is not None:
             cleaning.tidy(out / cleaning.FOLDER, found.values())
@@ -179,7 +178,8 @@ def _segment(
     done = folder.already_done(out, {task.subject: task.recipe for task in tasks})
     rest = [task for task in tasks if task.subject not in done]
     # Cleaned signals are removed when a cohort is finished; those of subjects to be segmented again are made again.
-    gone = {plan.recording.name for task in rest for plan in task.plans if not plan.recording.path.exists()}
+    recordings = [plan.scan.recording for task in rest for plan in task.plans]
+    gone = {recording.name for recording in recordings if not recording.path.exists()}
     if work is not None and gone:
         again = [recording for recording in found if recording.name in gone]
         deque(each(partial(work, with_signal=True), again, jobs=jobs, label="cleaning", show=show), maxlen=0)
@@ -202,26 +202,24 @@ def _drop_excluded(listing: Listing, found: Mapping[Recording, RecordingScan]) -
     listing.drop(empty)
 
 
-def _tasks(
-    listing: Listing, plans: Sequence[SegmentPlan], scans: Mapping[Recording, RecordingScan], out: Path
-) -> list[SubjectTask]:
+def _tasks(listing: Listing, plans: Sequence[SegmentPlan], out: Path) -> list[SubjectTask]:
     """What to do for each subject, and the recipe that identifies its result."""
     import mne
 
     by_subject: dict[str, list[SegmentPlan]] = {}
     for plan in plans:
-        by_subject.setdefault(plan.recording.subject, []).append(plan)
+        by_subject.setdefault(plan.scan.recording.subject, []).append(plan)
     tasks = []
     for subject, own in by_subject.items():
         files, steps = list[dict[str, Any]](), list[Any]()
-        for plan, scan in ((plan, scans[plan.recording]) for plan in own):
-            rate = scan.native_rate(plan.spellings)
+        for plan in own:
+            scan, rate = plan.scan, plan.scan.native_rate(plan.spellings)
             about = {"file": scan.recording.name, "sha256": scan.sha256, "bytes": scan.n_bytes, "sfreq": scan.sfreq}
             about |= {"native_sfreq": rate, "seconds": scan.seconds, "reader_warnings": scan.warnings}
             about |= {"reference_electrode": scan.zero} if plan.zero in plan.names else {}
             files.append(about | ({"cleaning": scan.cleaning} if scan.cleaning else {}))
             electrodes = [list(plan.spellings.items()), plan.interpolate, plan.supports, plan.references, plan.zero]
-            cleaned = plan.recording.path.parent.name if scan.cleaning else None
+            cleaned = scan.recording.path.parent.name if scan.cleaning else None
             steps.append([scan.sha256, cleaned, electrodes, rate, plan.high, plan.notch, scan.bad_spans])
         settings = own[0].settings.model_dump(exclude={"folds", "burn_in", "channels", "duplicates"})
         label = listing.labels[subject]

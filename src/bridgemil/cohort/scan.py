@@ -193,12 +193,11 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
         formats.check_fdt(Path(raw.filenames[0] or recording.path), n_times, len(raw.ch_names))
     if recording.path.suffix.lower() in formats.BRAINVISION:
         width = {"short": 2, "int": 4, "single": 4}.get(getattr(raw, "orig_format", ""), 1)
-        short = formats.cut_short(recording.path, Path(raw.filenames[0]), n_times, width * len(raw.ch_names))
+        formats.check_brainvision(recording.path, Path(raw.filenames[0]), n_times, width * len(raw.ch_names))
         slack = 1.0 if stated.is_integer() else 0.1  # a whole number may have been rounded
-        if short is None and n_times / sfreq + slack < stated:
-            short = f"its eeg.json says {stated:g} s (RecordingDuration), its data file has {n_times / sfreq:g} s"
-        if short:
-            raise Unusable(f"truncated: {short}")
+        if n_times / sfreq + slack < stated:
+            what = f"its eeg.json says {stated:g} s (RecordingDuration), its data file has {n_times / sfreq:g} s"
+            raise Unusable(f"truncated: {what}")
     needed = 8 * n_times * len(raw.ch_names)
     if needed > (machine_memory() or math.inf):
         raise Unusable(f"too large: its header promises {needed / 1e9:,.0f} GB of samples, more than the memory here")

@@ -18,10 +18,9 @@ from bridgemil.cohort.channels import template
 from bridgemil.cohort.filters import Grid, filter_and_resample, kernel
 from bridgemil.cohort.folder import describe, write_subject
 from bridgemil.cohort.formats import Unusable
-from bridgemil.cohort.scan import collected_warnings, open_raw
+from bridgemil.cohort.scan import RecordingScan, collected_warnings, open_raw
 from bridgemil.cohort.settings import PrepareSettings
-from bridgemil.cohort.sources import Recording
-from bridgemil.errors import BadData, Problem
+from bridgemil.errors import BadData
 
 if TYPE_CHECKING:
     from mne.io import BaseRaw
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 class SegmentPlan:
     """How one recording is segmented; decided for the whole cohort before any is."""
 
-    recording: Recording
+    scan: RecordingScan
     settings: PrepareSettings
     spellings: dict[str, str]  # channel to keep, in order -> its name in this file
     interpolate: tuple[str, ...]  # those of them to rebuild from the others
@@ -40,7 +39,6 @@ class SegmentPlan:
     high: float | None  # low-pass and notches as this recording's rate allows
     notch: tuple[float, ...]
     zero: str | None = None  # name of the electrode that is itself the reference: not read, added as zeros
-    bad_spans: Sequence[tuple[float, float]] = ()  # stretches marked bad: onset and duration in seconds
 
     @property
     def names(self) -> list[str]:
@@ -62,15 +60,14 @@ def segment(plan: SegmentPlan) -> Segments:
     settings, notes = plan.settings, list[str]()
     try:
         with collected_warnings(notes):
-            raw = open_raw(plan.recording.path, [name for name in plan.names if name != plan.zero])
+            raw = open_raw(plan.scan.recording.path, [name for name in plan.names if name != plan.zero])
             signal = preprocess(raw, plan)  # channels x time
     except Exception as error:  # the message of a library may quote the header
         why = str(error) if isinstance(error, Unusable) else f"{type(error).__name__} in filtering or reading"
-        problem = Problem(f"cannot be segmented: {why}", plan.recording.subject, plan.recording.name)
-        raise BadData("preparation stopped", [problem]) from error
+        raise BadData("preparation stopped", [plan.scan.problem(f"cannot be segmented: {why}")]) from error
     firsts = np.arange(0, signal.shape[1] - settings.window_samples + 1, settings.step_samples)
     starts = firsts / settings.sfreq
-    marked = touching(starts, settings.window_seconds, plan.bad_spans)
+    marked = touching(starts, settings.window_seconds, plan.scan.bad_spans)
     keep = ~marked if settings.bad_annotations == "drop" else np.ones_like(marked)
     windows = np.lib.stride_tricks.sliding_window_view(signal, settings.window_samples, axis=1)
     windows = windows[:, firsts[keep]]  # channels x windows x time
@@ -184,7 +181,7 @@ def segment_subject(task: SubjectTask) -> dict[str, Any] | None:
         return None
     windows = np.concatenate([part.windows for part in parts]) if len(parts) > 1 else parts[0].windows
     starts = np.concatenate([part.starts for part in parts])
-    names = [plan.recording.name for plan in task.plans]
+    names = [plan.scan.recording.name for plan in task.plans]
     record = asdict(describe(task.subject, task.label, windows, names, lengths)) | {"recipe": task.recipe}
     pairs = zip(task.files, parts, strict=True)
     record["files"] = [{**file, **part.counts, "filter_warnings": part.warnings} for file, part in pairs]

@@ -54,9 +54,9 @@ def validate(
     _list_channels(usable, keep, settings, listing)
     plans = [_plan(scan, keep, settings, listing) for scan in usable if keep]
     _note_references(usable, settings, listing)
-    twins = _subjects_left(scans, {plan.recording.subject for plan in plans}, kept_copies, listing)
+    twins = _subjects_left(scans, {plan.scan.recording.subject for plan in plans}, kept_copies, listing)
     named = channels.display(keep, usable[0].spellings.values() if usable else ())
-    return list(settings.channels or named), [plan for plan in plans if plan.recording.subject not in twins]
+    return list(settings.channels or named), [plan for plan in plans if plan.scan.recording.subject not in twins]
 
 
 def _add_reference(scan: RecordingScan, settings: PrepareSettings, listing: Listing) -> None:
@@ -201,7 +201,7 @@ def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, l
         listing.notes.append(f"{name}: sampled at {2 * nyquist:g} Hz; {left_out}")
     listing.notes += [f"{name}: {channel} {scan.bad[channel]}; interpolated" for channel in interpolate]
     return SegmentPlan(
-        scan.recording,
+        scan,
         settings,
         spellings={channel: scan.spellings[channel] for channel in keep},
         interpolate=interpolate,
@@ -210,7 +210,6 @@ def _plan(scan: RecordingScan, keep: Sequence[str], settings: PrepareSettings, l
         high=high,
         notch=notch,
         zero=scan.spellings[scan.zero] if scan.zero else None,
-        bad_spans=scan.bad_spans,
     )
 
 

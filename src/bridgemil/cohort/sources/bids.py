@@ -19,7 +19,6 @@ from bridgemil.errors import BadData, BadUse, Problem, did_you_mean, plain
 if TYPE_CHECKING:
     from mne_bids import BIDSPath
 
-MOST_FOLDERS = 200_000
 STATED = ("Name", "Version", "Description", "CodeURL")  # of each program in a derivative's GeneratedBy
 MOST_CHARACTERS = 500  # of a stated text
 # Files that lie beside a recording under the same name and are not one.
@@ -106,12 +105,10 @@ def recordings(root: Path, options: SourceOptions) -> list[BIDSPath]:
 def refuse_loops(root: Path) -> None:
     """Refuse a link in a subject's folder that leads back to a folder above it: the search would never end."""
     top = root.absolute()
-    for number, (folder, names, _) in enumerate(os.walk(top, followlinks=True)):
+    for folder, names, _ in os.walk(top, followlinks=True):
         place = Path(folder)
         if place != top and place.is_symlink() and place.resolve() in {parent.resolve() for parent in place.parents}:
             raise BadData(f"{place}: is a link that leads back to a folder it lies in; take it away")
-        if number > MOST_FOLDERS:
-            raise BadData(f"{root}: has more than {MOST_FOLDERS:,} folders, links followed; do links lead in circles?")
         names[:] = [name for name in names if (name.startswith("sub-") if place == top else not name.startswith("."))]
 
 
