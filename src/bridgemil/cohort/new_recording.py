@@ -62,15 +62,11 @@ def settings_for(
     electrode that the new recording was made against, since the cohort's own does not count for it.
     """
     if not preparation:
-        raise BadUse(
-            "the model was trained on arrays, and nobody wrote down how their recordings were prepared: it can be "
-            "given windows in Python, not a recording"
-        )
+        raise BadUse("the model was trained on arrays, not on recordings: give it windows in Python, not a recording")
     if bad_channels not in (None, "stop", "interpolate"):
         raise BadUse(f"bad_channels must be stop or interpolate, got {bad_channels!r}")
     changes: dict[str, Any] = {"channels": signal.channels, "recorded_reference": recorded_reference}
-    changes |= {"bad_channels": bad_channels} if bad_channels else {}
-    changes |= {"montage": montage} if montage else {}
+    changes |= {name: value for name, value in (("bad_channels", bad_channels), ("montage", montage)) if value}
     return parse(PrepareSettings, {**preparation, **changes})
 
 

@@ -188,7 +188,7 @@ def _check_raw(raw: BaseRaw, recording: Recording) -> None:
     sfreq, n_times = float(raw.info["sfreq"]), int(raw.n_times)
     if not 0 < sfreq <= formats.MOST_HZ:
         raise Unusable(f"unreadable: a sampling rate of {sfreq:g} Hz, by its header, cannot be")
-    stated = tables.stated_seconds(recording.eeg_json)  # a side file that cannot be read is a problem for every format
+    stated = formats.finite(tables.read_json(recording.eeg_json).get("RecordingDuration")) or 0.0
     if recording.path.suffix.lower() in formats.EEGLAB:
         formats.check_fdt(Path(raw.filenames[0] or recording.path), n_times, len(raw.ch_names))
     if recording.path.suffix.lower() in formats.BRAINVISION:

@@ -206,17 +206,6 @@ def read_json(path: Path | None) -> dict[str, Any]:
     return content
 
 
-def stated_seconds(path: Path | None) -> float:
-    """The duration in seconds that an eeg.json states (RecordingDuration); 0 if it does not."""
-    stated = read_json(path).get("RecordingDuration")
-    if stated is None or (isinstance(stated, str) and is_missing(stated)):
-        return 0.0
-    seconds = finite(stated)
-    if seconds is None or seconds < 0:
-        raise Unusable(f"{_name(path)}: RecordingDuration is not a number of seconds")
-    return seconds
-
-
 def _name(path: Path | None) -> str:
     return plain(path.name) if path is not None else ""
 

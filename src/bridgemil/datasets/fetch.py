@@ -12,10 +12,10 @@ import re
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -86,6 +86,9 @@ def download(name: str, folder: str | Path, *, everything: bool = False, progres
     BadData
         If the data set needs a login, a host cannot be reached, or a file differs from its checksum.
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
     card, folder = datasets.card(name), Path(folder)
     if card.host is None:
         raise BadData(f"{name} cannot be fetched without a login. {card.access} Its page: {card.url}")
@@ -100,7 +103,10 @@ def download(name: str, folder: str | Path, *, everything: bool = False, progres
         raise BadData(f"{name}: {site} lists no file of {identifier}; see {card.url}")
     wanted = [f for f in found if everything or not card.files or any(fnmatch(f.path, part) for part in card.files)]
     done = Download(name, str(folder), [], [], sorted({f.path for f in found} - {f.path for f in wanted}))
-    with _bar(sum(file.size or 0 for file in wanted), name, progress) as advance:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
+        task = bar.add_task(name, total=sum(file.size or 0 for file in wanted) or None)
+        advance = partial(bar.advance, task)
         for file in wanted:
             target = folder / _safe(file.path)
             if target.is_file() and _difference(file, target) is None:
@@ -192,18 +198,6 @@ def _unreachable(url: str, error: Exception, kept: str) -> BadData:
     if isinstance(error, HTTPError):
         reason = f"the host answered {error.code} {error.reason}"
     return BadData(f"{url}: {reason}; {kept}, and the same command resumes")
-
-
-@contextmanager
-def _bar(total: int, label: str, show: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar of bytes on standard error; yields what advances it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
-        task = progress.add_task(label, total=total or None)
-        yield lambda count: progress.update(task, advance=count)
 
 
 def _openneuro(base: str, identifier: str) -> list[RemoteFile]:
