@@ -216,9 +216,7 @@ def read_recordings(
         for recording in found:
             try:
                 yield (
-                    recording
-                    if isinstance(recording, Problem)
-                    else read(recording, bundle.signal, settings, fewest, highest, cleaner)
+                    recording if isinstance(recording, Problem) else read(recording, settings, fewest, highest, cleaner)
                 )
             except BadData as error:
                 assert isinstance(recording, Recording)

@@ -13,6 +13,8 @@ import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bridgemil.errors import plain
 
 # MNE reads a few more (its readers are tried on any file that is named); these are the ones looked for in folders.
@@ -142,15 +144,12 @@ def read_edf(path: Path) -> list[EdfSignal]:
 def _record_onsets(path: Path, n_records: int, widths: list[int], labels: list[str]) -> list[float]:
     """Where the records of an EDF+D file begin, in seconds; fewer if one does not say. ``widths`` are in bytes."""
     at = next((i for i, label in enumerate(labels) if label in ANNOTATIONS), None)
-    onsets: list[float] = []
-    with path.open("rb") as stream:
-        for record in range(n_records if at is not None else 0):
-            stream.seek(256 * (len(labels) + 1) + record * sum(widths) + sum(widths[:at]))
-            stated = re.match(rb"([+-]\d+(?:\.\d*)?)\x14\x14", stream.read(widths[at or 0]))
-            if stated is None:
-                break
-            onsets.append(float(stated[1]))
-    return onsets
+    if at is None or not n_records:
+        return []
+    records = np.memmap(path, np.uint8, "r", 256 * (len(labels) + 1), (n_records, sum(widths)))
+    texts = records[:, sum(widths[:at]) : sum(widths[: at + 1])]
+    stated = [re.match(rb"([+-]\d+(?:\.\d*)?)\x14\x14", text.tobytes()) for text in texts]
+    return [float(one[1]) for one in stated if one]
 
 
 def _bad_scale(fields: dict[str, list[bytes]], i: int, bits: int) -> str | None:

@@ -80,9 +80,9 @@ def find(paths: Sequence[str | Path]) -> list[Recording | Problem]:
         if not path.is_dir() or formats.is_recording(path):
             recordings.append(_with_sidecars(path))
             continue
-        is_bids = any(path.glob("sub-*/eeg/")) or any(path.glob("sub-*/ses-*/eeg/"))
+        bids_files = [*path.glob("sub-*/eeg/*_eeg.*"), *path.glob("sub-*/ses-*/eeg/*_eeg.*")]
         inside: list[Recording | Problem] = []
-        for file in sorted(path.glob("sub-*/**/eeg/*_eeg.*" if is_bids else "**/*"), key=lambda f: natural_key(str(f))):
+        for file in sorted(bids_files or path.rglob("*"), key=lambda file: natural_key(str(file))):
             if formats.is_missed(file):
                 inside.append(Problem(formats.ABSENT, file=plain(str(file))))
             elif formats.is_recording(file):
@@ -110,7 +110,6 @@ def _with_sidecars(path: Path) -> Recording | Problem:
 
 def read(
     recording: Recording,
-    signal: Signal,
     settings: PrepareSettings,
     min_windows: int = MIN_WINDOWS,
     highest: float = 0.0,
@@ -122,7 +121,7 @@ def read(
     ``min_windows`` is refused, and one that does not hold ``highest``, the upper edge in Hz of the highest band that
     the training recordings hold. ``BadData`` names the file and all that is wrong with it in one sentence.
     """
-    name, cap, keep = recording.name, settings.montage, [channels.key(channel) for channel in signal.channels]
+    name, cap, keep = recording.name, settings.montage, [channels.key(channel) for channel in settings.channels or ()]
     if why := formats.missing(recording.path):
         raise BadData(f"{name}: {why}")
     cleaner = cleaner or Cleaner.again(settings.clean, ())  # refuses to leave out the cohort's cleaning

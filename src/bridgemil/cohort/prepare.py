@@ -29,7 +29,6 @@ from bridgemil.settings import parse
 from bridgemil.storage.artifact import digest
 
 RECIPE_VERSION = 3  # raise when the same settings give other windows
-EMPTY = "no usable window is left after amplitude rejection"
 
 
 def prepare(
@@ -154,7 +153,8 @@ def prepare(
     with folder.only_writer(out):
         if not folder.is_finished(out, recipe, recipes, overwrite):
             done = _segment(tasks, found, work, workers, progress)
-            empty = [Problem(EMPTY, subject) for subject in recipes if done[subject] is None]
+            why = "no usable window is left after amplitude rejection"
+            empty = [Problem(why, subject) for subject in recipes if done[subject] is None]
             if empty and not skip_bad:
                 raise BadData(f"{out}: not finished, {len(empty)} problems (--skip-bad leaves them out)", empty)
             listing.problems += empty

@@ -152,7 +152,7 @@ def is_boundary(text: str) -> bool:
 def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
     """Onset, duration (in seconds) and mark of the stretches that an events.tsv marks as bad; n/a is duration 0."""
     marks = []
-    for line, event in _rows(path, "onset", ("duration", "trial_type", "value")):
+    for place, event in _rows(path, "onset", ("duration", "trial_type", "value")):
         texts = [text for text in (event.get("trial_type", ""), event.get("value", "")) if is_bad_mark(text)]
         if not texts:
             continue
@@ -161,8 +161,7 @@ def marked_events(path: Path | None) -> list[tuple[float, float, str]]:
             duration = None
         if onset is None or duration is None:
             column, more = ("onset", "") if onset is None else ("duration", ", 0 or more, or n/a")
-            what = f"marks a bad stretch, and its {column} is not a number of seconds{more}"
-            raise Unusable(f"{_name(path)}, line {line}: {what}")
+            raise Unusable(f"{place}: marks a bad stretch, and its {column} is not a number of seconds{more}")
         marks.append((onset, duration, texts[0]))
     return marks
 
@@ -178,17 +177,18 @@ def sidecar_channels(path: Path | None, keys: Mapping[str, str]) -> tuple[dict[s
     return types, {channel for channel, row in named if row.get("status", "").lower() == "bad"}
 
 
-def _rows(path: Path | None, needed: str, used: tuple[str, ...]) -> Rows:
-    """The numbered rows of a side file that must have the column ``needed``; ``used`` are read too."""
+def _rows(path: Path | None, needed: str, used: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
+    """The rows of a side file that must have the column ``needed``, each with its place; ``used`` are read too."""
     if path is None:
         return []
+    name = plain(path.name)
     try:
         columns, rows = read_table(path, used=(needed, *used))
     except BadData as error:
-        raise Unusable(f"{_name(path)}{str(error).removeprefix(plain(str(path)))}") from None
+        raise Unusable(f"{name}{str(error).removeprefix(plain(str(path)))}") from None
     if columns and needed not in columns:
-        raise Unusable(f"{_name(path)}: has no column {needed}; are its columns separated by tabs?")
-    return rows
+        raise Unusable(f"{name}: has no column {needed}; are its columns separated by tabs?")
+    return [(f"{name}, line {line}", row) for line, row in rows]
 
 
 def read_json(path: Path | None) -> dict[str, Any]:
@@ -197,17 +197,12 @@ def read_json(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(_text(path))
-    except Unusable as error:
-        raise Unusable(f"{_name(path)}: {error}") from None
-    except (ValueError, RecursionError):
-        raise Unusable(f"{_name(path)}: is no JSON") from None
+    except (Unusable, ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, Unusable) else "is no JSON"
+        raise Unusable(f"{plain(path.name)}: {why}") from None
     if not isinstance(content, dict):
-        raise Unusable(f"{_name(path)}: is no JSON object ({{...}})")
+        raise Unusable(f"{plain(path.name)}: is no JSON object ({{...}})")
     return content
-
-
-def _name(path: Path | None) -> str:
-    return plain(path.name) if path is not None else ""
 
 
 CONTROL_NAMES = frozenset(  # compared without capitals; _ and - are spaces

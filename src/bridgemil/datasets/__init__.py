@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from bridgemil.datasets.fetch import download
 from bridgemil.errors import one_of
 
-UNKNOWN = "unknown"
-
 
 class Host(BaseModel):
     """Where a data set can be fetched without a login: a site of ``fetch.SITES``, and its identifier there."""
@@ -58,17 +56,18 @@ class DatasetCard(BaseModel):
     def rows(self) -> dict[str, str]:
         """The facts as text by heading, "unknown" where there is none."""
         classes = self.classes and ", ".join(f"{count:,} {name}" for name, count in self.classes.items())
-        return {
-            "Subjects": classes or (f"{self.subjects:,}" if self.subjects else UNKNOWN),
-            "Recording": self.recording or UNKNOWN,
-            "Electrodes": str(self.electrodes or UNKNOWN),
-            "Rate": f"{self.sfreq:g} Hz" if self.sfreq else UNKNOWN,
-            "Length": self.length or UNKNOWN,
-            "Format": self.format or UNKNOWN,
-            "Licence": self.licence or UNKNOWN,
+        facts = {
+            "Subjects": classes or (self.subjects and f"{self.subjects:,}"),
+            "Recording": self.recording,
+            "Electrodes": self.electrodes and str(self.electrodes),
+            "Rate": self.sfreq and f"{self.sfreq:g} Hz",
+            "Length": self.length,
+            "Format": self.format,
+            "Licence": self.licence,
             "Page": self.url,
             "Cite": self.citation,
         }
+        return {heading: text or "unknown" for heading, text in facts.items()}
 
     def commands(self) -> list[str]:
         """From the host to a cohort."""

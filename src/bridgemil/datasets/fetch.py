@@ -31,14 +31,6 @@ ATTEMPTS, PAUSE, TIMEOUT = 3, 2.0, 60.0  # the last two in seconds
 BLOCK = 1 << 20
 BROKEN = (URLError, HTTPException, ConnectionError, TimeoutError, ssl.SSLError)  # a full disk is none of them
 AGENT = {"User-Agent": "bridgemil"}
-SITES = {
-    "openneuro": "https://s3.amazonaws.com/openneuro.org",
-    "figshare": "https://api.figshare.com/v2",
-    "zenodo": "https://zenodo.org/api",
-    "repod": "https://repod.icm.edu.pl/api",
-    "osf": "https://api.osf.io/v2",
-    "physionet": "https://physionet.org/files",
-}
 
 
 @dataclass(frozen=True)
@@ -95,10 +87,11 @@ def download(name: str, folder: str | Path, *, everything: bool = False, progres
     if folder.exists() and not folder.is_dir():
         raise BadUse(f"{folder}: is not a folder; name the folder to download to")
     site, identifier = card.host.site, card.host.id
+    address, listed = SITES[site]
     try:
-        found = LISTINGS[site](SITES[site], identifier)
+        found = listed(address, identifier)
     except (KeyError, TypeError, ValueError, SyntaxError) as error:
-        raise BadData(f"{SITES[site]}: unexpected answer ({error!r}); the interface may have changed") from error
+        raise BadData(f"{address}: unexpected answer ({error!r}); the interface may have changed") from error
     if not found:
         raise BadData(f"{name}: {site} lists no file of {identifier}; see {card.url}")
     wanted = [f for f in found if everything or not card.files or any(fnmatch(f.path, part) for part in card.files)]
@@ -267,7 +260,11 @@ def _physionet(base: str, identifier: str) -> list[RemoteFile]:
     return [RemoteFile(p, f"{base}/{identifier}/{quote(p)}", checksum=f"sha256:{digest}") for digest, p in pairs]
 
 
-LISTINGS: dict[str, Callable[[str, str], list[RemoteFile]]] = {
-    "openneuro": _openneuro, "figshare": _figshare, "zenodo": _zenodo, "repod": _dataverse, "osf": _osf,
-    "physionet": _physionet,
-}  # fmt: skip
+SITES: dict[str, tuple[str, Callable[[str, str], list[RemoteFile]]]] = {
+    "openneuro": ("https://s3.amazonaws.com/openneuro.org", _openneuro),
+    "figshare": ("https://api.figshare.com/v2", _figshare),
+    "zenodo": ("https://zenodo.org/api", _zenodo),
+    "repod": ("https://repod.icm.edu.pl/api", _dataverse),
+    "osf": ("https://api.osf.io/v2", _osf),
+    "physionet": ("https://physionet.org/files", _physionet),
+}
